@@ -1,1 +1,1 @@
-"""Attacks on the machine, and the oracle that judges what they come to."""
+"""Attacks on the machine, and the oracle that judges the outcome."""

@@ -1,4 +1,4 @@
-"""What an attack is: one small class that says what it does, what it aims at and what should stop it, and does it."""
+"""The base of all attacks. An attack is a small class that describes itself and plays its cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Family(StrEnum):
-    """What an attacker goes for."""
+    """The kind of attack."""
 
     INJECTION = "injection"
     REPLAY = "replay"
@@ -35,8 +35,8 @@ class Attack(ABC):
     """One attack. The docstring of the class says what the attacker does, in a sentence or two.
 
     `surface` is what the attacker may touch, `action` what is done to it, `defence` what should stop it, `severity` how
-    bad a breach is. `weight` is how many plain cases one case costs: an attack that enumerates gets fewer cases.
-    `store` is the kind of store that it is played on.
+    bad a breach is. `weight` is the cost of one case, in plain cases: an attack that enumerates gets fewer cases.
+    `store` is the kind of store that the attack uses.
     """
 
     name: ClassVar[str]
@@ -51,16 +51,16 @@ class Attack(ABC):
     store: ClassVar[Literal["memory", "sqlite"]] = "memory"
 
     def misses(self, target: Target) -> str | None:  # noqa: ARG002 - most attacks apply to every program
-        """Return why the attack has no hold on a program; None when it has."""
+        """Return why the attack does not apply to a program, or None if it applies."""
         return None
 
     @abstractmethod
     def play(self, case: Case) -> Outcome:
-        """Play one case, and return what became of it; raises Breach."""
+        """Play one case and return its outcome. Raises Breach."""
 
 
 class AttackFacts(TypedDict, total=False):
-    """What an attack says of itself. Its fields are those of `Attack`."""
+    """The description of an attack. Its fields are those of `Attack`."""
 
     surface: Required[str]
     action: Required[str]
@@ -76,9 +76,9 @@ A = TypeVar("A", bound=Attack)
 
 
 def attack_of(base: type[A], function: Callable[..., object], **fields: object) -> type[A]:
-    """Make an attack of a function: it has its name, with hyphens, and its docstring.
+    """Turn a function into an attack class, which takes its name (with hyphens) and docstring from the function.
 
-    `fields` are attributes of the class, and functions that take the place of methods.
+    `fields` are attributes of the class, and functions that replace its methods.
     """
     members = {name: staticmethod(value) if isfunction(value) else value for name, value in fields.items()}
     about = {
@@ -90,7 +90,7 @@ def attack_of(base: type[A], function: Callable[..., object], **fields: object) 
 
 
 class Stateful(Attack):
-    """An attack whose moves come in any order: Hypothesis chooses them by the rules of a state machine."""
+    """An attack whose moves come in any order, chosen by a Hypothesis state machine."""
 
     @abstractmethod
     def state_machine(
@@ -99,8 +99,8 @@ class Stateful(Attack):
         end: Callable[[Case, Outcome], None],
         broke: Callable[[Case, Exception], None],
     ) -> type[RuleBasedStateMachine]:
-        """Return a state machine that plays one case on the case that `begin` gives.
+        """Return a state machine that plays the case that `begin` returns.
 
-        It records its moves as decisions, so that `play` can make them again; it calls `end` with what became of the
-        case, or `broke` with the error that it then raises.
+        The machine records its moves as decisions, so that `play` can repeat them. It calls `end` with the outcome, or
+        `broke` with the error that it then raises.
         """

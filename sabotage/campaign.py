@@ -1,4 +1,4 @@
-"""A campaign: every attack on one program, cut into shards whose results do not depend on who plays them, or when."""
+"""A campaign plays every attack on one program, in shards whose results do not depend on worker or order."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 
 DEFAULT_EXAMPLES: Final = 100
-"""Cases of each attack unless somebody wants another number; one that enumerates counts each case several times."""
+"""The default number of cases of each attack. An attack that enumerates gets fewer (see `Attack.weight`)."""
 
 
 FIRST_CASES: Final = 10
-"""Cases of the first shard of an attack: few, so that a short time goes round all attacks."""
+"""Cases in the first shard of an attack. Few, so that a short campaign reaches all attacks."""
 
 
 LEAST_CASES: Final = 2
-"""Cases of an attack on each specimen: the simplest one, and one that chance draws."""
+"""The least number of cases of an attack on each specimen: the simplest case, and a random one."""
 
 LIGHT: Final = 10
-"""The weight of an attack up to which it gets these, whatever the number of cases."""
+"""The largest weight of an attack that always gets the least number of cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a campaign is to do.
+    """The settings of a campaign.
 
-    `examples` are cases of each attack; `seconds` of wall time after which no shard is begun any more; `families` are
-    those to attack with, all when empty; `workers` are processes; `database` is a folder of cases that breached before.
-    With `postgres`, what libpq takes for a database, what is else played on a store in memory is played on one there.
-    With `specimens` each attack is played on small programs of our own, too: half as many cases, or all of them where
-    the program gives the attack no hold. Where the cases do not suffice for all of these, the seed says which come
-    first. With `stops` nothing is begun after a breach.
+    `examples` is the number of cases of each attack; `seconds` is the wall time after which no shard starts; `families`
+    selects families (empty: all); `workers` is the number of processes; `database` is a folder of cases that breached
+    earlier. `postgres` is a libpq connection string: attacks on a store in memory then use a store in that database.
+    With `specimens`, each attack also runs on our small programs, with half as many cases, or with all of them where
+    the attack does not apply to the user's program; if the cases do not suffice, `seed` selects the specimens that come
+    first. With `stops`, no shard starts after a breach.
     """
 
     seed: int = 0
@@ -59,7 +59,7 @@ class Orders:
     stops: bool = False
 
     def chosen(self) -> tuple[type[Attack], ...]:
-        """Return the attacks that the campaign consists of."""
+        """Return the attacks of the campaign."""
         return tuple(
             attack
             for attack in ATTACKS
@@ -68,7 +68,7 @@ class Orders:
         )
 
     def shards(self, attack: type[Attack], *, has_hold: bool = True) -> Iterator[Shard]:
-        """Yield the shards of one attack; `has_hold` says whether the program gives it one."""
+        """Yield the shards of one attack. `has_hold` says whether the attack applies to the program."""
         if has_hold:
             yield from self._shards(attack, self.examples // attack.weight, [""])
         if self.specimens:
@@ -79,7 +79,7 @@ class Orders:
             yield from self._shards(attack, max(cases, least), [*names[start:], *names[:start]])
 
     def _shards(self, attack: type[Attack], examples: int, programs: Sequence[str]) -> Iterator[Shard]:
-        """Yield shards for so many cases, which go round the programs once before any gets more."""
+        """Yield shards for a number of cases. Every program gets one shard before any gets a second."""
         left = max(1, examples)
         first = min(FIRST_CASES, max(1, left // max(1, len(programs))))
         number = 0
@@ -92,10 +92,10 @@ class Orders:
 
 @dataclass(slots=True)
 class Row:
-    """One attack in the matrix: how often it came to each outcome, and the breach that was found first.
+    """One row of the matrix: the number of cases of an attack for each outcome, and the first breach.
 
-    `misses` says why the program gives the attack no hold. `on_program` are the outcomes of the cases that were played
-    on the program itself, not on a specimen. `unconfirmed` is a breach that a fresh process could not repeat.
+    `misses` says why the attack does not apply to the program. `on_program` counts the outcomes of cases on the program
+    itself, not on a specimen. `unconfirmed` is a breach that a fresh process could not repeat.
     """
 
     attack: type[Attack]
@@ -109,28 +109,28 @@ class Row:
 
     @property
     def cases(self) -> int:
-        """How many cases were played."""
+        """The number of cases that were played."""
         return sum(self.outcomes.values())
 
     @property
     def outcome(self) -> Outcome:
-        """What the row comes to: the worst of what happened; `not_run` where no case began."""
+        """The worst outcome of any case, or `not_run` if no case began."""
         worst = (Outcome.BREACHED, Outcome.UNCONFIRMED, Outcome.DETECTED, Outcome.BLOCKED, Outcome.ABSORBED)
         return next((outcome for outcome in worst if self.outcomes[outcome]), Outcome.NOT_RUN)
 
     @property
     def ran(self) -> bool:
-        """Whether some case of the attack began."""
+        """Whether at least one case of the attack began."""
         return self.outcome is not Outcome.NOT_RUN
 
     @property
     def ran_on_program(self) -> bool:
-        """Whether some case of the attack began on the program itself."""
+        """Whether at least one case began on the program itself."""
         return any(count for outcome, count in self.on_program.items() if outcome != Outcome.NOT_APPLICABLE)
 
     @property
     def why_not(self) -> str | None:
-        """Why the attack did not run; None where it did."""
+        """The reason why the attack did not run, or None if it ran."""
         if self.ran:
             return None
         if self.misses is not None:
@@ -141,7 +141,7 @@ class Row:
 
 
 class Matrix(NamedTuple):
-    """What a campaign found. `seconds` are of wall time; `left` are shards that the time did not suffice for."""
+    """The result of a campaign. `seconds` is wall time; `left` is the number of shards that did not start in time."""
 
     program: str
     seed: int
@@ -157,30 +157,30 @@ class Matrix(NamedTuple):
 
     @property
     def unconfirmed(self) -> tuple[Script, ...]:
-        """What broke once, and not again in a fresh process."""
+        """The breaches that a fresh process could not repeat."""
         return tuple(row.unconfirmed for row in self.rows if row.unconfirmed is not None)
 
     @property
     def ran(self) -> int:
-        """How many attacks ran."""
+        """The number of attacks that ran."""
         return sum(row.ran for row in self.rows)
 
     @property
     def events(self) -> int:
-        """How many events of attacks that ran reached the machine or its store."""
+        """The number of events that reached the machine or its store, over the attacks that ran."""
         return sum(row.events for row in self.rows if row.ran)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing broke."""
+        """Whether there is no breach, confirmed or not."""
         return not self.breaches and not self.unconfirmed
 
 
 Confirm = Callable[[Script, str | None], bool]
-"""Whether a breach shows again, in the PostgreSQL database of that name where there is one."""
+"""Says whether a breach can be repeated: takes the script and the PostgreSQL connection string, if any."""
 
 Progress = Callable[[Shard, int, int], None]
-"""Told after each shard: the shard, how many are done, and how many there are."""
+"""Called after each shard with the shard, the number of finished shards and the number of all shards."""
 
 
 def attack_program(
@@ -192,11 +192,11 @@ def attack_program(
     progress: Progress | None = None,
     confirm: Confirm | None = None,
 ) -> Matrix:
-    """Attack the machine that runs a program, and return the matrix.
+    """Attack the machine that runs a program and return the matrix.
 
-    All attacks get their first share of the time before any gets a second. A breach counts once `confirm` has repeated
-    it, unless given in a fresh process. Raises ProgramError for a program that no machine could follow. Equal seeds,
-    examples and programs give equal matrices but for seconds, whatever the number of workers; unless the time runs out.
+    Every attack plays its first shard before any plays a second. A breach counts once `confirm` has repeated it; by
+    default a fresh process does. Raises ProgramError for a program that a machine can't run. Unless the time runs out,
+    equal seeds, examples and programs give equal matrices (apart from seconds) for any number of workers.
     """
     from stepward.sabotage.campaigns.confirming import is_repeated
 
@@ -222,7 +222,7 @@ def attack_program(
 
 
 def _in_turns(by_attack: Iterable[list[Shard]]) -> list[Shard]:
-    """Return shards in the order in which they are played: all attacks go round all programs before any goes again."""
+    """Return shards in the order of play: every attack visits every program before any attack repeats one."""
     turns = [
         (shard.number, sum(one.number == shard.number for one in shards[:place]), shard)
         for shards in by_attack
@@ -232,7 +232,7 @@ def _in_turns(by_attack: Iterable[list[Shard]]) -> list[Shard]:
 
 
 def _target(target: Target, shard: Shard) -> Target:
-    """Return what a shard is played on: the target, or a specimen."""
+    """Return the target of a shard: the user's program or a specimen."""
     return specimen_target(shard.specimen) if shard.specimen else target
 
 
@@ -248,7 +248,7 @@ def _enter(row: Row, result: Harvest, firsts: dict[str, tuple[Shard, Found]]) ->
 
 
 def _rank(shard: Shard) -> tuple[bool, int, str]:
-    """Say which of two breaches is reported: one on the program itself, then the one of the earlier shard."""
+    """Return the sort key of a breach: the program itself comes before specimens, then the earlier shard."""
     return bool(shard.specimen), shard.number, shard.specimen
 
 
@@ -275,7 +275,7 @@ def _script(target: Target, orders: Orders, attack: str, found: Found) -> Script
     )
 
 
-# -- who plays the shards ----------------------------------------------------------------------------------------------
+# -- workers -----------------------------------------------------------------------------------------------------------
 
 
 def _harvests(target: Target, orders: Orders, shards: Sequence[Shard], until: float | None) -> Iterator[Harvest]:
@@ -308,7 +308,7 @@ def _in_processes(target: Target, orders: Orders, shards: Sequence[Shard], until
     )
     waiting = list(reversed(shards))
     running: set[Future[Harvest]] = set()
-    # A fork would copy threads and event loops of whoever calls.
+    # A fork would copy the threads and event loops of the caller.
     with ProcessPoolExecutor(orders.workers, mp_context=get_context("spawn")) as pool:
         while waiting or running:
             while waiting and len(running) < 2 * orders.workers:
@@ -322,7 +322,7 @@ def _in_processes(target: Target, orders: Orders, shards: Sequence[Shard], until
 
 
 class _Told(NamedTuple):
-    """A target as plain data, for another process."""
+    """A target as plain data, to send to another process."""
 
     program: dict[str, Any]
     policies: tuple[dict[str, Any], ...]

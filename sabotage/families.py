@@ -1,4 +1,4 @@
-"""What each family of attacks tries, and what it means for a release that it held or did not."""
+"""Texts on each family of attacks: what it tries, and what a release can or can't count on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stepward.sabotage.attack import Family
 
 
 class FamilyWords(NamedTuple):
-    """`tried` is what the attacker does, `held` what a release can count on, `broken` what it can't count on."""
+    """What the attacker does (`tried`), what a release can count on (`held`) or can't count on (`broken`)."""
 
     tried: str
     held: str

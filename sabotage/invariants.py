@@ -1,4 +1,4 @@
-"""What must hold whatever anybody does, and what it means that it did not."""
+"""The invariants that must hold under every attack, and the outcomes of attacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Invariant(Enum):
-    """Something that every attack leaves standing. The value is the sentence that the threat model has for it."""
+    """A property that no attack may break. The value is its sentence in the threat model."""
 
     PERMISSION = "no effect happens that the policy does not allow"
     GUARDRAIL = "no step starts that a guardrail forbids"
@@ -30,17 +30,17 @@ class Invariant(Enum):
 
     @property
     def key(self) -> str:
-        """The name by which reports and scripts call it."""
+        """The name of the invariant in reports and scripts."""
         return self.name.lower()
 
 
 class Outcome(StrEnum):
-    """What became of one case of an attack, or of the whole attack.
+    """The outcome of one case of an attack, or of the whole attack.
 
-    `blocked`: the machine refused it; `detected`: it happened, and the machine or a verification said so; `absorbed`:
-    all went as it goes without an attack; `breached`: an invariant broke; `unconfirmed`: one broke, and a fresh process
-    could not repeat it. `not_applicable`: the run of this case gave the attack no hold. `not_run`, of a whole
-    attack: no case of it began.
+    `blocked`: the machine refused the attack. `detected`: it happened, and the machine or a verification reported it.
+    `absorbed`: the run went as without an attack. `breached`: an invariant broke. `unconfirmed`: an invariant broke,
+    and a fresh process could not repeat that. `not_applicable`: the attack does not apply to the run of this case.
+    `not_run` (only for a whole attack): no case began.
     """
 
     BLOCKED = "blocked"
@@ -53,7 +53,7 @@ class Outcome(StrEnum):
 
 
 class Breach(Exception):  # noqa: N818 - it is what the attacker has achieved
-    """An invariant was broken: `what` says how, `choices` and `story` are those of the case, once it is known."""
+    """An invariant was broken. `what` says how; `choices` and `story` are those of the case, once they are known."""
 
     def __init__(self, invariant: Invariant, what: str) -> None:
         super().__init__(f"{invariant.key}: {what}")

@@ -1,4 +1,4 @@
-"""Every attack, in the order in which they are played and reported."""
+"""The list of all attacks, in the order of play and report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is attacked: a program under its policies, and what is known of it that an attack can use."""
+"""The target of attacks: a program under its policies, with facts and strategies that attacks use."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 class Route(NamedTuple):
-    """A run that somebody knows to lead somewhere: inputs, and answers by step, visit and attempt (0 for each).
+    """A known run: its inputs, and its answers by step, visit and attempt (0 stands for every attempt).
 
-    An answer is what a witness says (specs/witness.md): `does`, and `value` where something is returned.
+    An answer has the form that witnesses use (specs/witness.md): `does`, and `value` if something is returned.
     """
 
     inputs: Mapping[str, Any]
@@ -41,14 +41,14 @@ class Route(NamedTuple):
         return tuple(self.answers.values())
 
     def answer(self, step: str, visit: int, attempt: int) -> Mapping[str, Any] | None:
-        """Return what the route says of an attempt, or None."""
+        """Return the answer of the route to an attempt, or None."""
         return self.answers.get((step, visit, attempt)) or self.answers.get((step, visit, 0))
 
 
 class Target:
-    """A program under the policies that apply to it. Raises ProgramError for a program that no machine could follow.
+    """A program under the policies that apply to it. Raises ProgramError for a program that a machine can't run.
 
-    `routes` are runs to try among those that are drawn: the witnesses of the checker, and ways to each effect.
+    `routes` are known runs to try beside the random ones: witnesses of the checker, and routes to each effect.
     """
 
     def __init__(self, program: Program, policies: Sequence[Policy] = (), routes: Sequence[Route] = ()) -> None:
@@ -59,7 +59,7 @@ class Target:
         self._made: dict[tuple[str, ...], Any] = {}
 
     def _waived(self) -> list[str]:
-        """Return the rules that are waived on the day that the clock of a trial starts with."""
+        """Return the rules that are waived on the first day of a trial's clock."""
         today = datetime.datetime.fromtimestamp(ManualClock().time / 1e6, datetime.UTC).date()
         name = self.program.name
         return sorted(
@@ -71,7 +71,7 @@ class Target:
 
     @cached_property
     def constants(self) -> Constants:
-        """What the conditions of program and policies compare with."""
+        """The constants in the conditions of program and policies."""
         return Constants(self.plan.meaning)
 
     @cached_property
@@ -81,7 +81,7 @@ class Target:
 
     @cached_property
     def inputs(self) -> SearchStrategy[dict[str, Any]]:
-        """Inputs that the program takes."""
+        """A strategy for inputs that the program accepts."""
         from hypothesis import strategies as st
 
         given = self.plan.input_types
@@ -90,15 +90,15 @@ class Target:
         return st.fixed_dictionaries(always, optional=maybe)
 
     def values(self, spec: TypeSpec | None) -> SearchStrategy[Any]:
-        """Return values of a type."""
+        """Return a strategy for values of a type."""
         return values_of(spec, self.constants)
 
     def others(self, spec: TypeSpec) -> SearchStrategy[Any]:
-        """Return values that are not of a type."""
+        """Return a strategy for values that are not of a type."""
         return others_than(spec, self.constants)
 
     def output(self, call: CallPlan) -> SearchStrategy[Any]:
-        """Return outputs or replies that a call accepts."""
+        """Return a strategy for outputs or replies that a call accepts."""
         from hypothesis import strategies as st
 
         return self.once(
@@ -107,7 +107,7 @@ class Target:
         )
 
     def once(self, name: tuple[str, ...], make: Callable[[], T]) -> T:
-        """Return what was made under a name, made when it is asked for the first time: strategies are dear to make."""
+        """Return the cached object of a name, made on first use, because strategies are expensive to build."""
         if name not in self._made:
             self._made[name] = make()
         return cast(T, self._made[name])

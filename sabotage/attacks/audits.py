@@ -307,7 +307,7 @@ class EditsAndAPlainVerifier(Attack):
                 except (AttributeError, TypeError, ValueError, KeyError, IndexError):
                     shelf = honest  # what was edited before can't be edited in this way
                     continue
-                case.tell(f"edit: {edit.__name__}")
+                case.log(f"edit: {edit.__name__}")
             store.shelf = shelf
             self._judge(case, store, run.id, shown)
         return Outcome.DETECTED

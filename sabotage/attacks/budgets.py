@@ -25,7 +25,7 @@ def _killed_somewhere(case: Case, trial: Trial, points: int) -> Run:
 
     at = case.pick("killed at point", st.one_of(st.none(), st.integers(0, max(points - 1, 0))))
     try:
-        run = trial.start(trial.machine(Points(at, case.tell)))
+        run = trial.start(trial.machine(Points(at, case.log)))
     except Killed:
         run = trial.found() or trial.start()
     return trial.outlive(run)
@@ -71,7 +71,7 @@ class _Edge(Attack):
         edges = dict.fromkeys((spent - self.last, spent - 1, spent, spent + 1, spent // 2, 1))
         most = case.pick("budget", st.sampled_from([one for one in edges if one > 0]))
         case.story.clear()
-        case.tell(f"the same run again, where it takes {spent} and has {most}")
+        case.log(f"the same run again, where it takes {spent} and has {most}")
         target = variant(case.target, f"{self.name} {most}", lambda data: self.limit(data, most))
         ended = _killed_somewhere(case, Trial(case, target=target, faults=self.faults), len(whole.passed))
         return Outcome.BLOCKED if self.is_used_up(ended) else Outcome.ABSORBED
@@ -192,7 +192,7 @@ class VisitsAtTheEdge(Attack):
 
         target = variant(case.target, f"{step} visited {most}", bound)
         case.story.clear()
-        case.tell(f"the same run again, where `{step}` may be visited {most} times")
+        case.log(f"the same run again, where `{step}` may be visited {most} times")
         again = Trial(case, target=target, faults=False)
         _killed_somewhere(case, again, len(whole.passed))
         if any(one["kind"] == "passed" and one["body"]["step"] == step for one in again.oracle.records):
@@ -301,7 +301,7 @@ class RetriesAfterCrash(Attack):
             return Outcome.NOT_APPLICABLE
         step = [*met][number]
         case.story.clear()
-        case.tell(f"`{step}` fails always, and may be tried {attempts} times")
+        case.log(f"`{step}` fails always, and may be tried {attempts} times")
         again = Trial(case, target=target, faults=False)
         again.world.decides.append(decide)
         _killed_somewhere(case, again, len(whole.passed))

@@ -72,7 +72,7 @@ class CallerCancelled(DriverAttack):
                 if process.point is None:
                     continue
                 outcome = Outcome.ABSORBED
-                case.tell("its caller is cancelled")
+                case.log("its caller is cancelled")
                 case.count()
                 process.cancel()
                 _is_given_back(trial)
@@ -208,11 +208,11 @@ class CallerCancelledInTool(Attack):
         call = tools.call_plan
         if call is None:
             return Outcome.NOT_APPLICABLE
-        case.tell(f"the caller is cancelled while `{call.id}` runs, and {form} goes on")
+        case.log(f"the caller is cancelled while `{call.id}` runs, and {form} goes on")
         case.count()
         case.do(_cancelled(task))
         self._recover(trial, call)
-        case.tell(f"`{call.id}` ends")
+        case.log(f"`{call.id}` ends")
         tools.let_go()
         case.do(tools.ended())
         case.do(asyncio.wait({task}))
@@ -228,7 +228,7 @@ class CallerCancelledInTool(Attack):
 
     def _recover(self, trial: Trial, call: CallPlan) -> None:
         case, asked = trial.case, len(trial.world.asked)
-        case.tell("a second machine recovers the run")
+        case.log("a second machine recovers the run")
         case.count()
         try:
             case.do(trial.machine().recover(trial.run))

@@ -158,7 +158,7 @@ class _Twins:
             self._leases.append(lease)
 
     def _made(self, what: str, call: Callable[[], Any], due: Any) -> Any:
-        self._case.tell(f"{what}, at {self.now - ROOM:g} s")
+        self._case.log(f"{what}, at {self.now - ROOM:g} s")
         self._case.count()
         failing = self._failing(what)
         got = _answer(call)
@@ -166,7 +166,7 @@ class _Twins:
             file.mend()
         if any(file.has_failed for file in failing):
             # It says so, and may be asked again: of what an erasure took away it can't know then.
-            self._case.tell("a statement of it fails, and it is asked again")
+            self._case.log("a statement of it fails, and it is asked again")
             self._same(what, got, Refused("no run"))
             got = _answer(call)
             due = got if what.startswith("erase") and got == 0 else due

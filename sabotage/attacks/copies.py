@@ -52,7 +52,7 @@ class _Copying(Points):
         store, run = trial.store.inner, trial.run
         head = store.head(run)
         if len(self.passed) == self._number and head is not None:
-            trial.case.tell(f"the store is copied {name}")
+            trial.case.log(f"the store is copied {name}")
             self.shelf = StoreSnapshot(store.read(run), head, {}, store.vault.get(run))
         await super().pass_by(name)
 
@@ -83,7 +83,7 @@ class JournalRolledBack(Attack):
             return Outcome.NOT_APPLICABLE
         receipt = receipt_of(trial, run)
         case.hold(not trial.faults([receipt]), Invariant.REPLAY, "an honest journal does not fit its receipt")
-        case.tell(f"the copy, which ends with record {shelf.head.seq}, is put in place of record {run.seq}")
+        case.log(f"the copy, which ends with record {shelf.head.seq}, is put in place of record {run.seq}")
         forger = Forger(trial)
         forger.put_with_head(shelf.entries, shelf.head.signature, "RUNNING")
         forger.put_secrets(shelf.secrets)
@@ -123,7 +123,7 @@ class JournalUnderAnotherId(Attack):
         plant(store, copy, shelf.entries, shelf, run.status)
         head = Head(copy, shelf.head.seq, shelf.head.digest, shelf.head.signature)
         hands_of(store).put(copy, shelf.entries, head, run.status)
-        case.tell(f"the run is copied to `{copy}`")
+        case.log(f"the run is copied to `{copy}`")
         case.count()
         ghost = ghost_of(trial, run=copy)
         how = case.pick("the copy is", st.sampled_from(["read", "recovered", "resumed", "cancelled", "asked for"]))
@@ -175,7 +175,7 @@ class JournalInAnotherStore(Attack):
         other = MemoryJournal()
         plant(other, trial.run, shelf.entries, kept, run.status)
         hands_of(other).put(trial.run, shelf.entries, shelf.head, run.status)
-        case.tell(f"the run is copied to another store; the copy lacks {lacks}")
+        case.log(f"the run is copied to another store; the copy lacks {lacks}")
         case.count()
         ghost = ghost_of(trial, other)
         if lacks != "nothing":
@@ -196,7 +196,7 @@ def _left_at_some_point(trial: Trial) -> Run:
     """Return the run as its process left it: killed at a point, where it waits for somebody, or at its end."""
     from hypothesis import strategies as st
 
-    points = Points(trial.case.pick("the process is killed at point", st.integers(0, LAST_POINT)), trial.case.tell)
+    points = Points(trial.case.pick("the process is killed at point", st.integers(0, LAST_POINT)), trial.case.log)
     try:
         return trial.start(trial.machine(points))
     except Killed:

@@ -30,7 +30,7 @@ def killed_at(case: Case, number: int, *, faults: bool = True) -> tuple[Trial, R
     """Start a run whose process is killed at a point; return it as the store has it, None where it is not there."""
     trial = Trial(case, faults=faults)
     with suppress(Killed):
-        trial.start(trial.machine(Points(number, case.tell)))
+        trial.start(trial.machine(Points(number, case.log)))
     return trial, trial.found()
 
 
@@ -114,7 +114,7 @@ class KilledInRecovery(Attack):
             self._recover(case, first[number], again)
             second = states(again)
             for inner in case.each("state of the recovery", len(second)):
-                trial = self._recover(case, first[number], Points(second[inner], case.tell))
+                trial = self._recover(case, first[number], Points(second[inner], case.log))
                 trial.outlive(trial.found() or trial.start())
                 outcome = Outcome.ABSORBED
         return outcome
@@ -198,7 +198,7 @@ class KilledWhileDelivering(Attack):
         for number in case.each("killed at point", len(whole.passed)):
             trial, run = _stopped(case, before)
             with suppress(Killed):
-                trial.deliver(run, trial.machine(Points(number, case.tell)))
+                trial.deliver(run, trial.machine(Points(number, case.log)))
             wait_for_leases(trial)
             self._again(case, trial, run)
             trial.outlive(trial.reload())
@@ -211,7 +211,7 @@ class KilledWhileDelivering(Attack):
         try:
             trial.deliver(before, trial.machine())
         except DeliveryRefused:
-            case.tell("the second delivery is refused")
+            case.log("the second delivery is refused")
             case.hold(not is_open, Invariant.DELIVERY, f"`{waiting}` waits, and what is delivered is refused")
         else:
             case.hold(is_open, Invariant.DELIVERY, f"`{waiting}` took the same delivery twice")
@@ -250,11 +250,11 @@ class KilledWhileEnding(Attack):
             trial, run = self._begun(case)
             effects = len(trial.world.effects)
             secrets = set(trial.store.vault.get(run.id))
-            case.tell(f"{what} the run")
+            case.log(f"{what} the run")
             with suppress(Killed):
-                case.do(_asked(what, trial.machine(Points(number, case.tell)), run))
+                case.do(_asked(what, trial.machine(Points(number, case.log)), run))
             wait_for_leases(trial)
-            case.tell(f"{what} the run again")
+            case.log(f"{what} the run again")
             case.count()
             self._judge(case, trial, case.do(_asked(what, trial.machine(), run)), what, secrets)
             case.hold(len(trial.world.effects) == effects, Invariant.ENDINGS, "something happened while the run ended")
@@ -267,7 +267,7 @@ class KilledWhileEnding(Attack):
         dies = case.pick("the process died at point", st.integers(0, 24))
         trial = Trial(case, faults=False)
         try:
-            return trial, trial.start(trial.machine(Points(dies or None, case.tell)))
+            return trial, trial.start(trial.machine(Points(dies or None, case.log)))
         except Killed:
             wait_for_leases(trial)
             return trial, trial.found() or trial.start()

@@ -30,7 +30,7 @@ def forged_delivery(trial: Trial, records: list[Data]) -> Forged | None:
     if seq is None:
         return None
     kind, note = [("resumed", {}), ("reconciled", {"verdict": "done"})][place(case, "kind", 2)]
-    case.tell(f"write `{kind}` into record {seq} in place of an attempt")
+    case.log(f"write `{kind}` into record {seq} in place of an attempt")
     return changed(records, seq, records[seq] | {"kind": kind, "note": note})
 
 
@@ -64,7 +64,7 @@ def intent_forged(trial: Trial, records: list[Data]) -> Forged | None:
     if seq is None:
         return None
     what = case.pick("field", st.sampled_from(list(_FORGED_INTENTS)))
-    case.tell(f"edit the {what} of the intent in record {seq}")
+    case.log(f"edit the {what} of the intent in record {seq}")
     return changed(records, seq, _FORGED_INTENTS[what](records[seq]))
 
 
@@ -76,7 +76,7 @@ class _AfterAnEffect(Points):
     """Kills a process behind an effect, before it hears of the answer; `left` are the effects that it lives through."""
 
     def __init__(self, case: Case, left: int) -> None:
-        super().__init__(None, case.tell)
+        super().__init__(None, case.log)
         self.step = ""
         self._ways = {f"after {call.tool} was asked by `{call.id}`": call.id for call in case.target.writes}
         self._left = left
@@ -127,7 +127,7 @@ class OpenIntentRemoved(Attack):
         seq = next(r["seq"] for r in reversed(records) if r["kind"] == "intent" and r["body"]["step"] == points.step)
         head = forger.store.head(run.id)
         is_kept = case.pick("signature kept", st.booleans())
-        case.tell(f"cut off the intent of `{points.step}` and what follows, and write the head anew")
+        case.log(f"cut off the intent of `{points.step}` and what follows, and write the head anew")
         forger.put_with_head(entries[:seq], head.signature if head is not None and is_kept else None)
         must_find(trial, "somebody with the key", (), trusts_key=True)
         must_refuse(case, trial, trial.machine(), Honest(run, forger.shelf(), receipt_for(run)))
@@ -159,7 +159,7 @@ class StepAfterTheEnd(Attack):
         again = [record for record in records if record["kind"] not in FROM_OUTSIDE]
         again.append(records[0] | {"kind": "cancel", "body": {}, "note": {}})
         record = again[place(case, "record", len(again))]
-        case.tell(f"append `{record['kind']}` of `{record['body'].get('step', '')}` again, behind the end")
+        case.log(f"append `{record['kind']}` of `{record['body'].get('step', '')}` again, behind the end")
         entry = entry_of(record, last.digest, last.seq + 1)
         case.count()
         forger.store.append(Append(run.id, last.seq, [entry], "RUNNING", 0.0, True), None)

@@ -139,7 +139,7 @@ def detoured(case: Case) -> Trial | None:
         return None
     ids = [step.id for step in case.target.plan.steps]
     where = "the program begins" if change.field == "entry" else f"`{change.field}` of `{ids[change.step]}` leads"
-    case.tell(f"change the program: {where} {'with' if change.field == 'entry' else 'to'} `{change.to}`")
+    case.log(f"change the program: {where} {'with' if change.field == 'entry' else 'to'} `{change.to}`")
     return Trial(case, faults=False, target=target)
 
 
@@ -171,7 +171,7 @@ def rejection_removed(trial: Trial, records: list[Data]) -> Forged | None:
     passed = _allowed(trial, records, seq)
     if passed is None:
         return None
-    trial.case.tell(f"write in place of record {seq}, a rejection by `{records[seq]['body']['rule']}`, that it passed")
+    trial.case.log(f"write in place of record {seq}, a rejection by `{records[seq]['body']['rule']}`, that it passed")
     return changed(records, seq, *passed)
 
 

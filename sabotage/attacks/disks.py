@@ -55,7 +55,7 @@ class _FailingWrites(Attack):
                 trial.carry_on(trial.start(machine), machine)
                 raise Breach(Invariant.REFUSAL, f"{counting.writes[number]} failed, and nobody was told")
             except JournalError:
-                case.tell(f"{' and '.join(store.failed)} failed, and the run stops")
+                case.log(f"{' and '.join(store.failed)} failed, and the run stops")
             store.mend()
             trial.oracle.forget()
             if times > 1 or store.failed[0] in self.keeps_lease:
@@ -121,7 +121,7 @@ class PowerLost(Attack):
         whole = _Noting(store)
         trial = Trial(case, store=store)
         ended = trial.finish(trial.machine(whole))
-        case.tell("the power fails when the run has ended")
+        case.log("the power fails when the run has ended")
         store.lose_power(0)
         is_kept = trial.found() is not None and trial.reload().status == ended.status
         case.hold(is_kept, Invariant.ENDINGS, f"the run was {ended.status}, and with the power that is gone")
@@ -137,10 +137,10 @@ class PowerLost(Attack):
     def _lose(self, case: Case, number: int, kept: int) -> None:
         store = VolatileJournal()
         trial = Trial(case, store=store)
-        machine = trial.machine(Points(number, case.tell))
+        machine = trial.machine(Points(number, case.log))
         with suppress(Killed):
             trial.carry_on(trial.start(machine), machine)
-        case.tell(f"the power fails: of {store.unsynced} writes that are not durable, {kept} are there afterwards")
+        case.log(f"the power fails: of {store.unsynced} writes that are not durable, {kept} are there afterwards")
         store.lose_power(kept)
         wait_for_leases(trial)
         run = trial.found() or trial.start()
@@ -188,7 +188,7 @@ class TornAppend(Attack):
         outcome = Outcome.NOT_APPLICABLE
         for number in case.each("tear", len(tears)):
             tear = tears[number]
-            case.tell(f"of append {tear.at} the first {tear.kept} entries are there, and the {tear.head} head")
+            case.log(f"of append {tear.at} the first {tear.kept} entries are there, and the {tear.head} head")
             case.count()
             if tear.head == "last":
                 self._go_on(case, tear)
@@ -208,7 +208,7 @@ class TornAppend(Attack):
         try:
             run = trial.reload()
         except JournalError:
-            case.tell("the machine refuses to read it")
+            case.log("the machine refuses to read it")
             case.hold(bool(trial.faults()), Invariant.TAMPERING, "a run is refused, and a verification finds nothing")
         else:
             trial.outlive(run)
@@ -222,7 +222,7 @@ class TornAppend(Attack):
             try:
                 run = whole.reload()
             except JournalError:
-                case.tell("the machine refuses to read it")
+                case.log("the machine refuses to read it")
             else:
                 raise Breach(
                     Invariant.TAMPERING, f"the journal is torn, and the machine reads a run that is {run.status}"
@@ -265,7 +265,7 @@ class ShortRecord(Attack):
         for number in case.each("record", len(entries)):
             for way in case.each("way", len(_WAYS)):
                 entry = _shortened(entries[number], _WAYS[way])
-                case.tell(f"record {number}: {_told(_WAYS[way])}")
+                case.log(f"record {number}: {_told(_WAYS[way])}")
                 case.count()
                 trial.store = WatchedStore(DamagedJournal(intact.inner, entry), trial.oracle)
                 self._look(case, trial, number)

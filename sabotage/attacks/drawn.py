@@ -121,10 +121,10 @@ class DrawnStore(_Drawn):
 
 
 def _tell(case: Case, drawn: DrawnCase) -> None:
-    case.tell(f"run this program, as answers drawn from `{drawn.seed}` say: {to_json(freeze(drawn.program.to_dict()))}")
+    case.log(f"run this program, as answers drawn from `{drawn.seed}` say: {to_json(freeze(drawn.program.to_dict()))}")
     for words, policies in (("under", drawn.policies), ("machines that go on with it have", drawn.later)):
         for policy in policies:
-            case.tell(f"{words} this policy: {to_json(freeze(policy.to_data()))}")
+            case.log(f"{words} this policy: {to_json(freeze(policy.to_data()))}")
 
 
 class DrawnPrograms(_Drawn):

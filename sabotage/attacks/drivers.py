@@ -129,7 +129,7 @@ class TwoDrivers(DriverAttack):
         case = trial.case
         is_leased = any(row.run == trial.run and row.expires > trial.clock.time / 1e6 for row in trial.store.rows())
         before = (_head(trial), len(trial.world.asked))
-        case.tell("a second machine recovers the run")
+        case.log("a second machine recovers the run")
         case.count()
         try:
             case.do(trial.machine().recover(trial.run))
@@ -155,7 +155,7 @@ class StaleDriver(DriverAttack):
     def play(self, case: Case) -> Outcome:
         """See that nothing of the first one takes place any more once the other has taken over."""
         for trial, process in self.stops(case, faults=True, is_stale=True):
-            case.tell("its lease ends, and another machine takes the run over")
+            case.log("its lease ends, and another machine takes the run over")
             trial.oracle.forget()
             ended = trial.carry_on(trial.found() or trial.start())
             head, asked = _head(trial), len(trial.world.asked)
@@ -225,7 +225,7 @@ class DriversInterleaved(Attack):
                 await points.pass_by("before it looks after the runs")
                 if not any(map(is_inside, crossings[0].standing)):
                     break
-            case.tell("the lease of the first machine ends")
+            case.log("the lease of the first machine ends")
             trial.clock.time += LEASE_IS_OVER
             return None if _head(trial) is None else await trial.machine(points).recover(trial.run)
 
@@ -254,7 +254,7 @@ class CancelledAnywhere(DriverAttack):
                 process.go_on()
                 continue
             outcome = Outcome.ABSORBED
-            case.tell("somebody cancels the run")
+            case.log("somebody cancels the run")
             case.count()
             case.do(trial.machine().cancel(trial.run))
             length = _head(trial).seq
@@ -293,7 +293,7 @@ class ErasedAnywhere(DriverAttack):
         for trial, process in self.stops(case, is_stale=is_stale):
             if trial.found() is None:
                 continue
-            case.tell("somebody erases the run")
+            case.log("somebody erases the run")
             case.count()
             try:
                 case.do(trial.machine().erase(trial.run))
@@ -305,7 +305,7 @@ class ErasedAnywhere(DriverAttack):
             result = process.go_on()
             case.hold(isinstance(result, Run), Invariant.ERASURE, f"the driver of an erased run came to {result}")
             if not is_erased:
-                case.tell("somebody erases the run again")
+                case.log("somebody erases the run again")
                 case.count()
                 case.do(trial.machine().erase(trial.run))
             left = trial.store.inner.vault.get(trial.run)
@@ -390,7 +390,7 @@ class LeaseNotRenewed(DriverAttack):
         for trial, process in self.stops(case, is_stale=True):
             watched = trial.store.inner
             store = _NoRenewal(watched, trial.oracle, is_done=is_done)
-            case.tell("its lease ends, and the store fails to renew it")
+            case.log("its lease ends, and the store fails to renew it")
             kept = trial.store.renew
             trial.store.renew = store.renew  # type: ignore[method-assign]
             result = process.go_on()

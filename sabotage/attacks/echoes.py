@@ -102,7 +102,7 @@ class SecretEchoed(Attack):
         trial.oracle.judge(run)
         _search(trial, run, hidden, repeated)
         if repeated:
-            case.tell("erase the run")
+            case.log("erase the run")
             gone = case.do(trial.machine().erase(run.id))
             _search(trial, gone, hidden, repeated)
             _search_vault(trial, repeated)

@@ -64,7 +64,7 @@ class InputsIllTyped(Attack):
     def _refused(self, trial: Trial, given: Mapping[str, Any]) -> Outcome:
         case = trial.case
         case.count()
-        case.tell(f"run the program with inputs that it does not take: {sorted(given)}")
+        case.log(f"run the program with inputs that it does not take: {sorted(given)}")
         try:
             case.do(trial.machine().run(case.target.program, given, run_id=trial.run))
         except RunRefused:
@@ -96,7 +96,7 @@ class _Delivered(Attack):
         """See that a delivery is refused, and that the run is what it was, but for what its journal says of that."""
         case = trial.case
         case.count()
-        case.tell(f"{what} `{step}` with {case.choices.made[self._name(run, step)]}")
+        case.log(f"{what} `{step}` with {case.choices.made[self._name(run, step)]}")
         try:
             case.do(work)
         except DeliveryRefused:
@@ -272,7 +272,7 @@ class HandOutsChanged(Attack):
         mine = hands[0]
         inputs = thawed(trial.inputs)
         mine.kept.append(inputs)
-        case.tell("run the program, and change all that was handed over whenever a tool is called, and after the run")
+        case.log("run the program, and change all that was handed over whenever a tool is called, and after the run")
         case.count()
         run = case.do(machine.run(trial.target.program, inputs, run_id=trial.run))
         for _ in range(MAX_DELIVERIES):
@@ -335,7 +335,7 @@ class StrangeRunId(Attack):
         how = case.pick("id", st.sampled_from(sorted(_IDS)))
         given: Any = _IDS[how](trial.run)
         case.count()
-        case.tell(f"start a run whose id is or has {how}")
+        case.log(f"start a run whose id is or has {how}")
         is_good = isinstance(given, str) and 1 <= len(given) <= 200 and all(map(str.isprintable, given))
         if is_good:
             trial.run = given

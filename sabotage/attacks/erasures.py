@@ -59,7 +59,7 @@ def _values(trial: Trial) -> dict[str, bytes]:
 
 
 def _erase(trial: Trial) -> Run:
-    trial.case.tell("erase the run")
+    trial.case.log("erase the run")
     trial.case.count()
     run = trial.case.do(trial.machine().erase(trial.run))
     trial.case.hold(run.is_over, Invariant.ENDINGS, f"an erased run is {run.status}")
@@ -103,7 +103,7 @@ class VaultRestored(ErasureAttack):
         _erase(trial)
         if not values:
             return Outcome.NOT_APPLICABLE
-        case.tell("the rows of the vault are put back")
+        case.log("the rows of the vault are put back")
         Forger(trial).put_secrets(kept)
         shown = not_gone(trial.reload())
         case.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
@@ -137,7 +137,7 @@ class VaultOfAnotherRun(ErasureAttack):
             return Outcome.NOT_APPLICABLE
         strangers = sorted(foreign.values())
         exchanged = {name: strangers[number % len(strangers)] for number, name in enumerate(sorted(own))}
-        case.tell("the values of another run are put in place of its own")
+        case.log("the values of another run are put in place of its own")
         Forger(trial).put_secrets(trial.store.inner.vault.get(trial.run) | exchanged)
         machine = trial.machine()
         how = case.pick("the run is", st.sampled_from(["read", "recovered", "cancelled", "resumed"]))
@@ -175,7 +175,7 @@ class ErasedRunAskedFor(ErasureAttack):
         how = case.pick(
             "then it is", st.sampled_from(["read", "recovered", "cancelled", "erased", "started", "replayed"])
         )
-        case.tell(f"then it is {how}")
+        case.log(f"then it is {how}")
         case.count()
         if how == "started":
             self._start(trial)
@@ -265,7 +265,7 @@ class ErasureLeavesBytes(ErasureAttack):
         # SQLite overwrites a row that goes, but no copy on a page that was split: as if each of them were such a copy.
         file._connection.execute("PRAGMA secure_delete = OFF")
         faulty = FaultyFile(file, fails)
-        trial.case.tell(f"erase the run; statement {fails} of the vault fails")
+        trial.case.log(f"erase the run; statement {fails} of the vault fails")
         with suppress(JournalError):
             trial.case.do(trial.machine().erase(trial.run))
         faulty.mend()

@@ -56,7 +56,7 @@ class TornLog(Attack):
             case.story.clear()
             for number in case.each("torn append", len(store.images)):
                 for way in case.each("way", len(TEARS)):
-                    case.tell(f"append {number} is torn: {TEARS[way].told}")
+                    case.log(f"append {number} is torn: {TEARS[way].told}")
                     for image in _torn(store, number, TEARS[way]):
                         case.count()
                         self._look(case, made, store, number, image, whole.run)
@@ -82,7 +82,7 @@ class TornLog(Attack):
         machine = trial.machine(points)
         with suppress(Killed):
             trial.carry_on(trial.start(machine), machine)
-        case.tell(f"the system goes down in append {number}: {tear.told}")
+        case.log(f"the system goes down in append {number}: {tear.told}")
         trial.store = WatchedStore(made.open(_torn(store, number, tear)[0]), trial.oracle)
         outlive(trial)
 
@@ -121,7 +121,7 @@ class TornVault(Attack):
                     self._values(made, Torn(file, None), trial.run) for file in (commit.before, commit.after)
                 )
                 for way in case.each("way", len(TEARS)):
-                    case.tell(f"commit {number} of the vault is torn: {TEARS[way].told}")
+                    case.log(f"commit {number} of the vault is torn: {TEARS[way].told}")
                     for image in tears(commit, TEARS[way]):
                         case.count()
                         due = after if image.is_done else before
@@ -184,11 +184,11 @@ class PowerLostInFiles(Attack):
     def _lose(self, case: Case, made: StoreFiles, number: int) -> None:
         store = made.open()
         trial = Trial(case, store=store, faults=False)
-        machine = trial.machine(Points(number, case.tell))
+        machine = trial.machine(Points(number, case.log))
         with suppress(Killed):
             trial.carry_on(trial.start(machine), machine)
         durable = trial.oracle.durable
-        case.tell("the power fails, and what was not synced is gone")
+        case.log("the power fails, and what was not synced is gone")
         lost = made.open(store.synced)
         head = lost.head(trial.run)
         is_kept = durable < 0 or (head is not None and head.seq >= durable)
@@ -250,7 +250,7 @@ class NoRoomInFiles(Attack):
         except JournalError as error:
             is_said = "the disk is full" in str(error)
             case.hold(is_said, Invariant.REFUSAL, f"the disk is full, and the machine says `{error}`")
-            case.tell(f"there is no room: {error}")
+            case.log(f"there is no room: {error}")
         faults = trial.faults() if trial.found() else ()
         case.hold(not faults, Invariant.KEPT, f"a full disk damaged the run: {faults[:1]}")
         store.room = None

@@ -38,7 +38,7 @@ def halfway(case: Case) -> Halfway | None:
     trial = Trial(case, faults=False)
     number = FIRST_POINT + place(case, "points passed", LAST_POINT - FIRST_POINT)
     try:
-        trial.start(trial.machine(Points(number, case.tell)))
+        trial.start(trial.machine(Points(number, case.log)))
     except Killed:
         if trial.store.inner.head(trial.run) is None:
             return None
@@ -85,7 +85,7 @@ class Fork(Attack):
         twin.run = was.trial.run
         plant(store, twin.run, was.shelf.entries, was.shelf, signature=was.shelf.head.signature)
         twin.oracle.rest()
-        case.tell("copy the store as it was when the process was killed, and carry on with the copy too, a day later")
+        case.log("copy the store as it was when the process was killed, and carry on with the copy too, a day later")
         twin.clock.time += 86_400_000_000
         ended = twin.carry_on(twin.reload())
         case.hold(not twin.faults(), Invariant.REPLAY, "an honest journal is called damaged")
@@ -106,7 +106,7 @@ def strange_signature(case: Case, forger: Forger, honest: Honest) -> bool:
     """The journal is changed, hashed anew, and its head signed by a key of the attacker's own."""
     entries, records = list(honest.shelf.entries), forger.records()
     seq = place(case, "record", len(entries))
-    case.tell(f"write another time into record {seq}, hash the rest anew, and sign the head with another key")
+    case.log(f"write another time into record {seq}, hash the rest anew, and sign the head with another key")
     records[seq]["at"] += 1
     forged = [*entries[:seq], *tail_of(records, seq)]
     forger.put_with_head(forged, stranger().sign_head(forger.run, forged[-1].seq, forged[-1].digest))
@@ -154,7 +154,7 @@ class ReceiptEdited(Attack):
         edits = _SIGNED_EDITS if is_signed else _EDITS
         case.hold(not trial.faults((receipt,), trusts_key=is_signed), Invariant.REPLAY, "a good receipt is refused")
         name = case.pick("field", st.sampled_from(list(edits)))
-        case.tell(f"edit the {name} of the receipt")
+        case.log(f"edit the {name} of the receipt")
         case.count()
         edited = Receipt.from_json(replace(receipt, **edits[name](receipt)).to_json())
         must_find(trial, "somebody with the edited receipt", (edited,), trusts_key=is_signed)
@@ -184,7 +184,7 @@ def document_edited(case: Case, forger: Forger, honest: Honest) -> bool:
         changed = canonical(data).encode()
     else:
         changed = flipped(text, place(case, "bit", len(text) * 8))
-    case.tell(f"edit the document {digest[:8]}")
+    case.log(f"edit the document {digest[:8]}")
     forger.put_document(digest, changed)
     return True
 
@@ -212,7 +212,7 @@ def sensitive_value_edited(case: Case, forger: Forger, honest: Honest) -> bool:
         return False
     name = names[place(case, "value", len(names))]
     how = case.pick("change", st.sampled_from(["value", "salt", "removed", "swapped"]))
-    case.tell(f"change a sensitive value in the vault: {how}")
+    case.log(f"change a sensitive value in the vault: {how}")
     if how == "removed":
         del secrets[name]
     elif how == "swapped":

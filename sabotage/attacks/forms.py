@@ -197,7 +197,7 @@ class Interrupted(Attack):
             raised = error
         if not tools.pressed:
             return Outcome.NOT_APPLICABLE
-        case.tell("Ctrl-C is pressed while a tool is awaited")
+        case.log("Ctrl-C is pressed while a tool is awaited")
         case.count()
         case.hold(isinstance(raised, KeyboardInterrupt), self.invariant, f"Ctrl-C comes to {raised!r}")
         is_back = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -429,7 +429,7 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
         task = case.do(callers._begun(machine.run(trial.target.program, trial.inputs, run_id=trial.run), tools))
         if tools.call_plan is None:
             return Outcome.NOT_APPLICABLE
-        case.tell(f"the caller is cancelled while `{tools.call_plan.id}` runs, which never ends")
+        case.log(f"the caller is cancelled while `{tools.call_plan.id}` runs, which never ends")
         case.count()
         case.do(callers._cancelled(task))
         self._wait_for_the_lease(trial, PATIENCE)

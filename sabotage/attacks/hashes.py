@@ -25,7 +25,7 @@ def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
     entries = list(honest.shelf.entries)
     seq = place(case, "record", len(entries))
     bit = spot(case, "bit of it", len(entries[seq].record))
-    case.tell(f"turn over bit {bit % 8} of byte {bit // 8} of record {seq}")
+    case.log(f"turn over bit {bit % 8} of byte {bit // 8} of record {seq}")
     entries[seq] = entries[seq]._replace(record=flipped(entries[seq].record, bit))
     forger.put(entries)
     return True
@@ -41,7 +41,7 @@ def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
     entries = list(honest.shelf.entries)
     seq = place(case, "record", len(entries))
     bit = place(case, "bit of its digest", len(entries[seq].digest) * 8)
-    case.tell(f"turn over bit {bit} of the digest beside record {seq}")
+    case.log(f"turn over bit {bit} of the digest beside record {seq}")
     entries[seq] = entries[seq]._replace(digest=flipped(entries[seq].digest, bit))
     forger.put(entries)
     return True
@@ -56,7 +56,7 @@ def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record is changed and its own digest computed anew; the records behind it stay as they are."""
     entries, records = list(honest.shelf.entries), forger.records()
     seq = place(case, "record", len(entries) - 1)
-    case.tell(f"write another time into record {seq}, and compute its digest anew")
+    case.log(f"write another time into record {seq}, and compute its digest anew")
     record = records[seq] | {"at": records[seq]["at"] + 1}
     entries[seq] = entry_of(record, bytes.fromhex(record["prev"]), seq)
     forger.put(entries)
@@ -73,7 +73,7 @@ def tail_hashed_again(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record is changed, and it and all behind it are hashed anew, head included; the signature stays as it was."""
     entries, records = list(honest.shelf.entries), forger.records()
     seq = place(case, "record", len(entries))
-    case.tell(f"write another time into record {seq}, and hash everything from there on anew")
+    case.log(f"write another time into record {seq}, and hash everything from there on anew")
     records[seq]["at"] += 1
     rewritten(forger, honest, [*entries[:seq], *tail_of(records, seq)])
     return True
@@ -107,7 +107,7 @@ def value_rewritten(case: Case, forger: Forger, honest: Honest) -> bool:
         return False
     value = found[place(case, "value", len(found))]
     other = _another(value)
-    case.tell(f"write {json.dumps(other)} wherever the records have {json.dumps(value)}, and hash the whole anew")
+    case.log(f"write {json.dumps(other)} wherever the records have {json.dumps(value)}, and hash the whole anew")
     changed = [record | {"body": _replaced(record["body"], value, other)} for record in records]
     rewritten(forger, honest, chained(changed))
     return True
@@ -151,7 +151,7 @@ def records_swapped(case: Case, forger: Forger, honest: Honest) -> bool:
     entries = list(honest.shelf.entries)
     first = place(case, "record", len(entries) - 1)
     second = first + 1 + place(case, "records between", len(entries) - first - 1)
-    case.tell(f"swap records {first} and {second}")
+    case.log(f"swap records {first} and {second}")
     entries[first], entries[second] = entries[second], entries[first]
     forger.put(renumbered(entries))
     return True
@@ -172,7 +172,7 @@ def record_twice(case: Case, forger: Forger, honest: Honest) -> bool:
     entries = list(honest.shelf.entries)
     seq = place(case, "record", len(entries))
     to = seq + 1 + place(case, "records between", len(entries) - seq)
-    case.tell(f"insert a copy of record {seq} at {to}")
+    case.log(f"insert a copy of record {seq} at {to}")
     rewritten(forger, honest, renumbered([*entries[:to], entries[seq], *entries[to:]]))
     return True
 
@@ -189,7 +189,7 @@ def record_dropped(case: Case, forger: Forger, honest: Honest) -> bool:
     entries = list(honest.shelf.entries)
     seq = place(case, "record", len(entries) - 1)
     moves_up = case.pick("the rest moves up", st.booleans())
-    case.tell(f"drop record {seq}" + (", and number the rest anew" if moves_up else ""))
+    case.log(f"drop record {seq}" + (", and number the rest anew" if moves_up else ""))
     rest = [*entries[:seq], *entries[seq + 1 :]]
     rewritten(forger, honest, renumbered(rest) if moves_up else rest)
     return True
@@ -209,7 +209,7 @@ def record_appended(case: Case, forger: Forger, honest: Honest) -> bool:
     A receipt from before speaks of the records before: it does not tell.
     """
     last = honest.shelf.entries[-1]
-    case.tell("append a record of a delivery that nobody made")
+    case.log("append a record of a delivery that nobody made")
     record = {"at": 0, "body": {"what": "resume", "why": "nobody knows"}, "kind": "refused", "note": {}}
     rewritten(forger, honest, [*honest.shelf.entries, entry_of(record, last.digest, last.seq + 1)])
     return True
@@ -230,7 +230,7 @@ def tail_cut_with_head(case: Case, forger: Forger, honest: Honest) -> bool:
 
     entries = list(honest.shelf.entries)
     length = len(entries) - 1 - place(case, "records cut off, but one", len(entries) - 1)
-    case.tell(f"cut the journal to {length} records, and write the head anew")
+    case.log(f"cut the journal to {length} records, and write the head anew")
     if case.pick("signature removed", st.booleans()):
         forger.put_with_head(entries[:length], None, "RUNNING")
     else:
@@ -250,7 +250,7 @@ def journal_grafted(case: Case, forger: Forger, honest: Honest) -> bool:
     theirs = other.store.inner.read(other.run)
     entries = honest.shelf.entries
     start = place(case, "own records kept", min(len(entries), len(theirs)))
-    case.tell(f"put the records of another run in the place of those from {start} on")
+    case.log(f"put the records of another run in the place of those from {start} on")
     head = other.store.inner.head(other.run)
     forger.put_with_head([*entries[:start], *theirs[start:]], None if head is None else head.signature)
     return True
@@ -281,7 +281,7 @@ def other_bytes_one_meaning(case: Case, forger: Forger, honest: Honest) -> bool:
     entries, records = list(honest.shelf.entries), forger.records()
     seq = place(case, "record", len(entries))
     change = case.pick("change", st.sampled_from(["space", "order", "field twice"]))
-    case.tell(f"write record {seq} in another way ({change}), and hash everything from there on anew")
+    case.log(f"write record {seq} in another way ({change}), and hash everything from there on anew")
     text = entries[seq].record
     other = {
         "space": lambda: text.replace(b'"at":', b'"at": ', 1),

@@ -128,7 +128,7 @@ class _Strange(Attack):
                 ("strange", call.id), lambda: strange(case.target, call.returns, is_reply=call.is_model)
             )
             said = case.pick(f"strange answer: {asking.name}", among)
-            case.tell(f"`{call.id}` is answered with {said}")
+            case.log(f"`{call.id}` is answered with {said}")
             return Answer("wrong", made(said))
 
         meddler = Meddler(case, self.fits, answer)

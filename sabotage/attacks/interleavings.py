@@ -91,7 +91,7 @@ class SiblingComesLate(Attack):
         for number in case.each("which comes how late", len(siblings) * LATEST):
             sibling, late = siblings[number // LATEST], number % LATEST
             trial = Trial(case)
-            case.tell(f"`{sibling}` comes back after {late} other points")
+            case.log(f"`{sibling}` comes back after {late} other points")
             case.count()
             works = {"alone": partial(_whole, trial)}
             result = case.do(interleave(case, works, choose=_Late(sibling, late)))["alone"]

@@ -57,7 +57,7 @@ class Killed9(Attack):
             for number in case.each("killed at the point of number", len(points)):
                 inner = folder / str(number)
                 inner.mkdir()
-                case.tell(f"SIGKILL {whole.passed[points[number]]}")
+                case.log(f"SIGKILL {whole.passed[points[number]]}")
                 self._kill(case, inner, made, points[number])
         return Outcome.ABSORBED
 
@@ -73,7 +73,7 @@ class Killed9(Attack):
         for process in (*racing, last):
             case.count(process.events)
             for line in process.story:
-                case.tell(line)
+                case.log(line)
             process.hold()
 
 

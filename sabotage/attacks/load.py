@@ -78,7 +78,7 @@ class OutputTooLarge(Attack):
 
         beside = case.pick("beside the limit", st.sampled_from((1, 0, -1, 1_000)))
         trial = Trial(case, faults=False, limits=Limits(output_bytes=MOST))
-        case.tell(f"outputs may have {MOST} bytes, and some have {MOST + beside}")
+        case.log(f"outputs may have {MOST} bytes, and some have {MOST + beside}")
         filled = []
 
         def answer(asking: Asking) -> Answer:
@@ -130,7 +130,7 @@ class StateTooLarge(Attack):
 
         most = case.pick("bytes of state", st.sampled_from((800, 1_000, 2_000, 4_000, 40)))
         trial = Trial(case, faults=False, limits=Limits(state_bytes=most))
-        case.tell(f"outputs have {SOME} bytes where they can, and all together may have {most}")
+        case.log(f"outputs have {SOME} bytes where they can, and all together may have {most}")
 
         def answer(asking: Asking) -> Answer:
             call = asking.call
@@ -218,7 +218,7 @@ class HugeValues(Attack):
             return Outcome.NOT_APPLICABLE
         entry = case.pick("given to", st.sampled_from(entries))
         trial = Trial(case, faults=False)
-        case.tell(f"{name} for {entry}")
+        case.log(f"{name} for {entry}")
         if entry != "calls":
             return self._start(trial, {**trial.inputs, entry: _HUGE[name]()})
 
@@ -327,7 +327,7 @@ class ReentrantTool(Attack):
             if called != number + 1:
                 return
             case.count()
-            case.tell(f"`{context.step}` asks {'its' if is_own else 'another'} machine to {which} its own run")
+            case.log(f"`{context.step}` asks {'its' if is_own else 'another'} machine to {which} its own run")
             if which in ("cancel", "erase"):
                 # When a run hears that it is cancelled hangs on when it next writes: the reference can't say it.
                 trial.oracle.rest()
@@ -389,7 +389,7 @@ class RefusedDeliveries(Attack):
             if not run.is_over:
                 run = trial.deliver(run, machine)
         times = case.pick("deliveries", st.sampled_from((101, 1, 100, 99, 130)))
-        case.tell(f"deliver {times} times with a token that is not of the run")
+        case.log(f"deliver {times} times with a token that is not of the run")
         for number in range(times):
             case.count()
             try:

@@ -97,7 +97,7 @@ class FileOfAnotherKind(Attack):
         return Outcome.DETECTED
 
     def _played(self, case: Case, path: str, name: str, what: str) -> None:
-        case.tell(f"the file of the {'vault' if name.endswith('vault') else 'journal'} has {what}")
+        case.log(f"the file of the {'vault' if name.endswith('vault') else 'journal'} has {what}")
         case.count()
         with closing(SQLiteJournal(path)) as store:
             _filled(store)

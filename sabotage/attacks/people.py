@@ -70,7 +70,7 @@ class SettledByOne(Attack):
         except BaseException:
             other.close()
             raise
-        case.tell(f"{OTHER} settles `{step}`")
+        case.log(f"{OTHER} settles `{step}`")
         case.count()
         case.do(other)
         return True

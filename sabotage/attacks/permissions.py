@@ -113,7 +113,7 @@ class ForgedToolName(Attack):
             clock=trial.clock,
         )
         case.count()
-        case.tell(f"run a program that calls `{forged}`, where {kind} has the tools")
+        case.log(f"run a program that calls `{forged}`, where {kind} has the tools")
         trial.oracle.rest()
         try:
             case.do(machine.run(target.program, trial.inputs, run_id=trial.run))
@@ -161,7 +161,7 @@ class ToolOutsideThePolicy(Attack):
         barred = case.pick("not allowed", st.sampled_from([name for name in names if name in called]))
         policy = {"policy": "gate", "allow": [name for name in names if name != barred]}
         trial = Trial(case, target=under(case.target, f"without {barred}", policy), faults=False)
-        case.tell(f"a policy allows all tools but `{barred}`")
+        case.log(f"a policy allows all tools but `{barred}`")
         trial.finish()
         done = [asked.asking.call.id for asked in trial.world.asked if asked.asking.call.tool == barred]
         case.hold(not done, Invariant.PERMISSION, f"`{barred}` was called, and no policy allows it")
@@ -201,7 +201,7 @@ class ArgumentOutsideThePolicy(Attack):
         others = {one.tool for one in tools_of(case.target)} - {call.tool}
         policy = {"policy": "limit", "allow": [*sorted(others), {"tool": call.tool, "when": when}]}
         trial = Trial(case, target=under(case.target, f"{call.tool} when {when}", policy), faults=False)
-        case.tell(f"a policy allows `{call.tool}` only when {when}")
+        case.log(f"a policy allows `{call.tool}` only when {when}")
         trial.finish()
         if _rejected(trial):
             return Outcome.BLOCKED

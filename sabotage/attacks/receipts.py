@@ -49,7 +49,7 @@ class StoreAudited(Attack):
             if not deed.endswith("without a receipt"):
                 receipts.append(receipt)
                 _hold_text(case, receipt)
-            case.tell(f"run {number}: {deed}")
+            case.log(f"run {number}: {deed}")
             due[run.id] = self._done(trial, store, deed, with_key=with_key)
             if run.id not in store._runs:
                 gone.append(run.id)

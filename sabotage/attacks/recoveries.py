@@ -165,7 +165,7 @@ class _Fleet:
             return
         self.trials[trial.run] = trial
         self.states[trial.run] = state
-        case.tell(f"run {number}: {state}")
+        case.log(f"run {number}: {state}")
         if state == "its first record was edited":
             trial.oracle.rest()
             entries = self.store.inner.read(trial.run)
@@ -187,7 +187,7 @@ class _Fleet:
         if self._is_strict():  # what a run comes to under a policy that is new to it, the reference does not know
             for trial in self.trials.values():
                 trial.oracle.rest()
-        self.case.tell("a machine recovers all runs")
+        self.case.log("a machine recovers all runs")
         self.case.count()
         recovered, failures = self.case.do(machine.recover_all())
         self._same("the runs that are picked up", [run.id for run in recovered], due)
@@ -283,7 +283,7 @@ class _Fleet:
             state, ends = self.states[run], AHEAD.get(self.states[run], LONG_AGO)
             if run in due or known.status != "RUNNING":
                 continue
-            self.case.tell(f"it recovers a run by its name: {state}")
+            self.case.log(f"it recovers a run by its name: {state}")
             is_ahead = ends > DAY
             expected: type[StepwardError] | None = RunBusy if ends > 0.4 and not is_ahead else None
             if state == "its tools are another machine's" or (expected is None and self._refuses(run)):

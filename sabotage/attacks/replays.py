@@ -43,7 +43,7 @@ class LateDelivery(TokenAttack):
             return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
         how = case.pick("the run is", st.sampled_from(["cancelled", "erased"]))
-        case.tell(f"the run is {how} while `{token.step}` waits")
+        case.log(f"the run is {how} while `{token.step}` waits")
         case.count()
         machine = trial.machine()
         ended = case.do(machine.cancel(run.id) if how == "cancelled" else machine.erase(run.id))
@@ -92,7 +92,7 @@ class ReconciledAgain(Attack):
             other = case.pick("another step", st.sampled_from(others))
             self._again(trial, other, verdict)
         elif first == "abandon":
-            case.tell(f"reconcile `{step}`: abandon")
+            case.log(f"reconcile `{step}`: abandon")
             case.count()
             run = case.do(trial.machine().reconcile(run.id, step, "abandon"))
             case.hold(run.is_over, Invariant.ENDINGS, f"an abandoned run is {run.status}")
@@ -142,7 +142,7 @@ class ReconciledAtOnce(Attack):
             trial.world.settled[doubt.step] += 1
         count = case.pick("processes", st.integers(2, 3))
         verdict: Any = "done" if happened else "not_done"
-        case.tell(f"{count} processes reconcile `{doubt.step}` at once: {verdict}")
+        case.log(f"{count} processes reconcile `{doubt.step}` at once: {verdict}")
         case.count(count)
 
         def say(points: Points) -> Any:
@@ -206,7 +206,7 @@ class RunIdReused(Attack):
 
     def _same(self, trial: Trial, run: Run, what: str, asked: Any) -> None:
         case = trial.case
-        case.tell(what)
+        case.log(what)
         case.count()
         before = len(trial.world.asked)
         found = case.do(asked)
@@ -245,7 +245,7 @@ class RunIdRaced(Attack):
 
         trial = Trial(case, faults=False)
         count = case.pick("callers", st.integers(2, 4))
-        case.tell(f"{count} callers run the program under one id with {to_json(trial.inputs)}")
+        case.log(f"{count} callers run the program under one id with {to_json(trial.inputs)}")
         case.count(count)
 
         def ask(points: Points) -> Any:
@@ -283,7 +283,7 @@ class KeysThatCollide(Attack):
         first, second = Trial(case), Trial(case)
         for trial in (first, second):
             trial.world.decides.append(lambda asking: _failing_at_first(case, asking))
-        points = Points(case.pick("killed at point", st.integers(0, 40)), case.tell)
+        points = Points(case.pick("killed at point", st.integers(0, 40)), case.log)
         try:
             run = first.start(first.machine(points))
         except Killed:

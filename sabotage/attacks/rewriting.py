@@ -60,8 +60,8 @@ class Rewriting(Attack):
         is_cut = forged.end == len(forged.records) or not case.pick("what follows is kept", st.booleans())
         records = forged.records[: forged.end] if is_cut else forged.records
         if is_cut:
-            case.tell("cut off what follows")
-        case.tell("hash the whole journal anew")
+            case.log("cut off what follows")
+        case.log("hash the whole journal anew")
         return self._read(case, trial, run, records)
 
     def trial(self, case: Case) -> Trial:

@@ -29,7 +29,7 @@ def tail_cut(case: Case, forger: Forger, honest: Honest) -> bool:
     """The last records are deleted from the file; the head, which the store keeps apart, stays as it was."""
     entries = honest.shelf.entries
     length = len(entries) - 1 - place(case, "rows deleted, but one", len(entries))
-    case.tell(f"delete all records from {length} on")
+    case.log(f"delete all records from {length} on")
     forger.put(entries[:length])
     return True
 
@@ -48,7 +48,7 @@ def head_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     head, entries = honest.shelf.head, honest.shelf.entries
     assert head is not None, "the run is there"
     change = case.pick("change", st.sampled_from(["number", "digest", "earlier"]))
-    case.tell(f"edit the head: {change}")
+    case.log(f"edit the head: {change}")
     if change == "number":
         head = head._replace(seq=head.seq + case.pick("higher by", st.sampled_from([1, -1, 2**62])))
     elif change == "digest":
@@ -77,7 +77,7 @@ def signature_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     assert head is not None, "the run is there"
     assert head.signature is not None, "the run was signed"
     change = case.pick("change", st.sampled_from(["removed", "bit", "cut"]))
-    case.tell(f"edit the signature of the head: {change}")
+    case.log(f"edit the signature of the head: {change}")
     signature = {"removed": None, "cut": head.signature[:63]}.get(change)
     if change == "bit":
         signature = flipped(head.signature, place(case, "bit", 512))
@@ -120,7 +120,7 @@ def types_of_columns(case: Case, forger: Forger, honest: Honest) -> bool:
 
     assert isinstance(forger.hands, RawFile), "it is played on a file"
     column = case.pick("column", st.sampled_from([*_TYPES, "document", "sensitive value"]))
-    case.tell(f"put a value of another type in a column: {column}")
+    case.log(f"put a value of another type in a column: {column}")
     case.count()
     if column == "document":
         digest = forger.documents[0]
@@ -171,7 +171,7 @@ class ListOfRunsEdited(Attack):
         forger = Forger(trial)
         shelf, asked = forger.shelf(), len(trial.world.asked)
         column, value = _COLUMNS[place(case, "edit", len(_COLUMNS))]
-        case.tell(f"write `{value}` as the {column} of the run into the list of runs, and recover all runs")
+        case.log(f"write `{value}` as the {column} of the run into the list of runs, and recover all runs")
         assert isinstance(forger.hands, RawFile), "it is played on a file"
         before = next(row for row in trial.store.rows() if row.run == run.id)
         # Other cases may have left runs in the middle: they are none of this one's business.
@@ -236,7 +236,7 @@ class AnyByteOfTheFile(Attack):
             bit = len(data) * 8 * part // _PARTS
             damaged.seek(bit // 8)
             damaged.write(bytes([data[bit // 8] ^ 1 << bit % 8]))
-        case.tell(f"turn over bit {bit % 8} of byte {bit // 8} of {file}")
+        case.log(f"turn over bit {bit % 8} of byte {bit // 8} of {file}")
         case.count()
         try:
             store = SQLiteJournal(copy, create=False)

@@ -191,7 +191,7 @@ def must_not_go_on(case: Case, trial: Trial, machine: Machine, run: Run) -> None
     """
     case.count()
     asked, entries = len(trial.world.asked), len(trial.store.read(trial.run))
-    case.tell("recover the run, or deliver what it waited for")
+    case.log("recover the run, or deliver what it waited for")
     trial.clock.time += 1_000_000_000
     try:
         if run.suspensions:

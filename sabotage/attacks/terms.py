@@ -130,7 +130,7 @@ class _Terms:
             other._plans, other._stored = machine._plans, machine._stored  # what one machine keeps for all its runs
             machine = other
             trial.clock.time = at
-            self.case.tell(f"start a run on {TODAY[(at - MIDNIGHT) // DAY]}")
+            self.case.log(f"start a run on {TODAY[(at - MIDNIGHT) // DAY]}")
             trial.carry_on(trial.start(machine), machine)
             outcome = self._hold(trial, self._is_waived(at), at)
         return outcome
@@ -146,7 +146,7 @@ class _Terms:
             return Outcome.NOT_APPLICABLE
         trial.clock.time = max(*when, min(when) + int(2 * LEASE_SECONDS * 1_000_000))
         machine = trial.machine(policy=self.policies)
-        self.case.tell("another machine goes on with it")
+        self.case.log("another machine goes on with it")
         trial.carry_on(self.case.do(machine.recover(trial.run))[0], machine)
         return self._hold(trial, self._is_waived(min(when)), min(when))
 
@@ -171,7 +171,7 @@ class _Terms:
         asked = len(trial.world.asked)
         trial.clock.time = at
         machine = trial.machine(policy=self.policies)
-        self.case.tell(f"a machine with the policy goes on with it on {TODAY[(at - MIDNIGHT) // DAY]}")
+        self.case.log(f"a machine with the policy goes on with it on {TODAY[(at - MIDNIGHT) // DAY]}")
         try:
             trial.carry_on(run, machine)
         except RunRefused:
@@ -317,7 +317,7 @@ class ProgramNotAdmitted(Attack):
         due: list[_Finding],
     ) -> bool:
         run = case.run_id()
-        case.tell(f"run it, and accept {accept}")
+        case.log(f"run it, and accept {accept}")
         case.count()
         said = ""
         try:

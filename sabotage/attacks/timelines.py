@@ -93,7 +93,7 @@ class LeaseBook(WatchedStore):
         self._renewals += 1
         self.has_failed = self._renewals == self.failing
         if self.has_failed:
-            self._trial.case.tell("a lease can't be renewed, once")
+            self._trial.case.log("a lease can't be renewed, once")
             raise JournalError("the store does not answer")
         renewed = super().renew(lease, now, ttl)
         self._ends(renewed, now + ttl)
@@ -146,7 +146,7 @@ class _Pausing(Points):
     def __init__(self, clock: VirtualClock, trial: Trial, at: int | None, seconds: float, dies: int | None) -> None:
         from hypothesis import strategies as st
 
-        super().__init__(dies, trial.case.tell)
+        super().__init__(dies, trial.case.log)
         self._clock = clock
         self._trial = trial
         self._at = at
@@ -158,7 +158,7 @@ class _Pausing(Points):
         is_calling = is_inside(name) or " was asked by " in name
         if self._at is not None and len(self.passed) >= self._at and not is_calling:
             self._at, self._again = (len(self.passed) + self._again, 0) if self._again else (None, 0)
-            self._trial.case.tell(f"the process is paused for {self._seconds:g} seconds {name}")
+            self._trial.case.log(f"the process is paused for {self._seconds:g} seconds {name}")
             self._clock.time += int(self._seconds * 1_000_000)
             assert isinstance(self._trial.store, LeaseBook), "the store of a plot looks at times"
             self._trial.store.excused = self._seconds if name.startswith("before ") else 0.0
@@ -348,7 +348,7 @@ class SlowCalls(Attack):
             return self._played(plot, machine, found)
         trial.case.hold(left <= plot.lease + SLACK, self.invariant, f"a lease lasts {left:f} s after a death")
         clock.time += int((left - SLACK) * 1_000_000)
-        trial.case.tell("somebody recovers the run just before its lease ends")
+        trial.case.log("somebody recovers the run just before its lease ends")
         trial.case.count()
         try:
             trial.case.do(machine.recover(trial.run))
@@ -357,7 +357,7 @@ class SlowCalls(Attack):
         else:
             raise Breach(self.invariant, "a second machine was given a run before the end of its lease")
         clock.time += int(2 * SLACK * 1_000_000)
-        trial.case.tell("somebody does so just after it")
+        trial.case.log("somebody does so just after it")
         return self._played(plot, machine, found)
 
 

@@ -188,7 +188,7 @@ class _Jumping(Points):
         """Go past a point."""
         seconds = self._jumps.get(len(self.passed), 0)
         if seconds:
-            self._trial.case.tell(f"the clock jumps by {seconds} seconds {name}")
+            self._trial.case.log(f"the clock jumps by {seconds} seconds {name}")
             self._trial.case.count()
             self._trial.clock.time += int(seconds * 1_000_000)
             self.seconds += abs(float(seconds))

@@ -90,7 +90,7 @@ class TokenRaced(TokenAttack):
         token = run.suspensions[0]
         payload = trial.payload(token.step)
         count = case.pick("processes", st.integers(2, 4))
-        case.tell(f"{count} processes resume `{token.step}` at once")
+        case.log(f"{count} processes resume `{token.step}` at once")
         case.count(count)
 
         def deliver(points: Points) -> Any:
@@ -181,7 +181,7 @@ class TokenOfAnotherProgram(TokenAttack):
         run = suspended(here, here.start())
         if run is None:
             return Outcome.NOT_APPLICABLE
-        case.tell("run a program under the same id in another store that differs by one character")
+        case.log("run a program under the same id in another store that differs by one character")
         case.count()
         started = case.do(there.machine().run(variant(case.target), there.inputs, run_id=there.run))
         twin = suspended(there, started)

@@ -56,7 +56,7 @@ def cursor_edited(trial: Trial, records: list[Data]) -> Forged | None:
     if not others:
         return None
     other = others[place(case, "step", len(others))]
-    case.tell(f"write into record {seq} that control goes to `{other}`")
+    case.log(f"write into record {seq} that control goes to `{other}`")
     return changed(records, seq, with_body(records[seq], next=other))
 
 
@@ -71,7 +71,7 @@ def step_forgotten(trial: Trial, records: list[Data]) -> Forged | None:
     seq = picked(case, records, lambda record: "next" in record["body"] and _is_decided(records, record["seq"] + 1))
     if seq is None:
         return None
-    case.tell(f"drop record {seq}, with which `{records[seq]['body']['step']}` was left")
+    case.log(f"drop record {seq}, with which `{records[seq]['body']['step']}` was left")
     forged = changed(records, seq)
     return forged._replace(end=forged.end + 1)
 
@@ -96,7 +96,7 @@ def events_reordered(trial: Trial, records: list[Data]) -> Forged | None:
     )
     if seq is None:
         return None
-    case.tell(f"swap records {seq} and {seq + 1}")
+    case.log(f"swap records {seq} and {seq + 1}")
     return Forged([*records[:seq], records[seq + 1], records[seq], *records[seq + 2 :]], seq + 2)
 
 
@@ -121,7 +121,7 @@ def early_ending(trial: Trial, records: list[Data]) -> Forged | None:
     case = trial.case
     seq = 1 + place(case, "records kept, but one", len(records) - 1)
     status, reason = _ENDINGS[place(case, "ending", len(_ENDINGS))]
-    case.tell(f"end the run {status} ({reason}) behind record {seq - 1}")
+    case.log(f"end the run {status} ({reason}) behind record {seq - 1}")
     ending = records[0] | {"kind": "ended", "body": {"ends": status, "reason": reason}, "note": {}}
     return Forged([*records[:seq], ending], seq + 1)
 
@@ -155,7 +155,7 @@ def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
     if not others:
         return None
     branch = others[place(case, "branch", len(others))]
-    case.tell(f"write into record {seq} that `{step.id}` took the branch {branch}")
+    case.log(f"write into record {seq} that `{step.id}` took the branch {branch}")
     flipped = with_body(record, branch=branch)
     if case.pick("with its way", st.booleans()):
         flipped = with_body(without_way(flipped), **successor_fields(plan, ways[branch]))
@@ -180,7 +180,7 @@ def outcome_without_intent(trial: Trial, records: list[Data]) -> Forged | None:
     seq = picked(case, records, lambda record: record["kind"] == "intent" and _outcome(records, record) is not None)
     if seq is None:
         return None
-    case.tell(f"drop record {seq}, the intent of `{records[seq]['body']['step']}`")
+    case.log(f"drop record {seq}, the intent of `{records[seq]['body']['step']}`")
     end = _outcome(records, records[seq])
     assert end is not None, "it was picked for that"
     return Forged([*records[:seq], *records[seq + 1 :]], end)
@@ -220,7 +220,7 @@ def output_outside_its_type(trial: Trial, records: list[Data]) -> Forged | None:
     among = _wrong(trial, records[seq])
     assert among is not None, "it was picked for that"
     value = case.pick("output", among)["value"]
-    case.tell(f"write another output into record {seq}: {value!r}")
+    case.log(f"write another output into record {seq}: {value!r}")
     return changed(records, seq, with_body(records[seq], output=portable(freeze(value))))
 
 
@@ -264,7 +264,7 @@ def fallback_rewritten(trial: Trial, records: list[Data]) -> Forged | None:
     due = freeze(call.call.fallback)
     others = trial.target.values(call.returns).filter(lambda value: not same(freeze(value), due))
     value = case.pick("value", others)
-    case.tell(f"write another fallback into record {seq}: {value!r}")
+    case.log(f"write another fallback into record {seq}: {value!r}")
     return changed(records, seq, with_body(records[seq], output=portable(freeze(value))))
 
 
@@ -290,7 +290,7 @@ def attempts_beyond_retries(trial: Trial, records: list[Data]) -> Forged | None:
     tries = max(call.attempts, call.call.max_retries if call.writes else 1)
     body = {"error": "it failed", "kind": "again", "step": call.id, "visit": records[seq]["body"]["visit"]}
     again = records[seq] | {"body": body}
-    case.tell(f"write {tries} failed attempts of `{call.id}` before record {seq}")
+    case.log(f"write {tries} failed attempts of `{call.id}` before record {seq}")
     forged: list[Data] = []
     for number in range(1, tries + 2):
         attempt = again if number <= tries else records[seq]
@@ -350,7 +350,7 @@ def visits_beyond_the_limit(trial: Trial, records: list[Data]) -> Forged | None:
     made = {
         step: len({r["body"].get("visit") for r in round_ if r["body"].get("step") == step}) for step in _steps(round_)
     }
-    case.tell(f"write the way from record {seq} to {until - 1} again, until `{name}` is visited once too often")
+    case.log(f"write the way from record {seq} to {until - 1} again, until `{name}` is visited once too often")
     forged = records[:until]
     for number in range(1, limits[name] - visit + 1):
         forged = [*forged, *(_later(trial, record, number, made) for record in round_)]

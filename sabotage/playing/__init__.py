@@ -1,1 +1,1 @@
-"""One case of an attack: its decisions, the runs that it plays, and what stands around the machine meanwhile."""
+"""One case of an attack: its decisions, its runs, and the environment of the machine."""

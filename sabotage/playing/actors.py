@@ -1,6 +1,6 @@
-"""Everybody at once: callers, drivers that die, people who answer, and an attacker, in any order on one store.
+"""Concurrent actors on one store: callers, drivers that die, people who answer, and an attacker, in any order.
 
-A move is plain data, so that a sequence of them is a script. One that has no hold where it comes does nothing.
+A move is plain data, so a sequence of moves is a script. A move that does not apply at its turn does nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from stepward.vm.values import to_json
 
 RUNS: Final = ("first", "second")
 Move = Mapping[str, Any]
-"""`do` is one of _MOVES, `run` one of RUNS; `dies` is the point at which the process that moves is killed, or null."""
+"""`do` is one of _MOVES, `run` one of RUNS; `dies` is the point at which the moving process is killed, or null."""
 
 
 class Actors:
-    """The runs of one case, and who does what to them."""
+    """The runs of one case, and the moves on them."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -33,9 +33,9 @@ class Actors:
         self._erased: set[str] = set()
 
     def do(self, move: Move) -> None:
-        """Make a move, and see that every invariant still holds. Raises Breach."""
+        """Make a move and check every invariant. Raises Breach."""
         name = move["run"]
-        self.case.tell(f"{move['do']}: {name}" + ("" if move["dies"] is None else f", dies at point {move['dies']}"))
+        self.case.log(f"{move['do']}: {name}" + ("" if move["dies"] is None else f", dies at point {move['dies']}"))
         if name not in self.trials:
             if move["do"] != "start":
                 return
@@ -62,17 +62,17 @@ class Actors:
     # -- moves ---------------------------------------------------------------------------------------------------------
 
     def start(self, trial: Trial, points: Points) -> None:
-        """Start the run, or ask for it again by its id."""
+        """Start the run, or request it again by its id."""
         trial.start(trial.machine(points))
 
     def recover(self, trial: Trial, points: Points) -> None:
-        """Have another process look for what nobody drives."""
+        """Let another process recover the runs that no process drives."""
         if trial.found() is not None:
             self.case.count()
             self.case.do(trial.machine(points).recover(trial.run))
 
     def answer(self, trial: Trial, points: Points) -> None:
-        """Give the run what it waits for."""
+        """Deliver what the run waits for."""
         run = trial.found()
         if run is None or not (run.doubts or run.suspensions):
             return
@@ -81,7 +81,7 @@ class Actors:
         trial.deliver(run, trial.machine(points))
 
     def use_again(self, trial: Trial, points: Points) -> None:
-        """Deliver a token that was used, with another payload."""
+        """Deliver with a used token and another payload."""
         token = self._used.get(trial.name)
         run = trial.found()
         if token is None or run is None or any(one.token == token for one in run.suspensions):
@@ -91,32 +91,32 @@ class Actors:
         raise Breach(Invariant.DELIVERY, "a token was taken for the second time")
 
     def finish(self, trial: Trial, points: Points) -> None:
-        """Bring the run to its end by a process that lives, and have the oracle judge it."""
+        """Drive the run to its end by a live process, and let the oracle judge it."""
         del points
         run = trial.found()
         if trial.name not in self._erased:
             trial.outlive(run or trial.start())
 
     def cancel(self, trial: Trial, points: Points) -> None:
-        """Ask for the end of the run."""
+        """Cancel the run."""
         if trial.found() is not None:
             self.case.count()
             self.case.do(trial.machine(points).cancel(trial.run))
 
     def erase(self, trial: Trial, points: Points) -> None:
-        """Have the sensitive values of the run destroyed."""
+        """Erase the sensitive values of the run."""
         if trial.found() is not None:
             self._erased.add(trial.name)
             self.case.count()
             self.case.do(trial.machine(points).erase(trial.run))
 
     def wait(self, trial: Trial, points: Points) -> None:
-        """Let the lease run out."""
+        """Wait until the lease expires."""
         del points
         trial.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
 
     def start_other(self, trial: Trial, points: Points) -> None:
-        """Ask for another run under the id of this one."""
+        """Request another run under the id of this one."""
         target = self.case.target
         if trial.found() is None or not target.plan.input_types:
             return
@@ -125,13 +125,13 @@ class Actors:
             return
         self.case.count()
         run: Run = self.case.do(trial.machine(points).run(target.program, inputs, run_id=trial.run))
-        self.case.tell(f"other inputs are taken: {to_json(inputs)}")
+        self.case.log(f"other inputs are taken: {to_json(inputs)}")
         if _differs(target.plan.input_types, inputs, trial.inputs):
             raise Breach(Invariant.IDENTITY, f"run `{run.id}` was returned for other inputs")
 
 
 def _differs(types: Mapping[str, Any], inputs: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Whether two sets of inputs are two once their defaults are filled in."""
+    """Whether two sets of inputs differ after defaults are filled in."""
     return any(
         inputs.get(name, spec.default if spec else None) != others.get(name, spec.default if spec else None)
         for name, spec in types.items()

@@ -1,4 +1,4 @@
-"""What the world answers when a program asks: the kinds of answer, and how likely each is."""
+"""The answers of the world to a program's calls: the kinds of answer, and how likely each is."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _HAPPENS: Final = frozenset({"returns", "wrong", "late", "unknown-done", "suspen
 
 
 class Answer(NamedTuple):
-    """What a tool or model does when it is asked.
+    """What a tool or model does when it is called.
 
-    `returns` a value; `wrong`: one that is not of its type, or is none of the allowed replies; `fails`: raises, and
-    nothing happened; `late`: returns after the time-out; `unknown-done` and `unknown`: raises InDoubt, and it happened
-    or did not; `suspends`: waits for somebody, and `value` is what is asked of whom.
+    `returns`: returns a value. `wrong`: returns a value of another type, or a reply that is not allowed. `fails`:
+    raises, and nothing happened. `late`: returns after the time-out. `unknown-done`, `unknown`: raises InDoubt, and the
+    effect happened or did not. `suspends`: waits for a person; `value` is the request to that person.
     """
 
     kind: Kind
@@ -32,16 +32,16 @@ class Answer(NamedTuple):
         return self.kind in _HAPPENS
 
     def data(self) -> dict[str, Any]:
-        """Return the answer as a script has it."""
+        """Return the answer in the form of a script."""
         return {"does": self.kind, "value": self.value}
 
 
 _USUAL: Final = 6
-"""How often a call returns what it should, for each other thing that it may do."""
+"""The weight of a correct return, against 1 for each other answer."""
 
 
 def answers(target: Target, call: CallPlan, *, faults: bool) -> SearchStrategy[dict[str, Any]]:
-    """Return what a call may do, the usual first; without `faults` it returns, or suspends where that is its way."""
+    """Return a strategy for answers to a call, the usual first. Without `faults`, a call returns or suspends."""
     return target.once(("answers", call.id, str(faults)), lambda: _answers(target, call, faults=faults))
 
 
@@ -63,12 +63,12 @@ def _answers(target: Target, call: CallPlan, *, faults: bool) -> SearchStrategy[
         if wrong is not None:
             others.append(wrong)
     kinds = [*usual, *others]
-    # Not `one_of`: that takes what comes several times for one.
+    # Not `one_of`: it removes duplicates, which are the weights here.
     return st.sampled_from(range(len(kinds))).flatmap(kinds.__getitem__)
 
 
 def wrong_answers(target: Target, call: CallPlan) -> SearchStrategy[dict[str, Any]] | None:
-    """Return values that a call must not give; None where anything is accepted."""
+    """Return a strategy for values that a call must not return, or None if every value is accepted."""
     if call.allowed is not None:
         texts = _beside(call.allowed)
         return texts.map(lambda value: Answer("wrong", value).data())
@@ -79,7 +79,7 @@ def wrong_answers(target: Target, call: CallPlan) -> SearchStrategy[dict[str, An
 
 
 def _beside(allowed: tuple[str, ...]) -> SearchStrategy[Any]:
-    """Return replies that look like allowed ones, and are none."""
+    """Return a strategy for replies that look like allowed ones but are not."""
     from hypothesis import strategies as st
 
     near = [change(text) for text in allowed for change in _CHANGES]

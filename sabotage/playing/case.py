@@ -1,4 +1,4 @@
-"""One case of an attack: its decisions, its store, and the trials, each a run, that it plays on that store."""
+"""One case of an attack: its decisions, its store, and its trials, each of which is one run in that store."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KEY_SEED = bytes(range(32))
-"""The seed of the key with which the machines under attack sign. It signs nothing else."""
+"""The seed of the signing key of the machines under attack. It is used for nothing else."""
 
 
 class Weakness(NamedTuple):
-    """What machines are given in place of what they should have: a store around theirs, and other options."""
+    """A defect to give to machines, for self-tests: a weak store around theirs, and other options."""
 
     store: Callable[[Journal], Journal] | None = None
     options: Mapping[str, Any] = MappingProxyType({})
 
 
 class Case:
-    """Where one case is played.
+    """One case under play.
 
-    `store` is where its runs are kept; `prefix` makes their ids new in it. `random` gives its machines the same bytes
-    whenever the case is played. `events` counts what reached the machine or its store; `story` tells what happened, for
-    the person who reads a breach; `error` is what went wrong in the world, on its way past the machine. `weakness` is
-    what its machines lack, in a self-test. `runner` has the event loop on which they run.
+    `store` holds its runs; `prefix` makes their ids unique in the store. `random` gives the machines the same bytes in
+    every replay of the case. `events` counts what reached the machine or its store. `story` is a log for the person who
+    reads a breach. `error` is an error of the world that the machine must not handle. `weakness` is the defect of the
+    machines in a self-test. `runner` has the event loop of the machines.
     """
 
     def __init__(
@@ -63,24 +63,24 @@ class Case:
         self.runner = runner
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
-        """Return the decision of that name."""
+        """Return the decision of that name, drawn from `among`."""
         return self.choices.pick(name, among)
 
     def each(self, name: str, count: int) -> Iterator[int]:
-        """Yield every number below `count`; a breach is told with the number that it needs, and the story since."""
-        told, generated = len(self.story), self._generator.getstate()
+        """Yield every number below `count`. A breach is reported with its number, and the story since then."""
+        logged, generated = len(self.story), self._generator.getstate()
         for number in self.choices.each(name, count):
-            del self.story[told:]
+            del self.story[logged:]
             self._generator.setstate(generated)
             yield number
 
     def run_id(self) -> str:
-        """Return the id of a run that nobody has."""
+        """Return a new run id."""
         self._trials += 1
         return f"{self._prefix}-{self._trials}"
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something of the machine's to its end. Raises what went wrong in the world, and Killed."""
+        """Run a coroutine of the machine to its end. Raises Killed, and errors of the world."""
         try:
             return self.runner.run(work)
         finally:
@@ -89,19 +89,19 @@ class Case:
                 raise error
 
     def count(self, events: int = 1) -> None:
-        """Count what reached the machine or its store."""
+        """Count events that reached the machine or its store."""
         self.events += events
 
-    def tell(self, what: str) -> None:
+    def log(self, what: str) -> None:
         """Add a line to the story."""
         self.story.append(what)
 
-    def hold(self, kept: bool, invariant: Invariant, what: str) -> None:
-        """Raise Breach unless something that must hold was `kept`; `what` says what happened instead."""
-        if not kept:
+    def hold(self, is_met: bool, invariant: Invariant, what: str) -> None:
+        """Raise Breach unless a requirement `is_met`; `what` says what happened instead."""
+        if not is_met:
             raise Breach(invariant, what)
 
 
 def named(trial: str, what: str) -> str:
-    """Return what a decision of a trial is called: trials of one name decide alike."""
+    """Return the name of a decision of a trial. Trials of one name share their decisions."""
     return f"{trial}: {what}" if trial else what

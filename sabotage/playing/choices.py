@@ -1,7 +1,7 @@
-"""What an attack decides as it goes: drawn by Hypothesis while it is searched for, read from a script afterwards.
+"""The decisions of an attack: drawn by Hypothesis during the search, read from a script in a replay.
 
-Every decision has a name and is a value of the language, so that a case is a mapping that can be saved, read by a
-person and run again by another process. What was decided stays decided: an attack may ask for it any number of times.
+Every decision has a name and is a value of the language. So a case is a mapping that can be saved, read by a person and
+replayed by another process. A decision is made once; an attack may ask for it any number of times.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ if TYPE_CHECKING:
 
 
 class ScriptMisfit(StepwardError):  # noqa: N818 - it is what happened, not a fault
-    """A script does not have a decision that its attack asks for: it was written for another program or version."""
+    """A script lacks a decision that its attack needs: it was written for another program or version."""
 
 
 class Choices(Protocol):
-    """Where decisions come from. `made` is what was decided so far, by name."""
+    """A source of decisions. `made` has the decisions so far, by name."""
 
     made: dict[str, Any]
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
-        """Return the decision of that name: a value that `among` has."""
+        """Return the decision of that name: a value of `among`."""
         ...
 
     def each(self, name: str, count: int) -> Iterator[int]:
-        """Yield every number below `count`, each with what was decided before, and with nothing decided since."""
+        """Yield every number below `count`. Each sees the decisions from before the loop, and none from other
+        rounds."""
         ...
 
 
@@ -43,13 +44,13 @@ class Drawn:
         self._data = data
 
     def draw_from(self, data: DataObject) -> None:
-        """Draw from here on what comes: each rule of a state machine draws from its own."""
+        """Use another source from here on: each rule of a state machine draws from its own."""
         self._data = data
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
-        """Return the decision of that name, drawn when it is asked for the first time.
+        """Return the decision of that name, drawn on first use.
 
-        It is the value that a script can hold (`0`, not `0.00`), so that a case and its replay decide alike.
+        The value is normalised as in a script (`0`, not `0.00`), so that a case and its replay agree.
         """
         if name not in self.made:
             assert self._data is not None, "a decision is drawn from something"
@@ -72,13 +73,13 @@ class Recorded:
         self.made = dict(made)
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:  # noqa: ARG002 - the script has chosen
-        """Return the decision of that name; raises ScriptMisfit when the script has none."""
+        """Return the decision of that name. Raises ScriptMisfit if the script has none."""
         if name not in self.made:
             raise ScriptMisfit(f"the script does not say `{name}`")
         return self.made[name]
 
     def each(self, name: str, count: int) -> Iterator[int]:
-        """Yield the one number that the script has; raises ScriptMisfit when it can't be one."""
+        """Yield the one number in the script. Raises ScriptMisfit if it is out of range."""
         number = self.made.get(name)
         if type(number) is not int or not 0 <= number < count:
             raise ScriptMisfit(f"the script says `{number}` for `{name}`, and there are {count}")

@@ -1,4 +1,4 @@
-"""What attacks do with deliveries: bring a run to where it waits, and see that what it must refuse changes nothing."""
+"""Helpers for attacks on deliveries: drive a run until it waits, and check that a refused delivery changes nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from stepward.sabotage.playing.trial import Trial
 
 MAX_STOPS: Final = 50
-"""Deliveries after which nobody looks any more for a place at which a run waits."""
+"""The largest number of deliveries in the search for a step at which a run waits."""
 
 
 def suspended(trial: Trial, run: Run) -> Run | None:
-    """Carry on with a run until it waits for a token, and return it; None where it ends without."""
+    """Drive a run until it waits for a token and return it, or None if it ends first."""
     for _ in range(MAX_STOPS):
         if run.is_over or run.suspensions:
             break
@@ -30,7 +30,7 @@ def suspended(trial: Trial, run: Run) -> Run | None:
 
 
 def in_doubt(trial: Trial) -> Run | None:
-    """Start a run of which one write, the attack decides which, is in doubt; None where it ends without."""
+    """Start a run in which one write, chosen by the attack, is in doubt. Return None if it ends without one."""
     from hypothesis import strategies as st
 
     case = trial.case
@@ -64,10 +64,10 @@ def refused(
     invariant: Invariant = Invariant.DELIVERY,
     errors: tuple[type[StepwardError], ...] = (DeliveryRefused,),
 ) -> None:
-    """See that a delivery is refused with one of `errors`, and nothing but that is written. Raises Breach."""
+    """Check that a delivery is refused with one of `errors`, and that only the refusal is written. Raises Breach."""
     case, store = trial.case, trial.store.inner
     length, effects = len(store.read(trial.run)), len(trial.world.asked)
-    case.tell(what)
+    case.log(what)
     case.count()
     try:
         run = case.do(work)

@@ -13,7 +13,7 @@ from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.choices import Drawn
 
 MAX_POINT: Final = 25
-"""The last point at which a process dies: about as many has a short run."""
+"""The last point at which a process dies. A short run has about as many."""
 
 _RUN: Final = st.sampled_from(RUNS)
 _DIES: Final = st.one_of(st.none(), st.integers(0, MAX_POINT))
@@ -22,7 +22,7 @@ _DIES: Final = st.one_of(st.none(), st.integers(0, MAX_POINT))
 class Everybody(RuleBasedStateMachine):
     """One case: the moves as rules, each recorded as a decision before it is made.
 
-    `begin` gives the case, `end` is told that the case is over, `broke` which error ended it.
+    `begin` returns the case, `end` is called at its end, `broke` with the error that ended it.
     """
 
     begin: ClassVar[Callable[[], Case]]
@@ -51,12 +51,12 @@ class Everybody(RuleBasedStateMachine):
 
     @initialize(data=st.data(), dies=_DIES)
     def start_first(self, data: Any, dies: int | None) -> None:
-        """Start a run: without one nobody has anything to do."""
+        """Start a run, since all other moves need one."""
         self._move(data, "start", RUNS[0], dies)
 
     @rule(data=st.data(), run=_RUN, dies=_DIES)
     def start(self, data: Any, run: str, dies: int | None) -> None:
-        """Start a run, or ask for it again."""
+        """Start a run, or request it again."""
         self._move(data, "start", run, dies)
 
     @rule(data=st.data(), run=_RUN, dies=_DIES)
@@ -66,7 +66,7 @@ class Everybody(RuleBasedStateMachine):
 
     @rule(data=st.data(), run=_RUN, dies=_DIES)
     def answer(self, data: Any, run: str, dies: int | None) -> None:
-        """Give a run what it waits for."""
+        """Deliver what a run waits for."""
         self._move(data, "answer", run, dies)
 
     @rule(data=st.data(), run=_RUN)
@@ -86,20 +86,20 @@ class Everybody(RuleBasedStateMachine):
 
     @rule(data=st.data(), run=_RUN)
     def wait(self, data: Any, run: str) -> None:
-        """Let a lease run out."""
+        """Wait until a lease expires."""
         self._move(data, "wait", run)
 
     @rule(data=st.data(), run=_RUN)
     def start_with_other_inputs(self, data: Any, run: str) -> None:
-        """Ask for another run under an id that is taken."""
+        """Request another run under a used id."""
         self._move(data, "start with other inputs", run)
 
     @rule(data=st.data(), run=_RUN)
     def finish(self, data: Any, run: str) -> None:
-        """Bring a run to its end, and have it judged."""
+        """Drive a run to its end and judge it."""
         self._move(data, "finish", run)
 
     def teardown(self) -> None:
-        """Tell what became of the case."""
+        """Report the end of the case."""
         if not self._is_broken:
             type(self).end(self.case, self.actors)

@@ -1,4 +1,4 @@
-"""Several processes at one run, one of them moving at a time: whose turn it is, the attack decides."""
+"""Interleaving of several processes on one run. One process moves at a time; the attack decides which."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from stepward.sabotage.playing.case import Case
 
 MAX_TURNS: Final = 200
-"""Turns that are decided. After them the processes take turns, so that one that waits for another can't keep it up."""
+"""The number of turns that the attack decides. Then processes take turns, so that a waiting one can't block others."""
 
 QUIET_ROUNDS: Final = 6
-"""Rounds of the event loop without news after which every process is taken to stand at a point."""
+"""Rounds of the event loop without change after which every process counts as stopped at a point."""
 
 
 class _Waiting(NamedTuple):
@@ -26,7 +26,7 @@ class _Waiting(NamedTuple):
 
 
 class Crossing(Points):
-    """Points at which a process waits until it is its turn."""
+    """Points at which a process waits for its turn."""
 
     def __init__(self, process: str, waiting: list[_Waiting]) -> None:
         super().__init__()
@@ -44,23 +44,23 @@ class Crossing(Points):
 
     @property
     def standing(self) -> tuple[str, ...]:
-        """The points at which the process stands."""
+        """The points at which the process waits."""
         return tuple(one.point for one in self._waiting if one.process == self._process)
 
 
 Work = Callable[[Crossing], Coroutine[Any, Any, Any]]
-"""What a process does, given the points that its machine is to pass."""
+"""The work of a process, as a function of the points of its machine."""
 
 Choose = Callable[[list[str]], int]
-"""Which of the tasks of a process moves, given the points at which they stand, the longest first."""
+"""Selects the task of a process that moves, from the points at which the tasks wait, the oldest first."""
 
 
 async def interleave(case: Case, works: Mapping[str, Work], *, choose: Choose | None = None) -> dict[str, Any]:
-    """Run processes to their ends, by name, one step at a time; return what each returned, or the refusal it raised.
+    """Run processes one step at a time until all end. Return the result of each, or its refusal, by name.
 
-    The decision `turn n` names the process that moves; the first one moves on and on in the simplest case. Where
-    several tasks of it stand at points, `choose` says which moves, else the one that has stood there for longest. What
-    is no refusal of the machine's, a breach above all, is raised at once, and ends the other processes.
+    The decision `turn n` names the process that moves; in the simplest case the first one always moves. If several of
+    its tasks wait at points, `choose` selects one, by default the oldest. An error that is not a refusal of the
+    machine, such as a breach, is raised at once and ends the other processes.
     """
     from hypothesis import strategies as st
 
@@ -87,7 +87,7 @@ async def interleave(case: Case, works: Mapping[str, Work], *, choose: Choose | 
             standing = [one for one in waiting if one.process == name]
             here = standing[0 if choose is None else choose([one.point for one in standing])]
             waiting.remove(here)
-            case.tell(f"process {name}: {here.point}")
+            case.log(f"process {name}: {here.point}")
             here.turn.set_result(None)
         return {name: _ended(task) for name, task in tasks.items() if task.done()}
     finally:
@@ -95,7 +95,7 @@ async def interleave(case: Case, works: Mapping[str, Work], *, choose: Choose | 
 
 
 async def _quiet(waiting: list[_Waiting], tasks: Collection[asyncio.Future[Any]]) -> None:
-    """Let the event loop go round until nothing new happens."""
+    """Let the event loop run until nothing changes."""
     quiet = 0
     before = (-1, -1)
     while quiet < QUIET_ROUNDS:
@@ -116,13 +116,13 @@ def _ended_error(task: asyncio.Future[Any]) -> BaseException | None:
 
 
 def _ended(task: asyncio.Future[Any]) -> Any:
-    """Return what a process returned, or the refusal that it raised."""
+    """Return the result of a process, or the refusal that it raised."""
     error = _ended_error(task)
     return task.result() if error is None else error
 
 
 async def _end(crossings: Collection[Crossing], tasks: Collection[asyncio.Future[Any]]) -> None:
-    """End the processes that are left: a dead one passes no point, not even to tidy up."""
+    """End the remaining processes. A dead process passes no point, not even in its clean-up."""
     for crossing in crossings:
         crossing.is_dead = True
     for task in tasks:

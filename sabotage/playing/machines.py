@@ -1,4 +1,4 @@
-"""A machine as one process has it: the product's own, whose calls of store and world pass points."""
+"""The machine of one process: the product's own, with points before and after its calls of store and world."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ T = TypeVar("T")
 
 
 class WatchedStore(ThroughStore):
-    """A store as a trial's machines see it: after every write the oracle looks at what the store has now."""
+    """The store that a trial's machines use. After every write the oracle reads the store."""
 
     def __init__(self, inner: Journal, oracle: Oracle) -> None:
         super().__init__(inner)
         self.oracle = oracle
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
-        """Make a run, and have the oracle look."""
+        """Make a run, then call the oracle."""
         lease = self.inner.create(append, program, holder, ttl)
         self.oracle.case.count(len(append.entries))
         self.oracle.look()
         return lease
 
     def append(self, append: Append, fence: int | None) -> None:
-        """Add entries, and have the oracle look."""
+        """Add entries, then call the oracle."""
         self.oracle.case.count(len(append.entries))
         self.inner.append(append, fence)
         self.oracle.look(durable=append.durable)
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
-        """Lease a run: what was written before is durable then, too."""
+        """Lease a run, which also makes all earlier writes durable."""
         lease = self.inner.acquire(run, holder, now, ttl)
         if lease is not None and run == self.oracle.run.id:
             self.oracle.look(durable=True)
@@ -49,10 +49,10 @@ class WatchedStore(ThroughStore):
 
 
 class Machine(ExecutionVM):
-    """The product's machine with nothing of it changed: only what it asks of its surroundings passes points.
+    """The product's machine, unchanged, with points around its calls to the environment.
 
-    `around` puts something around the tools that an attack has in its hands, `model` is asked in place of the world's.
-    `options` are those of `ExecutionVM`.
+    `around` wraps the tools, for attacks that control them. `model` replaces the model of the world. `options` are
+    those of `ExecutionVM`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Machine(ExecutionVM):
         super().__init__(tools, model or ProcessModel(world, points), store, clock=clock, **options)
 
     def _plan(self, program: Program) -> Plan:
-        """Take the plan that was made before: a campaign starts very many machines for one program."""
+        """Return the cached plan, because a campaign starts very many machines for one program."""
         target = self._target
         is_the_same = program is target.program and self.policies == target.policies
         return target.plan if is_the_same else super()._plan(program)
@@ -83,7 +83,7 @@ class Machine(ExecutionVM):
     def _stored_plan(
         self, program: str, policies: Names, waived: Names, later: tuple[tuple[Names, Names], ...], patterns: str | None
     ) -> Plan:
-        """Likewise, where the store has the very documents that the plan was made of."""
+        """Return the cached plan if the store has exactly its documents."""
         plan = self._target.plan
         made_of = (plan.digest, plan.policy_digests, plan.waived, plan.patterns)
         if not later and (program, policies, frozenset(waived), patterns) == made_of:
@@ -103,11 +103,11 @@ class Machine(ExecutionVM):
 
 
 WRITES = frozenset({"create", "append", "acquire", "renew", "release", "put", "put_document", "erase"})
-"""What changes the store."""
+"""The methods that change the store."""
 
 
 def described(name: str, args: tuple[Any, ...]) -> str:
-    """Return what a call of the store does, in words that a script can show."""
+    """Describe a call of the store in words for a script."""
     if name in ("create", "append"):
         kinds = ", ".join(kind_of(entry) for entry in args[0].entries)
         return f"the append of {kinds}"
@@ -115,6 +115,6 @@ def described(name: str, args: tuple[Any, ...]) -> str:
 
 
 def kind_of(entry: Entry) -> str:
-    """Return the kind of a record, without reading all of it: no field behind its body has one of that name."""
+    """Return the kind of a record without parsing all of it. No field after the body has that name."""
     _, found, rest = entry.record.rpartition(b'"kind":"')
     return rest.partition(b'"')[0].decode("utf-8", "replace") if found else "?"

@@ -1,4 +1,4 @@
-"""What comes from outside and is no honest value: by names that a script can hold, or made of honest values."""
+"""Dishonest values from outside, given by names that a script can store or derived from honest values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class _LazyList(list[Any]):
-    """A list that is fetched when it is read, and can't be."""
+    """A lazy list that fails when it is read."""
 
     def __iter__(self) -> NoReturn:
         raise RuntimeError("the cursor is closed")
 
 
 class _LazyObject(Mapping[str, Any]):
-    """An object whose fields are fetched when they are read, and can't be."""
+    """A lazy object that fails when its fields are read."""
 
     def __getitem__(self, name: str) -> NoReturn:
         raise RuntimeError("the cursor is closed")
@@ -37,11 +37,11 @@ class _LazyObject(Mapping[str, Any]):
 
 
 _Pretender: Final = type("_Pretender", (), {"__class__": property(lambda _: str)})
-"""What says that it is a text, and is none."""
+"""A class that claims to be a text and is not."""
 
 
 class _Chameleon:
-    """Says that it is equal to whatever it is compared with, as a mock and some arrays do."""
+    """Equal to everything that it is compared with, as mocks and some arrays are."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -50,7 +50,7 @@ class _Chameleon:
 
 
 class _ChameleonText(str):
-    """A text of a class of its own, which is equal to every other."""
+    """A subclass of text that is equal to every other text."""
 
     __slots__ = ()
     __hash__ = str.__hash__
@@ -63,7 +63,7 @@ class _ChameleonText(str):
 
 
 def nested(levels: int) -> list[Any]:
-    """Return lists in lists, so many levels deep."""
+    """Return lists nested to a number of levels."""
     value: list[Any] = []
     for _ in range(levels - 1):
         value = [value]
@@ -96,7 +96,7 @@ NO_VALUES: Final[dict[str, Callable[[], Any]]] = {
     "1,001 digits": lambda: 10**1000,
     "an exponent beyond all bounds": lambda: Decimal("1e999999"),
 }
-"""What is no value of the language, by name."""
+"""Objects that are not values of the language, by name."""
 
 TEXTS: Final[dict[str, Callable[[], str]]] = {
     "half an object": lambda: '{"a": 1',
@@ -117,7 +117,7 @@ TEXTS: Final[dict[str, Callable[[], str]]] = {
     "a byte order mark": lambda: "\ufeff{}",
     "a text of a class of its own": lambda: _ChameleonText("?"),
 }
-"""Texts that a model replies where structured data is asked for, by name."""
+"""Replies of a model to a request for structured data, by name."""
 
 _SPOILINGS: Final[dict[str, Callable[[Any], Any]]] = {
     "as JSON": lambda value: to_json(freeze(value)),
@@ -132,7 +132,7 @@ _SPOILINGS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def strange(target: Target, spec: TypeSpec | None, *, is_reply: bool) -> SearchStrategy[dict[str, Any]]:
-    """Return descriptions of what a call must not take for a value of its type, and of some that are close to it."""
+    """Return a strategy for descriptions of values that a call must refuse, and of near misses that it may accept."""
     from hypothesis import strategies as st
 
     kinds = []
@@ -149,19 +149,19 @@ def strange(target: Target, spec: TypeSpec | None, *, is_reply: bool) -> SearchS
 
 
 def made(said: Mapping[str, Any]) -> Any:
-    """Return what a description that `strange` gives describes."""
+    """Return the value of a description from `strange`."""
     if "specimen" in said:
         return specimen(said["specimen"])
     return said["value"] if said["how"] == "as it is" else _SPOILINGS[said["how"]](said["value"])
 
 
 def specimen(name: str) -> Any:
-    """Return the specimen of that name, made anew."""
+    """Return a new specimen of that name."""
     return (NO_VALUES.get(name) or TEXTS[name])()
 
 
 def part_of(spec: TypeSpec | None, key: str) -> TypeSpec | None:
-    """Return the type that a field of an object has."""
+    """Return the type of a field of an object."""
     if spec is None:
         return None
     if key in (spec.properties or {}):
@@ -171,7 +171,7 @@ def part_of(spec: TypeSpec | None, key: str) -> TypeSpec | None:
 
 
 def soiled(value: Any, spec: TypeSpec | None, text: str, fields: Mapping[str, Any]) -> Any:
-    """Return a value of a type with `text` for its texts and `fields` in its objects, as far as it takes them."""
+    """Return a value with `text` in place of its texts and `fields` added to its objects, as far as the type allows."""
     if isinstance(value, dict):
         spoilt = {key: soiled(item, part_of(spec, key), text, fields) for key, item in value.items()}
         return _first_that_fits(spec, {**spoilt, **fields}, spoilt, value)

@@ -1,8 +1,8 @@
-"""Says after every event whether what happened may have happened. It believes the store and the world, not the machine.
+"""The oracle checks after every event that it was allowed. It trusts the store and the world, not the machine.
 
-The reference interpreter walks beside the run: the world tells it what was answered, and so it says at every moment
-what may be asked next, where control goes and how the run ends. What a process did and did not write down is lost with
-the process; then the reference starts anew from what the store has.
+The reference interpreter runs beside the run and gets the same answers. So it predicts at every moment which calls are
+due, where control goes and how the run ends. When a process dies, its unwritten answers are lost; then the reference
+starts again from the store.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ OVER = frozenset({"SUCCESS", "FAILED", "BUDGET_EXCEEDED", "STALLED", "CANCELLED"
 
 
 class Turn(NamedTuple):
-    """A step was left: its id, the visit, and where control goes, None where the run ends."""
+    """A transition: the step that was left, its visit, and the next step, None at the end of the run."""
 
     step: str
     visit: int
     next: str | None
 
     def text(self) -> str:
-        """Return what happened, in words."""
+        """Describe the transition in words."""
         return f"`{self.step}` goes to `{self.next}`" if self.next else f"the run ends at `{self.step}`"
 
 
@@ -66,11 +66,11 @@ class Watched:
 
 
 class Oracle:
-    """Watches one run in its world, and what the store has of it.
+    """Watches one run in its world and its store.
 
-    `history` reads the run back out of the store, as another process would.
-    An attack that delivers what should be accepted says so by `expect`; one that changes the store behind the machine's
-    back calls `rest` first: from then on only the world is watched.
+    `history` reads the run from the store, as another process would. An attack that delivers a valid payload calls
+    `expect` first. An attack that changes the store behind the machine's back calls `rest` first: from then on only the
+    world is watched.
     """
 
     def __init__(
@@ -113,35 +113,35 @@ class Oracle:
         self._delivered: Counter[str] = Counter()
 
     def _begin_again(self) -> None:
-        """Forget what was answered and is not in the store."""
+        """Forget the answers that are not in the store."""
         durable = self.durable
         self._begin()
         self._read()
         self.durable = min(durable, len(self.records) - 1)
 
     def due(self, step: str) -> int:
-        """Return the number of the payload that a step takes next, counted from 1."""
+        """Return the number of the next payload of a step, counted from 1."""
         return self._delivered[step] + 1
 
     def expect(self, step: str, payload: Any) -> None:
-        """Take note of what is delivered to a step: should the store say that it was taken, it was this."""
+        """Record a payload that is delivered to a step, for when the store says that it was accepted."""
         self._payloads[step, self.due(step)] = payload
 
     def known(self, step: str, number: int, payload: Any) -> None:
-        """Take note of what another process delivered to a step, as the payload of that number."""
+        """Record a payload that another process delivered to a step, by its number."""
         self._payloads[step, number] = payload
 
     def forget(self) -> None:
-        """Take note that a process is gone, and with it what it was answered and did not write."""
+        """Record that a process is gone, and with it the answers that it did not write."""
         if self.rests:
             return
         self._begin_again()
         self.is_adrift = self.rests = self._is_in_wave_to_count()
 
     def _is_in_wave_to_count(self) -> bool:
-        """Whether a crash ends a wave that is smaller than its step, or one whose rest the tokens do not suffice for.
+        """Whether a crash ends a partial wave: smaller than its step, or with too few tokens for the remaining calls.
 
-        What is tried in which wave after that, the reference does not know; effects are counted all the same.
+        After that the reference can't know the waves of the attempts. Effects are still counted.
         """
         plan, limit = self.target.plan, self.target.program.max_tokens
         if limit is None:
@@ -156,13 +156,13 @@ class Oracle:
         )
 
     def rest(self) -> None:
-        """Stop reading the store: from here on it says what an attacker wants it to say."""
+        """Stop reading the store, because from here on the attacker controls its content."""
         self.rests = True
 
     # -- after every write ---------------------------------------------------------------------------------------------
 
     def look(self, *, durable: bool = False) -> None:
-        """Read what the store has that was not there before; start over when it has less. Raises Breach."""
+        """Read the new entries of the store, or all again if it has fewer than before. Raises Breach."""
         if self.rests:
             return
         head = self.run.store.head(self.run.id)
@@ -215,7 +215,7 @@ class Oracle:
         elif kind == "reconciled":
             self.reference.reconcile(step, note["verdict"])
         elif kind == "doubt":
-            if self._unwritten:  # the process is gone, and what it was answered with it
+            if self._unwritten:  # the process is gone, with its answers
                 self._begin_again()
                 return
             self._awaited(step, visit)
@@ -234,15 +234,15 @@ class Oracle:
             self.claimed.add((step, visit, performance))
 
     def _stopped(self) -> None:
-        """Take note that the run ended because somebody cancelled it. Raises Breach where nobody did."""
+        """Record that the run was cancelled. Raises Breach if nobody cancelled it."""
         if not any(record["kind"] == "cancel" for record in self.records):
             raise Breach(Invariant.ENDINGS, "the run ended as cancelled, and nobody had asked for that")
-        # Not before: whoever drives the run hears of it with the next append, and what was under way is finished.
+        # Not earlier: the driver learns of it with the next append, and first finishes the calls under way.
         self.reference.cancel()
         self._is_stopped = True
 
     def _named(self, in_doubt: Sequence[str]) -> None:
-        """Take note of what the last record says that may have happened."""
+        """Record the effects in doubt that the last record names."""
         for (step, visit), performance in self._performing.items():
             if step in in_doubt:
                 self.claimed.add((step, visit, performance))
@@ -254,7 +254,7 @@ class Oracle:
         return found
 
     def _why_not(self) -> Invariant:
-        """Return what it breaks that something is performed that the reference does not expect."""
+        """Return the invariant that an unexpected performance breaks."""
         reference = self.reference
         if reference.reason == "guardrail":
             return Invariant.GUARDRAIL
@@ -265,14 +265,14 @@ class Oracle:
         return Invariant.ENDINGS if reference.status in OVER else Invariant.GRAPH
 
     def _answer(self, step: str, visit: int, attempt: int) -> ReferenceAnswer:
-        """Return what the world said to an attempt, when it was made for the last time."""
+        """Return the last answer of the world to an attempt."""
         for asking, answer in reversed(self.world.asked):
             if (asking.call.id, asking.visit, asking.attempt) == (step, visit, attempt):
                 return _told(asking, answer)
         raise Breach(Invariant.KEPT, f"an outcome of `{step}` is recorded, and nobody asked it")
 
     def _turned(self, kind: str, body: dict[str, Any]) -> None:
-        """Hold a transition against the one that the reference took."""
+        """Compare a transition with that of the reference."""
         turn = Turn(body["step"], body["visit"], body.get("next"))
         log = self.reference.log
         self._due += [
@@ -290,7 +290,7 @@ class Oracle:
     # -- before every call ---------------------------------------------------------------------------------------------
 
     def asked(self, asking: Asking) -> None:
-        """Say whether a call may be made now. Raises Breach."""
+        """Check that a call may be made now. Raises Breach."""
         call = asking.call
         same_performance = [
             effect
@@ -322,7 +322,7 @@ class Oracle:
         return any(one[:3] == (asking.call.id, asking.visit, asking.attempt) for one in self.reference.asked)
 
     def answered(self, asking: Asking, answer: Answer) -> None:
-        """Take note of what the world answered."""
+        """Record the answer of the world."""
         if not self.rests:
             self._unwritten.add((asking.call.id, asking.visit, asking.attempt))
             self.reference.answer(asking.call.id, _told(asking, answer))
@@ -330,7 +330,7 @@ class Oracle:
     # -- at the end ----------------------------------------------------------------------------------------------------
 
     def judge(self, run: Run) -> None:
-        """Say whether a run that was watched has come to what it had to, and the store says so too. Raises Breach."""
+        """Check that a watched run ended as predicted, in the machine and in the store. Raises Breach."""
         if self.is_adrift:
             self._judge_counts()
             self._judge_store(run)
@@ -339,7 +339,7 @@ class Oracle:
         self._judge_effects(run)
         self._judge_store(run)
         if self._is_stopped:
-            return  # how far it had come hangs on when somebody asked
+            return  # the last step depends on when the run was cancelled
         reference = self.reference
         if (run.status, run.reason) != (reference.status, reference.reason):
             said = f"{run.status} ({run.reason}), and it had to be {reference.status} ({reference.reason})"
@@ -355,7 +355,7 @@ class Oracle:
         self._judge_values(run)
 
     def _judge_effects(self, run: Run) -> None:
-        """Say whether each effect happened once, and the journal knows of it."""
+        """Check that each effect happened once and is in the journal."""
         counts = self._judge_counts()
         for performance in counts:
             if performance not in self.claimed and run.is_over and run.reason != "abandoned":
@@ -368,7 +368,7 @@ class Oracle:
                     raise Breach(Invariant.KEPT, f"the journal says that `{performance[0]}` happened, and it did not")
 
     def _judge_counts(self) -> Counter[tuple[str, int, int]]:
-        """Return how often each performance happened; raises Breach for one that happened twice."""
+        """Return how often each performance happened. Raises Breach for one that happened twice."""
         counts = Counter((effect.step, effect.visit, effect.performance) for effect in self.world.effects)
         for performance, count in counts.items():
             if count > 1:
@@ -390,7 +390,7 @@ class Oracle:
                 raise Breach(Invariant.DATA, f"`{name}` is {said}")
 
     def _judge_store(self, run: Run) -> None:
-        """Say whether another process reads the same, and would have done the same."""
+        """Check that another process reads the same run, and would have decided alike."""
         found = self._history()
         again = Run(self.run.id, found.plan, found.state, found.last)
         if again.snapshot() != run.snapshot() or again.trace_hash != run.trace_hash:
@@ -404,7 +404,7 @@ class Oracle:
 
 
 def odd_of(store: Journal, run: Run) -> str | None:
-    """Return what the page of the journal says otherwise of the records of a run; None where they are as it says."""
+    """Return how the records of a run differ from the journal's specification, or None if they conform."""
     records = [entry.record for entry in store.read(run.id)]
     program = store.document(json.loads(records[0])["body"]["program"])
     assert program is not None, "a run that was read has its program"
@@ -412,7 +412,7 @@ def odd_of(store: Journal, run: Run) -> str | None:
 
 
 def _told(asking: Asking, answer: Answer) -> ReferenceAnswer:
-    """Return an answer of the world in the words of the reference."""
+    """Convert an answer of the world to an answer for the reference."""
     if answer.kind in ("returns", "wrong"):
         is_model = asking.call.is_model
         return Replied(answer.value, TOKENS_OF_A_REPLY) if is_model else Returned(answer.value)
@@ -424,7 +424,7 @@ def _told(asking: Asking, answer: Answer) -> ReferenceAnswer:
 
 
 def _agree(due: Any, has: Any) -> bool:
-    """Whether a value is the one that the reference has; the words of an error are nobody's business."""
+    """Whether a value equals that of the reference. The texts of errors are not compared."""
     if isinstance(due, Unworded):
         return isinstance(has, str)
     if isinstance(due, Mapping) and isinstance(has, Mapping):

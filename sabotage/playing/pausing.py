@@ -1,4 +1,4 @@
-"""A process that stands still at one point, while others go on, and then goes on as if no time had passed."""
+"""A process that pauses at one point while others go on, and then continues as if no time had passed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from stepward.sabotage.playing.case import Case
 
 Work = Callable[[Points], Coroutine[Any, Any, Any]]
-"""What a process does, given the points that its machine is to pass."""
+"""The work of a process, as a function of the points of its machine."""
 
 
 class _Stop(Points):
-    """Points of which one holds the process, and with it all that goes on in it side by side.
+    """Points of which one pauses the process, with all its concurrent tasks.
 
-    It is the one of the number, or, with `later`, the first of that name behind it.
+    It is the one of the number, or, with `later`, the first later one of that name.
     """
 
     def __init__(self, number: int, then: Callable[[], None], later: str) -> None:
@@ -31,7 +31,7 @@ class _Stop(Points):
         self.way = asyncio.Event()
 
     async def pass_by(self, name: str) -> None:
-        """Wait where the process stands still; raises Killed once it is dead."""
+        """Wait while the process is paused. Raises Killed once it is dead."""
         is_first, is_behind = len(self.passed) == self.number, len(self.passed) > self.number
         is_here = is_behind and name == self._later if self._later else is_first
         if not self.here.is_set() and (is_first or is_here):
@@ -51,18 +51,18 @@ class _Stop(Points):
             raise Killed(name)
 
     def end(self) -> None:
-        """Have everything that stands here die, also what only wants to tidy up."""
+        """Kill every task that waits here, also those that only clean up."""
         self.is_dead = True
         self.way.set()
 
 
 class Paused:
-    """A process that was started, and stands still at the point of a number, counted from 0, if it has come to it.
+    """A started process that pauses at the point of a given number, counted from 0, if it gets there.
 
-    With `later` it goes past that point, and stands still at the first one of that name behind it. `then` is called as
-    soon as it stands, and where it goes past. It dies at the end of its `with` block, if it has not gone on. `point` is
-    where it stands, None when it has ended before; `result` is what it returned, or the error of the machine that it
-    raised, once it has ended.
+    With `later` it passes that point, and pauses at the first later one of that name. `then` is called when the process
+    pauses, and when it passes the point. The process dies at the end of its `with` block unless it continued before.
+    `point` is where it paused, None if it ended first. After the end, `result` is its return value, or the error of the
+    machine that it raised.
     """
 
     def __init__(
@@ -83,20 +83,20 @@ class Paused:
         here.cancel()
         if self._stop.here.is_set():
             self.point = self._stop.passed[self._stop.number]
-            self._case.tell(f"the process stands still {self.point}")
+            self._case.log(f"the process stands still {self.point}")
         else:
             await self._end()
 
     def go_on(self) -> Any:
-        """Let the process go on to its end, and return its result."""
+        """Continue the process to its end and return its result."""
         if self.point is not None:
-            self._case.tell("the process goes on")
+            self._case.log("the process goes on")
             self._stop.way.set()
             self._case.do(self._end())
         return self.result
 
     def cancel(self) -> None:
-        """Cancel the task of the process where it stands still; the process lives, and what it tidies up is done."""
+        """Cancel the paused task of the process. The process lives and runs its clean-up."""
         if self.point is not None:
             self._case.do(self._cancelled())
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Killed(BaseException):
-    """The process is gone. No `except Exception` of the machine or of a tool stops that, and nothing runs after it."""
+    """The process is dead. No `except Exception` of machine or tool catches this, and nothing runs after it."""
 
 
 class Points:
@@ -15,19 +15,19 @@ class Points:
     `target` is the number of the point, counted from 0; None for a process that lives. `passed` names the points.
     """
 
-    def __init__(self, target: int | None = None, told: Callable[[str], None] | None = None) -> None:
+    def __init__(self, target: int | None = None, on_pass: Callable[[str], None] | None = None) -> None:
         self.target = target
         self.passed: list[str] = []
         self.is_dead = False
-        self._told = told
+        self._on_pass = on_pass
 
     async def pass_by(self, name: str) -> None:
-        """Go past a point; raises Killed at the target, and ever after: a dead process does nothing."""
+        """Pass a point. Raises Killed at the target and at every point after it: a dead process does nothing."""
         if self.is_dead:
             raise Killed(name)
         if len(self.passed) == self.target:
             self.is_dead = True
-            if self._told is not None:
-                self._told(f"the process is killed {name}")
+            if self._on_pass is not None:
+                self._on_pass(f"the process is killed {name}")
             raise Killed(name)
         self.passed.append(name)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 NEAR: Final = (0, 1, -1, Decimal("0.01"), Decimal("-0.01"))
-"""How far beside a threshold the values next to it lie."""
+"""The distances from a threshold at which values are tried."""
 
 TRICKY_TEXTS: Final = (
     "",
@@ -33,16 +33,16 @@ TRICKY_TEXTS: Final = (
     "' or true or '",
     "null",
 )
-"""Texts that are read as something else somewhere."""
+"""Texts that some reader takes for another value."""
 
 MAX_ITEMS: Final = 3
 
 MAX_EXAMPLES: Final = 16
-"""Shortest texts of a pattern that are tried."""
+"""The number of shortest texts of a pattern that are tried."""
 
 
 class Constants:
-    """The constants that a program and its policies compare with: where behaviour changes, it changes there."""
+    """The constants in the conditions of a program and its policies. Behaviour changes at these values."""
 
     def __init__(self, meaning: Meaning) -> None:
         found = [node.value for tree in _conditions(meaning) for node in walk(tree) if isinstance(node, Constant)]
@@ -61,7 +61,7 @@ def _conditions(meaning: Meaning) -> Iterable[Expression]:
 
 
 def values_of(spec: TypeSpec | None, constants: Constants) -> SearchStrategy[Any]:
-    """Return values of a type, the simplest first; of any kind where there is no type."""
+    """Return a strategy for values of a type, the simplest first, or for all values if there is no type."""
     from hypothesis import strategies as st
 
     if spec is None:
@@ -105,9 +105,9 @@ def _texts(spec: TypeSpec | None, constants: Constants) -> SearchStrategy[Any]:
 
 
 def _matching(pattern: str, longest: int | None) -> SearchStrategy[Any]:
-    """Return texts that a pattern may be found in: the shortest, and what Hypothesis makes of it where it reads it.
+    """Return a strategy for texts that match a pattern: the shortest ones, and those that Hypothesis generates.
 
-    Hypothesis reads Python's regular expressions; within ASCII most of them mean what RE2 takes them for.
+    Hypothesis reads Python's regular expressions. Within ASCII most of them have the same meaning in RE2.
     """
     import re
     import warnings
@@ -118,7 +118,7 @@ def _matching(pattern: str, longest: int | None) -> SearchStrategy[Any]:
     kinds: list[SearchStrategy[Any]] = [st.sampled_from(found)] if found else []
     if pattern.isascii():
         try:
-            with warnings.catch_warnings(action="error"):  # of what is read in another sense than RE2's
+            with warnings.catch_warnings(action="error"):  # for syntax whose meaning differs from RE2's
                 read = re.compile(pattern)
         except (re.error, Warning):
             pass
@@ -168,7 +168,7 @@ _OTHERS: Final[tuple[Any, ...]] = (None, True, -7, Decimal("0.5"), "other", [], 
 
 
 def others_than(spec: TypeSpec, constants: Constants) -> SearchStrategy[Any]:
-    """Return values of the language that are not of a type; of a type that admits all there are none."""
+    """Return a strategy for values that are not of a type. It is empty for a type that accepts all values."""
     from hypothesis import strategies as st
 
     wrong = [

@@ -24,15 +24,15 @@ from stepward.vm.values import to_json
 
 LEASE_SECONDS: Final = 60.0
 MAX_DELIVERIES: Final = 200
-"""Deliveries after which a run is left as it is: no example of ours needs as many."""
+"""The largest number of deliveries to one run. No example of ours needs as many."""
 
 
 class Trial:
     """A run of the target, not started yet. `inputs` and all answers are decided under the trial's name.
 
-    Scenes of one name decide alike: the same inputs, the same answers. `store` and `target` are the case's unless the
-    attack has made others of them, `limits` are those of its machines. `route` is the run that somebody knows and that
-    this one follows, if it follows one. `by` is who starts it.
+    Trials of one name make the same decisions: the same inputs, the same answers. `store` and `target` are those of the
+    case unless the attack passes others. `limits` are those of the machines. `route` is the known run that this one
+    follows, if any. `by` is the person who starts the run.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Trial:
         self._store = WatchedStore(run.store, self.oracle)
 
     def named(self, what: str) -> str:
-        """Return what a decision of this trial is called."""
+        """Return the name of a decision of this trial."""
         return named(self.name, what)
 
     @property
@@ -73,7 +73,7 @@ class Trial:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What the run is started with."""
+        """The inputs of the run."""
         return self.oracle.run.inputs
 
     @inputs.setter
@@ -82,7 +82,7 @@ class Trial:
 
     @property
     def store(self) -> WatchedStore:
-        """The store as the machines of this trial see it."""
+        """The store that the machines of this trial use."""
         return self._store
 
     @store.setter
@@ -91,7 +91,7 @@ class Trial:
         self.oracle.run.store = store.inner
 
     def enter(self, world: World) -> None:
-        """Go on in another world, which the oracle observes from now on."""
+        """Continue in another world, which the oracle observes from now on."""
         self.world = self.oracle.world = world
         world.observer = self.oracle
 
@@ -112,7 +112,7 @@ class Trial:
         return inputs
 
     def machine(self, points: Points | None = None, **options: Any) -> Machine:
-        """Return a machine in a process of its own. `options` are those of `ExecutionVM` that are to be others."""
+        """Return a machine in its own process. `options` override those of `ExecutionVM`."""
         weakness = self.case.weakness
         store = self.store if weakness.store is None else weakness.store(self.store)
         options = {"lease_seconds": LEASE_SECONDS, "limits": self.limits, **weakness.options, **options}
@@ -121,14 +121,14 @@ class Trial:
     # -- playing -------------------------------------------------------------------------------------------------------
 
     def start(self, machine: Machine | None = None) -> Run:
-        """Start the run, and return it when it stops for the first time."""
+        """Start the run and return it at its first stop."""
         case = self.case
-        case.tell(f"run the program with {to_json(self.inputs)}")
+        case.log(f"run the program with {to_json(self.inputs)}")
         case.count()
         return case.do((machine or self.machine()).run(self.target.program, self.inputs, run_id=self.run, by=self.by))
 
     def carry_on(self, run: Run, machine: Machine | None = None) -> Run:
-        """Deliver what the run waits for until it has ended, and return it."""
+        """Deliver what the run waits for until it ends, and return the run."""
         driver = machine or self.machine()
         for _ in range(MAX_DELIVERIES):
             if run.is_over:
@@ -137,22 +137,22 @@ class Trial:
         return run
 
     def deliver(self, run: Run, machine: Machine) -> Run:
-        """Deliver what a run waits for first: a recovery, what became of a write, or a payload."""
+        """Deliver the first thing that a run waits for: a recovery, the outcome of a write, or a payload."""
         case = self.case
         case.count()
         if run.status == "RUNNING":
-            case.tell("recover the run")
+            case.log("recover the run")
             recovered = case.do(machine.recover(run.id))
             return recovered[0]
         if run.doubts:
             return self._reconcile(run, machine)
         token = run.suspensions[0]
         payload = self.payload(token.step)
-        case.tell(f"resume `{token.step}` with {to_json(payload)}")
+        case.log(f"resume `{token.step}` with {to_json(payload)}")
         return case.do(machine.resume(token.token, payload, by=self._settler))
 
     def payload(self, step: str) -> Any:
-        """Return what somebody answers to a step that waits."""
+        """Return the payload for a step that waits."""
         target = self.target
         number = self.oracle.due(step)
         said = self.route and self.route.answer(step, number, 1)
@@ -164,32 +164,32 @@ class Trial:
         return payload
 
     def _reconcile(self, run: Run, machine: Machine) -> Run:
-        """Say of a write in doubt what is true of it: the world knows whether it happened."""
+        """Settle a write in doubt truthfully: the world knows whether it happened."""
         doubt = run.doubts[0]
         case = self.case
         happened = any(effect.key == doubt.key for effect in self.world.effects)
         if not happened:
-            case.tell(f"reconcile `{doubt.step}`: not done")
+            case.log(f"reconcile `{doubt.step}`: not done")
             self.world.settled[doubt.step] += 1
             return case.do(machine.reconcile(run.id, doubt.step, "not_done", by=self._settler))
         output = self.payload(doubt.step)
-        case.tell(f"reconcile `{doubt.step}`: done, with {to_json(output)}")
+        case.log(f"reconcile `{doubt.step}`: done, with {to_json(output)}")
         return case.do(machine.reconcile(run.id, doubt.step, "done", output, by=self._settler))
 
     @property
     def _settler(self) -> str | None:
-        """Who delivers: another than who started the run, where that is said."""
+        """The person who delivers: another one than the starter, if the starter is known."""
         return None if self.by is None else f"not {self.by}"
 
     def finish(self, machine: Machine | None = None) -> Run:
-        """Start the run, carry on to its end, and have the oracle judge it."""
+        """Start the run, drive it to its end, and let the oracle judge it."""
         driver = machine or self.machine()
         run = self.carry_on(self.start(driver), driver)
         self.oracle.judge(run)
         return run
 
     def outlive(self, run: Run) -> Run:
-        """Have a new process carry on with a run whose process is gone, and have the oracle judge the end."""
+        """Let a new process finish a run whose process is dead, and let the oracle judge the end."""
         self.oracle.forget()
         self.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
         ended = self.carry_on(run)
@@ -197,21 +197,21 @@ class Trial:
         return ended
 
     def reload(self) -> Run:
-        """Return the run as a new process reads it; raises NoSuchRun where there is none."""
+        """Return the run as a new process reads it. Raises NoSuchRun if there is none."""
         return self.case.do(self.machine().get(self.run))
 
     def found(self) -> Run | None:
-        """Return the run as a new process reads it, or None where its process died before it was made."""
+        """Return the run as a new process reads it, or None if the process died before the run existed."""
         return None if self.store.inner.head(self.run) is None else self.reload()
 
     def history(self) -> History:
-        """Return the run as its journal has it; raises JournalError when it is damaged."""
+        """Return the history of the run from its journal. Raises JournalError if it is damaged."""
         found = load(self.store.inner, self.run, self.machine()._stored_plan)
         assert found is not None, "a run that was started is there"
         return found
 
     def faults(self, receipts: Sequence[Receipt] = (), *, trusts_key: bool = True) -> tuple[Fault, ...]:
-        """Return what a verification of the run finds: chain, head, signature, documents, values and meaning."""
+        """Return the faults that a verification finds in chain, head, signature, documents, values and meaning."""
         keys = [self.case.key.public] if trusts_key else []
         store = self.store.inner
         return verify(store, self.run, keys=keys, receipts=receipts, replay=replayer(store, self.run, receipts)).faults

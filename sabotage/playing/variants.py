@@ -1,4 +1,4 @@
-"""Targets that attacks make of the one they are given: the same program with something of it changed."""
+"""Variants of a target: the same program with a change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepward.vm.language.program import Program
 
 
 def variant(target: Target, key: str, change: Callable[[dict[str, Any]], None]) -> Target:
-    """Return the target whose program `change` makes of the program's data; `key` says which of all variants it is."""
+    """Return a target whose program data `change` has modified. `key` identifies the variant."""
 
     def make() -> Target:
         data = copy.deepcopy(target.program.to_dict())
@@ -23,7 +23,7 @@ def variant(target: Target, key: str, change: Callable[[dict[str, Any]], None]) 
 
 
 def under(target: Target, key: str, policy: dict[str, Any]) -> Target:
-    """Return the target under one policy more."""
+    """Return the target with one more policy."""
 
     def make() -> Target:
         program = Program.from_dict(target.program.to_dict())
@@ -33,7 +33,7 @@ def under(target: Target, key: str, policy: dict[str, Any]) -> Target:
 
 
 def unbound(target: Target) -> tuple[Policy, ...]:
-    """Return the policies of a target without what they say of paths: a variant has none."""
+    """Return the policies of a target without `applies_to`, since a variant has no path."""
     return tuple(policy.model_copy(update={"applies_to": None}) for policy in target.policies)
 
 
@@ -46,5 +46,5 @@ def calls_in(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def call_in(data: dict[str, Any], step: str) -> dict[str, Any]:
-    """Return one of them."""
+    """Return the call of a step."""
     return next(call for call in calls_in(data) if call["id"] == step)

@@ -1,7 +1,7 @@
-"""Time that nobody waits for: an event loop whose clock leaps to what comes next, and the machine's clock on it.
+"""Virtual time: an event loop whose clock jumps to the next event, and the machine's clock on it.
 
-Everything that the machine does after some seconds, renewals, time-outs and pauses, happens in its order and at its
-time, by the code of the product, and one seed is one story.
+Everything that the machine does after a delay (renewals, time-outs, pauses) happens in its order and at its time, by
+the code of the product. Equal seeds give equal runs.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any, Final, Protocol
 from stepward.vm.machine.clock import SystemClock
 
 START: Final = 1_767_225_600_000_000
-"""Microseconds since the epoch at which a case begins."""
+"""The time at which a case begins, in microseconds since the epoch."""
 
 
 class _Leaping(selectors.DefaultSelector):
-    """A selector that does not wait: time goes on by as much instead."""
+    """A selector that does not wait but advances the time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seconds = 0.0
 
     def select(self, timeout: float | None = None) -> Any:
-        """Return what is ready; where nothing is, let so many seconds go by. Waits where no time is said."""
+        """Return what is ready. If nothing is, advance the time by `timeout`; without a timeout, really wait."""
         if timeout is None:
             return super().select(None)
         ready = super().select(0)
@@ -43,12 +43,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self.leaping)
 
     def time(self) -> float:
-        """Return the seconds that have gone by."""
+        """Return the seconds since the loop began."""
         return self.leaping.seconds
 
 
 class VirtualClock(SystemClock):
-    """The clock of the product, on the time of such a loop."""
+    """The clock of the product on the time of a virtual loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -69,14 +69,14 @@ class VirtualClock(SystemClock):
 
 
 class Runs(Protocol):
-    """What plays on a loop: a case."""
+    """An object that runs on an event loop: a case."""
 
     runner: asyncio.Runner
 
 
 @contextmanager
 def virtual_time(case: Runs) -> Iterator[VirtualClock]:
-    """Have a case play on a loop whose time is virtual, and return the clock for its trials."""
+    """Play a case on a loop with virtual time, and yield the clock for its trials."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         before, case.runner = case.runner, runner
         try:

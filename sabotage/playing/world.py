@@ -1,4 +1,4 @@
-"""The world outside of the machine: tools and a model that answer as an attack decides, and count what happens."""
+"""The environment of the machine: tools and a model whose answers the attack decides, with a count of effects."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from stepward.vm.values import to_json
 
 TOKENS_OF_A_REPLY: Final = 10
 MAX_SLEEPS: Final = 10_000
-"""Waits of one case after which nobody believes that the machine waits for anything."""
+"""The number of waits in one case after which the machine counts as waiting for ever."""
 
 LATE_BY: Final = 1_000
-"""Microseconds by which a late answer comes after its time-out."""
+"""The delay of a late answer after its time-out, in microseconds."""
 
 
 class TooLate(Exception):  # noqa: N818 - it is what happened
@@ -29,16 +29,16 @@ class TooLate(Exception):  # noqa: N818 - it is what happened
 
 
 class WorldClock(ManualClock):
-    """A clock that nobody waits for: an answer is late when the world says so, whatever else takes its time."""
+    """A clock without real waiting. An answer is late if and only if the world says so."""
 
     async def sleep(self, seconds: float) -> None:
-        """Move the hands; raises RuntimeError for a machine that goes on waiting."""
+        """Advance the time. Raises RuntimeError for a machine that waits for ever."""
         await super().sleep(seconds)
         if len(self.slept) > MAX_SLEEPS:
             raise RuntimeError("the machine waits without end")
 
     async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
-        """Return what is awaited; raises TimeoutError when that is too late."""
+        """Return the awaited result. Raises TimeoutError if it is too late."""
         try:
             return await awaited
         except TooLate:
@@ -47,7 +47,7 @@ class WorldClock(ManualClock):
 
 
 Decide = Callable[["Asking"], Answer | None]
-"""What an attack answers in place of the world; None where it leaves that to the world."""
+"""An answer of the attack in place of the world, or None to leave it to the world."""
 
 
 class Asking(NamedTuple):
@@ -64,19 +64,19 @@ class Asking(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a script calls the answer to it."""
+        """The name of the answer in a script."""
         return f"{self.call.id}, visit {self.visit}, attempt {self.attempt}"
 
 
 class Asked(NamedTuple):
-    """An attempt that was made, and what was answered."""
+    """An attempt and its answer."""
 
     asking: Asking
     answer: Answer
 
 
 class Effect(NamedTuple):
-    """Something that really happened outside."""
+    """An effect that really happened in the world."""
 
     step: str
     tool: str
@@ -87,24 +87,24 @@ class Effect(NamedTuple):
 
 
 class Observer(Protocol):
-    """Who hears of every attempt before the machine hears of its answer. Both methods raise Breach."""
+    """Is notified of every attempt before the machine gets the answer. Both methods raise Breach."""
 
     def asked(self, asking: Asking) -> None:
-        """Look at an attempt that is to be answered."""
+        """Check an attempt before its answer."""
 
     def answered(self, asking: Asking, answer: Answer) -> None:
-        """Take note of the answer."""
+        """Record the answer."""
 
 
 class World:
     """Tools and a model for one run of `target`.
 
-    Answers are decisions of the case, called after the `trial`, or those of the `route` that the run follows.
-    `observer` hears of every attempt.
+    Answers are decisions of the case, named after the `trial`, or those of the `route` that the run follows. `observer`
+    is notified of every attempt.
 
-    `asked` are all attempts, `effects` what happened, each once: a tool that is idempotent does nothing when it is
-    called again under a key that it has seen, as real ones do. `settled` counts for each step how often somebody found
-    out that it was not done, so that it is asked anew.
+    `asked` lists all attempts, `effects` lists each effect once: an idempotent tool does nothing when it is called
+    again under the same key. `settled` counts for each step how often its effect was found not to have happened, so
+    that the step is tried again.
     """
 
     observer: Observer
@@ -122,7 +122,7 @@ class World:
         self._done: set[str] = set()
 
     def answer(self, asking: Asking) -> Answer:
-        """Return what is answered to an attempt; the same whenever the same attempt is made again."""
+        """Return the answer to an attempt. Equal attempts get equal answers."""
         for decide in self.decides:
             answer = decide(asking)
             if answer is not None:
@@ -137,9 +137,9 @@ class World:
         return Answer(data["does"], data["value"])
 
     def meet(self, asking: Asking) -> Answer:
-        """Have the observer look at an attempt, answer it, and let happen what happens.
+        """Notify the observer of an attempt, answer it, and perform its effect.
 
-        What goes wrong here ends the process: the machine would take it for an error of the tool.
+        An error here kills the process; otherwise the machine would take it for an error of the tool.
         """
         try:
             self.observer.asked(asking)
@@ -154,12 +154,12 @@ class World:
         return answer
 
     def _honest(self, asking: Asking, answer: Answer) -> Answer:
-        """Return an answer that a tool can give: one that did it under this key can't say that it did not happen."""
+        """Return a truthful answer: a tool that performed the effect under this key can't say that it failed."""
         is_done = asking.call.keeps_key and asking.key in self._done
         return Answer("unknown") if is_done and answer.kind == "fails" else answer
 
     def perform(self, asking: Asking) -> None:
-        """Let an effect happen, unless the tool has done it under this key already."""
+        """Perform an effect, unless the tool has already done it under this key."""
         call = asking.call
         if not call.writes or (call.keeps_key and asking.key in self._done):
             return
@@ -169,7 +169,7 @@ class World:
 
 
 def _routed(call: CallPlan, said: Mapping[str, Any]) -> Answer:
-    """Return what a witness says as an answer of the world."""
+    """Convert an answer of a witness to an answer of the world."""
     if said["does"] == "returns":
         value = said.get("value")
         return Answer("suspends", {"asks": call.id}) if call.may_suspend and value is None else Answer("returns", value)
@@ -182,18 +182,18 @@ def _routed(call: CallPlan, said: Mapping[str, Any]) -> Answer:
 
 
 class ProcessTools:
-    """The tools of one process: what it calls reaches the world only as long as the process lives."""
+    """The tools of one process. Calls reach the world only while the process lives."""
 
     def __init__(self, world: World, points: Points) -> None:
         self._world = world
         self._points = points
 
     def has(self, name: str) -> bool:
-        """Return whether there is a tool of that name: there is every one that the program declares."""
+        """Return whether the program declares a tool of that name."""
         return any(call.tool == name for call in self._world.target.calls.values())
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool."""
+        """Return an awaitable for the output of a tool."""
         return self._call(name, args, context)
 
     async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
@@ -201,7 +201,7 @@ class ProcessTools:
         return given(asking.call, answer)
 
     async def met(self, name: str, args: Mapping[str, Any], context: ToolContext) -> tuple[Asking, Answer]:
-        """Meet the world, and return what was asked and what it answers."""
+        """Call the world; return the attempt and its answer."""
         world = self._world
         call = world.target.calls[context.step]
         asking = Asking(
@@ -228,12 +228,12 @@ class ProcessModel:
         self._points = points
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the reply; raises what the world decides that it raises."""
+        """Return the reply, or raise the error that the world decided."""
         asking, answer = await self.met(request)
         return replied(asking, answer)
 
     async def met(self, request: ModelRequest) -> tuple[Asking, Answer]:
-        """Meet the world, and return what was asked and what it answers."""
+        """Call the world; return the attempt and its answer."""
         world = self._world
         call = world.target.calls[request.step]
         asking = Asking(call, request.visit, request.attempt, 1, {}, request=request)
@@ -245,12 +245,12 @@ class ProcessModel:
 
 
 def replied(asking: Asking, answer: Answer) -> ModelReply:
-    """Return what a model replies, or raise what it raises."""
+    """Return the reply of a model, or raise its error."""
     return ModelReply(given(asking.call, answer), tokens=TOKENS_OF_A_REPLY)
 
 
 def given(call: CallPlan, answer: Answer) -> Any:
-    """Return what a call returns, or raise what it raises."""
+    """Return the result of a call, or raise its error."""
     if answer.kind == "fails":
         raise RuntimeError(answer.value)
     if answer.kind in ("unknown", "unknown-done"):
