@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.campaigns.script import Script
-from stepward.sabotage.campaigns.shard import SHARD_CASES, Found, Harvest, Shard, run_shard
+from stepward.sabotage.campaigns.shard import SHARD_CASES, Found, Shard, ShardResult, run_shard
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.invariants import Outcome
 from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
@@ -207,7 +207,7 @@ def attack_program(
     until = None if orders.seconds is None else began + orders.seconds
     done = 0
     firsts: dict[str, tuple[Shard, Found]] = {}
-    for result in _harvests(target, orders, shards, until):
+    for result in _shard_results(target, orders, shards, until):
         done += 1
         _enter(rows[result.shard.attack], result, firsts)
         if progress is not None:
@@ -236,7 +236,7 @@ def _target(target: Target, shard: Shard) -> Target:
     return specimen_target(shard.specimen) if shard.specimen else target
 
 
-def _enter(row: Row, result: Harvest, firsts: dict[str, tuple[Shard, Found]]) -> None:
+def _enter(row: Row, result: ShardResult, firsts: dict[str, tuple[Shard, Found]]) -> None:
     row.outcomes.update(result.outcomes)
     if not result.shard.specimen:
         row.on_program.update(result.outcomes)
@@ -278,7 +278,9 @@ def _script(target: Target, orders: Orders, attack: str, found: Found) -> Script
 # -- workers -----------------------------------------------------------------------------------------------------------
 
 
-def _harvests(target: Target, orders: Orders, shards: Sequence[Shard], until: float | None) -> Iterator[Harvest]:
+def _shard_results(
+    target: Target, orders: Orders, shards: Sequence[Shard], until: float | None
+) -> Iterator[ShardResult]:
     if orders.workers > 1 and len(shards) > 1:
         yield from _in_processes(target, orders, shards, until)
         return
@@ -288,26 +290,28 @@ def _harvests(target: Target, orders: Orders, shards: Sequence[Shard], until: fl
         yield _played(target, shard, orders)
 
 
-def _played(target: Target, shard: Shard, orders: Orders) -> Harvest:
+def _played(target: Target, shard: Shard, orders: Orders) -> ShardResult:
     target = _target(target, shard)
-    kept = None
+    database = None
     if orders.database is not None:
         from hypothesis.database import DirectoryBasedExampleDatabase
 
-        kept = DirectoryBasedExampleDatabase(os.path.join(orders.database, target.plan.digest[:16], shard.attack))
-    return run_shard(target, ATTACK_BY_NAME[shard.attack](), shard, kept, postgres=orders.postgres)
+        database = DirectoryBasedExampleDatabase(os.path.join(orders.database, target.plan.digest[:16], shard.attack))
+    return run_shard(target, ATTACK_BY_NAME[shard.attack](), shard, database, postgres=orders.postgres)
 
 
-def _in_processes(target: Target, orders: Orders, shards: Sequence[Shard], until: float | None) -> Iterator[Harvest]:
+def _in_processes(
+    target: Target, orders: Orders, shards: Sequence[Shard], until: float | None
+) -> Iterator[ShardResult]:
     from multiprocessing import get_context
 
-    told = _Told(
+    data = _TargetData(
         target.program.to_dict(),
         tuple(policy.model_copy(update={"applies_to": None}).to_data() for policy in target.policies),
         tuple((route.inputs, route.script) for route in target.routes),
     )
     waiting = list(reversed(shards))
-    running: set[Future[Harvest]] = set()
+    running: set[Future[ShardResult]] = set()
     # A fork would copy the threads and event loops of the caller.
     with ProcessPoolExecutor(orders.workers, mp_context=get_context("spawn")) as pool:
         while waiting or running:
@@ -315,13 +319,13 @@ def _in_processes(target: Target, orders: Orders, shards: Sequence[Shard], until
                 if until is not None and time.monotonic() >= until:
                     waiting.clear()
                     break
-                running.add(pool.submit(_worked, told, waiting.pop(), orders))
+                running.add(pool.submit(_play_in_worker, data, waiting.pop(), orders))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
 
 
-class _Told(NamedTuple):
+class _TargetData(NamedTuple):
     """A target as plain data, to send to another process."""
 
     program: dict[str, Any]
@@ -329,10 +333,10 @@ class _Told(NamedTuple):
     routes: tuple[tuple[Any, Any], ...]
 
 
-def _worked(told: _Told, shard: Shard, orders: Orders) -> Harvest:
+def _play_in_worker(data: _TargetData, shard: Shard, orders: Orders) -> ShardResult:
     target = Target(
-        Program.from_dict(told.program),
-        [Policy.from_dict(policy) for policy in told.policies],
-        [Route.of(inputs, script) for inputs, script in told.routes],
+        Program.from_dict(data.program),
+        [Policy.from_dict(policy) for policy in data.policies],
+        [Route.of(inputs, script) for inputs, script in data.routes],
     )
     return _played(target, shard, orders)

@@ -15,7 +15,7 @@ from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import KEY_SEED, Case
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Forger, StoreSnapshot, chained, flipped, stranger
-from stepward.sabotage.stores.plain_verifier import Kept, Paper, is_good, is_sound
+from stepward.sabotage.stores.plain_verifier import Paper, StoredRun, is_good, is_sound
 from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.records import digest_of
@@ -41,32 +41,32 @@ class _ShownVault:
 class Shown(ThroughStore):
     """A store that shows of a run what an attacker wants it to show."""
 
-    def __init__(self, inner: Journal, shelf: StoreSnapshot) -> None:
+    def __init__(self, inner: Journal, snapshot: StoreSnapshot) -> None:
         super().__init__(inner)
-        self.shelf = shelf
+        self.snapshot = snapshot
 
     @property
     def vault(self) -> Any:
         """Where the sensitive values are."""
-        return _ShownVault(self.shelf.secrets)
+        return _ShownVault(self.snapshot.secrets)
 
     def read(self, run: str, start: int = 0) -> list[Entry]:
         """Return the entries of the run."""
         del run
-        return self.shelf.entries[start:]
+        return self.snapshot.entries[start:]
 
     def head(self, run: str) -> Head | None:
         """Return the end of its chain."""
         del run
-        return self.shelf.head
+        return self.snapshot.head
 
     def document(self, digest: str) -> bytes | None:
         """Return a document."""
-        return self.shelf.documents.get(digest)
+        return self.snapshot.documents.get(digest)
 
 
 class _Editor:
-    """What may be done to a shelf and to receipts, by chance."""
+    """What may be done to a snapshot and to receipts, by chance."""
 
     def __init__(self, random: Random, run: str) -> None:
         self._random = random
@@ -88,30 +88,30 @@ class _Editor:
             self.added,
         )
 
-    def _place(self, shelf: StoreSnapshot) -> int:
-        return self._random.randrange(len(shelf.entries)) if shelf.entries else 0
+    def _place(self, snapshot: StoreSnapshot) -> int:
+        return self._random.randrange(len(snapshot.entries)) if snapshot.entries else 0
 
-    def _with(self, shelf: StoreSnapshot, place: int, **fields: Any) -> StoreSnapshot:
-        entries = list(shelf.entries)
+    def _with(self, snapshot: StoreSnapshot, place: int, **fields: Any) -> StoreSnapshot:
+        entries = list(snapshot.entries)
         entries[place] = entries[place]._replace(**fields)
-        return shelf._replace(entries=entries)
+        return snapshot._replace(entries=entries)
 
-    def bit(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def bit(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Turn over a bit of a record."""
-        place = self._place(shelf)
-        raw = shelf.entries[place].record
-        return self._with(shelf, place, record=flipped(raw, self._random.randrange(len(raw) * 8)))
+        place = self._place(snapshot)
+        raw = snapshot.entries[place].record
+        return self._with(snapshot, place, record=flipped(raw, self._random.randrange(len(raw) * 8)))
 
-    def digest(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def digest(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Turn over a bit of a digest."""
-        place = self._place(shelf)
-        return self._with(shelf, place, digest=flipped(shelf.entries[place].digest, self._random.randrange(256)))
+        place = self._place(snapshot)
+        return self._with(snapshot, place, digest=flipped(snapshot.entries[place].digest, self._random.randrange(256)))
 
-    def rehashed(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def rehashed(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Turn over a bit of a record, and compute its digest."""
-        shelf = self.bit(shelf)
-        entries = [entry._replace(digest=digest_of(entry.record)) for entry in shelf.entries]
-        return self._ended(shelf._replace(entries=entries))
+        snapshot = self.bit(snapshot)
+        entries = [entry._replace(digest=digest_of(entry.record)) for entry in snapshot.entries]
+        return self._ended(snapshot._replace(entries=entries))
 
     def _changed(self, record: dict[str, Any]) -> None:
         changes: tuple[Callable[[], Any], ...] = (
@@ -133,61 +133,61 @@ class _Editor:
         )
         self._random.choice(changes)()
 
-    def field(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def field(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Edit a field of a record, and compute its own digest."""
-        place = self._place(shelf)
-        record = json.loads(shelf.entries[place].record)
+        place = self._place(snapshot)
+        record = json.loads(snapshot.entries[place].record)
         self._changed(record)
         raw = json.dumps(record, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-        return self._ended(self._with(shelf, place, record=raw, digest=digest_of(raw)))
+        return self._ended(self._with(snapshot, place, record=raw, digest=digest_of(raw)))
 
-    def field_rehashed(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def field_rehashed(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Edit a field of a record that stays one, and compute all that follows."""
-        place = self._place(shelf)
-        records = [json.loads(entry.record) for entry in shelf.entries]
+        place = self._place(snapshot)
+        records = [json.loads(entry.record) for entry in snapshot.entries]
         try:
             self._changed(records[place])
             entries = chained(records)
         except (KeyError, TypeError, ValueError, AttributeError):
-            return self.field(shelf)
-        return self._ended(shelf._replace(entries=entries))
+            return self.field(snapshot)
+        return self._ended(snapshot._replace(entries=entries))
 
-    def _ended(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def _ended(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Make the last entry the head, or leave the head."""
-        if shelf.head is None or self._random.random() < 0.5:
-            return shelf
-        last = shelf.entries[-1]
-        return shelf._replace(head=shelf.head._replace(seq=last.seq, digest=last.digest))
+        if snapshot.head is None or self._random.random() < 0.5:
+            return snapshot
+        last = snapshot.entries[-1]
+        return snapshot._replace(head=snapshot.head._replace(seq=last.seq, digest=last.digest))
 
-    def dropped(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def dropped(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Leave out an entry, or all from one on."""
-        place, entries = self._place(shelf), list(shelf.entries)
+        place, entries = self._place(snapshot), list(snapshot.entries)
         del entries[place : self._random.choice([place + 1, len(entries)])]
-        return self._ended(shelf._replace(entries=entries)) if entries else shelf._replace(entries=[])
+        return self._ended(snapshot._replace(entries=entries)) if entries else snapshot._replace(entries=[])
 
-    def twice(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def twice(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Have an entry twice."""
-        place = self._place(shelf)
-        return shelf._replace(entries=[*shelf.entries[: place + 1], *shelf.entries[place:]])
+        place = self._place(snapshot)
+        return snapshot._replace(entries=[*snapshot.entries[: place + 1], *snapshot.entries[place:]])
 
-    def swapped(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def swapped(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Swap two entries, or their contents."""
-        one, other, entries = self._place(shelf), self._place(shelf), list(shelf.entries)
+        one, other, entries = self._place(snapshot), self._place(snapshot), list(snapshot.entries)
         entries[one], entries[other] = entries[other], entries[one]
         if self._random.random() < 0.5:
             entries = [entry._replace(seq=seq) for seq, entry in enumerate(entries)]
-        return shelf._replace(entries=entries)
+        return snapshot._replace(entries=entries)
 
-    def typed(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def typed(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Make a part of an entry one of another type."""
         field: dict[str, Any] = self._random.choice([{"seq": "x"}, {"record": "text"}, {"digest": "text"}])
-        return self._with(shelf, self._place(shelf), **field)
+        return self._with(snapshot, self._place(snapshot), **field)
 
-    def head(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def head(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Edit the head, or take it away."""
-        head = shelf.head
+        head = snapshot.head
         if head is None:
-            return shelf
+            return snapshot
         changes: tuple[Head | None, ...] = (
             None,
             head._replace(run="another"),
@@ -197,35 +197,35 @@ class _Editor:
             head._replace(seq="x"),  # type: ignore[arg-type]
             head._replace(digest="x" * 32),  # type: ignore[arg-type]
         )
-        return shelf._replace(head=self._random.choice(changes))
+        return snapshot._replace(head=self._random.choice(changes))
 
-    def signature(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def signature(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Edit the signature, take it away, or put that of another key."""
-        head = shelf.head
+        head = snapshot.head
         if head is None or type(head.digest) is not bytes or type(head.seq) is not int:
-            return shelf
+            return snapshot
         other = stranger().sign_head(self._run, head.seq, head.digest)
         made: list[Any] = [None, "text", other]
         if type(head.signature) is bytes:
             made += [head.signature[:63], flipped(head.signature, self._random.randrange(len(head.signature) * 8))]
-        return shelf._replace(head=head._replace(signature=self._random.choice(made)))
+        return snapshot._replace(head=head._replace(signature=self._random.choice(made)))
 
-    def document(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def document(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Edit a document, or take it away."""
-        documents: dict[str, Any] = dict(shelf.documents)
+        documents: dict[str, Any] = dict(snapshot.documents)
         name = self._random.choice(sorted(documents)) if documents else ""
         if name and self._random.random() < 0.4:
             del documents[name]
         elif name:
             documents[name] = self._random.choice([b"{}", documents[name] + b" ", "text"])
-        return shelf._replace(documents=documents)
+        return snapshot._replace(documents=documents)
 
-    def value(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def value(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Edit a sensitive value, take it away, or swap two."""
-        values: dict[str, Any] = dict(shelf.secrets)
+        values: dict[str, Any] = dict(snapshot.secrets)
         names = sorted(values)
         if not names:
-            return shelf
+            return snapshot
         one, other = self._random.choice(names), self._random.choice(names)
         change = self._random.randrange(4)
         if change == 0:
@@ -234,20 +234,20 @@ class _Editor:
             values[one], values[other] = values[other], values[one]
         else:
             values[one] = self._random.choice([b"", values[one] + b" ", "text"])
-        return shelf._replace(secrets=values)
+        return snapshot._replace(secrets=values)
 
-    def added(self, shelf: StoreSnapshot) -> StoreSnapshot:
+    def added(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Append a record that says that a value was erased which may be there."""
-        if not shelf.entries or type(shelf.entries[-1].record) is not bytes:
-            return shelf
+        if not snapshot.entries or type(snapshot.entries[-1].record) is not bytes:
+            return snapshot
         try:
-            records = [json.loads(entry.record) for entry in shelf.entries]
-            names = self._random.sample(sorted(shelf.secrets), min(1, len(shelf.secrets)))
+            records = [json.loads(entry.record) for entry in snapshot.entries]
+            names = self._random.sample(sorted(snapshot.secrets), min(1, len(snapshot.secrets)))
             records.append({**records[-1], "kind": "erased", "body": {"references": names}, "note": {}})
             entries = chained(records)
         except (KeyError, TypeError, ValueError, AttributeError):
-            return shelf
-        return self._ended(shelf._replace(entries=entries))
+            return snapshot
+        return self._ended(snapshot._replace(entries=entries))
 
     def receipt(self, receipt: Receipt) -> Receipt:
         """Edit a receipt."""
@@ -291,33 +291,33 @@ class EditsAndAPlainVerifier(Attack):
             receipts.append(signed_receipt(case, run))
         random = Random(int(case.pick("edits by the seed", st.integers(0, 1 << 32))))
         editor = _Editor(random, run.id)
-        honest = Forger(trial).shelf()
+        honest = Forger(trial).snapshot()
         store = Shown(trial.store.inner, honest)
         self._judge(case, store, run.id, receipts)
-        shelf, shown = honest, receipts
+        snapshot, shown = honest, receipts
         for _ in range(EDITS):
             if random.random() < 0.6:
-                shelf, shown = honest, receipts
+                snapshot, shown = honest, receipts
             if random.random() < 0.25:
                 shown = [editor.receipt(receipt) if random.random() < 0.5 else receipt for receipt in shown]
             else:
                 edit = random.choice(editor.edits)
                 try:
-                    shelf = edit(shelf)
+                    snapshot = edit(snapshot)
                 except (AttributeError, TypeError, ValueError, KeyError, IndexError):
-                    shelf = honest  # what was edited before can't be edited in this way
+                    snapshot = honest  # what was edited before can't be edited in this way
                     continue
                 case.log(f"edit: {edit.__name__}")
-            store.shelf = shelf
+            store.snapshot = snapshot
             self._judge(case, store, run.id, shown)
         return Outcome.DETECTED
 
     def _judge(self, case: Case, store: Shown, run: str, receipts: list[Receipt]) -> None:
-        shelf = store.shelf
-        entries = [(entry.seq, entry.record, entry.digest) for entry in shelf.entries]
-        end = shelf.head
+        snapshot = store.snapshot
+        entries = [(entry.seq, entry.record, entry.digest) for entry in snapshot.entries]
+        end = snapshot.head
         head = None if end is None else (end.run, end.seq, end.digest, end.signature)
-        kept = Kept(run, entries, head, shelf.documents, shelf.secrets)
+        stored = StoredRun(run, entries, head, snapshot.documents, snapshot.secrets)
         papers = [Paper(**{name: getattr(one, name) for name in Paper._fields}) for one in receipts]
         for keys, shown in itertools.product((False, True), (False, True)):
             case.count()
@@ -328,13 +328,13 @@ class EditsAndAPlainVerifier(Attack):
                 receipts=receipts if shown else (),
             )
             # Where a second key is trusted, what it has signed is in order: the plain verifier is asked of both.
-            due = any(is_sound(kept, papers if shown else (), key) for key in (_keys() if keys else (None,)))
-            due = due or (keys and _mixed(kept, papers if shown else []))
+            due = any(is_sound(stored, papers if shown else (), key) for key in (_keys() if keys else (None,)))
+            due = due or (keys and _mixed(stored, papers if shown else []))
             who = f"somebody with{'' if keys else 'out'} keys, with{'' if shown else 'out'} receipts"
             what = f"{who} is told of {found.faults[:1]}, and the run is {'sound' if due else 'not sound'}"
             case.hold(found.is_intact == due, self.invariant, what)
             if due:
-                _hold_verdict(case, found, kept, receipts if shown else [], keys=keys)
+                _hold_verdict(case, found, stored, receipts if shown else [], keys=keys)
 
 
 def _keys() -> tuple[bytes, bytes]:
@@ -347,24 +347,24 @@ def _public(seed: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
 
 
-def _mixed(kept: Kept, papers: list[Paper]) -> bool:
+def _mixed(stored: StoredRun, papers: list[Paper]) -> bool:
     """Whether a run is sound whose head one of the keys has signed, and whose receipts any of them."""
-    return any(is_sound(kept, (), key) for key in _keys()) and all(
-        any(is_sound(kept._replace(head=None), (), None) or _is_paper(kept, paper, key) for key in _keys())
+    return any(is_sound(stored, (), key) for key in _keys()) and all(
+        any(is_sound(stored._replace(head=None), (), None) or _is_paper(stored, paper, key) for key in _keys())
         for paper in papers
     )
 
 
-def _is_paper(kept: Kept, paper: Paper, key: bytes) -> bool:
-    return is_good(kept, paper, key)
+def _is_paper(stored: StoredRun, paper: Paper, key: bytes) -> bool:
+    return is_good(stored, paper, key)
 
 
-def _hold_verdict(case: Case, found: Verdict, kept: Kept, receipts: list[Receipt], *, keys: bool) -> None:
+def _hold_verdict(case: Case, found: Verdict, stored: StoredRun, receipts: list[Receipt], *, keys: bool) -> None:
     """See that a verdict on a run in order says what there is."""
     signer = found.signed_by in (case.key.id, stranger().id) if keys else found.signed_by is None
     case.hold(signer, Invariant.TAMPERING, f"the head is called signed by {found.signed_by}")
     said = (found.run, found.records, found.receipts)
-    due = (kept.run, len(kept.entries), len(receipts))
+    due = (stored.run, len(stored.entries), len(receipts))
     case.hold(said == due, Invariant.TAMPERING, f"the verdict says {said}, and it is {due}")
 
 

@@ -163,7 +163,7 @@ class _Twins:
         failing = self._failing(what)
         got = _answer(call)
         for file in failing:
-            file.mend()
+            file.restore()
         if any(file.has_failed for file in failing):
             # It says so, and may be asked again: of what an erasure took away it can't know then.
             self._case.log("a statement of it fails, and it is asked again")

@@ -12,7 +12,7 @@ from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import refused
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
-from stepward.sabotage.stores.forging import Forger, StoreSnapshot, hands_of, plant
+from stepward.sabotage.stores.forging import Forger, StoreSnapshot, plant, raw_store_of
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import Head, Journal, JournalError
@@ -42,7 +42,7 @@ class _Copying(Points):
 
     def __init__(self, trial: Trial, number: int) -> None:
         super().__init__()
-        self.shelf: StoreSnapshot | None = None
+        self.snapshot: StoreSnapshot | None = None
         self._trial = trial
         self._number = number
 
@@ -53,7 +53,7 @@ class _Copying(Points):
         head = store.head(run)
         if len(self.passed) == self._number and head is not None:
             trial.case.log(f"the store is copied {name}")
-            self.shelf = StoreSnapshot(store.read(run), head, {}, store.vault.get(run))
+            self.snapshot = StoreSnapshot(store.read(run), head, {}, store.vault.get(run))
         await super().pass_by(name)
 
 
@@ -78,15 +78,15 @@ class JournalRolledBack(Attack):
         points = _Copying(trial, case.pick("the copy is made at point", st.integers(0, LAST_POINT)))
         machine = trial.machine(points)
         run = trial.carry_on(trial.start(machine), machine)
-        shelf = points.shelf
-        if shelf is None or shelf.head is None or len(shelf.entries) > run.seq:
+        snapshot = points.snapshot
+        if snapshot is None or snapshot.head is None or len(snapshot.entries) > run.seq:
             return Outcome.NOT_APPLICABLE
         receipt = receipt_of(trial, run)
         case.hold(not trial.faults([receipt]), Invariant.REPLAY, "an honest journal does not fit its receipt")
-        case.log(f"the copy, which ends with record {shelf.head.seq}, is put in place of record {run.seq}")
+        case.log(f"the copy, which ends with record {snapshot.head.seq}, is put in place of record {run.seq}")
         forger = Forger(trial)
-        forger.put_with_head(shelf.entries, shelf.head.signature, "RUNNING")
-        forger.put_secrets(shelf.secrets)
+        forger.put_with_head(snapshot.entries, snapshot.head.signature, "RUNNING")
+        forger.put_secrets(snapshot.secrets)
         case.hold(bool(trial.faults([receipt])), Invariant.TAMPERING, "a receipt does not tell that records are gone")
         ghost = ghost_of(trial)
         ghost.carry_on(ghost.reload())
@@ -118,11 +118,11 @@ class JournalUnderAnotherId(Attack):
         has_key = case.pick("the machine has a key", st.booleans())
         key = case.key if has_key else None
         store, copy = trial.store.inner, f"{trial.run}-copy"
-        shelf = Forger(trial).shelf()
-        assert shelf.head is not None, "a run that was started has a head"
-        plant(store, copy, shelf.entries, shelf, run.status)
-        head = Head(copy, shelf.head.seq, shelf.head.digest, shelf.head.signature)
-        hands_of(store).put(copy, shelf.entries, head, run.status)
+        snapshot = Forger(trial).snapshot()
+        assert snapshot.head is not None, "a run that was started has a head"
+        plant(store, copy, snapshot.entries, snapshot, run.status)
+        head = Head(copy, snapshot.head.seq, snapshot.head.digest, snapshot.head.signature)
+        raw_store_of(store).put(copy, snapshot.entries, head, run.status)
         case.log(f"the run is copied to `{copy}`")
         case.count()
         ghost = ghost_of(trial, run=copy)
@@ -163,18 +163,18 @@ class JournalInAnotherStore(Attack):
         trial = Trial(case, faults=False)
         run = _left_at_some_point(trial)
         lacks = case.pick("the copy lacks", st.sampled_from(["nothing", "the documents", "the values"]))
-        shelf = Forger(trial).shelf()
-        assert shelf.head is not None, "a run that was started has a head"
-        values = {name: secret for name, secret in shelf.secrets.items() if not name.startswith("token:")}
+        snapshot = Forger(trial).snapshot()
+        assert snapshot.head is not None, "a run that was started has a head"
+        values = {name: secret for name, secret in snapshot.secrets.items() if not name.startswith("token:")}
         if run.is_over or (lacks == "the values" and not values):
             return Outcome.NOT_APPLICABLE
-        kept = shelf._replace(
-            documents={} if lacks == "the documents" else shelf.documents,
-            secrets={} if lacks == "the values" else shelf.secrets,
+        kept = snapshot._replace(
+            documents={} if lacks == "the documents" else snapshot.documents,
+            secrets={} if lacks == "the values" else snapshot.secrets,
         )
         other = MemoryJournal()
-        plant(other, trial.run, shelf.entries, kept, run.status)
-        hands_of(other).put(trial.run, shelf.entries, shelf.head, run.status)
+        plant(other, trial.run, snapshot.entries, kept, run.status)
+        raw_store_of(other).put(trial.run, snapshot.entries, snapshot.head, run.status)
         case.log(f"the run is copied to another store; the copy lacks {lacks}")
         case.count()
         ghost = ghost_of(trial, other)

@@ -130,7 +130,7 @@ class OpenIntentRemoved(Attack):
         case.log(f"cut off the intent of `{points.step}` and what follows, and write the head anew")
         forger.put_with_head(entries[:seq], head.signature if head is not None and is_kept else None)
         must_find(trial, "somebody with the key", (), trusts_key=True)
-        must_refuse(case, trial, trial.machine(), Honest(run, forger.shelf(), receipt_for(run)))
+        must_refuse(case, trial, trial.machine(), Honest(run, forger.snapshot(), receipt_for(run)))
         return Outcome.DETECTED
 
 

@@ -56,7 +56,7 @@ class _FailingWrites(Attack):
                 raise Breach(Invariant.REFUSAL, f"{counting.writes[number]} failed, and nobody was told")
             except JournalError:
                 case.log(f"{' and '.join(store.failed)} failed, and the run stops")
-            store.mend()
+            store.end_fault()
             trial.oracle.forget()
             if times > 1 or store.failed[0] in self.keeps_lease:
                 wait_for_leases(trial)

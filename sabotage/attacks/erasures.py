@@ -268,7 +268,7 @@ class ErasureLeavesBytes(ErasureAttack):
         trial.case.log(f"erase the run; statement {fails} of the vault fails")
         with suppress(JournalError):
             trial.case.do(trial.machine().erase(trial.run))
-        faulty.mend()
+        faulty.restore()
         file._connection.execute("PRAGMA secure_delete = ON")
 
 

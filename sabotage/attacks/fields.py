@@ -110,7 +110,7 @@ class FieldsEdited(Attack):
         if not run.is_over and is_carried(case):
             run = trial.carry_on(run)
         forger = Forger(trial)
-        honest = forger.shelf()
+        honest = forger.snapshot()
         store = Shown(trial.store.inner, honest)
         records = forger.records()
         steps = tuple(dict.fromkeys((*(step.id for step in case.target.plan.steps), *case.target.calls)))
@@ -134,7 +134,7 @@ class FieldsEdited(Attack):
             last = entries[-1]
             assert honest.head is not None, "the run is there"
             head = honest.head._replace(seq=last.seq, digest=last.digest, signature=None)
-            store.shelf = honest._replace(entries=[*honest.entries[:seq], *entries], head=head)
+            store.snapshot = honest._replace(entries=[*honest.entries[:seq], *entries], head=head)
             case.count()
             found = verify(store, trial.run, replay=replays)
             if found.is_intact:

@@ -18,7 +18,7 @@ from stepward.sabotage.stores.images import (
     StoreFiles,
     Tear,
     checkpointed,
-    shelf,
+    temporary_stores,
     torn,
 )
 from stepward.sabotage.stores.rollback import PhotographedFile, Torn, tears, written
@@ -49,14 +49,14 @@ class TornLog(Attack):
 
         pages = case.pick("pages of the log", st.sampled_from([4, 1000]))
         tear = case.pick("recovered from", st.integers(0, len(TEARS) - 1))
-        with shelf() as made:
+        with temporary_stores() as made:
             store = made.open(pages=pages)
             whole = Trial(case, store=store, faults=False)
             whole.finish()
             case.story.clear()
             for number in case.each("torn append", len(store.images)):
                 for way in case.each("way", len(TEARS)):
-                    case.log(f"append {number} is torn: {TEARS[way].told}")
+                    case.log(f"append {number} is torn: {TEARS[way].description}")
                     for image in _torn(store, number, TEARS[way]):
                         case.count()
                         self._look(case, made, store, number, image, whole.run)
@@ -82,7 +82,7 @@ class TornLog(Attack):
         machine = trial.machine(points)
         with suppress(Killed):
             trial.carry_on(trial.start(machine), machine)
-        case.log(f"the system goes down in append {number}: {tear.told}")
+        case.log(f"the system goes down in append {number}: {tear.description}")
         trial.store = WatchedStore(made.open(_torn(store, number, tear)[0]), trial.oracle)
         outlive(trial)
 
@@ -108,7 +108,7 @@ class TornVault(Attack):
 
     def play(self, case: Case) -> Outcome:
         """Take images of the vault around each commit, tear them, and see that each has the values before or after."""
-        with shelf() as made:
+        with temporary_stores() as made:
             store = made.open()
             photographed = PhotographedFile(store.inner.vault._file())  # type: ignore[attr-defined]
             trial = Trial(case, store=store, faults=False)
@@ -121,7 +121,7 @@ class TornVault(Attack):
                     self._values(made, Torn(file, None), trial.run) for file in (commit.before, commit.after)
                 )
                 for way in case.each("way", len(TEARS)):
-                    case.log(f"commit {number} of the vault is torn: {TEARS[way].told}")
+                    case.log(f"commit {number} of the vault is torn: {TEARS[way].description}")
                     for image in tears(commit, TEARS[way]):
                         case.count()
                         due = after if image.is_done else before
@@ -170,7 +170,7 @@ class PowerLostInFiles(Attack):
     def play(self, case: Case) -> Outcome:
         """Run once to see where something is not synced, then lose it there."""
         outcome = Outcome.NOT_APPLICABLE
-        with shelf() as made:
+        with temporary_stores() as made:
             store = made.open()
             whole = _Noting(store)
             trial = Trial(case, store=store, faults=False)
@@ -227,7 +227,7 @@ class NoRoomInFiles(Attack):
 
     def play(self, case: Case) -> Outcome:
         """Run once to see how the files grow, then with less room for each page."""
-        with shelf() as made:
+        with temporary_stores() as made:
             store = made.open(page_bytes=SMALL_PAGES)
             began = store.pages
             Trial(case, store=store, faults=False).finish()

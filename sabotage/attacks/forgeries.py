@@ -29,7 +29,7 @@ class Halfway(NamedTuple):
     """A run that was interrupted, what the store had of it then, and how it ended once another process went on."""
 
     trial: Trial
-    shelf: StoreSnapshot
+    snapshot: StoreSnapshot
     ended: Run
 
 
@@ -43,9 +43,9 @@ def halfway(case: Case) -> Halfway | None:
         if trial.store.inner.head(trial.run) is None:
             return None
         forger = Forger(trial)
-        shelf = forger.shelf()
+        snapshot = forger.snapshot()
         ended = trial.carry_on(_released(trial))
-        return None if ended.seq == shelf.entries[-1].seq else Halfway(trial, shelf, ended)
+        return None if ended.seq == snapshot.entries[-1].seq else Halfway(trial, snapshot, ended)
     return None
 
 
@@ -78,12 +78,12 @@ class Fork(Attack):
     def play(self, case: Case) -> Outcome:
         """End the run twice, from the same middle."""
         was = halfway(case)
-        if was is None or was.shelf.head is None:
+        if was is None or was.snapshot.head is None:
             return Outcome.NOT_APPLICABLE
         store = MemoryJournal()
         twin = Trial(case, faults=False, store=store)
         twin.run = was.trial.run
-        plant(store, twin.run, was.shelf.entries, was.shelf, signature=was.shelf.head.signature)
+        plant(store, twin.run, was.snapshot.entries, was.snapshot, signature=was.snapshot.head.signature)
         twin.oracle.rest()
         case.log("copy the store as it was when the process was killed, and carry on with the copy too, a day later")
         twin.clock.time += 86_400_000_000
@@ -104,7 +104,7 @@ class Fork(Attack):
 )
 def strange_signature(case: Case, forger: Forger, honest: Honest) -> bool:
     """The journal is changed, hashed anew, and its head signed by a key of the attacker's own."""
-    entries, records = list(honest.shelf.entries), forger.records()
+    entries, records = list(honest.snapshot.entries), forger.records()
     seq = place(case, "record", len(entries))
     case.log(f"write another time into record {seq}, hash the rest anew, and sign the head with another key")
     records[seq]["at"] += 1
@@ -177,7 +177,7 @@ def document_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     from hypothesis import strategies as st
 
     digest = forger.documents[place(case, "document", len(forger.documents))]
-    text = honest.shelf.documents[digest]
+    text = honest.snapshot.documents[digest]
     if case.pick("still a document", st.sampled_from([True, False])):
         data = json.loads(text)
         data["policy" if "policy" in data else "name"] = "another"
@@ -204,9 +204,9 @@ def sensitive_value_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     """The vault is edited: a value, its salt, two values that change places, or one that is gone."""
     from hypothesis import strategies as st
 
-    secrets = dict(honest.shelf.secrets)
+    secrets = dict(honest.snapshot.secrets)
     # References are random, and a script has to find the same value again: it goes by the order of the records.
-    text = b"".join(entry.record for entry in honest.shelf.entries)
+    text = b"".join(entry.record for entry in honest.snapshot.entries)
     names = sorted((name for name in secrets if not name.startswith("token:")), key=lambda n: text.find(n.encode()))
     if not names:
         return False

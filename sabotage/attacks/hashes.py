@@ -22,7 +22,7 @@ from stepward.vm.journal.store import Entry
 )
 def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
     """One bit of one record is turned over, as a bad disk or a careless hand does it."""
-    entries = list(honest.shelf.entries)
+    entries = list(honest.snapshot.entries)
     seq = place(case, "record", len(entries))
     bit = spot(case, "bit of it", len(entries[seq].record))
     case.log(f"turn over bit {bit % 8} of byte {bit // 8} of record {seq}")
@@ -38,7 +38,7 @@ def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
 )
 def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
     """One bit of the digest that is kept beside a record is turned over."""
-    entries = list(honest.shelf.entries)
+    entries = list(honest.snapshot.entries)
     seq = place(case, "record", len(entries))
     bit = place(case, "bit of its digest", len(entries[seq].digest) * 8)
     case.log(f"turn over bit {bit} of the digest beside record {seq}")
@@ -54,7 +54,7 @@ def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
 )
 def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record is changed and its own digest computed anew; the records behind it stay as they are."""
-    entries, records = list(honest.shelf.entries), forger.records()
+    entries, records = list(honest.snapshot.entries), forger.records()
     seq = place(case, "record", len(entries) - 1)
     case.log(f"write another time into record {seq}, and compute its digest anew")
     record = records[seq] | {"at": records[seq]["at"] + 1}
@@ -71,7 +71,7 @@ def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
 )
 def tail_hashed_again(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record is changed, and it and all behind it are hashed anew, head included; the signature stays as it was."""
-    entries, records = list(honest.shelf.entries), forger.records()
+    entries, records = list(honest.snapshot.entries), forger.records()
     seq = place(case, "record", len(entries))
     case.log(f"write another time into record {seq}, and hash everything from there on anew")
     records[seq]["at"] += 1
@@ -86,7 +86,7 @@ def tail_of(records: list[Data], seq: int) -> list[Entry]:
 
 def rewritten(forger: Forger, honest: Honest, entries: list[Entry]) -> None:
     """Replace the entries and the head; the signature is the one that was there."""
-    head = honest.shelf.head
+    head = honest.snapshot.head
     forger.put_with_head(entries, None if head is None else head.signature)
 
 
@@ -148,7 +148,7 @@ def _replaced(data: Any, value: Any, other: Any) -> Any:
 )
 def records_swapped(case: Case, forger: Forger, honest: Honest) -> bool:
     """Two records change places, each with its digest, under the numbers of their new places."""
-    entries = list(honest.shelf.entries)
+    entries = list(honest.snapshot.entries)
     first = place(case, "record", len(entries) - 1)
     second = first + 1 + place(case, "records between", len(entries) - first - 1)
     case.log(f"swap records {first} and {second}")
@@ -169,7 +169,7 @@ def renumbered(entries: list[Entry]) -> list[Entry]:
 )
 def record_twice(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record is put into the journal a second time, and what is behind it moves down."""
-    entries = list(honest.shelf.entries)
+    entries = list(honest.snapshot.entries)
     seq = place(case, "record", len(entries))
     to = seq + 1 + place(case, "records between", len(entries) - seq)
     case.log(f"insert a copy of record {seq} at {to}")
@@ -186,7 +186,7 @@ def record_dropped(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record that is not the last is taken out; what is behind it moves up, or leaves a gap."""
     from hypothesis import strategies as st
 
-    entries = list(honest.shelf.entries)
+    entries = list(honest.snapshot.entries)
     seq = place(case, "record", len(entries) - 1)
     moves_up = case.pick("the rest moves up", st.booleans())
     case.log(f"drop record {seq}" + (", and number the rest anew" if moves_up else ""))
@@ -208,10 +208,10 @@ def record_appended(case: Case, forger: Forger, honest: Honest) -> bool:
 
     A receipt from before speaks of the records before: it does not tell.
     """
-    last = honest.shelf.entries[-1]
+    last = honest.snapshot.entries[-1]
     case.log("append a record of a delivery that nobody made")
     record = {"at": 0, "body": {"what": "resume", "why": "nobody knows"}, "kind": "refused", "note": {}}
-    rewritten(forger, honest, [*honest.shelf.entries, entry_of(record, last.digest, last.seq + 1)])
+    rewritten(forger, honest, [*honest.snapshot.entries, entry_of(record, last.digest, last.seq + 1)])
     return True
 
 
@@ -228,7 +228,7 @@ def tail_cut_with_head(case: Case, forger: Forger, honest: Honest) -> bool:
     """
     from hypothesis import strategies as st
 
-    entries = list(honest.shelf.entries)
+    entries = list(honest.snapshot.entries)
     length = len(entries) - 1 - place(case, "records cut off, but one", len(entries) - 1)
     case.log(f"cut the journal to {length} records, and write the head anew")
     if case.pick("signature removed", st.booleans()):
@@ -248,7 +248,7 @@ def journal_grafted(case: Case, forger: Forger, honest: Honest) -> bool:
     other = Trial(case, "other", faults=False)
     other.carry_on(other.start())
     theirs = other.store.inner.read(other.run)
-    entries = honest.shelf.entries
+    entries = honest.snapshot.entries
     start = place(case, "own records kept", min(len(entries), len(theirs)))
     case.log(f"put the records of another run in the place of those from {start} on")
     head = other.store.inner.head(other.run)
@@ -278,7 +278,7 @@ def other_bytes_one_meaning(case: Case, forger: Forger, honest: Honest) -> bool:
     """
     from hypothesis import strategies as st
 
-    entries, records = list(honest.shelf.entries), forger.records()
+    entries, records = list(honest.snapshot.entries), forger.records()
     seq = place(case, "record", len(entries))
     change = case.pick("change", st.sampled_from(["space", "order", "field twice"]))
     case.log(f"write record {seq} in another way ({change}), and hash everything from there on anew")

@@ -13,7 +13,7 @@ from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.sabotage.playing.variants import under, variant
 from stepward.sabotage.playing.world import ProcessModel, ProcessTools, WorldClock
-from stepward.sabotage.stores.forging import hands_of
+from stepward.sabotage.stores.forging import raw_store_of
 from stepward.sabotage.stores.through import ThroughStore
 from stepward.sabotage.target import Target
 from stepward.vm.errors import StepwardError
@@ -170,7 +170,7 @@ class _Fleet:
             trial.oracle.rest()
             entries = self.store.inner.read(trial.run)
             edited = entries[0]._replace(record=entries[0].record.replace(b'"at":1', b'"at":2', 1))
-            hands_of(self.store.inner).put(trial.run, [edited, *entries[1:]], None, None)
+            raw_store_of(self.store.inner).put(trial.run, [edited, *entries[1:]], None, None)
         elif state == "its line in the list can't be read":
             self.store.faulty.add(trial.run)
 

@@ -73,7 +73,7 @@ class Rewriting(Attack):
         twin = Trial(case, trial.name, faults=False, store=MemoryJournal(), target=trial.target)
         twin.run = trial.run
         twin.oracle.rest()
-        plant(twin.store.inner, twin.run, chained(records), Forger(trial).shelf())
+        plant(twin.store.inner, twin.run, chained(records), Forger(trial).snapshot())
         case.count(len(records))
         if not twin.faults(trusts_key=False):
             is_the_same = self.may_be_honest and _bytes(twin, len(records)) == _bytes(trial, len(records))

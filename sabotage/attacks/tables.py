@@ -27,7 +27,7 @@ from stepward.vm.journal.store import JournalError
 )
 def tail_cut(case: Case, forger: Forger, honest: Honest) -> bool:
     """The last records are deleted from the file; the head, which the store keeps apart, stays as it was."""
-    entries = honest.shelf.entries
+    entries = honest.snapshot.entries
     length = len(entries) - 1 - place(case, "rows deleted, but one", len(entries))
     case.log(f"delete all records from {length} on")
     forger.put(entries[:length])
@@ -45,7 +45,7 @@ def head_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     """The head is edited in the file: its number, its digest, or both, as they were earlier."""
     from hypothesis import strategies as st
 
-    head, entries = honest.shelf.head, honest.shelf.entries
+    head, entries = honest.snapshot.head, honest.snapshot.entries
     assert head is not None, "the run is there"
     change = case.pick("change", st.sampled_from(["number", "digest", "earlier"]))
     case.log(f"edit the head: {change}")
@@ -73,7 +73,7 @@ def signature_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     """The signature of the head is edited in the file, or removed; all else is in order."""
     from hypothesis import strategies as st
 
-    head = honest.shelf.head
+    head = honest.snapshot.head
     assert head is not None, "the run is there"
     assert head.signature is not None, "the run was signed"
     change = case.pick("change", st.sampled_from(["removed", "bit", "cut"]))
@@ -81,7 +81,7 @@ def signature_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     signature = {"removed": None, "cut": head.signature[:63]}.get(change)
     if change == "bit":
         signature = flipped(head.signature, place(case, "bit", 512))
-    forger.put(honest.shelf.entries, head._replace(signature=signature))
+    forger.put(honest.snapshot.entries, head._replace(signature=signature))
     return True
 
 
@@ -102,7 +102,7 @@ def _types_of_columns_noticed(case: Case, trial: Trial, honest: Honest) -> Outco
     finally:
         store = trial.store.inner
         assert isinstance(store, SQLiteJournal), "it is played on a file"
-        for digest, text in honest.shelf.documents.items():
+        for digest, text in honest.snapshot.documents.items():
             RawFile(store).put_document(digest, text)
 
 
@@ -118,21 +118,21 @@ def types_of_columns(case: Case, forger: Forger, honest: Honest) -> bool:
     """A value in the file is made one of another type: text in place of bytes, or in place of a number."""
     from hypothesis import strategies as st
 
-    assert isinstance(forger.hands, RawFile), "it is played on a file"
+    assert isinstance(forger.raw_store, RawFile), "it is played on a file"
     column = case.pick("column", st.sampled_from([*_TYPES, "document", "sensitive value"]))
     case.log(f"put a value of another type in a column: {column}")
     case.count()
     if column == "document":
         digest = forger.documents[0]
-        forger.put_document(digest, honest.shelf.documents[digest].decode())
+        forger.put_document(digest, honest.snapshot.documents[digest].decode())
     elif column == "sensitive value":
-        names = sorted(name for name in honest.shelf.secrets if not name.startswith("token:"))
+        names = sorted(name for name in honest.snapshot.secrets if not name.startswith("token:"))
         if not names:
             return False
-        forger.put_secrets(honest.shelf.secrets | {names[0]: "text"})
+        forger.put_secrets(honest.snapshot.secrets | {names[0]: "text"})
     else:
-        seq = place(case, "record", len(honest.shelf.entries))
-        forger.hands.do((_TYPES[column].format(seq=seq), (forger.run,)))
+        seq = place(case, "record", len(honest.snapshot.entries))
+        forger.raw_store.do((_TYPES[column].format(seq=seq), (forger.run,)))
     return True
 
 
@@ -169,22 +169,22 @@ class ListOfRunsEdited(Attack):
         trial = Trial(case, faults=False)
         run = trial.start()
         forger = Forger(trial)
-        shelf, asked = forger.shelf(), len(trial.world.asked)
+        snapshot, asked = forger.snapshot(), len(trial.world.asked)
         column, value = _COLUMNS[place(case, "edit", len(_COLUMNS))]
         case.log(f"write `{value}` as the {column} of the run into the list of runs, and recover all runs")
-        assert isinstance(forger.hands, RawFile), "it is played on a file"
+        assert isinstance(forger.raw_store, RawFile), "it is played on a file"
         before = next(row for row in trial.store.rows() if row.run == run.id)
         # Other cases may have left runs in the middle: they are none of this one's business.
-        forger.hands.do(("UPDATE runs SET status = 'FAILED' WHERE run != ? AND status = 'RUNNING'", (run.id,)))
-        forger.hands.do((f"UPDATE runs SET {column} = ? WHERE run = ?", (value, run.id)))
+        forger.raw_store.do(("UPDATE runs SET status = 'FAILED' WHERE run != ? AND status = 'RUNNING'", (run.id,)))
+        forger.raw_store.do((f"UPDATE runs SET {column} = ? WHERE run = ?", (value, run.id)))
         case.count(3)
         trial.clock.time += 1_000_000_000
         case.do(trial.machine().recover())
         case.do(trial.machine().recover(run.id))
         found = trial.reload()
-        forger.hands.do(("UPDATE runs SET status = ? WHERE run = ?", (before.status, run.id)))
+        forger.raw_store.do(("UPDATE runs SET status = ? WHERE run = ?", (before.status, run.id)))
         case.hold(len(trial.world.asked) == asked, self.invariant, "a tool was called on the word of the list of runs")
-        case.hold(forger.shelf() == shelf, self.invariant, "records were written on the word of the list of runs")
+        case.hold(forger.snapshot() == snapshot, self.invariant, "records were written on the word of the list of runs")
         case.hold(found.snapshot() == run.snapshot(), self.invariant, "the run is another since the list was edited")
         return Outcome.ABSORBED
 
@@ -216,7 +216,7 @@ class AnyByteOfTheFile(Attack):
             try:
                 trial = Trial(case, faults=False, store=store)
                 run = trial.start()
-                honest = Honest(run, Forger(trial).shelf(), receipt_for(run))
+                honest = Honest(run, Forger(trial).snapshot(), receipt_for(run))
             finally:
                 store.close()
             files = [name for name in _FILES if os.path.exists(os.path.join(folder, name))]
@@ -256,7 +256,7 @@ class AnyByteOfTheFile(Attack):
 def _is_as_it_was(trial: Trial, honest: Honest) -> bool:
     """Whether the store has of the run what it had."""
     try:
-        return Forger(trial).shelf() == honest.shelf
+        return Forger(trial).snapshot() == honest.snapshot
     except (JournalError, ValueError, KeyError, IndexError, TypeError):
         return False
 

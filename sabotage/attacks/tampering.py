@@ -29,7 +29,7 @@ class Honest(NamedTuple):
     """
 
     run: Run
-    shelf: StoreSnapshot
+    snapshot: StoreSnapshot
     receipt: Receipt
 
 
@@ -55,10 +55,10 @@ class Tampering(Attack):
         if not run.is_over and is_carried(case):
             run = trial.carry_on(run)
         forger = Forger(trial)
-        honest = Honest(run, forger.shelf(), receipt_for(run))
+        honest = Honest(run, forger.snapshot(), receipt_for(run))
         if not self.tamper(case, forger, honest):
             return Outcome.NOT_APPLICABLE
-        if forger.shelf() == honest.shelf:
+        if forger.snapshot() == honest.snapshot:
             return Outcome.ABSORBED
         return self.noticed(case, trial, honest)
 
@@ -161,9 +161,9 @@ def must_find(
 
 def changed_alone(honest: Honest, trial: Trial) -> int | None:
     """Return the number of the record that is not as it was, or whose digest is not; None where more has changed."""
-    store, entries = trial.store.inner, honest.shelf.entries
+    store, entries = trial.store.inner, honest.snapshot.entries
     now = store.read(trial.run)
-    if len(entries) != len(now) or store.head(trial.run) != honest.shelf.head:
+    if len(entries) != len(now) or store.head(trial.run) != honest.snapshot.head:
         return None
     changed = [seq for seq, (one, other) in enumerate(zip(entries, now, strict=True)) if one != other]
     return changed[0] if len(changed) == 1 else None

@@ -1,1 +1,1 @@
-"""What plays the attacks: shards, scripts of breaches, processes that are killed, the test of the alarm itself."""
+"""The machinery of campaigns: shards, scripts of breaches, processes that are killed, and the self-test."""

@@ -1,4 +1,4 @@
-"""Whether a breach shows again when a fresh process plays its file: before that it is not reported as one."""
+"""Confirms a breach by replaying its script in a fresh process. Only confirmed breaches are reported as such."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final
 from stepward.sabotage.campaigns.script import Script
 
 SHOWS: Final = 1
-"""The exit status of a process in which the breach shows."""
+"""The exit status of a process that reproduces the breach."""
 
 MAX_SECONDS: Final = 120
-"""Seconds of wall time that a breach may take to show."""
+"""The time limit of a replay, in seconds of wall time."""
 
 
 def is_repeated(script: Script, postgres: str | None = None) -> bool:
-    """Return whether a fresh process that reads the script's file sees the breach."""
+    """Return whether a fresh process that replays the script's file reproduces the breach."""
     with tempfile.TemporaryDirectory(prefix="stepward-") as folder:
         file = Path(folder, "breach.json")
         file.write_text(script.to_json(), encoding="utf-8")
@@ -31,7 +31,7 @@ def is_repeated(script: Script, postgres: str | None = None) -> bool:
 
 
 def main(file: str, postgres: str | None = None) -> int:
-    """Play the script in a file, print what became of it, and return the exit status."""
+    """Replay the script in a file, print the outcome, and return the exit status."""
     outcome, breach, _ = Script.load(file).replay(postgres)
     print(outcome)
     return SHOWS if breach is not None else 0

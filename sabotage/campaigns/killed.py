@@ -1,7 +1,7 @@
-"""Runs that are killed for real: a warm process that forks one process for each of them. It is run as a module.
+"""Runs in processes that are really killed. This module runs as a warm process that forks one process for each run.
 
-Jobs come as lines of JSON on the standard input, answers go to the standard output; it ends with its input. What
-happens in the world is in a file, on the disk before a tool goes on: the processes share nothing else but the store.
+Jobs arrive as lines of JSON on the standard input; answers go to the standard output; the process ends with its input.
+Every event of the world is written to a file before a tool continues. The processes share only this file and the store.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 PATIENCE_SECONDS: Final = 60
-"""How long a process may take before the system ends it."""
+"""The time limit of a process, in seconds, after which the system ends it."""
 
 
 class Settled(Recorded):
-    """Decisions that were made before; where there is none, it is the simplest."""
+    """Recorded decisions, with the simplest value for a missing one."""
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
         """Return the decision of that name."""
@@ -54,7 +54,7 @@ class Settled(Recorded):
 
 
 class SharedWorld(World):
-    """A world that several processes share by way of a file: one line for each attempt, and for each payload."""
+    """A world that several processes share through a file, with one line for each attempt and each payload."""
 
     def __init__(self, trial: Trial, path: Path) -> None:
         super().__init__(trial.case, trial.target, trial.name, trial.route, faults=True)
@@ -63,8 +63,8 @@ class SharedWorld(World):
         self._read = 0
 
     def meet(self, asking: Asking) -> Answer:
-        """Answer an attempt, and have it on the disk before anybody hears of it."""
-        # Nobody else does anything in between; the lock ends with its process.
+        """Answer an attempt, and write it to the disk before returning."""
+        # The lock keeps other processes out; it ends with its process.
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             self.refresh()
@@ -78,7 +78,7 @@ class SharedWorld(World):
         return answer
 
     def deliver(self, step: str, number: int, payload: Any) -> None:
-        """Write down what is delivered."""
+        """Record a delivered payload."""
         self._write({"payload": [step, number, payload]})
 
     def _write(self, line: Mapping[str, Any]) -> None:
@@ -86,7 +86,7 @@ class SharedWorld(World):
         os.fsync(self._file)
 
     def refresh(self) -> None:
-        """Take note of what other processes wrote."""
+        """Read the new lines of other processes."""
         new = os.pread(self._file, os.fstat(self._file).st_size, self._read)
         for text in new.splitlines():
             line = json.loads(text, parse_float=Decimal)
@@ -108,17 +108,17 @@ class SharedWorld(World):
 
 
 class Deadly(Points):
-    """Points at one of which the process kills itself."""
+    """Points, at one of which the process kills itself."""
 
     async def pass_by(self, name: str) -> None:
-        """Go past a point, or go no further."""
+        """Pass a point, or die there."""
         if len(self.passed) == self.target:
             os.kill(os.getpid(), signal.SIGKILL)
         self.passed.append(name)
 
 
 def play(target: Target, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what a job says in this process, and return what to tell of it."""
+    """Do a job in this process and return its report."""
     folder = Path(job["folder"])
     with asyncio.Runner() as runner, closing(SQLiteJournal(folder / "runs.db")) as store:
         case = Case(target, Settled(job["made"]), store, "killed", runner)
@@ -137,7 +137,7 @@ def _said(case: Case, breach: Breach | None) -> dict[str, Any]:
 
 
 def _trial(case: Case, folder: Path, job: Mapping[str, Any]) -> Trial:
-    """Return the trial as the processes before have left it."""
+    """Return the trial in the state that earlier processes left."""
     trial = Trial(case)
     trial.clock.time += int(2 * LEASE_SECONDS * 1_000_000) * job["generation"]
     world = SharedWorld(trial, folder / "world")
@@ -151,10 +151,10 @@ def _trial(case: Case, folder: Path, job: Mapping[str, Any]) -> Trial:
     trial.oracle.expect = expected  # type: ignore[method-assign]
     world.refresh()
     if job["deed"] == "recover":
-        trial.oracle.rest()  # another process writes at the same time: who comes last judges both
+        trial.oracle.rest()  # another process writes at the same time; the last one judges both
     else:
         trial.oracle.forget()
-    trial.oracle.look(durable=True)  # what another process wrote has survived it
+    trial.oracle.look(durable=True)  # what another process wrote has survived that process
     return trial
 
 
@@ -164,7 +164,7 @@ def _begin(trial: Trial, kill: int | None) -> None:
 
 
 def _recover(trial: Trial, kill: int | None) -> None:
-    """Recover whatever is to be recovered, beside another process that does the same."""
+    """Recover runs while another process does the same."""
     trial.case.do(trial.machine(Deadly(kill)).recover())
 
 
@@ -190,7 +190,7 @@ _DEEDS: Final[dict[str, Callable[[Trial, int | None], None]]] = {
 
 
 def forked(work: Callable[[], dict[str, Any]]) -> tuple[int, int]:
-    """Start a process that does some work and writes what it returns; return its id, and where to read that."""
+    """Start a process that does some work and writes the result. Return its id and the descriptor to read from."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid:
@@ -209,7 +209,7 @@ def forked(work: Callable[[], dict[str, Any]]) -> tuple[int, int]:
 
 
 def heard(process: tuple[int, int]) -> dict[str, Any]:
-    """Wait for a process, and return what it wrote, and how it ended: its exit status, or minus a signal."""
+    """Wait for a process. Return its result with its exit status, or minus the signal that ended it."""
     pid, reading = process
     with os.fdopen(reading, "rb") as file:
         text = file.read()
@@ -218,11 +218,11 @@ def heard(process: tuple[int, int]) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """Answer jobs until the input ends: what is done by how many processes at once, on which target."""
+    """Answer jobs until the input ends. A job names the deed, the number of processes and the target."""
     import hypothesis.strategies  # noqa: F401 - every fork needs it
 
     targets: dict[str, Target] = {}
-    gc.freeze()  # what all forks share is not to be copied by their collectors
+    gc.freeze()  # garbage collection in a fork would copy the shared memory
     for line in sys.stdin:
         job = json.loads(line, parse_float=Decimal)
         if "program" in job:

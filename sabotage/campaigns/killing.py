@@ -1,4 +1,4 @@
-"""Processes to be killed for real: this end talks to a warm process of our own that forks them."""
+"""The client of the warm process (`killed.py`), which forks processes that are really killed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from stepward.vm.errors import StepwardError
 from stepward.vm.values import freeze, to_json
 
 PATIENCE_SECONDS: Final = 150
-"""How long an answer may take: longer than the processes that it tells of may live."""
+"""The time limit of an answer, in seconds: longer than the time limit of the processes."""
 
 
 class Died(NamedTuple):
-    """How a process ended: its exit status, or minus the signal; events that it made, and what it told."""
+    """The end of a process: exit status or minus the signal, number of events, story and breach."""
 
     status: int
     events: int
@@ -31,7 +31,7 @@ class Died(NamedTuple):
     breach: Sequence[str] | None
 
     def hold(self) -> None:
-        """Raise the breach that the process met with, or what it died of."""
+        """Raise the breach of the process, or the error that ended it."""
         if self.breach is not None:
             raise Breach(Invariant[self.breach[0]], self.breach[1])
         if self.status:
@@ -39,29 +39,29 @@ class Died(NamedTuple):
 
 
 def command() -> list[str]:
-    """Return what starts the warm process."""
+    """Return the command that starts the warm process."""
     return [sys.executable, "-m", "stepward.sabotage.campaigns.killed"]
 
 
 class Forks:
-    """The warm process, started when it is asked for the first time. It ends with this object, or with this process."""
+    """The warm process, started on first use. It ends with this object or with this process."""
 
     def __init__(self) -> None:
         self._server: subprocess.Popen[bytes] | None = None
-        self._told: Target | None = None
+        self._sent: Target | None = None
 
     def play(self, target: Target, folder: Path, made: Mapping[str, Any], deed: str, **more: Any) -> list[Died]:
-        """Have processes do something on the store in a folder, with the decisions that were made, and wait for them.
+        """Let processes do a deed on the store in a folder with the given decisions, and wait for them.
 
-        `more` may say at which point to `kill` them, how many `processes` there are, and which `generation` they are:
-        each begins when every lease of the one before is over.
+        `more` may give the point at which to `kill` them, the number of `processes`, and their `generation`: each
+        generation begins after all leases of the previous one have expired.
         """
         job = {"folder": str(folder), "made": dict(made), "deed": deed, "target": target.plan.digest}
         job |= {"kill": None, "processes": 1, "generation": 0} | more
         server = self._started()
-        if self._told is not target:
+        if self._sent is not target:
             self._write(server, {"target": target.plan.digest, **_plain(target)})
-            self._told = target
+            self._sent = target
         self._write(server, job)
         return [Died(**said) for said in json.loads(_line(server), parse_float=Decimal)]
 
@@ -86,7 +86,7 @@ def _plain(target: Target) -> dict[str, Any]:
 
 
 def _line(server: subprocess.Popen[bytes]) -> bytes:
-    """Return the next line of the answer; raises StepwardError when there is none in time."""
+    """Return the next line of the answer. Raises StepwardError if none arrives in time."""
     assert server.stdout is not None, "it was started with one"
     text = b""
     with selectors.DefaultSelector() as waiting:
@@ -100,7 +100,7 @@ def _line(server: subprocess.Popen[bytes]) -> bytes:
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    """End the warm process: it ends with its input, and is killed if it does not."""
+    """End the warm process by closing its input, or kill it."""
     assert server.stdin is not None, "it was started with one"
     assert server.stdout is not None, "it was started with one"
     server.stdin.close()

@@ -1,4 +1,4 @@
-"""A saved attack: the case in which an invariant broke, in a file that another process plays again."""
+"""A script: a case that broke an invariant, saved in a file that another process can replay."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _FIELDS: Final = ("attack", "choices", "invariant", "policies", "program", "rout
 
 
 class ScriptRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
-    """A file is no attack script, or one of a version or an attack that this program does not know."""
+    """A file is not an attack script, or has an unknown version or attack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """An attack, the program and the policies that it was played on, and every decision of the case.
+    """A saved case: the attack, its program and policies, and every decision.
 
-    `what` and `invariant` say what broke, `story` how, line by line; `seed` is that of the campaign.
+    `what` and `invariant` say what broke. `story` is the log of the case. `seed` is that of the campaign.
     """
 
     attack: str
@@ -43,13 +43,13 @@ class Script:
     seed: int
 
     def to_json(self) -> str:
-        """Return the file's text. Numbers are exact."""
+        """Return the text of the file. Numbers are exact."""
         data = {name: getattr(self, name) for name in _FIELDS if name != "version"}
         return to_json(freeze(data | {"version": VERSION}), indent=2) + "\n"
 
     @classmethod
     def load(cls, path: str | Path) -> Script:
-        """Read a file; raises ScriptRefused for what is none, OSError for what can't be read."""
+        """Read a script. Raises ScriptRefused if the file is not a script, OSError if it can't be read."""
         try:
             data = json.loads(Path(path).read_bytes(), parse_float=Decimal)
         except (ValueError, RecursionError):
@@ -89,7 +89,7 @@ class Script:
         )
 
     def target(self) -> Target:
-        """Return what the attack was played on; raises ProgramError or PolicyError when that is none."""
+        """Return the target of the attack. Raises ProgramError or PolicyError if it is not valid."""
         return Target(
             Program.from_dict(dict(self.program)),
             [Policy.from_dict(dict(policy)) for policy in self.policies],
@@ -97,10 +97,10 @@ class Script:
         )
 
     def replay(self, postgres: str | None = None) -> tuple[Outcome, Breach | None, tuple[str, ...]]:
-        """Play the attack again; return what became of it, the breach if it still is one, and the story.
+        """Replay the attack. Return its outcome, the breach (if any) and the story.
 
-        With `postgres` it is played in that database, as `Orders` say it. Raises ScriptRefused for an attack that there
-        is none of, ScriptMisfit when the choices are not its own.
+        `postgres` is as in `Orders`. Raises ScriptRefused for an unknown attack, ScriptMisfit if the choices do not fit
+        it.
         """
         from stepward.sabotage.campaigns.shard import play, runner
         from stepward.sabotage.registry import ATTACK_BY_NAME

@@ -1,7 +1,7 @@
-"""The alarm is tried: a few machines that each lack a defence are attacked, and every one has to be breached.
+"""The self-test of the attacks: each attacks a machine without one defence, and has to breach it.
 
-They are made of what anybody can hand to a machine, a store, a policy, a key, and of no switch in it. The tests have a
-machine for every defence; these few are for the log of a release.
+A machine loses its defence through its arguments (store, policy, key), not through a switch in the machine. The tests
+cover every defence; these few are for the log of a release.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEED: Final = 1
 
 
 class Silenced(NamedTuple):
-    """A defence that a machine lacks by a `weakness`, and the attack that has to find that on a program."""
+    """A defence that a `weakness` removes, and the attack on a program that has to detect that."""
 
     defence: str
     attack: str
@@ -32,7 +32,7 @@ class Silenced(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """Whether the attack found a machine without a defence, and what it found."""
+    """The result of one self-test: `went_off` says that the attack breached the weak machine, `what` how."""
 
     defence: str
     attack: str
@@ -71,7 +71,7 @@ SILENCED: Final = (
 
 
 def alarms() -> tuple[Alarm, ...]:
-    """Attack every weak machine, and say which alarms went off."""
+    """Attack every weak machine and return the results."""
     return tuple(_tried(silenced) for silenced in SILENCED)
 
 

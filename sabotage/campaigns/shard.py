@@ -1,4 +1,4 @@
-"""A shard: one attack, some number of cases from one seed. What comes of it hangs on nothing else."""
+"""A shard: one attack and a number of cases from one seed. Its result depends on nothing else."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from hypothesis import settings
 
 SHARD_CASES: Final = 50
-"""Cases of a shard: enough for Hypothesis to get going, few enough to stop between two."""
+"""The number of cases of a shard: enough for Hypothesis to explore, few enough to stop between two shards."""
 
 MOVES: Final = 20
-"""Moves that a state machine makes at most in one case."""
+"""The largest number of moves of a state machine in one case."""
 
 STORE_CASES: Final = 100
-"""Cases that share a store before it is thrown away, so that memory and disk stay flat."""
+"""The number of cases that share a store, which bounds memory and disk."""
 
 
 class Shard(NamedTuple):
-    """What to do: an attack by its name, the number of the shard, and how many cases it has.
+    """A unit of work: the name of an attack, the number of the shard, and the number of cases.
 
-    `specimen` names the program that it is played on, the user's where it is empty.
+    `specimen` names the attacked program; it is empty for the user's program.
     """
 
     attack: str
@@ -50,13 +50,13 @@ class Shard(NamedTuple):
 
     @property
     def own_seed(self) -> int:
-        """The seed of this shard alone."""
+        """The seed of this shard."""
         text = f"{self.seed}:{self.attack}:{self.specimen}:{self.number}"
         return int.from_bytes(sha256(text.encode()).digest()[:8])
 
 
 class Found(NamedTuple):
-    """A breach: which invariant, how, and the smallest case in which Hypothesis found it."""
+    """A breach: the invariant, how it broke, and the smallest case that Hypothesis found."""
 
     invariant: str
     what: str
@@ -64,8 +64,8 @@ class Found(NamedTuple):
     story: tuple[str, ...]
 
 
-class Harvest(NamedTuple):
-    """What came of a shard. `seconds` are of CPU."""
+class ShardResult(NamedTuple):
+    """The result of a shard. `seconds` is CPU time."""
 
     shard: Shard
     outcomes: dict[str, int]
@@ -75,13 +75,13 @@ class Harvest(NamedTuple):
 
 
 class NoCases(StepwardError):  # noqa: N818 - it is what happened, not a fault
-    """Nothing could be drawn for a program: mend the type that no value was found for."""
+    """Hypothesis found no input for a program: one of its types has no value that was found."""
 
 
 class CaseRunner:
-    """Makes cases: one event loop, and a store that is thrown away after some cases.
+    """Creates cases on one event loop, with a store that is replaced after some cases.
 
-    `postgres` names the database in which there is a store for what is else played in memory.
+    `postgres` names the database that replaces the store in memory.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class CaseRunner:
         self._runner = asyncio.Runner()
 
     def case(self, choices: Choices) -> Case:
-        """Return the case of one case."""
+        """Return a new case with these choices."""
         self._cases += 1
         if self._store is None or self._cases % STORE_CASES == 0:
             self._store = self._new_store()
@@ -118,7 +118,7 @@ class CaseRunner:
         return self._stack.enter_context(lent_schema(conninfo))
 
     def close(self) -> None:
-        """Let go of the loop and the store."""
+        """Close the loop and the store."""
         self._stack.close()
         self._runner.close()
 
@@ -127,7 +127,7 @@ class CaseRunner:
 def runner(
     target: Target, attack: Attack, weakness: Weakness | None = None, postgres: str | None = None
 ) -> Iterator[CaseRunner]:
-    """Return what makes cases, for as long as it is needed."""
+    """Lend a `CaseRunner`, and close it afterwards."""
     made = CaseRunner(target, attack, weakness, postgres)
     try:
         yield made
@@ -136,15 +136,15 @@ def runner(
 
 
 def play(attack: Attack, case: Case) -> Outcome:
-    """Play one case; raises Breach, also for an error that the machine does not document, with case and story."""
+    """Play one case. Raises Breach with case and story, also for an undocumented error of the machine."""
     try:
         return attack.play(case)
     except Exception as error:
-        raise told(error, case) from error.__cause__
+        raise as_breach(error, case) from error.__cause__
 
 
-def told(error: Exception, case: Case) -> Exception:
-    """Return what went wrong in a case: a breach with its decisions and its story, or what is none of the machine's."""
+def as_breach(error: Exception, case: Case) -> Exception:
+    """Return the error of a case as a breach with decisions and story, or unchanged if the machine did not cause it."""
     if isinstance(error, ScriptMisfit) or type(error).__module__.startswith("hypothesis"):
         return error
     breach = error
@@ -157,9 +157,9 @@ def told(error: Exception, case: Case) -> Exception:
 
 
 class _Tally:
-    """What the cases of a shard come to.
+    """Counts the outcomes of the cases of a shard.
 
-    What is played again to be shrunk counts as events only. A case in which the attack never began counts no events.
+    A replay that shrinks a case counts only as events. A case in which the attack never began counts no events.
     """
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class _Tally:
 
     def broke(self, case: Case, error: Exception) -> None:
         self.events += case.events
-        what = told(error, case)
+        what = as_breach(error, case)
         if isinstance(what, Breach):
             self.found = what
 
@@ -187,11 +187,11 @@ def run_shard(
     database: Any = None,
     weakness: Weakness | None = None,
     postgres: str | None = None,
-) -> Harvest:
-    """Play the cases of a shard, and return what came of them.
+) -> ShardResult:
+    """Play the cases of a shard and return the result.
 
-    `database` is a Hypothesis database of cases that breached before; they are tried first. `weakness` is what the
-    machines lack, for a self-test. `postgres` is as a CaseRunner has it.
+    `database` is a Hypothesis database of earlier breaches, which are tried first. `weakness` is the defect of the
+    machines in a self-test. `postgres` is as in `CaseRunner`.
     """
     from hypothesis import HealthCheck, Phase, settings
     from hypothesis.errors import Unsatisfiable
@@ -225,14 +225,14 @@ def run_shard(
         tally.outcomes[Outcome.BREACHED] += 1
     breach = tally.found
     what = None if breach is None else Found(breach.invariant.key, breach.what, breach.choices, breach.story)
-    return Harvest(shard, dict(tally.outcomes), tally.events, time.process_time() - began, what)
+    return ShardResult(shard, dict(tally.outcomes), tally.events, time.process_time() - began, what)
 
 
 def _search(attack: Attack, made_by: CaseRunner, own_seed: int, how: settings, tally: _Tally) -> None:
     from hypothesis import given, seed
     from hypothesis import strategies as st
 
-    # In this order: a seed takes the database away, settings bring it back.
+    # In this order: `seed` removes the database, `settings` restores it.
     @how
     @seed(own_seed)
     @given(st.data())
@@ -257,5 +257,5 @@ def _search_moves(attack: Attack, made_by: CaseRunner, own_seed: int, how: setti
 
     assert isinstance(attack, Stateful)
     machine = attack.state_machine(lambda: made_by.case(Drawn()), tally.end, tally.broke)
-    with redirect_stdout(StringIO()):  # it prints the steps of what it found; our story says the same
+    with redirect_stdout(StringIO()):  # it prints the steps of a breach, which our story has already
         run_state_machine_as_test(seed(own_seed)(machine), settings=how)

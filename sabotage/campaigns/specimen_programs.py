@@ -1,6 +1,6 @@
-"""Specimens: small programs that a campaign plays beside the user's, so that every attack has something to attack.
+"""Specimens: small programs that a campaign attacks beside the user's, so that every attack applies somewhere.
 
-The user's program may have no wait, no time-out, no loop or no secret. Together the specimens have all of them.
+The user's program may lack waits, time-outs, loops or secrets. Together the specimens have all of them.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ FORBIDDEN: Final[Mapping[str, Any]] = {
         {"id": "back", "type": "tool", "tool": "give_back", "is_terminal": True},
     ],
 }
-"""Rules that stop a run: one that may not be evaluated, one whose memory goes stale, and one about two tools."""
+"""Rules that stop a run: one that may fail to evaluate, one whose guard goes stale, and one about two tools."""
 
 WAVES: Final[Mapping[str, Any]] = {
     "name": "specimen_waves",
@@ -162,7 +162,7 @@ WAVES: Final[Mapping[str, Any]] = {
         {"id": "tell", "type": "tool", "tool": "tell", "args": {"to": "$name"}, "timeout_seconds": 20},
     ],
 }
-"""Reads, a model and a write side by side, and a write that is not idempotent behind them."""
+"""Parallel reads, model and write, followed by a write that is not idempotent."""
 
 ROUNDS: Final[Mapping[str, Any]] = {
     "name": "specimen_rounds",
@@ -214,7 +214,7 @@ ROUNDS: Final[Mapping[str, Any]] = {
         },
     ],
 }
-"""Rounds of a parallel step, siblings that bring secrets, and two siblings of which a rule admits one."""
+"""Retries of a parallel step, siblings that return secrets, and two siblings of which a rule allows one."""
 
 CLAIM: Final[Mapping[str, Any]] = {
     "name": "specimen_claim",
@@ -288,8 +288,7 @@ CLAIM: Final[Mapping[str, Any]] = {
         {"id": "hold", "type": "tool", "tool": "hold", "args": {"of": "$rating"}, "is_terminal": True},
     ],
 }
-"""Secrets below the fields of an object, a value to go on with, and tools that nobody declared, under a rule over all
-that write."""
+"""Secrets in nested fields, a fallback value, and undeclared tools, under a rule about all tools that write."""
 
 SUMS: Final[Mapping[str, Any]] = {
     "name": "specimen_sums",
@@ -369,7 +368,7 @@ SUMS: Final[Mapping[str, Any]] = {
         {"id": "over", "type": "end", "outcome": "failure"},
     ],
 }
-"""A loop over `set` steps and cases, replies of a type, and values to go on with after a time-out."""
+"""A loop over `set` steps and cases, typed replies, and fallback values after a time-out."""
 
 DESK: Final[Mapping[str, Any]] = {
     "policy": "specimen-desk",
@@ -390,11 +389,11 @@ SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], 
     "claim": (CLAIM, ()),
     "sums": (SUMS, ()),
 }
-"""The specimens by name, each with the policies that it is under."""
+"""The specimens by name, each with its policies."""
 
 
 @cache
 def specimen_target(name: str) -> Target:
-    """Return a specimen as what is attacked."""
+    """Return a specimen as a target."""
     program, policies = SPECIMENS[name]
     return Target(Program.from_dict(dict(program)), [Policy.from_dict(dict(policy)) for policy in policies])

@@ -1,4 +1,4 @@
-"""Makes a seed mean the same in every process: Hypothesis also tries constants of whatever modules are imported."""
+"""Makes a seed reproducible in every process: Hypothesis otherwise also tries constants of imported modules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def steady() -> Iterator[None]:
-    """Keep Hypothesis from looking into imported modules; the constants that matter are those of the program.
+    """Stop Hypothesis from collecting constants of imported modules. Only those of the program matter.
 
-    It has no setting for that. A version without the function that is replaced here does not look.
+    Hypothesis has no setting for that. A version without the replaced function does not collect constants.
     """
     from hypothesis.internal.conjecture import providers
     from hypothesis.internal.constants_ast import Constants

@@ -1,4 +1,5 @@
-"""The threat model, from the attacks: `python -m stepward.sabotage.campaigns.threats > specs/threat-model.md`."""
+"""The generator of the threat model, from the attacks: `python -m stepward.sabotage.campaigns.threats >
+specs/threat-model.md`."""
 
 from __future__ import annotations
 

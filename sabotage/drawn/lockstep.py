@@ -80,7 +80,7 @@ def _move(kind: str, body: Mapping[str, Any]) -> Moved | None:
     return Moved(body["step"], body["visit"], how, body.get("next"))
 
 
-class Told(NamedTuple):
+class RunSummary(NamedTuple):
     """How a run went: its ending, what is worth having met, and how many records it has."""
 
     ending: tuple[str, str]
@@ -88,23 +88,25 @@ class Told(NamedTuple):
     records: int = 0
 
 
-def lockstep(case: DrawnCase) -> Told:
+def lockstep(case: DrawnCase) -> RunSummary:
     """Run a program on both; raises Parted where they part."""
     return asyncio.run(played(case))
 
 
 async def played(
-    case: DrawnCase, journal: Journal | None = None, name: str = "run", kept: Processes | None = None
-) -> Told:
+    case: DrawnCase, journal: Journal | None = None, name: str = "run", processes: Processes | None = None
+) -> RunSummary:
     """Do as `lockstep` does, in an event loop that runs, on a journal that may have other runs.
 
-    `kept` are the processes that have played the case before.
+    `processes` are the processes that have played the case before.
     """
     plan = Plan(case.program, [one for one in case.policies if one.applies(case.program.name, "")])
     _compare_facts(plan, facts.policies_of(case.program, case.policies))
     world = World(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
     inputs = given(plan, world) if case.inputs is None else case.inputs
-    machine = Machine(world, case, MemoryJournal() if journal is None else journal, name, {} if kept is None else kept)
+    machine = Machine(
+        world, case, MemoryJournal() if journal is None else journal, name, {} if processes is None else processes
+    )
     limits = case.limits
     waived = case.waived(case.policies)
     reference = Reference(
@@ -120,7 +122,7 @@ async def played(
     except ValueError:
         if run is not None:
             raise Parted("inputs", f"the reference refuses what the machine takes: {inputs}") from None
-        return Told(("", "refused"), frozenset())
+        return RunSummary(("", "refused"), frozenset())
     if run is None:
         raise Parted("inputs", f"the machine refuses what the reference takes: {inputs}")
     pair = _Pair(case, machine, reference)
@@ -136,7 +138,7 @@ async def played(
                 await pair.erase(run)
             pair.compare_records(run)
             met = frozenset(pair.met | {move.how for move in reference.log})
-            return Told((reference.status, reference.reason), met, len(found.records))
+            return RunSummary((reference.status, reference.reason), met, len(found.records))
         run = await pair.settle(run, turn)
     raise AssertionError("that run does not end")
 

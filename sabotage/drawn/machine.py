@@ -90,14 +90,14 @@ Processes = dict[int, ExecutionVM]
 class Machine:
     """The machine's side: tools and a model that say what the world says, and note what they were asked."""
 
-    def __init__(self, world: World, case: DrawnCase, journal: Journal, run: str, kept: Processes) -> None:
+    def __init__(self, world: World, case: DrawnCase, journal: Journal, run: str, processes: Processes) -> None:
         self.world = world
         self.case = case
         self.run = run
         self.clock = ManualClock(DAYS[case.day] + world.chance("hour").choice((0, LATE)))
         self.journal = journal
         self._spelling = world.chance("spelling")
-        self._kept = kept
+        self._processes = processes
         self._keeps = world.chance("processes").random() < 0.5
         self.asked: list[Asked] = []
         self.cost = Decimal(0)
@@ -106,8 +106,8 @@ class Machine:
 
     def vm(self, later: int = 0) -> ExecutionVM:
         """Return a machine, often of a new process; it has so many of the later policies."""
-        old = self._kept.get(later)
-        vm = self._kept[later] = ExecutionVM(
+        old = self._processes.get(later)
+        vm = self._processes[later] = ExecutionVM(
             self,
             self,
             self.journal,
@@ -118,7 +118,7 @@ class Machine:
             random=Random(f"{len(self.asked)} {self.clock.time}").randbytes,
             **self.case.options,
         )
-        if old is not None and self._keeps:  # it is the old process, which has what that has kept
+        if old is not None and self._keeps:  # it is the old process, with its caches
             vm._plans, vm._stored, vm._known, vm._equipped = old._plans, old._stored, old._known, old._equipped
         return vm
 

@@ -87,8 +87,8 @@ class Machine(ExecutionVM):
         plan = self._target.plan
         made_of = (plan.digest, plan.policy_digests, plan.waived, plan.patterns)
         if not later and (program, policies, frozenset(waived), patterns) == made_of:
-            kept = [self.journal.document(digest) for digest in (program, *policies)]
-            if kept == [plan.document, *plan.policy_documents.values()]:
+            stored = [self.journal.document(digest) for digest in (program, *policies)]
+            if stored == [plan.document, *plan.policy_documents.values()]:
                 return plan
         return super()._stored_plan(program, policies, waived, later, patterns)
 

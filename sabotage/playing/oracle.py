@@ -268,7 +268,7 @@ class Oracle:
         """Return the last answer of the world to an attempt."""
         for asking, answer in reversed(self.world.asked):
             if (asking.call.id, asking.visit, asking.attempt) == (step, visit, attempt):
-                return _told(asking, answer)
+                return _reference_answer(asking, answer)
         raise Breach(Invariant.KEPT, f"an outcome of `{step}` is recorded, and nobody asked it")
 
     def _turned(self, kind: str, body: dict[str, Any]) -> None:
@@ -325,7 +325,7 @@ class Oracle:
         """Record the answer of the world."""
         if not self.rests:
             self._unwritten.add((asking.call.id, asking.visit, asking.attempt))
-            self.reference.answer(asking.call.id, _told(asking, answer))
+            self.reference.answer(asking.call.id, _reference_answer(asking, answer))
 
     # -- at the end ----------------------------------------------------------------------------------------------------
 
@@ -411,7 +411,7 @@ def odd_of(store: Journal, run: Run) -> str | None:
     return next(oddities(run.id, records, program, run.trace_hash), None)
 
 
-def _told(asking: Asking, answer: Answer) -> ReferenceAnswer:
+def _reference_answer(asking: Asking, answer: Answer) -> ReferenceAnswer:
     """Convert an answer of the world to an answer for the reference."""
     if answer.kind in ("returns", "wrong"):
         is_model = asking.call.is_model

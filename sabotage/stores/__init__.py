@@ -1,1 +1,1 @@
-"""Stores to attack with and to attack: faulty, weak, forged; a plain model and a plain verifier of them."""
+"""Stores for attacks: faulty, weak and forged ones, a plain model of a store, and a plain verifier."""

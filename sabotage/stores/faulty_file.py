@@ -1,4 +1,4 @@
-"""The connection of a SQLite file of which a statement fails: what was done before it is there, and no more."""
+"""A SQLite connection of which one statement fails. Only the statements before it take effect."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class FaultyFile:
-    """Stands before the connection of a file until that is mended. Of the statements that change something the one of
-    number `fails` fails, counted from 0."""
+    """Replaces the connection of a file until `restore`. The changing statement of number `fails`, counted from 0,
+    fails."""
 
     def __init__(self, file: DatabaseFile, fails: int) -> None:
         self.has_failed = False
@@ -21,12 +21,12 @@ class FaultyFile:
         self._inner: sqlite3.Connection = held._connection
         self._file._connection = self
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Give the file its own connection back."""
         self._file._connection = self._inner
 
     def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        """Execute a statement, or fail; what takes back what was done does not fail."""
+        """Execute a statement, or fail. A rollback does not fail."""
         self._count(statement)
         return self._inner.execute(statement, *values)
 

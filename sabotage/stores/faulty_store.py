@@ -1,4 +1,4 @@
-"""Stores that fail below the journal: disks that are full, that tear what is written, that forget it with the power."""
+"""Stores that fail below the journal: full disks, torn writes, and writes that a loss of power undoes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 class Fault(NamedTuple):
-    """What fails: `times` writes from number `at` on, counted from 0.
+    """A fault of the store: `times` writes fail from number `at` on, counted from 0.
 
-    `full`: nothing of the write is there; `unsynced`: all of it is there, though it failed.
+    `full`: nothing was written. `unsynced`: all was written, although the write failed.
     """
 
     at: int
@@ -26,7 +26,7 @@ class Fault(NamedTuple):
 
 
 class FaultyJournal(ThroughStore):
-    """A store that fails at some of its writes. `writes` names those that were tried; `mend` ends the failing."""
+    """A store of which some writes fail. `writes` names the writes that were tried; `end_fault` ends the failures."""
 
     def __init__(self, inner: Journal, fault: Fault | None = None) -> None:
         super().__init__(inner)
@@ -37,10 +37,10 @@ class FaultyJournal(ThroughStore):
 
     @property
     def vault(self) -> Vault:
-        """Where the sensitive values are, on the same disk."""
+        """The vault of sensitive values, on the same disk."""
         return self._vault
 
-    def mend(self) -> None:
+    def end_fault(self) -> None:
         """Let every further write succeed."""
         self._fault = None
 
@@ -76,18 +76,18 @@ class FaultyJournal(ThroughStore):
         self.write("release", self.inner.release, lease)
 
     def put_document(self, digest: str, text: bytes) -> None:
-        """Keep a document."""
+        """Store a document."""
         self.write("put_document", self.inner.put_document, digest, text)
 
 
 class FaultyVault:
-    """The vault of a faulty store: its writes are among those that fail."""
+    """The vault of a faulty store, whose writes may fail too."""
 
     def __init__(self, journal: FaultyJournal) -> None:
         self._journal = journal
 
     def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
-        """Keep values."""
+        """Store values."""
         self._journal.write("put", self._journal.inner.vault.put, run, secrets)
 
     def get(self, run: str) -> dict[str, bytes]:
@@ -99,8 +99,8 @@ class FaultyVault:
         return self._journal.write("erase", self._journal.inner.vault.erase, run)
 
 
-class _Kept(NamedTuple):
-    """A run as it is at one time, but for its entries, which only grow."""
+class _RunState(NamedTuple):
+    """The state of a run at one time, with the number of its entries, which only grow."""
 
     entries: int
     status: str
@@ -111,23 +111,23 @@ class _Kept(NamedTuple):
 
 
 class VolatileJournal(MemoryJournal):
-    """A store that keeps what is not durable only as long as there is power.
+    """A store that loses writes that are not durable when the power fails.
 
-    As with one file that is written in order, a durable write keeps all that was written before it.
+    As in a file that is written in order, a durable write also makes all earlier writes durable.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._versions: list[dict[str, _Kept]] = [{}]
+        self._versions: list[dict[str, _RunState]] = [{}]
 
     @property
     def unsynced(self) -> int:
-        """How many writes a loss of power would undo."""
+        """The number of writes that a loss of power would undo."""
         return len(self._versions) - 1
 
-    def lose_power(self, kept: int) -> None:
-        """Forget the writes that are not durable but for the first `kept` of them."""
-        version = self._versions[min(kept, self.unsynced)]
+    def lose_power(self, surviving: int) -> None:
+        """Undo the writes that are not durable, except for the first `surviving` ones."""
+        version = self._versions[min(surviving, self.unsynced)]
         for run in list(self._runs):
             if run not in version:
                 del self._runs[run]
@@ -139,7 +139,7 @@ class VolatileJournal(MemoryJournal):
 
     def _written(self, *, durable: bool) -> None:
         now = {
-            run: _Kept(len(held.entries), held.status, held.signature, held.holder, held.fence, held.expires)
+            run: _RunState(len(held.entries), held.status, held.signature, held.holder, held.fence, held.expires)
             for run, held in self._runs.items()
         }
         self._versions = [now] if durable else [*self._versions, now]
@@ -173,16 +173,16 @@ class VolatileJournal(MemoryJournal):
         self._written(durable=False)
 
     def put_document(self, digest: str, text: bytes) -> None:
-        """Keep a document, durably."""
+        """Store a document, durably."""
         super().put_document(digest, text)
         self._written(durable=True)
 
 
 class Tear(NamedTuple):
-    """Where an append is torn: number `at`, counted from 0 with the one that makes the run; `kept` entries remain.
+    """A torn append: its number `at`, counted from 0 at the creation of the run, and how many entries are `kept`.
 
-    `head` is the end of the chain that is stored then: the `old` one, the `new` one, or that of the `last` entry that
-    is there, with the signature that was meant for another.
+    `head` says which end of the chain is stored: the `old` one, the `new` one, or that of the `last` stored entry, with
+    the signature of another entry.
     """
 
     at: int
@@ -191,9 +191,9 @@ class Tear(NamedTuple):
 
 
 class TornJournal(MemoryJournal):
-    """A store without atomic appends: the process dies in the midst of one, and some of it is there.
+    """A store without atomic appends: the process dies during an append, and a part of it is stored.
 
-    `sizes` are the numbers of entries of the appends so far, `heads` the ends of the chain after them.
+    `sizes` has the number of entries of each append so far, `heads` the end of the chain after each.
     """
 
     def __init__(self, tear: Tear | None = None, points: Points | None = None) -> None:
@@ -205,12 +205,12 @@ class TornJournal(MemoryJournal):
         self._shown: dict[str, Head] = {}
 
     def torn(self, run: str, tear: Tear) -> TornJournal:
-        """Return a store that has what this one would have if that append had been torn, and nobody had come since."""
+        """Return a store with the content of this one right after a torn append."""
         made = TornJournal()
         made.vault, made._documents = self.vault, self._documents
-        kept = self.read(run)[: sum(self.sizes[: tear.at]) + tear.kept]
+        remaining = self.read(run)[: sum(self.sizes[: tear.at]) + tear.kept]
         head = self.heads[tear.at if tear.head == "new" else tear.at - 1]
-        made.create(Append(run, -1, kept, "RUNNING", 0.0, durable=True), "", "", 0.0)
+        made.create(Append(run, -1, remaining, "RUNNING", 0.0, durable=True), "", "", 0.0)
         made._shown[run] = head
         return made
 
@@ -221,7 +221,7 @@ class TornJournal(MemoryJournal):
         return lease
 
     def append(self, append: Append, fence: int | None) -> None:
-        """Add entries, or some of them; raises Killed then."""
+        """Add entries, or a part of them; then it raises Killed."""
         shown = self._shown.get(append.run)
         if shown is not None and shown.seq != append.expected:
             raise append_refused(append, None, (shown.seq, 0))
@@ -239,12 +239,12 @@ class TornJournal(MemoryJournal):
         self.heads.append(Head(append.run, last.seq, last.digest, append.signature))
 
     def head(self, run: str) -> Head | None:
-        """Return the end of the chain that is stored."""
+        """Return the stored end of the chain."""
         return self._shown.get(run) or super().head(run)
 
 
 class DamagedJournal(ThroughStore):
-    """A store of which one entry is other than it was written."""
+    """A store that returns one damaged entry."""
 
     def __init__(self, inner: Journal, damaged: Entry) -> None:
         super().__init__(inner)

@@ -1,7 +1,7 @@
-"""What somebody can do who writes the store behind the machine's back: read and replace all that it has of a run.
+"""The abilities of an attacker who can write the store: read and replace everything that it has of a run.
 
-He can compute every digest anew, for that takes no secret, and has no key: a signature stays as it was, is lost, or is
-made by a key of his own.
+The attacker can recompute every digest, since that needs no secret, but has no signing key: a signature stays, is
+removed, or is made with the attacker's own key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Data = dict[str, Any]
 """A record as plain data: `at`, `body`, `kind`, `note`, `prev`, `seq`, `v`."""
 
 STRANGER_SEED: Final = bytes(32)
-"""The seed of the attacker's own key, which nobody trusts."""
+"""The seed of the attacker's own key, which no verifier trusts."""
 
 
 def stranger() -> SigningKey:
@@ -36,7 +36,7 @@ def stranger() -> SigningKey:
 
 
 class StoreSnapshot(NamedTuple):
-    """All that a store has of a run."""
+    """Everything that a store has of a run."""
 
     entries: list[Entry]
     head: Head | None
@@ -44,14 +44,14 @@ class StoreSnapshot(NamedTuple):
     secrets: dict[str, bytes]
 
 
-# -- ways into a store -------------------------------------------------------------------------------------------------
+# -- raw access to a store ---------------------------------------------------------------------------------------------
 
 
 class RawStore(Protocol):
-    """A way into a store that does not pass its interface."""
+    """Raw access to a store, past its interface."""
 
     def put(self, run: str, entries: Sequence[Entry], head: Head | None, status: str | None) -> None:
-        """Replace the entries of a run, and its head; None leaves the head, or the status in the list, as it is."""
+        """Replace the entries of a run and its head. None leaves the head, or the status in the list, unchanged."""
         ...
 
     def put_document(self, digest: str, text: Any) -> None:
@@ -59,35 +59,35 @@ class RawStore(Protocol):
         ...
 
     def put_secrets(self, run: str, secrets: Mapping[str, Any]) -> None:
-        """Replace what the vault has of a run."""
+        """Replace the vault's values of a run."""
         ...
 
 
-class MemoryHands:
-    """A way into a store in memory. It keeps no head apart: that is always its last entry, and a signature."""
+class RawMemory:
+    """Raw access to a store in memory. It stores no separate head: the head is the last entry, with a signature."""
 
     def __init__(self, store: MemoryJournal) -> None:
         self._store = store
 
     def put(self, run: str, entries: Sequence[Entry], head: Head | None, status: str | None) -> None:
         """Replace the entries of a run, and the signature of its head."""
-        kept = self._store._runs[run]
-        kept.entries[:] = entries
+        stored = self._store._runs[run]
+        stored.entries[:] = entries
         if head is not None:
-            kept.signature = head.signature
-        kept.status = status or kept.status
+            stored.signature = head.signature
+        stored.status = status or stored.status
 
     def put_document(self, digest: str, text: Any) -> None:
         """Replace a document."""
         self._store._documents[digest] = text
 
     def put_secrets(self, run: str, secrets: Mapping[str, Any]) -> None:
-        """Replace what the vault has of a run."""
+        """Replace the vault's values of a run."""
         self._store.vault._secrets[run] = dict(secrets)
 
 
 class RawFile:
-    """A way into a SQLite file: a connection of the attacker's own."""
+    """Raw access to a SQLite file by a connection of its own."""
 
     def __init__(self, store: SQLiteJournal) -> None:
         self.path = store._file._path
@@ -109,14 +109,14 @@ class RawFile:
         self.do(("UPDATE documents SET text = ? WHERE digest = ?", (text, digest)))
 
     def put_secrets(self, run: str, secrets: Mapping[str, Any]) -> None:
-        """Replace what the vault has of a run."""
+        """Replace the vault's values of a run."""
         rows = [(run, reference, secret) for reference, secret in secrets.items()]
         statements: list[tuple[str, Sequence[Any]]] = [("DELETE FROM secrets WHERE run = ?", (run,))]
         statements += [("INSERT INTO secrets VALUES (?, ?, ?)", row) for row in rows]
         _write(f"{self.path}.vault", statements)
 
     def do(self, *statements: tuple[str, Sequence[Any]]) -> None:
-        """Do anything to the file, in one transaction."""
+        """Execute any statements on the file, in one transaction."""
         _write(self.path, statements)
 
 
@@ -133,32 +133,32 @@ def _write(path: str, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
 
 
 class Forger:
-    """One run in the hands of an attacker who can write its store. Making one puts the oracle to rest."""
+    """An attacker with raw access to the store of one run. The constructor makes the oracle stop reading the store."""
 
     def __init__(self, trial: Trial) -> None:
         trial.oracle.rest()
         self.trial = trial
         self.run = trial.run
         self.store: Journal = trial.store.inner
-        self.hands: RawStore = hands_of(self.store)
+        self.raw_store: RawStore = raw_store_of(self.store)
         body = self.records()[0]["body"]
         self.documents: tuple[str, ...] = (body["program"], *body["policies"])
 
-    def shelf(self) -> StoreSnapshot:
-        """Return all that the store has of the run."""
+    def snapshot(self) -> StoreSnapshot:
+        """Return everything that the store has of the run."""
         store, run = self.store, self.run
         found = {digest: store.document(digest) for digest in self.documents}
         documents = {digest: text for digest, text in found.items() if text is not None}
         return StoreSnapshot(store.read(run), store.head(run), documents, store.vault.get(run))
 
     def records(self) -> list[Data]:
-        """Return the records as plain data, which is the caller's own."""
+        """Return the records as plain data, which the caller may change."""
         return [json.loads(entry.record) for entry in self.store.read(self.run)]
 
     def put(self, entries: Sequence[Entry], head: Head | None = None, status: str | None = None) -> None:
-        """Replace the entries; the head stays as it is where the store keeps it apart, unless one is given."""
+        """Replace the entries. In a store with a separate head, the head stays unless one is given."""
         self.trial.case.count()
-        self.hands.put(self.run, entries, head, status)
+        self.raw_store.put(self.run, entries, head, status)
 
     def put_with_head(self, entries: Sequence[Entry], signature: bytes | None, status: str | None = None) -> None:
         """Replace the entries, and make the last one the head."""
@@ -168,33 +168,33 @@ class Forger:
     def put_document(self, digest: str, text: Any) -> None:
         """Replace a document."""
         self.trial.case.count()
-        self.hands.put_document(digest, text)
+        self.raw_store.put_document(digest, text)
 
     def put_secrets(self, secrets: Mapping[str, Any]) -> None:
-        """Replace what the vault has of the run."""
+        """Replace the vault's values of the run."""
         self.trial.case.count()
-        self.hands.put_secrets(self.run, secrets)
+        self.raw_store.put_secrets(self.run, secrets)
 
 
-def hands_of(store: Journal) -> RawStore:
-    """Return a way into a store."""
+def raw_store_of(store: Journal) -> RawStore:
+    """Return the raw access to a store."""
     if isinstance(store, SQLiteJournal):
         return RawFile(store)
     if isinstance(store, MemoryJournal):
-        return MemoryHands(store)
-    from stepward.sabotage.stores.servers import ServerHands
+        return RawMemory(store)
+    from stepward.sabotage.stores.servers import RawSchema
 
     assert isinstance(store, PostgresJournal), "attacks are played on these three kinds of store"
-    return ServerHands(store)
+    return RawSchema(store)
 
 
 def entry_of(record: Data, prev: bytes, seq: int) -> Entry:
-    """Return the entry of a record behind the one with the digest `prev`, all of it computed anew."""
+    """Return the entry of a record after the one with digest `prev`, with everything recomputed."""
     return write_record(seq, prev, record["kind"], canonical(record["body"]), canonical(record["note"]), record["at"])
 
 
 def chained(records: Iterable[Data], start: int = 0, prev: bytes = NO_DIGEST) -> list[Entry]:
-    """Return records as a chain: numbers, links and digests computed anew."""
+    """Return records as a chain, with recomputed numbers, links and digests."""
     entries: list[Entry] = []
     for seq, record in enumerate(records, start):
         entries.append(entry_of(record, prev, seq))
@@ -203,7 +203,7 @@ def chained(records: Iterable[Data], start: int = 0, prev: bytes = NO_DIGEST) ->
 
 
 def flipped(data: bytes, bit: int) -> bytes:
-    """Return bytes with one bit turned over."""
+    """Return bytes with one bit flipped."""
     changed = bytearray(data)
     changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)
@@ -213,14 +213,14 @@ def plant(
     store: Journal,
     run: str,
     entries: Sequence[Entry],
-    shelf: StoreSnapshot,
+    snapshot: StoreSnapshot,
     status: str = "RUNNING",
     signature: bytes | None = None,
 ) -> None:
-    """Put a run into another store, with the documents and sensitive values that are on a shelf, leased to nobody."""
-    for digest, text in shelf.documents.items():
+    """Put a run into another store, with the documents and sensitive values of a snapshot, and without a lease."""
+    for digest, text in snapshot.documents.items():
         store.put_document(digest, text)
-    store.vault.put(run, shelf.secrets)
+    store.vault.put(run, snapshot.secrets)
     append = Append(run, -1, entries, status, 0.0, False, signature)
     made = store.create(append, "planted", "attacker", 0.0)
     assert made is not None, "the run was not there"

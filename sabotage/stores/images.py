@@ -1,6 +1,6 @@
-"""Images of a SQLite store's files: as they are, as a torn write leaves them, as a loss of power leaves them.
+"""Images of the files of a SQLite store: now, after a torn write, and after a loss of power.
 
-The index beside the write-ahead log (`-shm`) is not kept: it does not survive the system, and SQLite makes it anew.
+The index of the write-ahead log (`-shm`) is left out: it does not survive a crash, and SQLite rebuilds it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ WAL_HEADER: Final = 32
 FRAME_HEADER: Final = 24
 UNLIMITED: Final = 2**30
 SYNCED: Final = 2
-"""The level of `synchronous` from which on SQLite waits for the disk at every commit to a write-ahead log."""
+"""The least level of `synchronous` at which SQLite waits for the disk at every commit to a write-ahead log."""
 
 _MEMORY: Final = "/dev/shm"
 
 
 @contextmanager
 def memory_folder() -> Iterator[Path]:
-    """Lend a folder, in memory where the system has one: what survives a power cut is decided by images, not by it."""
+    """Lend a temporary folder, in memory if possible, since images decide what survives a loss of power."""
     parent = _MEMORY if os.access(_MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="stepward-", dir=parent, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
 class Image(NamedTuple):
-    """The bytes of a store's files: database, its write-ahead log, and the vault; None for one that is not there."""
+    """The bytes of a store's files: database, write-ahead log and vault. None stands for a missing file."""
 
     database: bytes
     log: bytes | None
@@ -48,13 +48,13 @@ class Image(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> Image:
-        """Return the files of the store at a path, as any process sees them now."""
+        """Return the current files of the store at a path."""
         database = _bytes(path)
         assert database is not None, "an open store has its file"
         return cls(database, _bytes(path.with_name(f"{path.name}-wal")), _bytes(path.with_name(f"{path.name}.vault")))
 
     def restore(self, path: Path) -> None:
-        """Write the files to a path where nothing is yet."""
+        """Write the files to a path that does not exist yet."""
         for part, suffix in zip(self, ("", "-wal", ".vault"), strict=True):
             if part is not None:
                 path.with_name(f"{path.name}{suffix}").write_bytes(part)
@@ -68,18 +68,19 @@ def _bytes(path: Path) -> bytes | None:
 
 
 class Tear(NamedTuple):
-    """How what was written is torn.
+    """A kind of torn write.
 
-    `cut`: from a byte on it is as before; `frame`: from a frame of the log on; `zeros` and `old`: one sector is zero,
-    or as before; `stripes`: every other sector is as before. `where` is a share of what was written.
+    `cut`: from a byte on, the old bytes remain. `frame`: from a frame of the log on. `zeros`, `old`: one sector is
+    zero, or remains old. `stripes`: every other sector remains old. `where` is the position, as a share of the written
+    bytes.
     """
 
     how: str
     where: float = 0.0
 
     @property
-    def told(self) -> str:
-        """How a person reads it."""
+    def description(self) -> str:
+        """The kind of tear, in words."""
         return f"{self.how} at {self.where:.3f} of what was written"
 
 
@@ -94,9 +95,9 @@ TEARS: Final = (
 
 
 def torn(before: Image, after: Image, tear: Tear) -> Image:
-    """Return what is on the disk when the power fails while SQLite writes.
+    """Return the files after a loss of power during a write of SQLite.
 
-    The log comes before the database: the one is torn, or the other is while the log is whole.
+    SQLite writes the log before the database: either the log is torn, or the database is while the log is whole.
     """
     if before.log != after.log:
         return before._replace(log=_torn_log(before.log or b"", after.log or b"", tear))
@@ -104,12 +105,12 @@ def torn(before: Image, after: Image, tear: Tear) -> Image:
 
 
 def checkpointed(before: Image, after: Image, tear: Tear) -> Image:
-    """Return what is on the disk when the power fails while SQLite moves the log into the database."""
+    """Return the files after a loss of power during a checkpoint, which moves the log into the database."""
     return after._replace(database=torn_pages(before.database, after.database, tear))
 
 
 def torn_pages(old: bytes, new: bytes, tear: Tear) -> bytes:
-    """Tear what was written here and there: in sectors that are other than before."""
+    """Tear scattered writes: only sectors that changed."""
     changed = _changed(old, new)
     number = int(len(changed) * tear.where)
     chosen = {"cut": changed[number:], "frame": changed[number:], "stripes": changed[::2]}
@@ -121,7 +122,7 @@ def torn_pages(old: bytes, new: bytes, tear: Tear) -> bytes:
 
 
 def _torn_log(old: bytes, new: bytes, tear: Tear) -> bytes:
-    """Tear what was written in one stretch."""
+    """Tear a contiguous write."""
     first, last = _written(old, new)
     at = first + int((last - first) * tear.where)
     if tear.how == "cut":
@@ -129,7 +130,7 @@ def _torn_log(old: bytes, new: bytes, tear: Tear) -> bytes:
     if tear.how == "frame":
         size = FRAME_HEADER + int.from_bytes(new[8:12])
         return _spliced(old, new, WAL_HEADER + max(0, at - WAL_HEADER) // size * size, len(new))
-    # A disk may lose what was being written, and nothing beside it: SQLite relies on that.
+    # A disk may lose what it was writing, but no other bytes: SQLite relies on that.
     sector = at // SECTOR * SECTOR
     start, end = max(sector, first), min(sector + SECTOR, last)
     if tear.how == "zeros":
@@ -143,7 +144,7 @@ def _torn_log(old: bytes, new: bytes, tear: Tear) -> bytes:
 
 
 def _spliced(old: bytes, new: bytes, start: int, end: int) -> bytes:
-    """Return the new bytes with the old ones from start to end: where there were none, the file ends, or has zeros."""
+    """Return the new bytes with the old ones from start to end. Past the old end the file ends, or has zeros."""
     between = old[start:end]
     if end < len(new):
         between = between.ljust(end - start, b"\0")
@@ -151,12 +152,12 @@ def _spliced(old: bytes, new: bytes, start: int, end: int) -> bytes:
 
 
 def _changed(old: bytes, new: bytes) -> list[int]:
-    """Return where the sectors begin that are other than before."""
+    """Return the offsets of the sectors that changed."""
     return [i for i in range(0, len(new), SECTOR) if old[i : i + SECTOR] != new[i : i + SECTOR]]
 
 
 def _written(old: bytes, new: bytes) -> tuple[int, int]:
-    """Return from where to where bytes were written."""
+    """Return the start and end of the written bytes."""
     changed = _changed(old, new)
     if not changed:
         return len(new), len(new)
@@ -167,11 +168,10 @@ def _written(old: bytes, new: bytes) -> tuple[int, int]:
 
 
 class PhotographedJournal(ThroughStore):
-    """A SQLite store that takes images: of its files around appends, and of what SQLite has had synced.
+    """A SQLite store that takes images of its files around appends, and of the synced content.
 
-    `images` has the image before and after each append, the one that makes a run among them, `ends` the number of the
-    last entry then. With `dies_in`, the
-    process is killed in the append of that number, once all of it is written.
+    `images` has the images before and after each append, including the creation of a run; `ends` has the number of the
+    last entry at each. With `dies_in`, the process is killed in the append of that number, after it is written.
     """
 
     def __init__(
@@ -199,12 +199,12 @@ class PhotographedJournal(ThroughStore):
 
     @property
     def vault(self) -> Any:
-        """Where the sensitive values are."""
+        """The vault of sensitive values."""
         return self._vault
 
     @property
     def unsynced(self) -> bool:
-        """Whether a loss of power would undo something."""
+        """Whether a loss of power would undo a write."""
         return Image.of(self.path) != self.synced
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
@@ -228,22 +228,22 @@ class PhotographedJournal(ThroughStore):
         self.written(self.inner.release, lease)
 
     def put_document(self, digest: str, text: bytes) -> None:
-        """Keep a document."""
+        """Store a document."""
         self.written(self.inner.put_document, digest, text)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._store.close()
 
     @property
     def pages(self) -> int:
-        """How many pages the database has, those in the log among them."""
+        """The number of pages of the database, including those in the log."""
         (found,) = connection(self._store._file).execute("PRAGMA page_count").fetchone()
         return int(found)
 
     @property
     def room(self) -> int | None:
-        """How many pages the database may have at most."""
+        """The largest number of pages that the database may have."""
         (found,) = connection(self._store._file).execute("PRAGMA max_page_count").fetchone()
         return int(found)
 
@@ -263,10 +263,10 @@ class PhotographedJournal(ThroughStore):
         return result
 
     def written(self, function: Callable[..., T], *args: Any) -> T:
-        """Write, and see what SQLite has had synced by then."""
+        """Call a function that writes, and record what SQLite has synced."""
         result = function(*args)
         now = Image.of(self.path)
-        # Before it moves the log into the database, SQLite has the log synced, and the database afterwards.
+        # SQLite syncs the log before it moves the log into the database, and syncs the database afterwards.
         is_moved = now.database != self.synced.database and level(self._store._file) > 0
         if is_moved or level(self._store._file) >= SYNCED:
             self.synced = now._replace(vault=self.synced.vault)
@@ -291,7 +291,7 @@ class _SyncedVault:
         self.get = journal.inner.vault.get
 
     def put(self, run: str, secrets: Any) -> None:
-        """Keep values."""
+        """Store values."""
         self._journal.written(self._journal.inner.vault.put, run, secrets)
 
     def erase(self, run: str) -> int:
@@ -300,18 +300,18 @@ class _SyncedVault:
 
 
 def connection(file: DatabaseFile) -> Any:
-    """Return the connection to a file: whoever has the disk has that too."""
+    """Return the connection to a file."""
     return file._connection
 
 
 def level(file: DatabaseFile) -> int:
-    """Return the level at which the last commit was synced."""
+    """Return the level of `synchronous` of the last commit."""
     (found,) = connection(file).execute("PRAGMA synchronous").fetchone()
     return int(found)
 
 
 class StoreFiles:
-    """Opens stores, each in a file of its own in a folder; `close` lets go of all."""
+    """Opens stores in a folder, each in its own file. `close` closes all."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -319,12 +319,12 @@ class StoreFiles:
         self._made = 0
 
     def path(self) -> Path:
-        """Return a path where nothing is yet."""
+        """Return a path that does not exist yet."""
         self._made += 1
         return self._folder / f"{self._made}.db"
 
     def open(self, image: Image | None = None, **options: Any) -> PhotographedJournal:
-        """Open a store, a new one or one on an image."""
+        """Open a new store, or one from an image."""
         path = self.path()
         if image is not None:
             image.restore(path)
@@ -333,7 +333,7 @@ class StoreFiles:
         return store
 
     def glance(self, image: Image, run: str) -> tuple[list[Entry], Head | None]:
-        """Return what a process that opens an image finds of a run; raises JournalError when it can't be opened."""
+        """Open an image and return the entries and head of a run. Raises JournalError if it can't be opened."""
         path = self.path()
         image.restore(path)
         with closing(SQLiteJournal(path)) as store:
@@ -345,7 +345,7 @@ class StoreFiles:
 
 
 @contextmanager
-def shelf() -> Iterator[StoreFiles]:
-    """Lend a shelf, whose files are gone afterwards."""
+def temporary_stores() -> Iterator[StoreFiles]:
+    """Lend a `StoreFiles` in a temporary folder."""
     with memory_folder() as folder, closing(StoreFiles(folder)) as made:
         yield made

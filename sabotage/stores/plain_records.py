@@ -1,5 +1,5 @@
-"""The records of a run held against the tables of specs/journal.md, and what is hashed of them; it shares no code with
-the product."""
+"""A plain check of records against the tables of specs/journal.md, with the trace hash. It shares no code with the
+product."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BODIES: Final[Mapping[str, frozenset[str]]] = {
     "refused": frozenset({"what", "why"}),
     "erased": frozenset({"references"}),
 }
-"""What a body of each kind may have."""
+"""The keys that a body of each kind may have."""
 
 _NOTES: Final[Mapping[str, frozenset[str]]] = {
     "started": frozenset({"limits", "run", "by"}),
@@ -48,7 +48,7 @@ _SETTLED: Final = ("success", "fallback", "skipped", "failed")
 
 
 def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> Iterator[str]:
-    """Yield what the page says otherwise of a run: of its records, their bytes and keys, and of its trace hash."""
+    """Yield how a run differs from specs/journal.md: in the bytes and keys of its records, or in its trace hash."""
     made = [json.loads(record) for record in records]
     for raw, record in zip(records, made, strict=True):
         kind, body, note = record["kind"], record["body"], record["note"]
@@ -67,7 +67,7 @@ def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> 
 
 
 def _odd_intents(run: str, records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield which intents have other keys or policies than those of their performance and their run."""
+    """Yield the intents whose key or policies differ from those of their performance or run."""
     program, policies = records[0]["body"]["program"], set(records[0]["body"]["policies"])
     for record in records:
         body, note = record["body"], record["note"]
@@ -91,8 +91,8 @@ def trace_hash(records: Iterable[Mapping[str, Any]], program: Mapping[str, Any])
         body, step = record["body"], record["body"].get("step")
         if record["kind"] == "joined":
             trace = _extended(trace, b"".join(traces.get(part, bytes(32)) for part in parts_of[step]))
-            if body["kind"] == "again":  # those that failed run again
-                traces = {part: kept for part, kept in traces.items() if part not in failed}
+            if body["kind"] == "again":  # the failed ones run again
+                traces = {part: digest for part, digest in traces.items() if part not in failed}
             else:
                 traces, trace = {}, _extended(trace, _item(record))
             failed = set()

@@ -1,4 +1,4 @@
-"""Verification as specs/journal.md says it, step by step; it shares no code with the product."""
+"""A plain verifier that follows specs/journal.md step by step. It shares no code with the product."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _FIELDS: Final = {"at": int, "body": dict, "kind": str, "note": dict, "prev": st
 _LARGEST: Final = 2**53 - 1
 
 
-class Kept(NamedTuple):
-    """All that a store shows of a run: entries and head as they are kept, documents and values by their names.
+class StoredRun(NamedTuple):
+    """Everything that a store returns for a run: stored entries and head, documents and values by name.
 
-    An entry is a number, the bytes of the record and a digest; a head is the run, the number, a digest and a signature.
+    An entry is a number, the bytes of the record and a digest. A head is the run, a number, a digest and a signature.
     """
 
     run: str
@@ -36,30 +36,30 @@ class Paper(NamedTuple):
     signature: bytes | None
 
 
-def is_sound(kept: Kept, papers: Sequence[Paper], key: bytes | None) -> bool:
-    """Return whether nothing is wrong with a run, held against receipts and, where there is one, a public key."""
-    records = list(_records(kept))
-    if not kept.entries or len(records) != len(kept.entries):
+def is_sound(stored: StoredRun, papers: Sequence[Paper], key: bytes | None) -> bool:
+    """Return whether a run is sound, given receipts and, if any, a public key."""
+    records = list(_records(stored))
+    if not stored.entries or len(records) != len(stored.entries):
         return False
-    if records[0]["kind"] != "started" or records[0]["note"].get("run") != kept.run:
+    if records[0]["kind"] != "started" or records[0]["note"].get("run") != stored.run:
         return False
-    last = kept.entries[-1]
-    if kept.head is None or kept.head[:3] != (kept.run, last[0], last[2]):
+    last = stored.entries[-1]
+    if stored.head is None or stored.head[:3] != (stored.run, last[0], last[2]):
         return False
-    signed = _digest_text(kept.run, last[0], last[2])
-    if key is not None and not _has_signed(key, b"stepward.head.1\n" + signed, kept.head[3]):
+    signed = _digest_text(stored.run, last[0], last[2])
+    if key is not None and not _has_signed(key, b"stepward.head.1\n" + signed, stored.head[3]):
         return False
     return (
-        all(is_good(kept, paper, key) for paper in papers)
-        and _are_documents_there(kept, records[0]["body"])
-        and _are_values_there(kept, records)
+        all(is_good(stored, paper, key) for paper in papers)
+        and _are_documents_there(stored, records[0]["body"])
+        and _are_values_there(stored, records)
     )
 
 
-def _records(kept: Kept) -> Iterator[dict[str, Any]]:
-    """Yield the records up to the first that is not in order."""
+def _records(stored: StoredRun) -> Iterator[dict[str, Any]]:
+    """Yield the records before the first one that breaks the chain."""
     before = bytes(32)
-    for number, (seq, raw, digest) in enumerate(kept.entries):
+    for number, (seq, raw, digest) in enumerate(stored.entries):
         if type(seq) is not int or seq != number or type(raw) is not bytes or type(digest) is not bytes:
             return
         if sha256(b"stepward.record.1\n" + raw).digest() != digest:
@@ -106,9 +106,9 @@ def _has_signed(key: bytes, message: bytes, signature: Any) -> bool:
     return True
 
 
-def is_good(kept: Kept, paper: Paper, key: bytes | None) -> bool:
-    """Whether a receipt is of this run, signed where it has to be, and lies on the chain."""
-    if paper.run != kept.run or not 0 <= paper.seq < len(kept.entries):
+def is_good(stored: StoredRun, paper: Paper, key: bytes | None) -> bool:
+    """Whether a receipt belongs to this run, is signed if it has to be, and matches the chain."""
+    if paper.run != stored.run or not 0 <= paper.seq < len(stored.entries):
         return False
     said = {
         "digest": paper.digest.hex(),
@@ -123,21 +123,21 @@ def is_good(kept: Kept, paper: Paper, key: bytes | None) -> bool:
         message = b"stepward.receipt.1\n" + canonical(said).encode()
         if paper.key != sha256(key).hexdigest()[:16] or not _has_signed(key, message, paper.signature):
             return False
-    return sha256(b"stepward.record.1\n" + kept.entries[paper.seq][1]).digest() == paper.digest
+    return sha256(b"stepward.record.1\n" + stored.entries[paper.seq][1]).digest() == paper.digest
 
 
-def _are_documents_there(kept: Kept, body: dict[str, Any]) -> bool:
+def _are_documents_there(stored: StoredRun, body: dict[str, Any]) -> bool:
     program, policies = body.get("program"), body.get("policies")
     if not isinstance(program, str) or not isinstance(policies, list):
         return False
     for digest in (program, *policies):
-        text = kept.documents.get(digest) if isinstance(digest, str) else None
+        text = stored.documents.get(digest) if isinstance(digest, str) else None
         if type(text) is not bytes or sha256(b"stepward.document.1\n" + text).hexdigest() != digest:
             return False
     return True
 
 
-def _are_values_there(kept: Kept, records: Sequence[dict[str, Any]]) -> bool:
+def _are_values_there(stored: StoredRun, records: Sequence[dict[str, Any]]) -> bool:
     gone: set[str] = set()
     for record in records:
         if record["kind"] == "erased":
@@ -145,11 +145,11 @@ def _are_values_there(kept: Kept, records: Sequence[dict[str, Any]]) -> bool:
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
                 return False
             gone.update(names)
-    if gone & {name for name, value in kept.values.items() if type(value) is bytes}:
+    if gone & {name for name, value in stored.values.items() if type(value) is bytes}:
         return False
     for record in records:
         for reference, commitment in _sealed(record["body"]):
-            value = kept.values.get(reference)
+            value = stored.values.get(reference)
             is_there = type(value) is bytes and _commitment(value) == commitment
             if reference not in gone and not is_there:
                 return False

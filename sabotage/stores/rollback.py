@@ -1,4 +1,4 @@
-"""Commits of a SQLite vault, with what its rollback journal held while they were written, and what a tear leaves."""
+"""Commits of a SQLite vault with their rollback journals, and the states after a torn commit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from stepward.vm.journal.sqlite_file import DatabaseFile
 MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 HEADER: Final = 28
 SECTORS: Final = (512, 4096)
-"""Bytes that a journal's header may take up, as SQLite takes the disk to be."""
+"""The sizes in bytes that a journal's header may have, depending on the sector size that SQLite assumes."""
 
 SAMPLED: Final = 200
-"""Of a page every so many bytes are in its checksum, from its end on."""
+"""The checksum of a page covers every byte at this distance, counted from its end."""
 
 
 class Commit(NamedTuple):
-    """One commit: the file before and after it, and its journal while it was written; None where there was none."""
+    """One commit: the file before and after it, and its journal during the write, or None if there was none."""
 
     before: bytes
     journal: bytes | None
@@ -29,7 +29,7 @@ class Commit(NamedTuple):
 
 
 class Torn(NamedTuple):
-    """What a loss of power leaves of a commit; `is_done` where it may count."""
+    """The files after a loss of power during a commit. `is_done` says that the commit may have taken effect."""
 
     database: bytes
     journal: bytes | None
@@ -37,7 +37,8 @@ class Torn(NamedTuple):
 
 
 class PhotographedFile:
-    """Takes images around every commit of a file. Its journal is kept, with its header gone, and is made whole here."""
+    """Takes images around every commit of a file. SQLite leaves the journal without its header; this class restores
+    it."""
 
     def __init__(self, file: DatabaseFile) -> None:
         self.commits: list[Commit] = []
@@ -71,12 +72,12 @@ class PhotographedFile:
 
 
 def journal_of(path: Path) -> Path:
-    """Return where the journal of a file is."""
+    """Return the path of a file's journal."""
     return path.with_name(f"{path.name}-journal")
 
 
 def revived(journal: bytes, before: bytes) -> bytes:
-    """Return a journal with the header that it had, and without what is left of older ones behind its records."""
+    """Return a journal with its original header, and without remains of older journals after its records."""
     size = int.from_bytes(before[16:18]) or 65_536
     size = 65_536 if size == 1 else size
     sector = next(sector for sector in SECTORS if _is_page(journal[sector : sector + 4 + size], before, size))
@@ -98,10 +99,10 @@ def _is_page(record: bytes, before: bytes, size: int) -> bool:
 
 
 def tears(commit: Commit, tear: Tear) -> Iterator[Torn]:
-    """Yield what a tear leaves: of the journal, of the file while the journal is whole, of neither at its removal."""
+    """Yield the states after a tear: of the journal, of the file with a whole journal, or at the journal's removal."""
     journal = commit.journal
     if journal is not None:
-        # How many records it has is written once they are on the disk, and the file is not touched before.
+        # SQLite writes the number of records after they are on the disk, and changes the file only then.
         begun = journal[: len(MAGIC)] + bytes(4) + journal[len(MAGIC) + 4 :]
         yield Torn(commit.before, torn_pages(b"", begun, tear))
         yield Torn(commit.after, journal)
@@ -110,7 +111,7 @@ def tears(commit: Commit, tear: Tear) -> Iterator[Torn]:
 
 
 def written(torn: Torn, path: Path) -> None:
-    """Write what a tear left to a path where nothing is yet."""
+    """Write the files after a tear to a path that does not exist yet."""
     path.write_bytes(torn.database)
     if torn.journal is not None:
         journal_of(path).write_bytes(torn.journal)

@@ -1,4 +1,4 @@
-"""Stores on a PostgreSQL server, to play on: each in a schema that is gone afterwards."""
+"""Stores on a PostgreSQL server, each in a temporary schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepward.vm.journal.store import Entry, Head
 
 @contextmanager
 def lent_schema(conninfo: str) -> Iterator[PostgresJournal]:
-    """Lend a store in a new schema of the database that `conninfo` names; raises JournalError where that fails."""
+    """Lend a store in a new schema of the database `conninfo`. Raises JournalError if that fails."""
     name = f"stepward_sabotage_{uuid.uuid4().hex}"
     with closing(PostgresJournal(conninfo, schema=name)) as store:
         try:
@@ -22,8 +22,8 @@ def lent_schema(conninfo: str) -> Iterator[PostgresJournal]:
             connection(store).execute(f"DROP SCHEMA {name} CASCADE".encode())
 
 
-class ServerHands:
-    """A way into a schema: the connection of whoever may write its tables."""
+class RawSchema:
+    """Raw access to a schema by a connection that may write its tables."""
 
     def __init__(self, store: PostgresJournal) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class ServerHands:
         self._do("UPDATE documents SET text = %s WHERE digest = %s", text, digest)
 
     def put_secrets(self, run: str, secrets: Mapping[str, Any]) -> None:
-        """Replace what the vault has of a run."""
+        """Replace the vault's values of a run."""
         with connection(self._store).transaction():
             self._do("DELETE FROM secrets WHERE run = %s", run)
             for reference, secret in secrets.items():

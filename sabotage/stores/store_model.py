@@ -1,4 +1,4 @@
-"""A plain model of a store: what each call must answer, written from the contract and sharing no code with a store."""
+"""A plain model of a store that predicts the result of each call. It shares no code with a store."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stepward.vm.journal.store import Entry, Head, Lease, Row
 Refusal = Literal["conflict", "lost", "no run"]
 
 ROOM: Final = 1_000_000.0
-"""A time at which every model starts, in seconds."""
+"""The time at which every model starts, in seconds."""
 
 
 class Refused(NamedTuple):
-    """What a store raises: an AppendConflict, a LeaseLost, or the error for a run that is not there."""
+    """The error of a store: an AppendConflict, a LeaseLost, or the error for a missing run."""
 
     why: Refusal
 
@@ -35,7 +35,7 @@ class _Run:
 
 @dataclass(slots=True)
 class StoreModel:
-    """Runs, documents and values as a store has to have them."""
+    """The runs, documents and values that a store must have."""
 
     runs: dict[str, _Run] = field(default_factory=dict)
     documents: dict[str, bytes] = field(default_factory=dict)
@@ -69,41 +69,41 @@ class StoreModel:
         signature: bytes | None,
         number: int | None,
     ) -> Refused | None:
-        """Add entries behind the last one, under the newest lease or under none."""
-        kept = self.runs.get(run)
-        if kept is None:
+        """Add entries after the last one, under the newest lease or under none."""
+        stored = self.runs.get(run)
+        if stored is None:
             return Refused("conflict")
-        if number is not None and number != kept.leases:
+        if number is not None and number != stored.leases:
             return Refused("lost")
-        if expected != len(kept.entries) - 1:
+        if expected != len(stored.entries) - 1:
             return Refused("conflict")
-        kept.entries += entries
-        kept.status, kept.updated, kept.signature = status, now, signature
+        stored.entries += entries
+        stored.status, stored.updated, stored.signature = status, now, signature
         return None
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | Refused | None:
-        """Lease a run that is free, or one's own."""
-        kept = self.runs.get(run)
-        if kept is None:
+        """Lease a run that is free or already leased to this holder."""
+        stored = self.runs.get(run)
+        if stored is None:
             return Refused("no run")
-        if now < kept.ends and holder != kept.holder:
+        if now < stored.ends and holder != stored.holder:
             return None
-        kept.holder, kept.leases, kept.ends = holder, kept.leases + 1, now + ttl
-        return Lease(run, kept.leases, kept.ends)
+        stored.holder, stored.leases, stored.ends = holder, stored.leases + 1, now + ttl
+        return Lease(run, stored.leases, stored.ends)
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease | Refused:
-        """Make the newest lease last from now on."""
-        kept = self.runs.get(lease.run)
-        if kept is None or kept.leases != lease.fence:
+        """Extend the newest lease from now on."""
+        stored = self.runs.get(lease.run)
+        if stored is None or stored.leases != lease.fence:
             return Refused("lost")
-        kept.ends = now + ttl
-        return Lease(lease.run, lease.fence, kept.ends)
+        stored.ends = now + ttl
+        return Lease(lease.run, lease.fence, stored.ends)
 
     def release(self, lease: Lease) -> None:
         """Give the newest lease back."""
-        kept = self.runs.get(lease.run)
-        if kept is not None and kept.leases == lease.fence:
-            kept.ends = 0.0
+        stored = self.runs.get(lease.run)
+        if stored is not None and stored.leases == lease.fence:
+            stored.ends = 0.0
 
     def read(self, run: str, start: int) -> list[Entry]:
         """Return the entries from a number on."""
@@ -111,34 +111,36 @@ class StoreModel:
 
     def head(self, run: str) -> Head | None:
         """Return the end of the chain."""
-        kept = self.runs.get(run)
-        return None if kept is None else Head(run, kept.entries[-1].seq, kept.entries[-1].digest, kept.signature)
+        stored = self.runs.get(run)
+        return (
+            None if stored is None else Head(run, stored.entries[-1].seq, stored.entries[-1].digest, stored.signature)
+        )
 
     def row(self, run: str) -> Row | None:
-        """Return the line of a run."""
-        kept = self.runs.get(run)
-        if kept is None:
+        """Return the row of a run."""
+        stored = self.runs.get(run)
+        if stored is None:
             return None
-        last = kept.entries[-1].seq
-        return Row(run, kept.program, kept.status, last, kept.started, kept.updated, kept.ends)
+        last = stored.entries[-1].seq
+        return Row(run, stored.program, stored.status, last, stored.started, stored.updated, stored.ends)
 
     def rows(
         self, statuses: Sequence[str] | None, program: str | None, since: float | None, limit: int | None
     ) -> list[Row]:
-        """Return lines, the oldest first, and of those that began at one time the one that was made first."""
+        """Return rows ordered by start time, then by creation."""
         found: list[Row] = []
-        for run, kept in sorted(self.runs.items(), key=lambda item: item[1].started):
+        for run, stored in sorted(self.runs.items(), key=lambda item: item[1].started):
             line = self.row(run)
-            is_old = since is not None and kept.started < since
-            is_other = (program is not None and kept.program != program) or (
-                statuses is not None and kept.status not in statuses
+            is_old = since is not None and stored.started < since
+            is_other = (program is not None and stored.program != program) or (
+                statuses is not None and stored.status not in statuses
             )
             if line is not None and not is_old and not is_other:
                 found.append(line)
         return found if limit is None else found[len(found) - min(limit, len(found)) :]
 
     def put(self, run: str, values: dict[str, bytes]) -> Refused | None:
-        """Keep values, unless the run was erased."""
+        """Store values, unless the run was erased."""
         if run in self.buried:
             return Refused("lost")
         self.values[run] = self.values.get(run, {}) | values

@@ -1,4 +1,4 @@
-"""A store around another one that changes nothing: what is to behave differently overrides a method of it."""
+"""A wrapper around a store that changes nothing. Subclasses override the methods that shall behave differently."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ThroughStore:
 
     @property
     def vault(self) -> Vault:
-        """Where the sensitive values are."""
+        """The vault of sensitive values."""
         return self.inner.vault
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
@@ -54,7 +54,7 @@ class ThroughStore:
         return self.inner.rows(statuses, **filters)
 
     def row(self, run: str) -> Row | None:
-        """Return the line of a run."""
+        """Return the row of a run."""
         return self.inner.row(run)
 
     def names(self) -> Iterator[str]:
@@ -62,7 +62,7 @@ class ThroughStore:
         return self.inner.names()
 
     def put_document(self, digest: str, text: bytes) -> None:
-        """Keep a document."""
+        """Store a document."""
         self.inner.put_document(digest, text)
 
     def document(self, digest: str) -> bytes | None:
@@ -70,4 +70,4 @@ class ThroughStore:
         return self.inner.document(digest)
 
     def close(self) -> None:
-        """Do nothing: whoever made the inner store closes it."""
+        """Do nothing: the creator of the inner store closes it."""

@@ -1,4 +1,4 @@
-"""Stores that do not keep what a store promises: what the self-test hands to a machine in place of a sound one."""
+"""Stores that break a promise of the store. The self-test gives them to machines."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from stepward.vm.journal.store import Append, Journal, Lease, Vault
 
 
 class HastyStore(ThroughStore):
-    """Says that an intent is on the disk, and writes it with what comes next."""
+    """Reports an intent as durable, but writes it only with the next append."""
 
     def __init__(self, inner: Journal) -> None:
         super().__init__(inner)
         self._held: Append | None = None
 
     def append(self, append: Append, fence: int | None) -> None:
-        """Add entries, those of the last call too if they were held back."""
+        """Add entries, after the delayed ones of the last call."""
         held, self._held = self._held, None
         if held is not None:
             append = append._replace(expected=held.expected, entries=[*held.entries, *append.entries])
@@ -28,20 +28,20 @@ class HastyStore(ThroughStore):
 
 
 class SharingStore(ThroughStore):
-    """Leases a run to whoever asks, whether somebody has it or not."""
+    """Leases a run to every caller, even if another holder has it."""
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
-        """Lease a run, as if every lease before had run out long ago."""
+        """Lease a run as if all earlier leases had expired."""
         lease = self.inner.acquire(run, holder, now + 2 * ttl, ttl)
         return None if lease is None else lease._replace(expires=now + ttl)
 
 
 class KeepingStore(ThroughStore):
-    """Says that values are erased, and keeps them."""
+    """Reports values as erased, but keeps them."""
 
     @property
     def vault(self) -> Vault:
-        """Where the sensitive values are, and stay."""
+        """The vault, which erases nothing."""
         return _KeepingVault(self.inner.vault)
 
 

@@ -24,7 +24,7 @@ from paths import ROOT
 from programs import COMMON, longer, programs
 from replays import good_programs
 from small_programs import small_program
-from stepward.sabotage.drawn.lockstep import Told, lockstep
+from stepward.sabotage.drawn.lockstep import RunSummary, lockstep
 from stepward.sabotage.drawn.machine import DrawnCase, Parted
 from stepward.sabotage.drawn.secret import secret_program
 from stepward.sabotage.drawn.wide import wide_program
@@ -477,7 +477,7 @@ MET |= {"resumed True", "resumed False", "done True", "done False", "not_done Tr
 MET |= {"cancelled", "cancelled at work"}
 
 
-def wide_runs(first: int, last: int, fates: int = 1) -> Iterator[Told]:
+def wide_runs(first: int, last: int, fates: int = 1) -> Iterator[RunSummary]:
     """Run wide programs; those of which the types conflict (SW203) have no one meaning at the boundary."""
     for seed in range(first, last):
         data, *both = wide_program(str(seed))
@@ -487,19 +487,19 @@ def wide_runs(first: int, last: int, fates: int = 1) -> Iterator[Told]:
                 yield lockstep(DrawnCase(made, f"{seed} {fate}", now, later))
 
 
-def small_runs(first: int, last: int) -> Iterator[Told]:
+def small_runs(first: int, last: int) -> Iterator[RunSummary]:
     for seed in range(first, last):
         yield lockstep(DrawnCase(Program.from_dict(small_program(seed)), str(seed)))
 
 
-def secret_runs(first: int, last: int) -> Iterator[Told]:
+def secret_runs(first: int, last: int) -> Iterator[RunSummary]:
     for seed in range(first, last):
         made = Program.from_dict(secret_program(str(seed)))
         if not Meaning(made).typing.conflicts:
             yield lockstep(DrawnCase(made, f"secret {seed}"))
 
 
-def good_runs(fates: int) -> Iterator[Told]:
+def good_runs(fates: int) -> Iterator[RunSummary]:
     for name, made in good_programs().items():
         for fate in range(fates):
             yield lockstep(DrawnCase(made, f"{name} {fate}"))

@@ -13,7 +13,7 @@ import pytest
 
 from journals import KEY, STRANGER
 from machines import Bench, assign, check, end, program, tool, unchecked
-from stepward.sabotage.stores.forging import Data, chained, entry_of, hands_of
+from stepward.sabotage.stores.forging import Data, chained, entry_of, raw_store_of
 from stepward.vm import DeliveryRefused, ExecutionVM, InDoubt, MemoryJournal, SQLiteJournal
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import Append, Entry, Head, JournalError
@@ -38,7 +38,7 @@ def later(bench: Bench, **machine: Any) -> ExecutionVM:
 
 def put(bench: Bench, entries: list[Entry], signature: bytes | None) -> None:
     last = entries[-1]
-    hands_of(bench.journal).put("run", entries, Head("run", last.seq, last.digest, signature), None)
+    raw_store_of(bench.journal).put("run", entries, Head("run", last.seq, last.digest, signature), None)
 
 
 # -- signatures --------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_a_driver_does_not_sign_what_somebody_without_the_key_has_appended() -> 
 def test_a_run_that_was_cut_while_its_head_was_left_is_refused(kept: int, key: Any, tmp_path: Path) -> None:
     bench = Bench(journal=SQLiteJournal(tmp_path / "runs.db"), key=key)
     bench.run(program(tool("pay", "write"), end()))
-    hands_of(bench.journal).put("run", bench.journal.read("run")[:kept], None, None)
+    raw_store_of(bench.journal).put("run", bench.journal.read("run")[:kept], None, None)
     for call in (bench.vm.get_sync, later(bench, key=key).recover_sync):
         with pytest.raises(JournalError, match=r"head|start"):
             call("run")
@@ -131,7 +131,7 @@ def test_a_resume_token_that_was_edited_in_the_vault_is_not_handed_out() -> None
     bench, run = waiting()
     (name,) = bench.journal.vault.get("run")
     for secret in (b"\xff", b"another", b""):
-        hands_of(bench.journal).put_secrets("run", {name: secret})
+        raw_store_of(bench.journal).put_secrets("run", {name: secret})
         found = bench.vm.get_sync("run")
         assert found.suspensions[0].token == ""
         with pytest.raises(DeliveryRefused):
