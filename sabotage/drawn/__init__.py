@@ -1,1 +1,1 @@
-"""Programs that chance draws, each played on the machine and on the reference interpreter, step by step."""
+"""Random programs, each played on the machine and on the reference interpreter in lockstep."""

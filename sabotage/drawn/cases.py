@@ -1,4 +1,4 @@
-"""The cases that chance draws, by what they have most of."""
+"""Random cases by theme."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepward.vm.language.meaning import Meaning
 from stepward.vm.machine.state import Limits
 
 MOST_DRAWS: Final = 5
-"""Programs that are drawn for one case: one whose types contradict each other has no meaning, and is left out."""
+"""The number of programs that are drawn for one case until one has types without contradiction."""
 
 CALLS: Final = ("call",) * 4
 
@@ -68,13 +68,13 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
         Manner(beside=0.02, at_limit=0.5, echoes=0.0),
     ),
 }
-"""What programs have more of, and how the world answers them."""
+"""The themes: the features that programs have more of, and how the world answers."""
 
 
 def drawn_case(theme: str, seed: str, options: Mapping[str, Any] = MappingProxyType({})) -> DrawnCase | None:
-    """Return the case of a theme and a seed, on machines with these options; None where no program came of it.
+    """Return the case of a theme and a seed, on machines with these options, or None if no valid program was drawn.
 
-    Raises Parted for a program that is read as another one.
+    Raises Parted for a program that is read wrongly.
     """
     for number in range(MOST_DRAWS):
         case = _MAKERS.get(theme, _of_theme)(theme, f"{theme} {seed} {number}")

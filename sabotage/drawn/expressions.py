@@ -1,4 +1,5 @@
-"""Random programs that compute: most of their expressions have a value, over numbers, texts and lists that are near."""
+"""Random programs that compute. Most of their expressions have a value, over numbers, texts and lists close
+together."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ INPUTS: Final[dict[str, dict[str, Any]]] = {
     "o": {"type": "object", "properties": {"a": NUMBER, "t": TEXT, "z": {"type": ["null", "string"]}}},
 }
 ILL: Final = 0.015
-"""How often an operand is of any kind."""
+"""The share of operands of a random kind."""
 
 STEPS: Final = 7
 MOST_DEPTH: Final = 3
 
 
 def expression_program(seed: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the program of a seed, and its inputs."""
+    """Return the program of a seed and its inputs."""
     chance = Random(f"expressions {seed}")
     maker = _Maker(chance)
     steps = [maker.step(number) for number in range(STEPS)]
@@ -56,7 +57,7 @@ class _Maker:
         self.chance = chance
 
     def step(self, number: int) -> dict[str, Any]:
-        """Return a step that computes or decides; both ways of a decision go on to what follows."""
+        """Return a step that computes or decides. Both branches of a decision lead to the next step."""
         name, following = f"s{number}", f"s{number + 1}"
         if self.chance.random() < 0.7:
             said = {"v0": self.truth(0), "v1": self.number(0), "v2": self.text()}

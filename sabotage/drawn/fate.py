@@ -1,4 +1,5 @@
-"""What the world answers to a program: it hangs on a seed and on what is asked, so that two machines can ask apart."""
+"""The answers of the world to a program. They depend only on a seed and the question, so that two machines get the
+same."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ ODD: Final[tuple[Any, ...]] = (
     "1e1000",
 )
 TOKENS: Final[tuple[Any, ...]] = (0, 1, 2, 3, 4, 4, 7, -1, None)
-"""Tokens that a reply says it took: of what is no number, and below nothing, none are charged."""
+"""Token counts of replies. No tokens are charged for values below zero or None."""
 
 COSTS: Final = ("0", "0.1", "0.25", "3")
 
@@ -67,7 +68,7 @@ PEOPLE: Final = ("", "ann", "bob")
 
 
 class Manner(NamedTuple):
-    """How the world answers: the share of values just beside a type, of values at the limit of size, and of echoes."""
+    """The manner of answers: the shares of values just outside a type, of values at the size limit, and of echoes."""
 
     beside: float = 0.1
     at_limit: float = 0.0
@@ -75,9 +76,9 @@ class Manner(NamedTuple):
 
 
 class World:
-    """What a seed answers, and what it does to a run that waits for somebody.
+    """The answers of a seed, and its actions on a run that waits.
 
-    `secrets` are the sensitive values that outputs, errors and requests repeat; `said` is each spelling that was made.
+    `secrets` are the sensitive values that outputs, errors and requests repeat; `said` has each spelling that was used.
     """
 
     def __init__(self, plan: Plan, seed: str, manner: Manner, secrets: tuple[str, ...], most_bytes: int) -> None:
@@ -89,22 +90,22 @@ class World:
         self.top = {step.id for step in plan.program.steps}
         self.weights = self.chance("weights").choice(WEIGHTS)
         self.cancelled_at = self.chance("cancel").choice([0] * 9 + [1, 2, 3])
-        """The number of the call during which somebody cancels the run; 0 for never."""
+        """The number of the call during which the run is cancelled; 0 for never."""
         self._most_bytes = most_bytes
 
     def chance(self, *names: Any) -> Random:
-        """Return the chance that decides something."""
+        """Return the random source of one decision."""
         return Random(" ".join(map(str, (self.seed, *names))))
 
     def cancels(self, step: str, number: int) -> bool:
-        """Return whether somebody cancels the run during a call: at a write, which the machine commits at once.
+        """Return whether the run is cancelled during a call: only at a write, which the machine commits at once.
 
-        Not at a sub-step: which of its siblings have started by then is a matter of timing.
+        Sub-steps are left out, because it depends on timing which siblings have started.
         """
         return number == self.cancelled_at and self.calls[step].writes and step in self.top
 
     def input(self, name: str, spec: TypeSpec | None) -> Any:
-        """Return what is given for an input: mostly a value of its type."""
+        """Return the value of an input, mostly of its type."""
         chance = self.chance("input", name)
         share = chance.random()
         if share < 0.02:
@@ -115,7 +116,7 @@ class World:
         return value
 
     def value(self, step: str, chance: Random) -> Any:
-        """Return an output or a reply: mostly one that is accepted."""
+        """Return an output or a reply, mostly an accepted one."""
         call = self.calls[step]
         if call.allowed:
             text = str(chance.choice(call.allowed))
@@ -133,7 +134,7 @@ class World:
         return found if _is_of(found, call.returns) else fitting(call.returns, chance)
 
     def echo(self, step: str, value: Any) -> Any:
-        """Return an output that may repeat a sensitive value, in some spelling, in some part of it."""
+        """Return an output in which some part may repeat a sensitive value in some spelling."""
         chance = self.chance("echo", step, repr(value))
         if chance.random() >= self.manner.echoes:
             return value
@@ -150,7 +151,7 @@ class World:
         return said
 
     def answer(self, step: str, visit: int, attempt: int) -> Answer:
-        """Return what is answered to an attempt."""
+        """Return the answer to an attempt."""
         call, chance = self.calls[step], self.chance(step, visit, attempt)
         kind = chance.choices(KINDS, self.weights)[0]
         cannot_wait = kind == "wait" and not call.may_suspend and chance.random() < 0.9
@@ -166,16 +167,16 @@ class World:
         return Replied(value, chance.choice(TOKENS)) if call.is_model else Returned(value)
 
     def cost(self, step: str, visit: int, attempt: int) -> str:
-        """Return what a reply costs."""
+        """Return the cost of a reply."""
         return self.chance("cost", step, visit, attempt).choice(COSTS)
 
     def words(self, step: str, visit: int, attempt: int) -> str:
-        """Return what an error or a request says: it may quote a sensitive value."""
+        """Return the text of an error or a request, which may quote a sensitive value."""
         chance = self.chance("words", step, visit, attempt)
         return self.spelled(chance) if chance.random() < self.manner.echoes else "it broke"
 
     def starter(self) -> str:
-        """Return who starts the run; nobody says so where it is empty."""
+        """Return the person who starts the run, or an empty text for an unnamed one."""
         return self.chance("by").choice(PEOPLE[:2])
 
 
@@ -198,7 +199,7 @@ def _with(value: Any, said: str, chance: Random) -> Any:
 
 
 def given(plan: Plan, world: World) -> Mapping[str, Any]:
-    """Return the inputs of a run; one that has a default is given half the time."""
+    """Return the inputs of a run. An input with a default is given half the time."""
     return {
         name: world.input(name, spec)
         for name, spec in plan.input_types.items()

@@ -1,7 +1,7 @@
-"""The machine and the reference interpreter in lockstep: one program, one world, and everything that both say of it.
+"""The machine and the reference interpreter in lockstep: they run one program in one world and are compared.
 
-At each place where a run stands still they are held against one another, and the same is then done to both. Whoever
-delivers is another process, and has what the journal says alone.
+At each stop of a run both are compared, and then get the same delivery. The delivering process is a new one, which
+knows only the journal.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from stepward.vm.machine.replay import misfits, replayer
 
 SHARE_OF_SENSITIVE: Final = 0.5
 SHARE_OF_PLAIN: Final = 0.1
-"""How many of the runs are erased in the end that have sensitive values, or none."""
+"""The shares of runs that are erased at their end: with sensitive values, and without."""
 
 VERDICTS: Final = ("done", "done", "not_done", "not_done", "abandon")
 MOST_TURNS: Final = 200
 
 
 def _compare_facts(plan: Plan, policies: Sequence[Policy]) -> None:
-    """Hold what a machine knows of tools against what program and policies say of them."""
+    """Compare the machine's facts of tools with those of program and policies."""
     for call in (call for step in plan.steps for call in step.calls if not call.is_model):
         due = facts.tool(call.tool, plan.program, policies)
         known = "write" if call.writes else "read", call.keeps_key, call.may_suspend
@@ -54,7 +54,7 @@ def _compare_facts(plan: Plan, policies: Sequence[Policy]) -> None:
 
 
 def _moves(found: History) -> list[Moved]:
-    """Return the steps and sub-steps that a journal says were left; what was tried again is left out."""
+    """Return the steps and sub-steps that were left according to a journal, without retries."""
     return [move for record in found.records if (move := _move(record.kind, record.body)) is not None]
 
 
@@ -81,7 +81,7 @@ def _move(kind: str, body: Mapping[str, Any]) -> Moved | None:
 
 
 class RunSummary(NamedTuple):
-    """How a run went: its ending, what is worth having met, and how many records it has."""
+    """The summary of a run: its ending, the events worth covering, and the number of records."""
 
     ending: tuple[str, str]
     met: frozenset[str]
@@ -89,16 +89,16 @@ class RunSummary(NamedTuple):
 
 
 def lockstep(case: DrawnCase) -> RunSummary:
-    """Run a program on both; raises Parted where they part."""
+    """Run a program on both. Raises Parted if they differ."""
     return asyncio.run(played(case))
 
 
 async def played(
     case: DrawnCase, journal: Journal | None = None, name: str = "run", processes: Processes | None = None
 ) -> RunSummary:
-    """Do as `lockstep` does, in an event loop that runs, on a journal that may have other runs.
+    """Do the same as `lockstep`, in a running event loop, on a journal that may have other runs.
 
-    `processes` are the processes that have played the case before.
+    `processes` are those that have played the case before.
     """
     plan = Plan(case.program, [one for one in case.policies if one.applies(case.program.name, "")])
     _compare_facts(plan, facts.policies_of(case.program, case.policies))
@@ -144,7 +144,7 @@ async def played(
 
 
 class _Pair:
-    """A run on the machine and the same run on the reference. `met` is what happened that is worth having met."""
+    """A run on the machine and the same run on the reference. `met` has the events worth covering."""
 
     def __init__(self, case: DrawnCase, machine: Machine, reference: Reference) -> None:
         self.case, self.machine, self.reference, self.world = case, machine, reference, machine.world
@@ -152,7 +152,7 @@ class _Pair:
         self.met: set[str] = set()
 
     def answer(self) -> None:
-        """Answer whatever the reference asks, until it waits for somebody or is over."""
+        """Answer the calls of the reference until it waits for a delivery or is over."""
         while self.reference.asked:
             for asked in self.reference.asked:
                 self.answered.append(asked)
@@ -163,10 +163,10 @@ class _Pair:
                 self.met.add(type(said).__name__)
                 self.reference.answer(asked.step, said)
 
-    # -- from outside --------------------------------------------------------------------------------------------------
+    # -- deliveries ----------------------------------------------------------------------------------------------------
 
     async def settle(self, run: Run, turn: int) -> Run:
-        """Do to both what somebody does to a run that stands still; who it is may be refused."""
+        """Make one delivery to both stopped runs. The person who delivers may be refused."""
         chance, reference = self.world.chance("turn", turn), self.reference
         if chance.random() < 0.04:
             self.met.add("cancelled")
@@ -195,34 +195,34 @@ class _Pair:
         return run
 
     def _resumed(self, step: str, payload: Any, by: str, policies: Sequence[Policy]) -> str:
-        """Return what becomes of a payload, and deliver it to the reference if it is taken."""
+        """Return the outcome of a payload, and deliver it to the reference if it is accepted."""
         reference, waived = self.reference, self.case.waived(policies)
         if not reference.takes(step, payload):
             return "not taken"
-        if not reference.keeps(policies, waived):
+        if not reference.satisfies(policies, waived):
             return "stopped"
         if not reference.may_settle(step, by, policies, waived):
             return "not taken"
-        reference.come_under(policies, waived)
+        reference.add_policies(policies, waived)
         assert reference.resume(step, payload, by)
         return "taken"
 
     def _reconciled(self, step: str, verdict: Any, payload: Any, by: str, policies: Sequence[Policy]) -> str:
-        """Likewise, what becomes of a word about a write in doubt."""
+        """Return the outcome of a verdict on a write in doubt, and deliver it to the reference if it is accepted."""
         reference, waived = self.reference, self.case.waived(policies)
         if verdict != "abandon":
-            if not reference.keeps(policies, waived):
+            if not reference.satisfies(policies, waived):
                 return "stopped"
             if verdict == "done":
                 may_settle = reference.may_settle(step, by, policies, waived)
                 if not may_settle or not reference.takes(step, payload):
                     return "not taken"
-            reference.come_under(policies, waived)
+            reference.add_policies(policies, waived)
         assert reference.reconcile(step, verdict, payload, by)
         return "taken"
 
     async def erase(self, run: Run) -> None:
-        """Erase a run that is over, twice: its values are gone, and all else is as it was."""
+        """Erase a run that is over, twice, and check that only its values are gone."""
         machine = self.machine
         for number in range(2):
             erased = await machine.vm().erase(run.id, by=self.world.starter() or None)
@@ -232,14 +232,14 @@ class _Pair:
             equal("values that were erased", sorted(machine.journal.vault.get(run.id)), [])
             equal("ending", (erased.status, erased.reason), (run.status, run.reason), "after its erasure")
             equal("state when read again", erased.trace_hash, run.trace_hash, "after its erasure")
-            shown = erased.view("trace").items()  # what an error quoted stays redacted
+            shown = erased.view("trace").items()  # values quoted in errors stay redacted
             left = [name for name, value in shown if value == REDACTED and not name.endswith(".error")]
             equal("values that were erased", left, [])
 
-    # -- held against one another --------------------------------------------------------------------------------------
+    # -- comparison ----------------------------------------------------------------------------------------------------
 
     def compare(self, run: Run) -> None:
-        """Hold everything that both say against one another; raises Parted."""
+        """Compare the full state of both. Raises Parted."""
         reference, machine = self.reference, self.machine
         equal("ending", (run.status, run.reason), (reference.status, reference.reason), run.error)
         equal("charges", (run.steps, run.tokens, run.cost), (reference.steps, reference.tokens, machine.cost))
@@ -251,14 +251,14 @@ class _Pair:
         found = machine.history()
         _compare_moves(_moves(found), reference.log, found.plan)
         equal("dialect of patterns", found.records[0].body.get("patterns"), "re2" if self._has_patterns() else None)
-        if found.last.seq == run.seq:  # what was refused since is a record, too
+        if found.last.seq == run.seq:  # a later refusal is a record, too
             again = Run(machine.run, found.plan, found.state, found.last)
             equal("state when read again", again.snapshot(), run.snapshot())
         equal("misfits of an honest journal", [fault.what for fault in misfits(found)], [])
         self._look_for_secrets(run)
 
     def compare_records(self, run: Run) -> None:
-        """Hold the journal against its page, the verification, and what a replay has of it."""
+        """Check the journal against its specification, a verification and a replay."""
         journal = self.machine.journal
         faults = verify(journal, run.id, replay=replayer(journal, run.id, (), self.machine.stored_plan)).faults
         equal("misfits of an honest journal", [fault.what for fault in faults], [])
@@ -298,7 +298,7 @@ class _Pair:
                     raise Parted("arguments", f"{_order(ours)} is asked {one!r}, and {other!r} by the reference")
 
     def _look_for_secrets(self, run: Run) -> None:
-        """Look for what stands in sensitive values alone, in all that is neither the vault nor given to tools."""
+        """Search for unique sensitive values in everything except the vault and the arguments of tools."""
         if not self.case.unique:
             return
         places = [entry.record.decode() for entry in self.machine.journal.read(self.machine.run)]
@@ -321,8 +321,7 @@ def _compare_moves(moves: list[Moved], log: list[Moved], plan: Plan) -> None:
         if move.step in kinds
     ]
     equal("moves", top, [move for move in log if move.step in kinds])
-    # Of a sub-step, how it ended is what its last record of the visit says; those of a step that never joined are not
-    # in the log.
+    # A sub-step ended as its last record of the visit says. Sub-steps of a step that never joined are not in the log.
     last = {(move.step, move.visit): move for move in moves if move.step not in kinds}
     for move in log:
         if move.step not in kinds:
@@ -340,7 +339,7 @@ def _has_pattern(data: Any) -> bool:
 
 
 def alike(machine: Any, reference: Any) -> bool:
-    """Return whether two values are one, where the words of errors are anything."""
+    """Return whether two values are equal, ignoring the texts of errors."""
     if isinstance(reference, Unworded):
         return isinstance(machine, str)
     if isinstance(reference, dict):

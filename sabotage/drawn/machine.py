@@ -1,4 +1,4 @@
-"""A drawn case, and the machine's side of it: processes whose tools and model say what a drawn world says."""
+"""A random case, and its machines, whose tools and model answer as a random world."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SECRETS: Final = (  # texts and numbers that inputs and outputs have, sensitive 
     "9422942294",
 )
 DAYS: Final = {"2026-01-01": 1_767_225_600_000_000, "2026-01-02": 1_767_312_000_000_000}
-"""Days on which machines run programs, and the microsecond at which each begins."""
+"""The days on which machines run programs, with the microsecond at which each begins."""
 
 LATE: Final = 22 * 3_600_000_000
-"""Microseconds after midnight: late in a day, and before its end for all that a run does."""
+"""Microseconds after midnight: late in a day, but early enough for a whole run."""
 
 USUAL: Final = Manner()
 
@@ -37,9 +37,9 @@ USUAL: Final = Manner()
 class DrawnCase(NamedTuple):
     """A program, its policies, and a world for it.
 
-    `later` are policies of machines that go on with the run, but for the first: new ones, or new versions of those that
-    have the same names. `secrets` are what outputs, errors and requests repeat; those of `unique` stand nowhere but in
-    sensitive values. `inputs` are drawn unless they are given. `day` is one of DAYS.
+    `later` are policies of later machines that continue the run: new ones, or new versions of those with the same
+    names. `secrets` are repeated by outputs, errors and requests; those of `unique` occur only in sensitive values.
+    `inputs` are drawn unless they are given. `day` is one of DAYS.
     """
 
     program: Program
@@ -55,12 +55,12 @@ class DrawnCase(NamedTuple):
     day: str = "2026-01-01"
 
     def held(self, later: int) -> list[Policy]:
-        """Return the policies of a machine that has so many of the later ones, which stand for those of their names."""
+        """Return the policies of a machine with a number of the later ones, which replace those of their names."""
         names = {policy.policy for policy in self.later[:later]}
         return [*(policy for policy in self.policies if policy.policy not in names), *self.later[:later]]
 
     def waived(self, policies: Sequence[Policy]) -> list[str]:
-        """Return the rules that policies waive on the day, as `policy:rule`."""
+        """Return the rules that policies waive on the day of the case, as `policy:rule`."""
         return [
             f"{policy.policy}:{waiver.rule}"
             for policy in policies
@@ -70,7 +70,7 @@ class DrawnCase(NamedTuple):
 
 
 class Parted(AssertionError):  # noqa: N818 - it says what they did
-    """The machine and the reference say different things: `about` says of what."""
+    """The machine and the reference differ; `about` names the subject."""
 
     def __init__(self, about: str, what: str) -> None:
         super().__init__(f"{about}: {what}")
@@ -78,17 +78,17 @@ class Parted(AssertionError):  # noqa: N818 - it says what they did
 
 
 def equal(what: str, ours: Any, theirs: Any, more: str = "") -> None:
-    """Raise Parted unless both say the same of something."""
+    """Raise Parted unless both values are equal."""
     if ours != theirs:
         raise Parted(what, f"{ours} to the machine, {theirs} to the reference {more}")
 
 
 Processes = dict[int, ExecutionVM]
-"""The machines that go on living, by how many of the later policies they have."""
+"""The machines that stay alive, by the number of their later policies."""
 
 
 class Machine:
-    """The machine's side: tools and a model that say what the world says, and note what they were asked."""
+    """The machine's side: tools and a model that answer as the world, and record their calls."""
 
     def __init__(self, world: World, case: DrawnCase, journal: Journal, run: str, processes: Processes) -> None:
         self.world = world
@@ -105,7 +105,7 @@ class Machine:
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
     def vm(self, later: int = 0) -> ExecutionVM:
-        """Return a machine, often of a new process; it has so many of the later policies."""
+        """Return a machine with a number of the later policies, often in a new process."""
         old = self._processes.get(later)
         vm = self._processes[later] = ExecutionVM(
             self,
@@ -123,16 +123,16 @@ class Machine:
         return vm
 
     def respelled(self, value: Any) -> Any:
-        """Return a value as it comes from outside: spelled in some way, which must not matter."""
+        """Return a value with a random spelling, which must not matter."""
         return respelled(value, self._spelling)
 
     def has(self, name: str) -> bool:
-        """Return whether there is a tool: there is every one."""
+        """Return True: there is every tool."""
         del name
         return True
 
     async def call(self, name: str, args: Any, context: ToolContext) -> Any:
-        """Say what the world says."""
+        """Answer as the world."""
         step, visit, attempt, performance = context.step, context.visit, context.attempt, context.performance
         self.asked.append(Asked(step, visit, attempt, performance, name, args))
         self._note_key((step, visit, performance), context.idempotency_key)
@@ -147,7 +147,7 @@ class Machine:
         equal("performances under one key", others, [])
 
     async def complete(self, request: Any) -> ModelReply:
-        """Say what the world says."""
+        """Answer as the world."""
         step, visit, attempt = request.step, request.visit, request.attempt
         self.asked.append(Asked(step, visit, attempt, 0, "", {}, request.prompt, request.system))
         call = self.world.calls[step].call
@@ -170,17 +170,17 @@ class Machine:
         if isinstance(said, Lost):
             raise InDoubt(self.world.words(step, visit, attempt))
         if isinstance(said, TimedOut):
-            self.clock.time += 10_000_000  # microseconds: later than any time-out, and no day later
+            self.clock.time += 10_000_000  # microseconds: longer than any time-out, within one day
         return said
 
     def stored_plan(self, *names: Any) -> Plan:
-        """Return the plan that the store has; it is read once for all looks at the run."""
+        """Return the cached plan of the store, which is read once for each run."""
         if names not in self._plans:
             self._plans[names] = stored_plan(self.journal, *names)
         return self._plans[names]
 
     def history(self) -> History:
-        """Return the run as its journal has it."""
+        """Return the history of the run from its journal."""
         found = load(self.journal, self.run, self.stored_plan)
         assert found is not None
         return found

@@ -1,4 +1,4 @@
-"""Programs as serializers write them: fields that are null count as absent, and values that are null are kept."""
+"""Programs as serializers write them: null fields count as absent, while null values remain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VALUES: Final = ("set", "args", "output")
 
 
 def with_nulls(data: dict[str, Any], chance: Random) -> dict[str, Any]:
-    """Return a program's data with null for fields that it does not have."""
+    """Return a program's data with null added for missing fields."""
 
     def more(entry: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
         return {**entry, **{name: None for name in names if name not in entry and chance.random() < 0.3}}
@@ -43,7 +43,7 @@ def with_nulls(data: dict[str, Any], chance: Random) -> dict[str, Any]:
 
     def step(entry: dict[str, Any]) -> dict[str, Any]:
         found = more(entry, _STEP)
-        if entry["type"] in ("condition", "end"):  # of another type's fields the default says nothing
+        if entry["type"] in ("condition", "end"):  # defaults of other types' fields do not apply
             found |= {name: default for name, default in _DEFAULTS.items() if chance.random() < 0.3}
         for key, change in (("parallel_steps", step), ("cases", lambda case: more(case, ("name",)))):
             if key in entry:
@@ -58,7 +58,7 @@ def with_nulls(data: dict[str, Any], chance: Random) -> dict[str, Any]:
 
 
 def misread(program: Program, data: dict[str, Any], plain: Program) -> str | None:
-    """Return what is wrong with a program that was read from data with nulls; `plain` is the one without them."""
+    """Return the difference of a program read from data with nulls to `plain`, the one read without them, or None."""
     if _without_nulls(program.to_dict()) != _without_nulls(plain.to_dict()):
         return "with null for fields that are absent it is another program"
     for step, said in zip(program.steps, data["steps"], strict=True):
@@ -72,7 +72,7 @@ def misread(program: Program, data: dict[str, Any], plain: Program) -> str | Non
 
 
 def _without_nulls(data: Any) -> Any:
-    """Return data without null fields; what is a value, not a field, is compared apart."""
+    """Return data without null fields. Null values are compared separately."""
     if isinstance(data, dict):
         kept = {key: item for key, item in data.items() if item is not None or key == "default"}
         return {key: _without_nulls(item) for key, item in kept.items()}

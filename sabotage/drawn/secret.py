@@ -37,13 +37,13 @@ INPUTS: Final[dict[str, Any]] = {
 VARIABLES: Final = ("v", "w", "z")
 
 MANY: Final = 40
-"""Sensitive values of some runs: of so many the machine looks for each in another way than of few."""
+"""The number of sensitive values of some runs: the machine searches for many by another method than for few."""
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwz0123456789"
 
 
 def secret_program(seed: str) -> dict[str, Any]:
-    """Return the program of a seed: its steps follow one another, and each reads what it likes."""
+    """Return the program of a seed: a sequence of steps that read random variables."""
     chance = Random(f"secret {seed}")
     inputs = {name: spec for name, spec in INPUTS.items() if chance.random() < 0.6}
     steps = [_step(f"s{number}", chance, list(inputs)) for number in range(chance.randint(3, 8))]
@@ -52,7 +52,7 @@ def secret_program(seed: str) -> dict[str, Any]:
 
 
 def secret_inputs(seed: str, names: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the inputs of a seed, and the values among them that stand nowhere else."""
+    """Return the inputs of a seed, and those values among them that occur nowhere else."""
     chance = Random(f"secrets {seed}")
     texts = ["".join(chance.choices(_LETTERS, k=chance.randint(12, 20))) for _ in range(MANY + 2)]
     fields = chance.choice((1, 3, MANY))

@@ -1,4 +1,4 @@
-"""Every way in which tools, clients and masks write a sensitive value; helpers only, no tests stand here."""
+"""The spellings of a sensitive value by tools, clients and masks."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 }
 
 BY_HALF = ("the last half", "the first half", "but the last one")
-"""Those that have half of the value, or more: of six characters that is too little to be told from chance."""
+"""The spellings with only a part of the value. For six characters that is too short to exclude chance."""

@@ -1,4 +1,4 @@
-"""Types that chance draws, and values of a type at its bounds, or just beside them."""
+"""Random types, and values of a type at its bounds or just outside."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POOL: Final[tuple[Any, ...]] = (
     {"b": {"z": 1, "a": [{"y": 1, "x": 2}]}, "a": 1},
     [[{"b": 0.5, "a": {"d": "ok", "c": None}}]],
 )
-"""Values that are easily taken for one another."""
+"""Values that are easily confused."""
 
 LETTERS: Final = ("a", "b", "é", "€", "𝔘")
 """Characters of one to four bytes."""
@@ -48,16 +48,16 @@ WORDS: Final = ("boolean", "integer", "number", "string", "array", "object", "nu
 MOST_TRIES: Final = 8
 
 LARGEST_FLOAT: Final = 1 << 53
-"""Whole numbers below this are floats, too."""
+"""Every whole number below this is exact as a float."""
 
 
 def drawn_type(chance: Random) -> dict[str, Any]:
-    """Return the data of a type of which there are values."""
+    """Return the data of a type that has values."""
     for _ in range(MOST_TRIES):
         data = _drawn(chance, 0)
         try:
             TypeSpec.model_validate(data)
-        except ValueError:  # it contradicts itself
+        except ValueError:  # the type contradicts itself
             continue
         return data
     return {}
@@ -93,7 +93,7 @@ def _drawn(chance: Random, depth: int) -> dict[str, Any]:
 
 
 def fitting(spec: TypeSpec | None, chance: Random) -> Any:
-    """Return a value of a type, often one at its bounds; of a type that leaves hardly any it may be none."""
+    """Return a value of a type, often at its bounds. For a very narrow type it may be of another type."""
     if spec is None:
         return chance.choice(POOL)
     for _ in range(5):
@@ -156,7 +156,7 @@ def _object(spec: TypeSpec, chance: Random) -> dict[str, Any]:
 
 
 def beside(spec: TypeSpec | None, chance: Random) -> Any:
-    """Return a value that is nearly one of a type: another kind that looks alike, or one step beyond a bound."""
+    """Return a near miss of a type: a similar value of another kind, or one step beyond a bound."""
     value = fitting(spec, chance)
     return _changed(value, spec, chance)
 
@@ -173,7 +173,7 @@ def _changed(value: Any, spec: TypeSpec | None, chance: Random) -> Any:
 
 
 def _twins(value: Any) -> Iterable[Any]:
-    """Yield values of other kinds, or of another size, that look like one."""
+    """Yield values of another kind or size that look similar."""
     if isinstance(value, bool):
         return (int(value), str(value).lower(), not value, float(value))
     if isinstance(value, int | float):
@@ -197,7 +197,7 @@ def _beyond(spec: TypeSpec | None) -> Iterable[Any]:
 
 
 def of_size(size: int, chance: Random) -> Any:
-    """Return a value with about so many bytes of JSON: exactly, or one or two more or less."""
+    """Return a value whose JSON has about `size` bytes: exactly, or one or two more or less."""
     letter, within = chance.choice(LETTERS), chance.randrange(3)
     left = max(size + chance.choice((-1, 0, 0, 1, 2, 4, size)) - (2, 4, 8)[within], 0)
     width = len(letter.encode())
@@ -206,7 +206,7 @@ def of_size(size: int, chance: Random) -> Any:
 
 
 def respelled(value: Any, chance: Random) -> Any:
-    """Return the same value, written otherwise: with the keys in another order, numbers and lists of other types."""
+    """Return an equal value in another form: keys in another order, numbers and lists of other Python types."""
     if type(value) is dict:
         items = list(value.items())
         chance.shuffle(items)
@@ -221,7 +221,7 @@ def respelled(value: Any, chance: Random) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a frozen value as somebody outside would make it."""
+    """Convert a frozen value to plain Python data."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,6 +1,6 @@
-"""Random programs and policies of every feature of the language, for the machine and the reference to part over.
+"""Random programs and policies with every feature of the language, to find differences of machine and reference.
 
-Most expressions are well-typed, some are not, and nobody checks the programs: what fails in a run is part of the test.
+Most expressions are well-typed, some are not, and the programs are not checked: failures in a run are part of the test.
 """
 
 from __future__ import annotations
@@ -64,11 +64,12 @@ VARIABLES: Final = ("v", "w", "z")
 
 
 class Theme(NamedTuple):
-    """What programs have more of. `kinds` of steps, each as often as it is drawn; the shares say how likely a part is.
+    """The features of random programs. `kinds` has step kinds, weighted by repetition; the other fields are
+    probabilities.
 
-    `types` is how likely a declared type is a drawn one; `rules`, `policies`, `later` ones, `waivers` and `budgets`
-    that there are such; `repeats` that a step is tried again or visited again; `models` and `waits` that a call asks a
-    model, or a tool that suspends; `calm` that a step reads nothing that may be undefined.
+    `types`: a declared type is random. `rules`, `policies`, `later` policies, `waivers`, `budgets`: the program has
+    such. `repeats`: a step is retried or visited again. `models`, `waits`: a call asks a model, or a tool that
+    suspends. `calm`: a step reads nothing that may be undefined.
     """
 
     kinds: tuple[str, ...] = (*["call"] * 4, *["condition"] * 2, *["set"] * 2, *["parallel"] * 2, "end")
@@ -89,7 +90,7 @@ WIDE: Final = Theme()
 
 
 class Wide(NamedTuple):
-    """A program, the policies that it runs under, and those that machines have which go on with it later."""
+    """A program, its policies, and those of machines that continue it later."""
 
     program: dict[str, Any]
     policies: list[dict[str, Any]]
@@ -97,7 +98,7 @@ class Wide(NamedTuple):
 
 
 def wide_program(seed: str, theme: Theme = WIDE) -> Wide:
-    """Return the program of a seed, and its policies."""
+    """Return the program of a seed and its policies."""
     return _Maker(Random(seed), theme).program()
 
 
@@ -119,11 +120,11 @@ class _Maker:
         return self.chance.choice(choices)
 
     def typed(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Return a type, or another that is drawn in its place."""
+        """Return a type, or a random one instead."""
         return drawn_type(self.chance) if self.odds(self.theme.types) else spec
 
     def tool(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Return the facts of a tool, of which one may be another; its types may be drawn."""
+        """Return the facts of a tool, of which one may be changed and the types may be random."""
         found = dict(facts)
         if self.odds(0.2):
             found |= self.pick({"idempotent": True}, {"idempotent": False}, {"effect": "write"}, {"suspends": True})
@@ -256,7 +257,7 @@ class _Maker:
         return step
 
     def argument(self, *usual: Any) -> Any:
-        """Return an argument: a usual one or, where types are drawn, anything."""
+        """Return a usual argument, or any value if types are random."""
         if self.odds(self.theme.calm):
             return 5
         return self.pick("$u", "$u", *POOL) if self.odds(self.theme.types) else self.pick(*usual)
@@ -362,7 +363,8 @@ class _Maker:
         return rule
 
     def trap(self, steps: list[dict[str, Any]]) -> dict[str, Any]:
-        """Begin with what chance seldom builds: what a branch read is assigned before the step that it guards."""
+        """Start with a rare case: a variable of a branch condition is assigned before the step that the branch
+        guards."""
         first, gate, edit, last = self.ids[:4]
         steps[:4] = [
             {"id": first, "type": "set", "set": {"v": 1}, "next_step": gate},
@@ -411,12 +413,12 @@ class _Maker:
         return policy
 
     def facts(self) -> dict[str, Any]:
-        """Return what a policy says of a tool."""
+        """Return the facts of a tool in a policy."""
         facts = {"effect": self.pick("none", "read", "write"), "idempotent": self.odds(0.4), "suspends": self.odds(0.3)}
         return {key: fact for key, fact in facts.items() if self.odds(0.6)}
 
     def policies(self, steps: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the policies of a run, and later ones: a new one, and other versions of those."""
+        """Return the policies of a run, and later ones: a new one, and new versions of the others."""
         found = [self.policy(name, steps) for name in ("p1", "p2") if self.odds(self.theme.policies)]
         later = [self.policy("later", steps, is_later=True)] if self.odds(self.theme.later) else []
         for old in found:
@@ -450,21 +452,21 @@ class _Maker:
         if self.odds(self.theme.budgets):
             data["max_tokens"] = self.chance.randint(1, 15)
         found = (data, *self.policies(steps))
-        # The machine does less where nothing is sensitive: programs in which nothing is are another half of it.
-        # And a sensitive value that comes again is sealed anew, which the machine takes for a change.
+        # The machine takes other paths if nothing is sensitive, so half of the programs have nothing sensitive.
+        # A repeated sensitive value is sealed again, which the machine takes for a change.
         is_plain = self.odds(0.5) or "max_stalled_steps" in data
         return Wide(*(_without_sensitive(found) if is_plain else found))
 
 
 def _without_sensitive(data: Any) -> Any:
-    """Return data without what it says of sensitive values."""
+    """Return data without the marks of sensitive values."""
     if isinstance(data, dict):
         return {key: _without_sensitive(item) for key, item in data.items() if key != "sensitive"}
     return type(data)(map(_without_sensitive, data)) if isinstance(data, list | tuple) else data
 
 
 def _settle_arms(steps: list[dict[str, Any]]) -> None:
-    """Say of every step that could be an ambiguous arm where it goes: to the next one, or nowhere."""
+    """Make the successor explicit for every step that could be an ambiguous arm."""
     named = {step.get(field) for step in steps for field in ("then", "otherwise", "error_step")}
     named |= {case["then"] for step in steps for case in step.get("cases", ())}
     for number, step in enumerate(steps):

@@ -1,1 +1,1 @@
-"""Attacks on the user's own tools: the real functions are called, in a process that reaches nothing."""
+"""Attacks on the user's own tools: the real functions are called in an isolated process."""

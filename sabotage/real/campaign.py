@@ -1,4 +1,4 @@
-"""A campaign on the user's own tools: every question, asked of every tool that a program calls."""
+"""A campaign on the user's own tools: every question is asked about every tool of a program."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from stepward.vm.language.program import Program
 from stepward.vm.machine.plan import Plan
 
 DEFAULT_EXAMPLES: Final = 20
-"""Inputs of each tool unless somebody wants another number."""
+"""The default number of inputs of each tool."""
 
 
 class Orders(NamedTuple):
-    """What to do: `examples` are inputs of each tool, `seconds` of wall time after which no question is begun."""
+    """The settings: `examples` is the number of inputs of each tool, `seconds` the wall time after which no question
+    starts."""
 
     seed: int = 0
     examples: int = DEFAULT_EXAMPLES
@@ -27,7 +28,7 @@ class Orders(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One question to one tool; `cases` are processes in which the tool was called."""
+    """The result of one question about one tool; `cases` counts the processes in which the tool was called."""
 
     tool: str
     question: Question
@@ -37,7 +38,7 @@ class Row(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """What a campaign found. `seconds` are of wall time."""
+    """The result of a campaign. `seconds` is wall time."""
 
     program: str
     tools: str
@@ -51,7 +52,7 @@ class Matrix(NamedTuple):
 
 
 Progress = Callable[[str, int, int], None]
-"""Told before each question: the tool, how many questions are done, and how many there are."""
+"""Called before each question with the tool, the number of finished questions and the number of all questions."""
 
 
 def attack_tools(
@@ -61,10 +62,10 @@ def attack_tools(
     orders: Orders = Orders(),  # noqa: B008 - a frozen tuple
     progress: Progress | None = None,
 ) -> Matrix:
-    """Ask every question of every tool that a program calls.
+    """Ask every question about every tool that a program calls.
 
-    Raises ToolsRefused where the module or the probe can't be used, ProgramError for a program that no machine could
-    follow, hypothesis.errors.Unsatisfiable where the type of an argument seems to admit no value.
+    Raises ToolsRefused if the module or the probe can't be used, ProgramError for a program that a machine can't run,
+    hypothesis.errors.Unsatisfiable if no value of an argument's type is found.
     """
     plan = Plan(program, [policy for policy in policies if policy.applies(program.name, program.source_name)])
     began = time.monotonic()

@@ -1,7 +1,7 @@
-"""The process in which real tools are called: it leaves the network, then forks one process for each case.
+"""The process that calls real tools: it leaves the network, then forks one process for each case.
 
-Run as a module with two folders as its arguments: the one that tools may write to, and where modules are found. Cases
-come as lines of JSON on the standard input, answers go to the standard output. A case is a list of deeds: `find` a
+It runs as a module with two folders as arguments: the folder that tools may write to, and the folder of modules. Cases
+arrive as lines of JSON on the standard input; answers go to the standard output. A case is a list of deeds: `find` a
 tool, `call` it, call it twice so that the calls `overlap`, and `look` at the world.
 """
 
@@ -36,10 +36,10 @@ from stepward.vm.machine.tools import FunctionTools, InDoubt, Suspend, ToolConte
 from stepward.vm.values import ByteBudget, freeze, to_json
 
 SCRATCH: Final = "tmp"
-"""The folder for temporary files, in which no file counts."""
+"""The folder for temporary files, which are ignored."""
 
 LOCKED_SECONDS: Final = 0.3
-"""How long a second delivery may wait for the first one, which stands still."""
+"""How long a second delivery may wait for the first, paused one."""
 
 MAX_FILE_BYTES: Final = 1 << 28
 MAX_MEMORY_BYTES: Final = 1 << 32
@@ -50,11 +50,11 @@ Answer = dict[str, Any]
 
 
 class ToolsError(Exception):
-    """The module of the tools, or the probe, can't be used."""
+    """The module of tools or the probe can't be used."""
 
 
 class DrawnCase:
-    """One case: the module of the tools, freshly imported, and what is done with it."""
+    """One case: a fresh import of the module of tools, and the deeds on it."""
 
     def __init__(self, folder: Path, job: Mapping[str, Any], known: frozenset[str]) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class DrawnCase:
         self.states: list[Any] = []
 
     async def play(self) -> list[Answer]:
-        """Do what the job says, and return what came of it."""
+        """Do the deeds of the job and return the answers."""
         deeds = {"find": self._find, "call": self._call, "overlap": self._overlap, "look": self._look}
         return [await deeds[deed["do"]](deed) for deed in self.job["deeds"]]
 
@@ -77,7 +77,7 @@ class DrawnCase:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     async def _look(self, _: Mapping[str, Any]) -> Answer:
-        """Say how the world is: by the probe where there is one, else by the files in the folder."""
+        """Describe the state of the world: by the probe if there is one, else by the files in the folder."""
         files = _files(self.folder)
         if self.probe is None:
             state: Any = files
@@ -102,7 +102,7 @@ class DrawnCase:
         return self._said(one)
 
     async def _overlap(self, deed: Mapping[str, Any]) -> Answer:
-        """Call a tool, give up on it while it stands still at a line, deliver the key again, and let both end."""
+        """Call a tool, abandon it while it is paused at a line, deliver the key again, and let both end."""
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         watch = self.watch
         watch.paused = lambda: loop.call_soon_threadsafe(stopped.set)
@@ -111,7 +111,7 @@ class DrawnCase:
         waiting = asyncio.ensure_future(stopped.wait())
         await asyncio.wait({waiting, first.task}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        first.task.cancel()  # what the clock of the machine does
+        first.task.cancel()  # as the clock of the machine does
         watch.pause_at = 0
         second = _Performance(self, deed)
         await asyncio.wait({second.task}, timeout=LOCKED_SECONDS)
@@ -145,14 +145,14 @@ class _Performance:
 
     @property
     def changed(self) -> list[str]:
-        """The arguments that are not what they were."""
+        """The arguments that the tool changed."""
         return [name for name, value in self._before.items() if not _equal(value, self._given[name])]
 
     async def _performed(self, tools: FunctionTools, name: str, context: ToolContext) -> None:
         await tools.call(name, self._given, context)
 
     def _wrapped(self, function: Callable[..., Any], watch: Watch) -> Callable[..., Any]:
-        """Return the function with its end noted, wherever it ends; what it does is counted line by line."""
+        """Wrap a function to record its end and to count its lines."""
         if is_async(function):
 
             @wraps(function)
@@ -208,7 +208,7 @@ class _Performance:
         self.answer = {"outcome": outcome, "error": _said(error), "value": None}
 
     async def ended(self) -> None:
-        """Wait until the function has ended, whether or not somebody still waits for it."""
+        """Wait until the function has ended, even if its caller has given up."""
         await asyncio.wait({self.task})
         if not self.task.cancelled() and self.task.exception() is not None and not self._done.is_set():
             self._raised(self.task.exception())  # type: ignore[arg-type]
@@ -218,7 +218,7 @@ class _Performance:
 
 @types.coroutine
 def _counted(coroutine: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any, Any, Any]:
-    """Await a coroutine; each place where it waits is one where it can be stopped: there it is cancelled."""
+    """Await a coroutine. Each point where it waits counts as a possible stop; at the stop it is cancelled."""
     try:
         awaited = coroutine.send(None)
         while True:
@@ -234,11 +234,11 @@ def _counted(coroutine: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any
         return done.value
 
 
-# -- what is imported --------------------------------------------------------------------------------------------------
+# -- imports -----------------------------------------------------------------------------------------------------------
 
 
 def _imported(name: str) -> types.ModuleType:
-    """Return a module, or one in a file, found as `stepward run --tools` finds it; raises ToolsError."""
+    """Import a module by name or file, as `stepward run --tools` does. Raises ToolsError."""
     try:
         if not name.endswith(".py") and os.sep not in name:
             return importlib.import_module(name)
@@ -266,7 +266,7 @@ def _probe(name: str | None) -> Callable[[], Any] | None:
 
 
 def _extensions() -> list[str]:
-    """Return the modules in C that are loaded and are not of Python itself."""
+    """Return the loaded C modules that do not belong to Python itself."""
     own = os.path.dirname(os.__file__) + os.sep
     found = []
     for name, module in list(sys.modules.items()):
@@ -278,7 +278,7 @@ def _extensions() -> list[str]:
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """Return the digest of each file that counts, and of each link and folder, by its path."""
+    """Return the digest of each relevant file, link and folder, by its path."""
     found = {}
     for root, folders, files in os.walk(folder):
         if root == str(folder) and SCRATCH in folders:
@@ -307,14 +307,14 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:MAX_SHOWN]
 
 
-# -- the process that forks --------------------------------------------------------------------------------------------
+# -- the forking process -----------------------------------------------------------------------------------------------
 
 
 def serve(folder: Path) -> None:
-    """Answer cases until the input ends. Nothing that a case started is left when it has ended."""
+    """Answer cases until the input ends. After a case, all its processes are gone."""
     lines, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):  # what a tool prints goes nowhere
+    for number in (0, 1, 2):  # the output of tools is discarded
         os.dup2(nothing, number)
     known = frozenset(_extensions())
     for line in lines:
@@ -371,7 +371,7 @@ def _played(folder: Path, job: Mapping[str, Any], known: frozenset[str]) -> Answ
 
 
 def _heard(reading: int, until: float) -> bytes | None:
-    """Return what is written until the end of it, or None when that takes too long."""
+    """Return everything that is written, or None if that takes too long."""
     parts: list[bytes] = []
     while True:
         left = until - time.monotonic()
@@ -384,7 +384,7 @@ def _heard(reading: int, until: float) -> bytes | None:
 
 
 def _reaped() -> int:
-    """Take note of the end of one process, and return 0 when there is none left."""
+    """Reap one ended process. Return 0 if there is none left."""
     try:
         return os.waitpid(-1, 0)[0]
     except ChildProcessError:
@@ -392,7 +392,7 @@ def _reaped() -> int:
 
 
 def main() -> None:
-    """Leave the network, say whether that worked, and answer cases."""
+    """Leave the network, report whether that worked, and answer cases."""
     folder = Path(sys.argv[1])
     try:
         die_with_parent()

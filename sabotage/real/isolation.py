@@ -1,8 +1,7 @@
 """Namespaces of Linux for the process that calls real tools: no network, no other process, one folder to write to.
 
-Everything here is asked of the kernel through the C library, as Python 3.11 has no function for it: unshare(2),
-mount(2), mount_setattr(2), prctl(2) and seccomp(2). What the kernel does not grant is an `IsolationError`, and then no
-tool is called.
+The calls go through the C library, as Python 3.11 has no functions for them: unshare(2), mount(2), mount_setattr(2),
+prctl(2) and seccomp(2). A refusal of the kernel is an `IsolationError`, and then no tool is called.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2
 DIE_WITH_PARENT, KILL = 1, 9
 
 SOCKET_CALLS: Final = {"x86_64": (0xC000_003E, 41), "aarch64": (0xC000_00B7, 198)}
-"""For each kind of processor what the kernel calls it, and the number of its system call `socket`."""
+"""For each type of processor, its number in the kernel and the number of its system call `socket`."""
 
 OPEN_SOCKETS: Final = (2, 10, 16)
 """Families of sockets that a tool may open: IPv4, IPv6 and netlink, which all belong to the network namespace."""
@@ -32,11 +31,11 @@ IO_URING_SETUP: Final = 425
 
 
 class IsolationError(Exception):
-    """The kernel does not grant what keeps a tool apart."""
+    """The kernel refuses to isolate a tool."""
 
 
 def require_platform() -> None:
-    """Raise IsolationError where nobody can keep a tool apart: not on Linux, or on an unknown processor."""
+    """Raise IsolationError on a platform without isolation: not Linux, or an unknown processor."""
     if sys.platform != "linux":
         raise IsolationError(f"it takes network namespaces of Linux, and this is {platform.system() or sys.platform}")
     if platform.machine() not in SOCKET_CALLS or sys.byteorder != "little":
@@ -44,10 +43,10 @@ def require_platform() -> None:
 
 
 def isolate(folder: Path) -> None:
-    """Leave the network, the other processes and all but one folder behind.
+    """Detach from the network, from other processes and from all folders but one.
 
-    This process itself stays among the others: the first one that it forks is alone with those that it starts, and all
-    of them end with it. Raises IsolationError.
+    This process itself stays visible. The first process that it forks is in a new namespace, and all processes in it
+    end with that first one. Raises IsolationError.
     """
     require_platform()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -63,7 +62,7 @@ def isolate(folder: Path) -> None:
 
 
 def _protect_files(libc: Any, folder: bytes) -> None:
-    """Make all file systems read-only but for one folder, in this namespace alone."""
+    """Make all file systems read-only except one folder, only in this namespace."""
     _do(libc.mount(b"none", b"/", None, RECURSIVE | PRIVATE, None), "no mounts of its own: mount")
     _do(libc.mount(folder, folder, None, BIND, None), "no folder of its own: mount")
     for path, flags, on, off in ((b"/", ALL_BELOW, READ_ONLY, 0), (folder, 0, 0, READ_ONLY)):
@@ -81,7 +80,7 @@ def die_with_parent() -> None:
 def lock() -> None:
     """Refuse sockets that lead out of the namespace, also to processes started from here. Raises IsolationError.
 
-    A network namespace does not hold back the socket files of services on this computer, nor those to a hypervisor.
+    A network namespace does not block the socket files of local services, or sockets to a hypervisor.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     _do(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no lock on privileges: prctl")
@@ -92,7 +91,7 @@ def lock() -> None:
 
 
 def _socket_filter() -> bytes:
-    """Return the program of BPF that refuses sockets of other families, system calls of other kinds, and io_uring."""
+    """Return the BPF program that refuses sockets of other families, system calls of other processors, and io_uring."""
     kind, socket = SOCKET_CALLS[platform.machine()]
     load, equal, at_least, back = 0x20, 0x15, 0x35, 0x06
     allow, refuse = 0x7FFF_0000, 0x0005_0000 | 13  # the number of EACCES
@@ -100,8 +99,8 @@ def _socket_filter() -> bytes:
         (load, 0, 0, 4),  # the kind of processor
         (equal, 0, 9, kind),  # another: refuse
         (load, 0, 0, 0),  # the number of the call
-        (at_least, 7, 0, 0x4000_0000),  # x32 has numbers of its own: refuse
-        (equal, 6, 0, IO_URING_SETUP),  # it opens sockets without a call of that name: refuse
+        (at_least, 7, 0, 0x4000_0000),  # x32 has its own numbers: refuse
+        (equal, 6, 0, IO_URING_SETUP),  # it opens sockets without the `socket` call: refuse
         (equal, 0, 4, socket),  # another: allow
         (load, 0, 0, 16),  # the first argument: the family
         (equal, 2, 0, OPEN_SOCKETS[0]),

@@ -1,4 +1,4 @@
-"""The questions that every tool is asked, by calling it: each says what would be wrong, and why."""
+"""The questions about every tool, answered by calling it. Each says what would be wrong, and why."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from stepward.sabotage.real.subjects import Subject, holds_parts
 from stepward.vm.machine.data import refused
 
 MAX_INPUTS: Final = 5
-"""Inputs with which a case of several calls is tried."""
+"""The number of inputs for cases of several calls."""
 
 MAX_PLACES: Final = 8
-"""Places of a tool's code at which its first delivery is stopped."""
+"""The number of lines of a tool's code at which its first delivery is stopped."""
 
 MAX_FAILURES: Final = 6
-"""Things that a tool tries that are made to fail, one in each case."""
+"""The number of a tool's operations that are made to fail, one in each case."""
 
 
 class Question(NamedTuple):
-    """A question: whom it is asked of, how it is answered, and what a breach means for the machine."""
+    """A question: which tools it concerns, how it is answered, and what a breach means for the machine."""
 
     name: str
     asks: str
@@ -59,7 +59,7 @@ def _output(study: Study) -> Verdict:
 
 
 def _plainly(study: Study, judge: Callable[[Taken], str | None]) -> Verdict:
-    """Return the first breach of a plain call, else that all who ended well have held."""
+    """Return the first breach of a plain call, or that all calls that ended well have held."""
     for taken in study.plain:
         if judge(taken) is not None:
             return study.broken_plainly(taken, judge)
@@ -144,14 +144,14 @@ def _twice(study: Study) -> Verdict:
 
 
 def _returning(study: Study) -> list[Taken]:
-    """Return the plain calls that returned, those first that changed the world."""
+    """Return the plain calls that returned, with those that changed the world first."""
     return sorted(
         (taken for taken in study.plain if taken.answer["outcome"] == "returned"), key=lambda one: not one.acted
     )
 
 
 def _acting(study: Study) -> Taken | Verdict:
-    """Return a plain call that returned and changed the world, or what it means that there is none."""
+    """Return a plain call that returned and changed the world, or a verdict if there is none."""
     returning = _returning(study)
     if not returning:
         return Verdict(Outcome.NOT_RUN, _no_return(study))
@@ -205,7 +205,7 @@ def _late(study: Study) -> Verdict:
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """Return at most so many numbers from 1 to `count`, evenly spread, the first and the last among them."""
+    """Return at most `most` numbers from 1 to `count`, evenly spaced, including the first and the last."""
     if count <= most:
         return list(range(1, count + 1))
     return sorted({1 + round(number * (count - 1) / (most - 1)) for number in range(most)})
@@ -239,7 +239,7 @@ def _failing(study: Study) -> Verdict:
 
 
 def _lie(study: Study, before: Answer, answer: Answer, after: Answer, lasting: frozenset[str]) -> str | None:
-    """Say that a tool raised although it had acted; files that a call that ends well does not leave are no act."""
+    """Describe a tool that raised although it had acted. Files that a successful call does not leave are ignored."""
     if answer["outcome"] != "raised":
         return None
     acted = before["state"] != after["state"] if study.has_probe else bool(changes(before, after) & lasting)
@@ -250,7 +250,7 @@ def _lie(study: Study, before: Answer, answer: Answer, after: Answer, lasting: f
 
 
 def _failing_by_itself(study: Study) -> Verdict | None:
-    """Return what a plain call broke that raised without anybody's doing, as one without its network does."""
+    """Return the breach of a plain call that raised by itself, for example without its network."""
     lasting = frozenset[str]().union(*(changes(taken.before, taken.after) for taken in _returning(study)))
 
     def lies(taken: Taken) -> str | None:
@@ -318,7 +318,7 @@ QUESTIONS: Final = (
 
 
 def asked(subject: Subject) -> Iterator[Question]:
-    """Yield the questions that a tool is asked."""
+    """Yield the questions about a tool."""
     return (question for question in QUESTIONS if question.concerns(subject))
 
 

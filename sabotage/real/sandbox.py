@@ -1,4 +1,4 @@
-"""The process with the real tools, seen from outside: it is started, asked, and ended."""
+"""The client of the process with the real tools, which starts, asks and ends it."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from stepward.sabotage.real.isolation import IsolationError, require_platform
 from stepward.vm.values import freeze, to_json
 
 CASE_SECONDS: Final = 20.0
-"""How long a case may take, its imports included."""
+"""The time limit of a case in seconds, including imports."""
 
 START_SECONDS: Final = 60.0
 
 
 class ToolsRefused(Exception):  # noqa: N818 - it says what is the matter with the user's module
-    """The module of the tools, or the probe, can't be used."""
+    """The module of tools or the probe can't be used."""
 
 
 class CaseFailed(Exception):  # noqa: N818 - it is an answer
-    """A case came to no end: it took too long, or its process ended."""
+    """A case did not finish: it took too long, or its process ended."""
 
 
 class Sandbox:
     """A process without network that calls the functions of a module. Use it in a `with`.
 
-    `tools` is a module or the absolute path of a .py file, `probe` is `MODULE:function`. Raises IsolationError where
-    the kernel does not grant a network namespace, and then no tool is imported.
+    `tools` is a module or the absolute path of a .py file, `probe` is `MODULE:function`. Raises IsolationError if the
+    kernel refuses a network namespace; then no tool is imported.
     """
 
     def __init__(self, tools: str, probe: str | None = None, *, seconds: float = CASE_SECONDS) -> None:
@@ -66,14 +66,14 @@ class Sandbox:
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONHASHSEED": "0",
         }
-        # What lies in the current folder is imported when there is no network any more, and not before: hence `-P`.
+        # `-P`: modules of the current folder are imported only after the network is gone.
         command = [sys.executable, "-P", "-m", "stepward.sabotage.real.child", folder, os.getcwd()]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     def play(self, deeds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Do deeds in a fresh process, one after the other, and return what came of each.
+        """Do deeds in a fresh process, one after the other, and return the answer of each.
 
-        Raises CaseFailed when they came to no end, and ToolsRefused when the module or the probe can't be used.
+        Raises CaseFailed if they did not finish, and ToolsRefused if the module or the probe can't be used.
         """
         job = {"tools": self.tools, "probe": self.probe, "seconds": self.seconds, "deeds": list(deeds)}
         self.cases += 1
@@ -92,7 +92,7 @@ class Sandbox:
         return answers
 
     def _line(self, seconds: float) -> dict[str, Any] | None:
-        """Return the next line of the process; None when it has ended, or says nothing for so long."""
+        """Return the next line of the process, or None if it has ended or is silent for that many seconds."""
         assert self._process.stdout is not None
         reading, until, text = self._process.stdout.fileno(), time.monotonic() + seconds, b""
         while not text.endswith(b"\n"):
@@ -106,10 +106,10 @@ class Sandbox:
         return said
 
     def close(self) -> None:
-        """End the process and all that it started, and remove its folder."""
+        """End the process with all its children, and remove its folder."""
         process = getattr(self, "_process", None)
         if process is not None:
-            process.kill()  # what it has forked ends with it
+            process.kill()  # its children end with it
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 pipe.close()
@@ -125,9 +125,9 @@ class Sandbox:
 
 
 def located(name: str) -> str:
-    """Return what names a module of tools wherever it is read: the whole path of a file, or the module's name.
+    """Return a name of a module of tools that is valid in every folder: an absolute path or the module's name.
 
-    Raises ToolsRefused for a file that is not there.
+    Raises ToolsRefused for a missing file.
     """
     if not name.endswith(".py") and os.sep not in name:
         return name

@@ -1,4 +1,4 @@
-"""One tool under study: its cases are played in the sandbox, and what breaks is played once more."""
+"""One tool under study: its cases are played in the sandbox, and a breach is played once more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepward.vm.values import freeze, to_json
 Answer = Mapping[str, Any]
 Deed = Mapping[str, Any]
 Judge = Callable[[Sequence[Answer]], str | None]
-"""Says of the answers of a case what they break, or None."""
+"""Returns what the answers of a case break, or None."""
 
 LOOK: Final[Deed] = {"do": "look"}
 
@@ -24,10 +24,10 @@ MAX_SHOWN: Final = 160
 
 
 class Outcome(StrEnum):
-    """What a question comes to.
+    """The outcome of a question.
 
-    `not_observed`: the tool was called, and the sandbox can't see what would answer the question. `not_run`: no call
-    came to what the question is about. `unconfirmed`: it broke once, and not again in a fresh process.
+    `not_observed`: the tool was called, but the sandbox can't observe the answer. `not_run`: no call reached the
+    subject of the question. `unconfirmed`: it broke once, and not again in a fresh process.
     """
 
     HELD = "held"
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """The answer to a question: the outcome, why, and the story of the case where something broke."""
+    """The answer to a question: the outcome, the reason, and the story of a breaching case."""
 
     outcome: Outcome
     why: str
@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A plain call: its input, what came of it, and the world before and after it."""
+    """A plain call: its input, its answer, and the world before and after it."""
 
     args: Args
     before: Answer
@@ -55,17 +55,17 @@ class Taken(NamedTuple):
 
     @property
     def ended_well(self) -> bool:
-        """Whether the tool returned something."""
+        """Whether the tool returned."""
         return self.answer["outcome"] in ("returned", "suspended", "no value")
 
     @property
     def acted(self) -> bool:
-        """Whether the world is another one after the call."""
+        """Whether the call changed the world."""
         return bool(self.before["state"] != self.after["state"])
 
 
 class Study:
-    """Plays the cases of one tool. What it finds out by plain calls serves all questions."""
+    """Plays the cases of one tool. The results of plain calls are shared by all questions."""
 
     def __init__(self, sandbox: Sandbox, subject: Subject) -> None:
         self._sandbox = sandbox
@@ -73,11 +73,11 @@ class Study:
         self.has_probe = sandbox.probe is not None
 
     def call(self, args: Args, number: int = 1, **more: Any) -> Deed:
-        """Return the deed that calls the tool; equal numbers are one idempotency key."""
+        """Return the deed that calls the tool. Equal numbers share an idempotency key."""
         return {"do": "call", "tool": self.subject.name, "args": dict(args), "performance": number, **more}
 
     def play(self, *deeds: Deed) -> list[dict[str, Any]]:
-        """Do deeds in a fresh process; raises CaseFailed."""
+        """Do deeds in a fresh process. Raises CaseFailed."""
         return self._sandbox.play(deeds)
 
     @cached_property
@@ -87,7 +87,7 @@ class Study:
 
     @cached_property
     def plain(self) -> list[Taken]:
-        """One call for each input, each under a key of its own; without those that came to no end."""
+        """One call for each input, each under its own key, without calls that did not finish."""
         deeds = self._plain_deeds(self.subject.inputs)
         try:
             return _taken(self.subject.inputs, self.play(*deeds))
@@ -105,7 +105,7 @@ class Study:
             return []
 
     def broken_plainly(self, taken: Taken, judge: Callable[[Taken], str | None]) -> Verdict:
-        """Return what a plain call broke, played again alone, and then after all calls that came before it."""
+        """Return the breach of a plain call after a replay: alone, then after all earlier calls."""
         inputs = self.subject.inputs
         upto = inputs[: next(number for number, args in enumerate(inputs, start=1) if args is taken.args)]
         for some in ([taken.args], upto):
@@ -120,7 +120,7 @@ class Study:
         return Verdict(Outcome.UNCONFIRMED, judge(taken) or "", ())
 
     def tried(self, judge: Judge, *deeds: Deed) -> tuple[list[dict[str, Any]], Verdict | None]:
-        """Play a case, and return its answers and what it breaks, once a second process has broken it too."""
+        """Play a case. Return its answers, and its breach if a second process confirms it."""
         answers = self.play(*deeds)
         what = judge(answers)
         if what is None:
@@ -133,7 +133,7 @@ class Study:
 
 
 MAX_ALONE: Final = 5
-"""Inputs that are tried one by one, where all together came to no end."""
+"""The number of inputs that are tried one by one if all together did not finish."""
 
 
 def _taken(inputs: Sequence[Args], answers: Sequence[Answer]) -> list[Taken]:
@@ -145,7 +145,7 @@ def _taken(inputs: Sequence[Args], answers: Sequence[Answer]) -> list[Taken]:
 
 
 def value_of(answer: Answer) -> Any:
-    """Return the output of a call, as the language has it."""
+    """Return the output of a call as a value of the language."""
     return freeze(json.loads(answer["value"], parse_float=Decimal))
 
 
@@ -156,7 +156,7 @@ def changes(before: Answer, after: Answer) -> frozenset[str]:
 
 
 def difference(before: Answer, after: Answer) -> str:
-    """Say what differs between two looks: the probe's word where there is one, else the files."""
+    """Describe the difference of two looks: by the probe if there is one, else by the files."""
     if before["shown"] or after["shown"]:
         return f"the probe returned {shown(before['shown'])}, then {shown(after['shown'])}"
     paths = sorted(changes(before, after))
@@ -164,12 +164,12 @@ def difference(before: Answer, after: Answer) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text in back-ticks, cut where it is long."""
+    """Return a text in back-ticks, shortened if it is long."""
     return f"`{text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + '…'}`"
 
 
 def said(answer: Answer) -> str:
-    """Say what became of a call."""
+    """Describe the outcome of a call."""
     if answer["outcome"] == "returned":
         return f"returned {shown(answer['value'])}"
     words = {"suspended": "suspended the run", "cancelled": "was cancelled", "no value": "returned what is no value"}
@@ -178,7 +178,7 @@ def said(answer: Answer) -> str:
 
 
 def story(deeds: Sequence[Deed], answers: Sequence[Answer]) -> tuple[str, ...]:
-    """Tell a case, a line for each thing that happened."""
+    """Describe a case, one line for each event."""
     lines: list[str] = []
     for deed, answer in zip(deeds, answers, strict=True):
         if deed["do"] == "look":

@@ -1,4 +1,4 @@
-"""The tools that are attacked, and what they are called with: values of the types that the manifest declares."""
+"""The attacked tools and their inputs: values of the types in the manifest."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 Args = Mapping[str, Any]
 
 MAX_TRIES: Final = 4
-"""Values that are drawn for each that is wanted: the same may come twice."""
+"""The number of values that are drawn for each wanted one, since duplicates are dropped."""
 
 
 class Subject(NamedTuple):
-    """A tool that a program calls: what is declared of it, the type of its output, and inputs, the smallest first."""
+    """A tool of a program: its declaration, the type of its output, and its inputs, the smallest first."""
 
     name: str
     spec: ToolSpec
@@ -35,9 +35,9 @@ class Subject(NamedTuple):
 
 
 def subjects(plan: Plan, seed: int, examples: int) -> tuple[Subject, ...]:
-    """Return the tools that the steps of a program call, each with at most so many inputs.
+    """Return the tools that the steps of a program call, each with at most `examples` inputs.
 
-    Equal seeds give equal inputs. Raises hypothesis.errors.Unsatisfiable where a type seems to admit no value.
+    Equal seeds give equal inputs. Raises hypothesis.errors.Unsatisfiable if no value of a type is found.
     """
     found: dict[str, CallPlan] = {}
     for step in plan.steps:
@@ -59,7 +59,7 @@ def _subject(meaning: Meaning, call: CallPlan, constants: Constants, seed: int, 
 
 
 def _like(meaning: Meaning, value: Any, constants: Constants) -> SearchStrategy[Any]:
-    """Return values as a step gives them to a tool whose arguments nobody declares."""
+    """Return a strategy for undeclared arguments, after the values that a step passes."""
     from hypothesis import strategies as st
 
     if isinstance(value, Mapping):
@@ -105,5 +105,5 @@ def _drawn(makers: Mapping[str, SearchStrategy[Any]], seed: int, examples: int) 
 
 
 def holds_parts(inputs: Iterable[Args]) -> tuple[Args, ...]:
-    """Return the inputs with a list or an object among the arguments: what a tool could change."""
+    """Return the inputs with a list or an object among the arguments, which a tool could change."""
     return tuple(args for args in inputs if any(isinstance(value, list | dict) for value in args.values()))

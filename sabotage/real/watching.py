@@ -1,4 +1,4 @@
-"""What a tool does, as audit hooks (PEP 578) and traces of its lines see it; where it is stopped or made to fail."""
+"""Observes a tool by audit hooks (PEP 578) and line traces, and stops it or makes it fail."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ MAX_DETAIL: Final = 200
 
 
 class Seen(NamedTuple):
-    """One thing that a tool did or tried: `kind` is write, network, change (over the network) or unseen."""
+    """One operation of a tool: `kind` is write, network, change (over the network) or unseen."""
 
     kind: str
     what: str
 
 
 class Watch:
-    """Sees what the process does while it is on.
+    """Observes the operations of the process while it is on.
 
-    With `fail_at` the n-th thing of the outside world that is tried fails (1 is the first). With `pause_at` the thread
-    that comes to the n-th line of the tool's own code waits there until `release`.
+    With `fail_at`, the n-th operation on the outside world fails (1 is the first). With `pause_at`, the thread that
+    reaches the n-th line of the tool's own code waits there until `release`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -71,19 +71,19 @@ class Watch:
         sys.addaudithook(self._hear)
 
     def begin(self, *, fail_at: int = 0, pause_at: int = 0) -> None:
-        """See what happens from now on."""
+        """Start observing."""
         self.seen, self.tried, self.lines = [], 0, 0
         self.fail_at, self.pause_at, self.has_stopped = fail_at, pause_at, False
         self._go_on.clear()
         self._is_on = True
 
     def end(self) -> None:
-        """See nothing any more, and let go on what waits."""
+        """Stop observing, and release a waiting thread."""
         self._is_on = False
         self.release()
 
     def release(self) -> None:
-        """Let the thread go on that waits at its line."""
+        """Release the thread that waits at its line."""
         self.pause_at = 0
         self._go_on.set()
 
@@ -119,10 +119,10 @@ class Watch:
 
     def _file(self, what: str, path: Any) -> Seen | None:
         if isinstance(path, int) or path is None:
-            return None  # a file that was opened before
+            return None  # the file was opened before
         where = os.path.realpath(os.path.join(os.getcwd(), os.fsdecode(path)))
         if where == self._folder or where.startswith(self._folder + os.sep):
-            # Here the files themselves are compared: a file that is gone again was no write.
+            # Files in the folder are compared later, so that a file that is gone again is no write.
             return Seen("scratch", f"{what} `{where[:MAX_DETAIL]}`")
         is_device = where.startswith(("/dev/", "/proc/")) and not where.startswith("/dev/shm/")
         return None if is_device else Seen("write", f"{what} `{where[:MAX_DETAIL]}`")
@@ -130,12 +130,12 @@ class Watch:
     # -- lines ---------------------------------------------------------------------------------------------------------
 
     def owns(self, module_file: str) -> None:
-        """Count the lines of the code beside a file from now on."""
+        """Count the lines of the code in a file's folder from now on."""
         self._own = os.path.dirname(os.path.realpath(module_file)) + os.sep
         self._is_installed = "site-packages" in self._own
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Count a line, as `threading.settrace` has it."""
+        """Count a line; a trace function for `threading.settrace`."""
         if not self._is_on:
             return None
         if event == "call":
@@ -149,7 +149,7 @@ class Watch:
         return name.startswith(self._own) and ("site-packages" not in name or self._is_installed)
 
     def comes_to_stop(self) -> bool:
-        """Count a place where a tool can be stopped, and return whether it is the one."""
+        """Count a possible stop of a tool, and return whether to stop there."""
         self.lines += 1
         if self.lines != self.pause_at:
             return False

@@ -1,7 +1,7 @@
-"""The naive reference interpreter: what should have happened, told by the language's page alone.
+"""The naive reference interpreter: it predicts runs from the specification of the language alone.
 
-It shares with the machine the parsed program and nothing else. "Failure 4" in a docstring is sentence 4 of the section
-"Failure" of specs/language.md, "Failure, Choices" stands under that section's choices.
+It shares only the parsed program with the machine. "Failure 4" in a docstring is sentence 4 of the section "Failure" of
+specs/language.md; "Failure, Choices" is in the choices of that section.
 """
 
 from stepward.sabotage.reference.answers import (

@@ -1,4 +1,4 @@
-"""What a program asks of the world, what the world may answer, and what was done step by step."""
+"""The calls of a program, the answers of the world, and the log of steps."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 class Asked(NamedTuple):
     """A call that has no answer yet.
 
-    `step` is the sub-step's id inside a parallel step. `attempt` counts from 1 within the visit, `performance` counts
-    the performances of the visit: a start under the same key is the same one. `tool` is empty for a model.
+    `step` is the sub-step's id inside a parallel step. `attempt` counts from 1 within the visit. `performance` counts
+    performances within the visit; starts under one key are one performance. `tool` is empty for a model.
     """
 
     step: str
@@ -24,20 +24,20 @@ class Asked(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """What a tool returned, raw: it may be no value, or of another type."""
+    """The raw return of a tool, which may be no value or of another type."""
 
     value: Any
 
 
 class Replied(NamedTuple):
-    """What a model replied, raw, and the tokens that it used."""
+    """The raw reply of a model, and the tokens that it used."""
 
     content: Any
     tokens: int = 0
 
 
 class Raised(NamedTuple):
-    """The tool or the model raised: it did not happen. `why` tells one error from another."""
+    """The tool or the model raised, and nothing happened. `why` distinguishes errors."""
 
     tokens: int = 0
     why: str = ""
@@ -48,7 +48,7 @@ class TimedOut(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Nobody knows: the tool raised InDoubt, or the machine died after the start."""
+    """The outcome is unknown: the tool raised InDoubt, or the machine died after the start."""
 
 
 class Waits(NamedTuple):
@@ -61,11 +61,11 @@ Answer = Returned | Replied | Raised | TimedOut | Lost | Waits
 class Moved(NamedTuple):
     """A step or sub-step was left.
 
-    `how` is `success`, `fallback`, `failed` or `skipped` for a call, `joined`, `failed` or `skipped` for a parallel
-    step, `set` and `end` for those, `then`, `otherwise`, the number of the case, or `uncovered` for a condition.
-    For any of them it may be `visits` (used up), `blocked` (by a guardrail, a call that no policy allows, a prompt
-    with a sensitive value), or `error` (a condition, `set` or `end` that can't be evaluated). `next` is where control
-    goes, None where the run ends and for a sub-step.
+    `how` is `success`, `fallback`, `failed` or `skipped` for a call; `joined`, `failed` or `skipped` for a parallel
+    step; `set` and `end` for steps of these types; `then`, `otherwise`, the number of the case, or `uncovered` for a
+    condition. Any of them may also have `visits` (used up), `blocked` (by a guardrail, a call that no policy allows, or
+    a prompt with a sensitive value), or `error` (a condition, `set` or `end` that can't be evaluated). `next` is the
+    next step, or None at the end of the run and for a sub-step.
     """
 
     step: str

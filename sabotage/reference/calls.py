@@ -1,4 +1,4 @@
-"""One call of a tool or a model: what it is asked, and what its answer means."""
+"""One call of a tool or a model: its state, and the meaning of its answer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Call:
-    """How far a call of the present visit is.
+    """The state of a call in the current visit.
 
-    `phase` is `ready`, `asked`, `waits`, `doubt`, or how it ended: `success`, `fallback`, `failed`, `skipped`.
-    `before` are the attempts of earlier rounds of a retried parallel step. `is_repeat` says that the last performance
-    is to be done again because it did not happen, `is_blocked` that no policy allows the call.
+    `phase` is `ready`, `asked`, `waits`, `doubt`, or how it ended: `success`, `fallback`, `failed`, `skipped`. `before`
+    counts attempts in earlier rounds of a retried parallel step. `is_repeat`: the last performance did not happen and
+    is repeated. `is_blocked`: no policy allows the call.
     """
 
     step: Any
@@ -45,16 +45,16 @@ class Call:
 
     @property
     def is_model(self) -> bool:
-        """Whether a model is asked, not a tool."""
+        """Whether the call asks a model, not a tool."""
         return bool(self.step.type == "llm")
 
     @property
     def is_same_performance(self) -> bool:
-        """Whether the next start is one more of the same performance ("Failure" 7)."""
+        """Whether the next start belongs to the same performance ("Failure" 7)."""
         return self.performance > 0 and (self.is_repeat or (not self.is_model and self.tool.idempotent))
 
     def fails(self, why: str) -> None:
-        """End the call without an output: it was skipped or it failed ("Failure" 1)."""
+        """End the call without an output: skipped or failed ("Failure" 1)."""
         self.phase = "skipped" if self.step.on_error == "skip" else "failed"
         self.error = why
 
@@ -63,8 +63,8 @@ class Call:
         self.phase, self.value, self.error = "success", value, ""
 
 
-class Heard(NamedTuple):
-    """What an answer says: `is_fine` with a value, or that and why there is none."""
+class AnswerMeaning(NamedTuple):
+    """The meaning of an answer: `is_fine` with a value, or the reason for its absence."""
 
     is_fine: bool
     value: Any = None
@@ -72,25 +72,25 @@ class Heard(NamedTuple):
     may_have_happened: bool = False
 
 
-def heard(call: Call, answer: Answer, most_bytes: int) -> Heard:
-    """Return what an answer says.
+def meaning_of(call: Call, answer: Answer, most_bytes: int) -> AnswerMeaning:
+    """Return the meaning of an answer.
 
-    A tool that raises says that nothing happened; who can't know says so; a late or ill-typed answer of a write leaves
-    it open ("Failure" 5). A model, and a tool without effect, can't be in doubt ("Failure, Choices").
+    A tool that raises reports that nothing happened. InDoubt, and a late or ill-typed answer of a write, leave that
+    open ("Failure" 5). A model, and a tool without effect, can't be in doubt ("Failure, Choices").
     """
     if isinstance(answer, Returned | Replied):
         try:
             value = fitting(call, answer.value if isinstance(answer, Returned) else answer.content, most_bytes)
         except NoValue as error:
-            return Heard(False, why=f"ill-typed: {error}", may_have_happened=True)
-        return Heard(True, value)
+            return AnswerMeaning(False, why=f"ill-typed: {error}", may_have_happened=True)
+        return AnswerMeaning(True, value)
     if isinstance(answer, Raised):
-        return Heard(False, why=f"raised: {answer.why}")
-    return Heard(False, why=type(answer).__name__, may_have_happened=True)
+        return AnswerMeaning(False, why=f"raised: {answer.why}")
+    return AnswerMeaning(False, why=type(answer).__name__, may_have_happened=True)
 
 
 def fitting(call: Call, raw: Any, most_bytes: int) -> Any:
-    """Return a raw output as a value of the declared type; raises NoValue where it is none, or too large."""
+    """Return a raw output as a value of the declared type. Raises NoValue if it has another type or is too large."""
     value = _reply(call, raw) if call.is_model else to_value(raw)
     if not is_of(value, call.returns):
         raise NoValue(repr(value))
@@ -100,7 +100,7 @@ def fitting(call: Call, raw: Any, most_bytes: int) -> Any:
 
 
 def _reply(call: Call, raw: Any) -> Any:
-    """A closed set is compared exactly after strip; a structured reply is JSON, or data that the adapter has read."""
+    """Read a reply: for a closed set, compare it exactly after strip; for a type, parse JSON or take parsed data."""
     value = to_value(raw)
     if call.step.allowed_outputs is not None:
         if not isinstance(value, str) or value.strip() not in call.step.allowed_outputs:
@@ -120,14 +120,14 @@ def _refused(word: str) -> Any:
 
 
 def judge(call: Call, most_bytes: int) -> None:
-    """Decide what an attempt that was answered leads to: an end of the call, a further attempt, doubt, or waiting."""
+    """Decide the next phase of an answered call: its end, another attempt, doubt, or waiting."""
     answer = call.answer
     assert answer is not None
     call.answer = None
     if isinstance(answer, Waits) and call.tool.suspends and not call.is_model:
         call.phase = "waits"  # it has started and not ended ("Failure" 8)
         return
-    said = heard(call, answer, most_bytes)
+    said = meaning_of(call, answer, most_bytes)
     if said.is_fine:
         call.succeeds(said.value)
         return
@@ -148,7 +148,7 @@ def judge(call: Call, most_bytes: int) -> None:
 
 
 def _falls_back(call: Call, most_bytes: int) -> None:
-    """A `fallback` applies when the attempts are used up, and the last one timed out ("Failure" 4)."""
+    """Apply the `fallback`: the attempts are used up, and the last one timed out ("Failure" 4)."""
     value = to_value(call.step.fallback)
     if size(value) > most_bytes:
         call.fails(f"{size(value)} bytes")

@@ -1,4 +1,4 @@
-"""The course of a run: from its first step to its end, and what may happen to it from outside."""
+"""The course of a run from its first step to its end, and its interface to the outside."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from stepward.vm.expressions.parser import parse
 
 
 class Reference(Later):
-    """One run of a program, told from the page.
+    """One run of a program, as the specification predicts it.
 
-    `start` and each answer run on until the next call waits for its answer, somebody is waited for, or the run is over.
-    `policies` are those that the machine has; `waived` are lifted rules, as `policy:rule`. `max_output_bytes` and
-    `max_steps` are the machine's own bounds. What the machine says about sizes of the whole state is not told here.
+    `start` and each answer continue the run until a call needs an answer, a person has to act, or the run is over.
+    `policies` are those of the machine; `waived` are lifted rules, as `policy:rule`. `max_output_bytes` and `max_steps`
+    are the machine's own limits. The machine's limit on the whole state is not modelled.
     """
 
     _course: Pause | None = None
 
-    # -- what is seen from outside -------------------------------------------------------------------------------------
+    # -- state for the outside -----------------------------------------------------------------------------------------
 
     @property
     def values(self) -> dict[str, Any]:
@@ -44,17 +44,17 @@ class Reference(Later):
 
     @property
     def errors(self) -> set[str]:
-        """The steps and sub-steps that ended without an output when they were last left."""
+        """The steps and sub-steps that last ended without an output."""
         return {where[0] for where in self._data.held if where[1:] == ("error",)}
 
     @property
     def hidden(self) -> set[str]:
-        """The variables and outputs that are sensitive, or have a part that is."""
+        """The variables and outputs that are sensitive or have a sensitive part."""
         return {".".join(where) for where in self._data.hidden}
 
     @property
     def asked(self) -> tuple[Asked, ...]:
-        """The calls that wait for an answer, in the order of the list."""
+        """The calls that wait for an answer, in program order."""
         return tuple(self._asked(call) for call in self._calls if call.phase == "asked" and call.answer is None)
 
     def _asked(self, call: Call) -> Asked:
@@ -64,12 +64,12 @@ class Reference(Later):
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The steps that are suspended, in the order of the list."""
+        """The suspended steps, in program order."""
         return tuple(call.step.id for call in self._calls if call.phase == "waits")
 
     @property
     def doubtful(self) -> tuple[str, ...]:
-        """The steps of which nobody knows whether they wrote, in the order of the list."""
+        """The steps in doubt, in program order."""
         return tuple(call.step.id for call in self._calls if call.phase == "doubt")
 
     @property
@@ -81,14 +81,14 @@ class Reference(Later):
         """Return the `followed_by` rules that the ended run broke."""
         if not self.is_over:
             return ()
-        return tuple(kept.rule.name for kept in self._rules if kept.is_broken(self.status, self.reason))
+        return tuple(monitor.rule.name for monitor in self._rules if monitor.is_broken(self.status, self.reason))
 
-    # -- what happens to a run -----------------------------------------------------------------------------------------
+    # -- events of a run -----------------------------------------------------------------------------------------------
 
     def start(self, inputs: Mapping[str, Any], by: str = "") -> None:
-        """Start the run, and say who does.
+        """Start the run, by the person `by`.
 
-        Raises ValueError where the inputs are to be refused ("The program" 2, "Types").
+        Raises ValueError if the inputs must be refused ("The program" 2, "Types").
         """
         assert self._course is None, "a run starts once"
         self._by = by
@@ -106,7 +106,7 @@ class Reference(Later):
         self._go_on()
 
     def answer(self, step: str, answer: Answer) -> None:
-        """Give the answer to a call that waits for one; the run goes on when the last of a wave has its answer."""
+        """Give an answer to a waiting call. The run continues when every call of the wave has its answer."""
         call = self._find(step, "asked")
         assert call.answer is None, "a call is answered once"
         assert not isinstance(answer, TimedOut) or call.step.timeout_seconds is not None, "it can't be late"
@@ -117,7 +117,8 @@ class Reference(Later):
             self._go_on()
 
     def takes(self, step: str, output: Any) -> bool:
-        """Return whether a step that waits, or is in doubt, takes an output from outside: one of its type."""
+        """Return whether a step that waits or is in doubt accepts an output from outside: it must have the step's
+        type."""
         call = next(call for call in self._calls if call.step.id == step)
         try:
             fitting(call, output, self._most_bytes)
@@ -126,13 +127,14 @@ class Reference(Later):
         return True
 
     def resume(self, step: str, payload: Any, by: str = "") -> bool:
-        """Deliver what a suspended step waits for; False where it is ill-typed: it still waits ("Failure" 8)."""
+        """Deliver the output of a suspended step. Return False for an ill-typed one: the step still waits ("Failure"
+        8)."""
         return self._delivered(self._find(step, "waits"), payload, by)
 
     def reconcile(
         self, step: str, verdict: Literal["done", "not_done", "abandon"], output: Any = None, by: str = ""
     ) -> bool:
-        """Say what was found out about a step in doubt; False where the output is ill-typed ("Failure" 7)."""
+        """Settle a step in doubt. Return False for an ill-typed output ("Failure" 7)."""
         call = self._find(step, "doubt")
         if verdict == "done":
             return self._delivered(call, output, by)
@@ -144,9 +146,9 @@ class Reference(Later):
         return True
 
     def cancel(self) -> None:
-        """Cancel the run: what is under way is finished, and no further call starts ("Failure, Choices").
+        """Cancel the run: calls under way finish, and no further call starts ("Failure, Choices").
 
-        Steps that ask nobody are still taken: where they lead to an ending without another call, the run ends so.
+        Steps without calls are still executed. If they reach an end without another call, the run ends there.
         """
         if self.status == "RUNNING":
             self._is_cancelled = True
@@ -161,7 +163,7 @@ class Reference(Later):
         brought = self._brought()
         self._past.append(Happened("settled", call.step.tool, by))
         call.succeeds(value)
-        self._find_echoes(call, self._secrets | brought)  # whoever delivers comes when all siblings have come back
+        self._find_echoes(call, self._secrets | brought)  # a delivery comes after all siblings have returned
         self._go_on()
         return True
 
@@ -177,14 +179,14 @@ class Reference(Later):
             self._end(over)
 
     def _end(self, over: Over) -> None:
-        """Endings absorb: after one, nothing happens any more ("Control flow" 8)."""
+        """End the run: after that, nothing happens ("Control flow" 8)."""
         self.status, self.reason = over.status, over.reason
         self._calls = []
 
     # -- one step after the other --------------------------------------------------------------------------------------
 
     def _run(self) -> Pause:
-        """The run starts at the first step ("Control flow")."""
+        """Run the program from its first step ("Control flow")."""
         by_id = {step.id: step for step in reversed(self.program.steps)}
         facts.refuse_unknown(self.program)
         self._at = self.program.steps[0].id
@@ -193,7 +195,7 @@ class Reference(Later):
             self._at = yield from self._enter(by_id[self._at])
 
     def _enter(self, step: Any) -> Generator[None, None, str]:
-        """Enter a step: first its visits and the budgets, then what it is; return where control goes."""
+        """Check visits and budgets, then execute a step. Return the next step."""
         visit = self._visits.get(step.id, 0) + 1
         if step.type != "end" and step.max_visits is not None and visit > step.max_visits:
             return self._beyond(step, visit)
@@ -216,7 +218,8 @@ class Reference(Later):
             raise self._over(step, "error", "FAILED", "error") from None
 
     def _beyond(self, step: Any, visit: int) -> str:
-        """Visit n + 1 does not start the step, and goes to its `error_step` once ("Control flow" 9)."""
+        """Handle a visit beyond the limit: it does not start the step, and goes to its `error_step` once ("Control
+        flow" 9)."""
         self._visits[step.id] = visit
         why = Unworded(f"visits of {step.id}")
         self._change([change for part in [*facts.parts_of(step), step] for change in left_without(part, why)])
@@ -234,15 +237,15 @@ class Reference(Later):
         raise self._over(step, "end", "SUCCESS" if step.outcome == "success" else "FAILED", "declared")
 
     def _choose(self, step: Any) -> str:
-        """The first case that holds wins, and those after it are not looked at ("Steps", "Conditions" 1)."""
-        ways: list[tuple[str, str | None, str, set[Any]]] = [
+        """Choose the first case that holds; later ones are not evaluated ("Steps", "Conditions" 1)."""
+        branches: list[tuple[str, str | None, str, set[Any]]] = [
             (case.when, case.then, str(number), {number, case.name})
             for number, case in enumerate(step.cases or (), start=1)
         ]
         if step.condition is not None:
-            ways = [(step.condition, step.then, "then", {"then"})]
+            branches = [(step.condition, step.then, "then", {"then"})]
         target, how, labels = step.otherwise, "otherwise", {"otherwise"}
-        for when, then, label, names in ways:
+        for when, then, label, names in branches:
             if holds(parse(when), self._data.read):
                 target, how, labels = then, label, names
                 break
@@ -254,7 +257,7 @@ class Reference(Later):
         return self._move(step, how, target)
 
     def _assign(self, step: Any) -> str:
-        """All expressions are evaluated before anything is assigned; what is no text stands for itself ("Steps")."""
+        """Evaluate all expressions, then assign. A value that is not a text stands for itself ("Steps")."""
         trees = {name: parse(value) for name, value in step.set.items() if isinstance(value, str)}
         computed = {
             name: self._data.computed(trees[name]) if name in trees else (to_value(value), set())
@@ -265,8 +268,8 @@ class Reference(Later):
             raise NoValue("too large")
         self._change([((name,), value) for name, value in new.items()])
         for name, value in new.items():
-            ways = computed[name][1]
-            self._data.hide((name,), ways)
-            self._secrets |= set(numbers_in(value, ways))
+            paths = computed[name][1]
+            self._data.hide((name,), paths)
+            self._secrets |= set(numbers_in(value, paths))
         self._succeeded(step)
         return self._leave(step, "set")

@@ -1,4 +1,4 @@
-"""What a run knows: the values that are defined, by what holds them, and which of them are sensitive."""
+"""The data of a run: the defined values by holder, and which of them are sensitive."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 Holder = tuple[str, ...]
 """`("name",)` for a variable or an input, `("step", "output")` and `("step", "error")` for a step's."""
 
-Way = tuple[str, ...]
-"""The names of fields, from the outside in."""
+FieldPath = tuple[str, ...]
+"""A path of field names, from the outside in."""
 
 Changes = list[tuple[Holder, Any]]
 
 
 class _Gone:
-    """Stands for what becomes undefined."""
+    """Marks a holder that becomes undefined."""
 
 
 GONE: Final = _Gone()
 
 
 class Data:
-    """The values of one run: `held` by holder, `hidden` the sensitive fields below a holder."""
+    """The values of one run: `held` has them by holder, `hidden` has the sensitive fields below a holder."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self.held: dict[Holder, Any] = {}
-        self.hidden: dict[Holder, set[Way]] = {}
+        self.hidden: dict[Holder, set[FieldPath]] = {}
 
     def read(self, names: tuple[str, ...]) -> Any:
-        """Return what a reference names; raises Undefined where it can't be read ("Data" 1 to 3)."""
+        """Return the value of a reference. Raises Undefined if it can't be read ("Data" 1 to 3)."""
         where, fields = holder(names, self._program)
         if where not in self.held:
             raise Undefined(names[0])
@@ -50,9 +50,9 @@ class Data:
         return value
 
     def change(self, changes: Changes) -> bool:
-        """Bind what a step leaves, in order; return whether any of it is another value than there was before.
+        """Apply the changes of a step in order. Return whether any value changed.
 
-        Of two siblings that give one variable a value each, both count ("Control flow, Choices").
+        If two siblings assign one variable, both changes count ("Control flow, Choices").
         """
         before = dict(self.held)
         for where, value in changes:
@@ -62,30 +62,30 @@ class Data:
                 del self.held[where]
         return any(_differs(before.get(where, GONE), value) for where, value in changes)
 
-    # -- what is sensitive: it follows `set` and fields, not branches ("Data" 7) ---------------------------------------
+    # -- sensitivity follows `set` and fields, not branches ("Data" 7) -------------------------------------------------
 
-    def hide(self, where: Holder, ways: set[Way]) -> None:
-        """Note which fields of what is held are sensitive, as far as they are there."""
-        there = {way for way in ways if where in self.held and _has(self.held[where], way)}
+    def hide(self, where: Holder, paths: set[FieldPath]) -> None:
+        """Mark fields of a held value as sensitive, as far as they exist."""
+        there = {path for path in paths if where in self.held and _has(self.held[where], path)}
         self.hidden.pop(where, None)
         if there:
             self.hidden[where] = there
 
-    def hidden_below(self, names: tuple[str, ...]) -> set[Way]:
-        """Return which fields of what a reference names are sensitive; `()` is the whole of it."""
+    def hidden_below(self, names: tuple[str, ...]) -> set[FieldPath]:
+        """Return the sensitive fields of a reference's value; `()` is the whole value."""
         where, fields = holder(names, self._program)
-        found: set[Way] = set()
-        for way in self.hidden.get(where, ()):
-            if fields[: len(way)] == way:
+        found: set[FieldPath] = set()
+        for path in self.hidden.get(where, ()):
+            if fields[: len(path)] == path:
                 found.add(())
-            elif way[: len(fields)] == fields:
-                found.add(way[len(fields) :])
+            elif path[: len(fields)] == fields:
+                found.add(path[len(fields) :])
         return found
 
-    def computed(self, tree: syntax.Expression) -> tuple[Any, set[Way]]:
-        """Return what an expression is worth, and which fields of that are sensitive.
+    def computed(self, tree: syntax.Expression) -> tuple[Any, set[FieldPath]]:
+        """Return the value of an expression and its sensitive fields.
 
-        They are those of what it names, or all of a result for which something sensitive was read.
+        A plain reference has the sensitive fields of its value. Any other result is wholly sensitive if it read one.
         """
         if isinstance(tree, syntax.Reference):
             return self.read(tree.names), self.hidden_below(tree.names)
@@ -100,8 +100,8 @@ class Data:
         return value, {()} if any(map(self.hidden_below, seen)) else set()
 
 
-def _has(value: Any, way: Way) -> bool:
-    for name in way:
+def _has(value: Any, path: FieldPath) -> bool:
+    for name in path:
         if not isinstance(value, dict) or name not in value:
             return False
         value = value[name]
@@ -115,12 +115,12 @@ def _differs(old: Any, new: Any) -> bool:
 
 
 def left_with(part: Any, value: Any) -> Changes:
-    """Return what a step leaves that has an output: that, its variable, and no error ("Failure, Choices")."""
+    """Return the changes of a step with an output: output, variable, and no error ("Failure, Choices")."""
     return [((name), value) for name in _names(part)] + [((part.id, "error"), GONE)]
 
 
 def left_without(part: Any, error: str) -> Changes:
-    """Return what a step leaves that ended without an output, also where an earlier visit had set it ("Failure" 3)."""
+    """Return the changes of a step without an output, which also clears that of an earlier visit ("Failure" 3)."""
     if not has_output(part):
         return []
     return [(name, GONE) for name in _names(part)] + [((part.id, "error"), error)]

@@ -1,4 +1,4 @@
-"""What outputs repeat of the sensitive values that a run has: told from "Data" 8 and its table of spellings."""
+"""Finds sensitive values that outputs repeat, after "Data" 8 and its table of spellings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from stepward.sabotage.reference.plain import kind, written
 if TYPE_CHECKING:
     from stepward.vm.language.types import TypeSpec
 
-Way = tuple[str, ...]
+FieldPath = tuple[str, ...]
 
 LEAST: Final = 6
-"""Characters of a value that is looked for."""
+"""The least length of a value that is searched for."""
 
 _SEPARATORS: Final = frozenset(" \t\n\r\f\v.,:;_'’/|-")
 _MASKED: Final = r"(?:…|\.\.\.|\*\*|••|··|●●|▪▪|██|xx|##)"
@@ -27,7 +27,7 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/]{5,}")
 
 
 def sought(value: Any, spec: TypeSpec | None, *, inside: bool = False) -> Iterator[str]:
-    """Yield what is looked for of a value: its sensitive texts and numbers, but no member of an `enum`."""
+    """Yield the searched parts of a value: its sensitive texts and numbers, but no member of an `enum`."""
     if spec is None and not inside:
         return
     inside = inside or bool(spec is not None and spec.sensitive)
@@ -43,11 +43,11 @@ def sought(value: Any, spec: TypeSpec | None, *, inside: bool = False) -> Iterat
             yield text
 
 
-def numbers_in(value: Any, ways: Iterable[Way]) -> Iterator[str]:
-    """Yield the numbers among what is hidden in a value, as texts that are looked for."""
-    for way in ways:
+def numbers_in(value: Any, paths: Iterable[FieldPath]) -> Iterator[str]:
+    """Yield the numbers in the hidden parts of a value, as texts."""
+    for path in paths:
         held = value
-        for name in way:
+        for name in path:
             held = held.get(name) if isinstance(held, Mapping) else None
         yield from (written(one) for one in _numbers(held) if len(written(one)) >= LEAST)
 
@@ -70,15 +70,15 @@ def _part(spec: TypeSpec | None, name: str) -> TypeSpec | None:
     return (spec.properties or {}).get(name, others)
 
 
-def echoes(value: Any, spec: TypeSpec | None, secrets: Iterable[str]) -> set[Way]:
-    """Return the fields of an output that repeat a secret; `()` is the whole. An item hides its whole array."""
+def echoes(value: Any, spec: TypeSpec | None, secrets: Iterable[str]) -> set[FieldPath]:
+    """Return the fields of an output that repeat a secret; `()` is the whole value. An item hides its whole array."""
     if not secrets or (spec is not None and spec.enum is not None):
         return set()
     if isinstance(value, Mapping):
         declared = (spec.properties if spec is not None else None) or {}
         if any(says(name, secret) for name in value if name not in declared for secret in secrets):
             return {()}
-        return {(name, *way) for name, item in value.items() for way in echoes(item, _part(spec, name), secrets)}
+        return {(name, *path) for name, item in value.items() for path in echoes(item, _part(spec, name), secrets)}
     if isinstance(value, tuple):
         items = spec.items if spec is not None else None
         return {()} if any(echoes(item, items, secrets) for item in value) else set()
@@ -86,7 +86,7 @@ def echoes(value: Any, spec: TypeSpec | None, secrets: Iterable[str]) -> set[Way
 
 
 def says(value: Any, secret: str) -> bool:
-    """Return whether a text has a secret in one of the spellings, or a number is it."""
+    """Return whether a text contains a secret in some spelling, or a number equals it."""
     if kind(value) == "number":
         return _is_number(written(value).lower(), secret.casefold())
     if not isinstance(value, str):
@@ -109,7 +109,7 @@ def _says(text: str, secret: str) -> bool:
 
 
 def _is_masked(text: str, secret: str) -> bool:
-    """Whether half of a secret or more stands beside a mask."""
+    """Whether at least half of a secret is next to a mask."""
     half = max((len(secret) + 1) // 2, LEAST)
     if not re.search(_MASKED, text) or not (secret[:half] in text or secret[-half:] in text):
         return False

@@ -1,4 +1,4 @@
-"""Conditions and expressions: what a parsed one is worth."""
+"""The evaluation of parsed conditions and expressions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepward.vm.expressions import syntax
 from stepward.vm.expressions.operators import Comparison, FunctionName
 
 Read = Callable[[tuple[str, ...]], Any]
-"""Gives the value of a reference by its names; raises Undefined where there is none."""
+"""Returns the value of a reference by its names. Raises Undefined if there is none."""
 
 
 class CannotEvaluate(Exception):  # noqa: N818 - it says what can't be done
@@ -24,7 +24,7 @@ class Undefined(CannotEvaluate):
 
 
 def value_of(tree: syntax.Expression, read: Read) -> Any:
-    """Return what an expression is worth, from left to right; raises CannotEvaluate ("Conditions" 1 to 6)."""
+    """Evaluate an expression from left to right. Raises CannotEvaluate ("Conditions" 1 to 6)."""
     match tree:
         case syntax.Constant(value=value):
             return to_value(value)
@@ -52,12 +52,12 @@ def value_of(tree: syntax.Expression, read: Read) -> Any:
 
 
 def holds(tree: syntax.Expression, read: Read) -> bool:
-    """Return whether a condition holds; one that is no boolean can't be evaluated ("Conditions" 2: no truthiness)."""
+    """Return whether a condition holds; it must be a boolean ("Conditions" 2: no truthiness)."""
     return _boolean(value_of(tree, read))
 
 
 def _is_defined(names: tuple[str, ...], read: Read) -> bool:
-    """`defined` asks whether the reference can be read; a null value is defined ("Conditions" 5)."""
+    """Whether a reference can be read; a null value is defined ("Conditions" 5)."""
     try:
         read(names)
     except Undefined:
@@ -66,7 +66,7 @@ def _is_defined(names: tuple[str, ...], read: Read) -> bool:
 
 
 def _logic(word: str, operands: tuple[syntax.Expression, ...], read: Read) -> bool:
-    """Stop when decided: what is not evaluated can't fail ("Conditions" 1)."""
+    """Evaluate until decided: a skipped operand can't fail ("Conditions" 1)."""
     decided = word == "or"
     for operand in operands:
         if _boolean(value_of(operand, read)) is decided:
@@ -89,7 +89,7 @@ def _number(value: Any) -> Any:
 FUNCTIONS: dict[FunctionName, tuple[set[str], str, Callable[[Any], Any]]] = {
     "len": ({"string", "array"}, "number", len),  # code points of a text, items of an array ("Conditions" 4)
 }
-"""The table of operators: the kinds that a function takes, the kind that it gives, and its value."""
+"""The table of functions: accepted kinds, result kind, and value."""
 
 
 def _called(word: FunctionName, value: Any) -> Any:
@@ -100,7 +100,7 @@ def _called(word: FunctionName, value: Any) -> Any:
 
 
 def _computed(sign: str, left: Any, right: Any) -> Any:
-    """Arithmetic never rounds; a result of over 1,000 digits fails what computes it ("Data" 5)."""
+    """Compute without rounding. Fail for a result of over 1,000 digits ("Data" 5)."""
     a, b = Fraction(left), Fraction(right)
     try:
         return to_number(a + b if sign == "+" else a - b if sign == "-" else a * b)
@@ -114,11 +114,11 @@ TAKEN: dict[Comparison, set[str]] = {
     **{word: {"number"} for word in ("<", "<=", ">", ">=")},
     **{word: {"string"} for word in ("starts_with", "ends_with")},
 }
-"""The table of operators: the kinds that both sides must be of, where one side does not decide about the other."""
+"""The table of operators: the kinds required of both sides, where they do not depend on each other."""
 
 
 def _compare(word: Comparison, left: Any, right: Any) -> bool:
-    """The table of operators: what each takes, gives, and refuses."""
+    """Evaluate a comparison by the table of operators."""
     if word in TAKEN and not {kind(left), kind(right)} <= TAKEN[word]:
         raise CannotEvaluate("values of another kind are needed")
     match word:
@@ -139,7 +139,8 @@ def _compare(word: Comparison, left: Any, right: Any) -> bool:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Scalars of one type; null equals null and nothing else, and is never an error ("Conditions" 3, Choices)."""
+    """Whether two scalars of one type are equal. Null equals only null, and is never an error ("Conditions" 3,
+    Choices)."""
     if left is None or right is None:
         return left is None and right is None
     if kind(left) != kind(right) or kind(left) in ("array", "object"):
@@ -148,7 +149,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _has_item(array: Any, wanted: Any) -> bool:
-    """Items are compared from the first on, up to one that is equal ("Conditions, Choices")."""
+    """Compare items from the first until one is equal ("Conditions, Choices")."""
     if kind(array) != "array":
         raise CannotEvaluate("an array is needed")
     return any(_equal(wanted, item) for item in array)

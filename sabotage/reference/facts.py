@@ -1,4 +1,4 @@
-"""What a program and its policies say before anything runs: steps, successors, tools, names, what is allowed."""
+"""Static facts of a program and its policies: steps, successors, tools and names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORSE = {"none": 0, "read": 1, "write": 2}
 
 
 class Tool(NamedTuple):
-    """What is true of a tool, program and policies taken together."""
+    """The facts of a tool, from program and policies together."""
 
     effect: str
     idempotent: bool
@@ -28,7 +28,7 @@ class Tool(NamedTuple):
 
 
 WORST = Tool("write", False, True, None, None)
-"""What is taken for true of a tool that nobody declares: it writes, is not idempotent, and may suspend."""
+"""The facts of an undeclared tool: it writes, is not idempotent, and may suspend."""
 
 
 def policies_of(program: Program, policies: Sequence[Policy]) -> list[Policy]:
@@ -48,19 +48,19 @@ def policies_of(program: Program, policies: Sequence[Policy]) -> list[Policy]:
 def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
     """Return the facts of a tool.
 
-    What nobody says is taken for the worst ("The program" 1 and 3). Where several know a tool, the worse word counts;
-    types are the program's, else those of the first policy that has them ("Policies, Choices").
+    A missing fact is the worst one ("The program" 1 and 3). If several declare a tool, the worse fact counts; types are
+    the program's, or else those of the first policy that has them ("Policies, Choices").
     """
     said: list[Any] = []
     if program.tools is not None:
         if name not in program.tools:
-            return WORST  # with the section present, what it does not list does not exist
+            return WORST  # a `tools` section lists all tools that exist
         said.append(program.tools[name])
     known = [policy.tools[name] for policy in policies if policy.tools is not None and name in policy.tools]
     facts = [*said, *known]
     if not facts:
         return WORST
-    # What one leaves open another says; what nobody says is taken for the worst.
+    # A fact that one leaves open may come from another; a missing fact is the worst one.
     effects = [one.effect for one in facts if "effect" in one.model_fields_set]
     idempotent = [one.idempotent for one in facts if "idempotent" in one.model_fields_set]
     return Tool(
@@ -81,11 +81,11 @@ def all_parts(program: Program) -> Iterator[Any]:
 
 
 STEP_TYPES: Final = frozenset(["llm", "tool", "condition", "set", "parallel", "end"])
-"""The step types that this interpreter knows: it refuses to guess what another one does."""
+"""The step types that this interpreter knows. It refuses all others."""
 
 
 def refuse_unknown(program: Program) -> None:
-    """Raise NotImplementedError for a program with a step of a type that is not known here."""
+    """Raise NotImplementedError for a program with a step of an unknown type."""
     for part in all_parts(program):
         if part.type not in STEP_TYPES:
             raise NotImplementedError(f"the reference interpreter does not know `{part.type}` steps")
@@ -97,12 +97,12 @@ def parts_of(step: Any) -> list[Any]:
 
 
 def has_output(part: Any) -> bool:
-    """Conditions, `set` and `end` have neither output nor error ("Data, Choices")."""
+    """Whether a part has output and error, unlike conditions, `set` and `end` ("Data, Choices")."""
     return part.type in ("llm", "tool", "parallel")
 
 
 def successor(step: Any, program: Program) -> str | None:
-    """Return where control goes after a step that is neither a condition nor an `end`; None where the run ends.
+    """Return the successor of a step that is neither a condition nor an `end`, or None at the end of the run.
 
     "Control flow" 1 to 4.
     """
@@ -116,7 +116,7 @@ def successor(step: Any, program: Program) -> str | None:
 
 
 def _arms(program: Program) -> set[str | None]:
-    """Return what a branch, a case or an `error_step` names ("Control flow" 3)."""
+    """Return the targets of branches, cases and `error_step` fields ("Control flow" 3)."""
     named: set[str | None] = set()
     for step in program.steps:
         if step.type == "condition":
@@ -136,21 +136,21 @@ def expressions_of(step: Any) -> list[syntax.Expression]:
 
 
 def names_read(tree: syntax.Expression) -> set[tuple[str, ...]]:
-    """Return the names of all references of an expression, those that `defined` asks for included."""
+    """Return the names of all references of an expression, including arguments of `defined`."""
     return {reference.names for reference in syntax.all_references(tree)}
 
 
 def holder(names: tuple[str, ...], program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split a reference into what holds its value and the fields below ("Data" 1 and 2).
+    """Split a reference into the holder of its value and the fields below ("Data" 1 and 2).
 
-    After a step's id, `.output` and `.error` are the step's; all else is a variable or an input.
+    `.output` and `.error` after a step's id belong to the step; all else is a variable or an input.
     """
     is_steps = len(names) > 1 and names[1] in ("output", "error") and any(p.id == names[0] for p in all_parts(program))
     return (names[:2], names[2:]) if is_steps else (names[:1], names[1:])
 
 
 def assigned_by(step: Any) -> list[tuple[str, ...]]:
-    """Return what a step assigns when it starts ("Guardrails" 2); a parallel step assigns what its sub-steps do."""
+    """Return the holders that a step assigns when it starts ("Guardrails" 2), including those of its sub-steps."""
     if step.type == "set":
         return [(name,) for name in step.set]
     found: list[tuple[str, ...]] = []
@@ -163,7 +163,8 @@ def assigned_by(step: Any) -> list[tuple[str, ...]]:
 
 
 def undeclared_inputs(program: Program) -> list[str]:
-    """Return the inputs of a program without `inputs`: the names that it reads and nobody gives ("The program" 3)."""
+    """Return the inputs of a program without `inputs`: the names that it reads but does not define ("The program"
+    3)."""
     given = {name[0] for step in program.steps for name in assigned_by(step) if len(name) == 1}
     outputs = {part.id for part in all_parts(program) if has_output(part)}
     found: dict[str, None] = {}

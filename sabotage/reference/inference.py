@@ -1,6 +1,6 @@
-"""Types at the boundary: what inputs and outputs have to be, as declared, and inferred from uses where nothing is.
+"""The types of inputs and outputs: declared, or inferred from uses if nothing is declared.
 
-It follows the table of "Types, Inference" row by row: each use of a name says what kinds its places may hold.
+It follows the table of "Types, Inference" row by row: each use of a name restricts the kinds of its slots.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from stepward.sabotage.reference.facts import (
     has_output,
     undeclared_inputs,
 )
-from stepward.sabotage.reference.places import ALL, ITEMS, Place, Places, Shape
+from stepward.sabotage.reference.places import ALL, ITEMS, Shape, Slot, SlotResolver
 from stepward.sabotage.reference.plain import kind
-from stepward.sabotage.reference.types import hidden_ways
+from stepward.sabotage.reference.types import hidden_paths
 from stepward.vm.expressions import syntax
 from stepward.vm.expressions.parser import parse
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Types:
-    """The types that are enforced on what comes from outside."""
+    """The types that are enforced on values from outside."""
 
     def __init__(self, program: Program, tools: Callable[[str], Tool]) -> None:
         self._program = program
@@ -40,24 +40,24 @@ class Types:
         for part in self._parts.values():
             self._written["output", part.id] = _declared_output(part, tools)
         self._uses = _Uses(program, self._written, self._parts)
-        self.inputs = {name: self._uses.enforced(Place(("input", name))) for name in names}
-        self._outputs = {name: self._uses.enforced(Place(("output", name))) for name in self._parts}
+        self.inputs = {name: self._uses.enforced(Slot(("input", name))) for name in names}
+        self._outputs = {name: self._uses.enforced(Slot(("output", name))) for name in self._parts}
 
     def output(self, part: str) -> TypeSpec | None:
-        """Return the type of the output of a step or sub-step; None where any value is admitted."""
+        """Return the output type of a step or sub-step, or None if it accepts any value."""
         return self._outputs[part]
 
     def hidden_input(self, name: str, value: Any) -> set[tuple[str, ...]]:
-        """Return which fields of an input are sensitive."""
-        return hidden_ways(self.inputs.get(name), value)
+        """Return the sensitive fields of an input."""
+        return hidden_paths(self.inputs.get(name), value)
 
     def hidden_output(self, part: str, value: Any) -> set[tuple[str, ...]]:
-        """Return which fields of an output are sensitive."""
-        return hidden_ways(self._outputs[part], value)
+        """Return the sensitive fields of an output."""
+        return hidden_paths(self._outputs[part], value)
 
 
 def _declared_output(part: Any, tools: Callable[[str], Tool]) -> TypeSpec | None:
-    """An `llm` step without `returns` gives a string ("Types, Inference"); a parallel step has what its parts have."""
+    """Return the declared output type. An `llm` step without `returns` returns a string ("Types, Inference")."""
     from stepward.vm.language.types import TypeSpec
 
     if part.type == "tool":
@@ -67,27 +67,27 @@ def _declared_output(part: Any, tools: Callable[[str], Tool]) -> TypeSpec | None
     return part.returns if part.returns is not None else TypeSpec(type=("string",))
 
 
-class _Uses(Places):
-    """All uses of all names: places that hold values of one type share a `group`, each group has its kinds."""
+class _Uses(SlotResolver):
+    """The uses of all names. Slots with one type share a `group`, and each group has its possible kinds."""
 
     def __init__(
         self, program: Program, written: dict[tuple[str, ...], TypeSpec | None], parts: dict[str, Any]
     ) -> None:
         super().__init__(program, written, parts)
-        self._group: dict[Place, Place] = {}
-        self._kinds: dict[Place, frozenset[str]] = {}
-        self._nullable: set[Place] = set()
-        self._read: set[Place] = set()
-        self._asked_for: set[Place] = set()
+        self._group: dict[Slot, Slot] = {}
+        self._kinds: dict[Slot, frozenset[str]] = {}
+        self._nullable: set[Slot] = set()
+        self._read: set[Slot] = set()
+        self._asked_for: set[Slot] = set()
         later: list[syntax.Compare] = []
-        # What is assigned comes first: which array is known then is the same to all.
+        # Assignments come first, so that every use sees the same known arrays.
         for step in sorted(program.steps, key=lambda step: step.type == "condition"):
             for tree in expressions_of(step):
                 self._note(tree, later)
                 if step.type == "condition":
                     self._need(self._shape(tree), {"boolean"})
         self._assignments()
-        for compared in later:  # an array on the left has to be known by then
+        for compared in later:  # an array on the left must be known first
             self._contains(compared)
 
     # -- uses ----------------------------------------------------------------------------------------------------------
@@ -96,9 +96,9 @@ class _Uses(Places):
         for node in syntax.walk(root):
             match node:
                 case syntax.Reference(names=names):
-                    self._note_read(self._places(names), is_read=True)
+                    self._note_read(self._slots(names), is_read=True)
                 case syntax.Defined(reference=reference):
-                    self._note_read(self._places(reference.names), is_read=False)
+                    self._note_read(self._slots(reference.names), is_read=False)
                 case syntax.Arithmetic(first=first, rest=rest):
                     for operand in (first, *(one for _, one in rest)):
                         self._need(self._shape(operand), {"number"})
@@ -118,11 +118,11 @@ class _Uses(Places):
         left, right = self._shape(node.left), self._shape(node.right)
         match node.operator:
             case "==" | "!=":
-                self._alike(left, right)
+                self._share_kinds(left, right)
             case "in" | "not in":
                 self._need(right, {"array"})
                 self._touch_items(node.right)
-                self._alike(left, self._items(node.right))
+                self._share_kinds(left, self._items(node.right))
             case "contains" | "not contains":
                 later.append(node)
             case word:
@@ -132,100 +132,98 @@ class _Uses(Places):
     def _contains(self, node: syntax.Compare) -> None:
         left, right = self._shape(node.left), self._shape(node.right)
         is_array = left.kinds - {"null"} == {"array"} or any(
-            self._kinds.get(self._find(place), ALL) == {"array"} for place in left.places
+            self._kinds.get(self._find(slot), ALL) == {"array"} for slot in left.slots
         )
         if is_array or (isinstance(node.right, syntax.Constant) and not isinstance(node.right.value, str)):
             self._need(left, {"array"})
             self._touch_items(node.left)
-            self._alike(self._items(node.left), right)
+            self._share_kinds(self._items(node.left), right)
         else:
             self._need(left, {"string"})
             self._need(right, {"string"})
 
     def _touch_items(self, tree: syntax.Expression) -> None:
         if isinstance(tree, syntax.Reference):
-            self._read |= {place.below(ITEMS) for place in self._places(tree.names)}
+            self._read |= {slot.below(ITEMS) for slot in self._slots(tree.names)}
 
     def _assignments(self) -> None:
-        """`set` gives the type of what is assigned; what it names holds for both ("Types, Inference")."""
+        """Unite the type of a `set` variable with that of a plain reference assigned to it ("Types, Inference")."""
         for (step, name), value in self._sets.items():
             tree = parse(value) if isinstance(value, str) else None
             shape = Shape(frozenset({kind(value)})) if tree is None else self._shape(tree)
-            self._alike(Shape(places=(Place(("set", step, name)),)), shape)
+            self._share_kinds(Shape(slots=(Slot(("set", step, name)),)), shape)
 
-    def _note_read(self, places: list[Place], *, is_read: bool) -> None:
-        """A field makes its owner an object; it is required where it is read, optional where `defined` asks for it."""
-        for place in places:
-            for depth in range(1, len(place.way) + 1):
-                here, owner = Place(place.source, place.way[:depth]), Place(place.source, place.way[: depth - 1])
+    def _note_read(self, slots: list[Slot], *, is_read: bool) -> None:
+        """Make the owners of fields objects. A field is required if it is read, and optional under `defined`."""
+        for slot in slots:
+            for depth in range(1, len(slot.path) + 1):
+                here, owner = Slot(slot.source, slot.path[:depth]), Slot(slot.source, slot.path[: depth - 1])
                 self._need(self._shape_of([owner]), {"object"})
                 (self._read if is_read else self._asked_for).add(here)
 
-    def _alike(self, left: Shape, right: Shape) -> None:
-        """Let each side have the kinds of the other; `null` on one side is admitted on the other."""
+    def _share_kinds(self, left: Shape, right: Shape) -> None:
+        """Restrict each side to the kinds of the other; `null` on one side is allowed on the other."""
         for one, other in ((left, right), (right, left)):
             if other.kinds and not other.kinds >= ALL:
                 if other.kinds - {"null"}:
                     self._need(one, set(other.kinds - {"null"}))
                 if "null" in other.kinds:
-                    self._nullable |= {self._find(place) for place in one.places}
-        places = (*left.places, *right.places)
-        if left.places and right.places:
-            for place in places[1:]:
-                self._unite(places[0], place)
+                    self._nullable |= {self._find(slot) for slot in one.slots}
+        slots = (*left.slots, *right.slots)
+        if left.slots and right.slots:
+            for slot in slots[1:]:
+                self._unite(slots[0], slot)
 
     def _need(self, shape: Shape, kinds: set[str]) -> None:
-        for place in shape.places:
-            group = self._find(place)
+        for slot in shape.slots:
+            group = self._find(slot)
             narrowed = self._kinds.get(group, ALL) & kinds
-            self._kinds[group] = narrowed or self._kinds[group]  # what conflicts is SW203
+            self._kinds[group] = narrowed or self._kinds[group]  # a conflict is SW203
 
-    def _find(self, place: Place) -> Place:
-        while place in self._group:
-            place = self._group[place]
-        return place
+    def _find(self, slot: Slot) -> Slot:
+        while slot in self._group:
+            slot = self._group[slot]
+        return slot
 
-    def _unite(self, left: Place, right: Place) -> None:
+    def _unite(self, left: Slot, right: Slot) -> None:
         a, b = self._find(left), self._find(right)
         if a == b:
             return
         self._group[b] = a
         if b in self._kinds:
-            self._need(Shape(places=(a,)), set(self._kinds.pop(b)))
+            self._need(Shape(slots=(a,)), set(self._kinds.pop(b)))
         if b in self._nullable:
             self._nullable.add(a)
 
-    # -- what is enforced ----------------------------------------------------------------------------------------------
+    # -- enforced types ------------------------------------------------------------------------------------------------
 
-    def enforced(self, place: Place) -> TypeSpec | None:
-        """Return the type that a place has to have: as declared, with what is inferred where nothing is."""
+    def enforced(self, slot: Slot) -> TypeSpec | None:
+        """Return the type of a slot: declared, completed by inference."""
         from stepward.vm.language.types import TypeSpec
 
-        written, group = self._spec(place), self._find(place)
+        written, group = self._spec(slot), self._find(slot)
         changes: dict[str, Any] = {}
-        is_open = not self._is_declared(place)
+        is_open = not self._is_declared(slot)
         if is_open and group in self._kinds and self._kinds[group] != ALL:
             nulls = {"null"} if group in self._nullable else set()
             changes["type"] = tuple(sorted({*self._kinds[group], *nulls}))
-        inner = [
-            name for name in sorted(set(self._directly_below(place))) if not self._is_impossible(place.below(name))
-        ]
-        fields = {name: self.enforced(place.below(name)) for name in inner if name != ITEMS}
+        inner = [name for name in sorted(set(self._directly_below(slot))) if not self._is_impossible(slot.below(name))]
+        fields = {name: self.enforced(slot.below(name)) for name in inner if name != ITEMS}
         known = {name: spec for name, spec in fields.items() if spec is not None}
         if known:
             changes["properties"] = {**((written and written.properties) or {}), **known}
         if ITEMS in inner:
-            items = self.enforced(place.below(ITEMS))
+            items = self.enforced(slot.below(ITEMS))
             if items is not None:
                 changes["items"] = items
         if fields and is_open:
-            changes["required"] = tuple(name for name in fields if place.below(name) not in self._asked_for)
+            changes["required"] = tuple(name for name in fields if slot.below(name) not in self._asked_for)
         if not changes:
             return written
         return (written or TypeSpec()).model_copy(update=changes)
 
-    def _directly_below(self, place: Place) -> Iterator[str]:
-        depth = len(place.way)
+    def _directly_below(self, slot: Slot) -> Iterator[str]:
+        depth = len(slot.path)
         for other in self._read | self._asked_for:
-            if other.source == place.source and len(other.way) > depth and other.way[:depth] == place.way:
-                yield other.way[depth]
+            if other.source == slot.source and len(other.path) > depth and other.path[:depth] == slot.path:
+                yield other.path[depth]

@@ -1,4 +1,4 @@
-"""Where values are held: inputs, outputs, assignments and their fields, and what is declared of each."""
+"""The slots that hold values (inputs, outputs, assignments and their fields) with their declared types."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ ITEMS: Final = "[]"
 ALL: Final = frozenset({"boolean", "number", "string", "array", "object"})
 
 
-class Place(NamedTuple):
-    """A place that holds values: an input, an output or an assignment, and the fields (or items) below it."""
+class Slot(NamedTuple):
+    """A slot for values: an input, an output or an assignment, and a path of fields (or items) below it."""
 
     source: tuple[str, ...]
-    way: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
 
-    def below(self, *names: str) -> Place:
-        """Return the place below."""
-        return Place(self.source, (*self.way, *names))
+    def below(self, *names: str) -> Slot:
+        """Return the slot of a field below."""
+        return Slot(self.source, (*self.path, *names))
 
 
 class Shape(NamedTuple):
-    """What is known of an expression before it runs: the kinds of its declared parts, and its undeclared places."""
+    """Static knowledge of an expression: the kinds of its declared slots, and its undeclared slots."""
 
     kinds: frozenset[str] = frozenset()
-    places: tuple[Place, ...] = ()
+    slots: tuple[Slot, ...] = ()
 
 
-class Places:
-    """The places that references speak of; `written` are the declared types of inputs and outputs."""
+class SlotResolver:
+    """Resolves references to slots. `written` has the declared types of inputs and outputs."""
 
     def __init__(
         self, program: Program, written: dict[tuple[str, ...], TypeSpec | None], parts: dict[str, Any]
@@ -50,70 +50,71 @@ class Places:
             (step.id, name): value for step in program.steps if step.type == "set" for name, value in step.set.items()
         }
 
-    def _places(self, names: tuple[str, ...], seen: frozenset[tuple[str, ...]] = frozenset()) -> list[Place]:
-        """Return the places that a reference may read."""
+    def _slots(self, names: tuple[str, ...], seen: frozenset[tuple[str, ...]] = frozenset()) -> list[Slot]:
+        """Return the slots that a reference may read."""
         where, fields = holder(names, self._program)
         if where[1:] == ("error",):
-            return [Place(("error", where[0]))]
+            return [Slot(("error", where[0]))]
         if where[1:] == ("output",):
-            return [self._inside(Place(("output", where[0]), fields))] if where[0] in self._parts else []
-        found = [Place(("input", where[0]), fields)] if ("input", where[0]) in self._written else []
+            return [self._inside(Slot(("output", where[0]), fields))] if where[0] in self._parts else []
+        found = [Slot(("input", where[0]), fields)] if ("input", where[0]) in self._written else []
         for part in self._parts.values():
             if part.output_key == where[0]:
-                found.append(self._inside(Place(("output", part.id), fields)))
+                found.append(self._inside(Slot(("output", part.id), fields)))
         for step, name in self._sets:
             if name == where[0] and ("set", step, name) not in seen:
                 found += self._assigned(step, name, fields, seen | {("set", step, name)})
         return found
 
-    def _assigned(self, step: str, name: str, fields: tuple[str, ...], seen: frozenset[tuple[str, ...]]) -> list[Place]:
-        """A variable that is set to something declared is that; else it is a place of its own."""
+    def _assigned(self, step: str, name: str, fields: tuple[str, ...], seen: frozenset[tuple[str, ...]]) -> list[Slot]:
+        """Return the slots of a variable of a `set`: those of the assigned reference if declared, else a new one."""
         value = self._sets[step, name]
         tree = parse(value) if isinstance(value, str) else None
-        named = self._places((*tree.names, *fields), seen) if isinstance(tree, syntax.Reference) else []
-        declared = [place for place in named if self._is_declared(place)]
-        return declared or [Place(("set", step, name), fields)]
+        named = self._slots((*tree.names, *fields), seen) if isinstance(tree, syntax.Reference) else []
+        declared = [slot for slot in named if self._is_declared(slot)]
+        return declared or [Slot(("set", step, name), fields)]
 
-    def _inside(self, place: Place) -> Place:
-        """A field of a parallel step's output has the type that its sub-step declares ("Types, Choices")."""
-        part = self._parts[place.source[1]]
-        if part.type == "parallel" and place.way and place.way[0] in self._parts:
-            inner = Place(("output", place.way[0]), place.way[1:])
-            return inner if self._is_declared(inner) else place
-        return place
+    def _inside(self, slot: Slot) -> Slot:
+        """Return the sub-step's slot for a field of a parallel step's output, which has the type declared there
+        ("Types, Choices")."""
+        part = self._parts[slot.source[1]]
+        if part.type == "parallel" and slot.path and slot.path[0] in self._parts:
+            inner = Slot(("output", slot.path[0]), slot.path[1:])
+            return inner if self._is_declared(inner) else slot
+        return slot
 
-    def _spec(self, place: Place) -> TypeSpec | None:
-        """Return what is written of a place."""
-        spec = self._written.get(place.source)
-        for name in place.way:
+    def _spec(self, slot: Slot) -> TypeSpec | None:
+        """Return the declared type of a slot."""
+        spec = self._written.get(slot.source)
+        for name in slot.path:
             if spec is None:
                 return None
             others = None if isinstance(spec.additional_properties, bool) else spec.additional_properties
             spec = spec.items if name == ITEMS else (spec.properties or {}).get(name, others)
         return spec
 
-    def _is_declared(self, place: Place) -> bool:
-        """A type without `type` and `enum` is not declared ("Types, Choices")."""
-        if place.source[0] == "error" or self._is_impossible(place):
+    def _is_declared(self, slot: Slot) -> bool:
+        """Whether the type of a slot is declared: it has `type` or `enum` ("Types, Choices")."""
+        if slot.source[0] == "error" or self._is_impossible(slot):
             return True
-        spec = self._spec(place)
+        spec = self._spec(slot)
         return spec is not None and (spec.type is not None or spec.enum is not None)
 
-    def _is_impossible(self, place: Place) -> bool:
-        """A field that the type can't have (SW201) is no place to infer anything of."""
-        owners = [self._spec(Place(place.source, place.way[:depth])) for depth in range(len(place.way))]
+    def _is_impossible(self, slot: Slot) -> bool:
+        """Whether a slot is a field that its type can't have (SW201), for which nothing is inferred."""
+        owners = [self._spec(Slot(slot.source, slot.path[:depth])) for depth in range(len(slot.path))]
         return any(
             owner is not None
             and name != ITEMS
             and owner.additional_properties is False
             and name not in (owner.properties or {})
-            for owner, name in zip(owners, place.way, strict=True)
+            for owner, name in zip(owners, slot.path, strict=True)
         )
 
     def _shape(self, tree: syntax.Expression) -> Shape:
         match tree:
             case syntax.Reference(names=names):
-                return self._shape_of(self._places(names))
+                return self._shape_of(self._slots(names))
             case syntax.Constant(value=value):
                 return Shape(frozenset({kind(value)}))
             case syntax.Arithmetic() | syntax.Minus():
@@ -125,29 +126,30 @@ class Places:
             case _:
                 assert_never(tree)
 
-    def _shape_of(self, places: Iterable[Place]) -> Shape:
+    def _shape_of(self, slots: Iterable[Slot]) -> Shape:
         kinds: frozenset[str] = frozenset()
-        open_places = []
-        for place in places:
-            if not self._is_declared(place):
-                open_places.append(place)
-            elif place.source[0] == "error":
+        open_slots = []
+        for slot in slots:
+            if not self._is_declared(slot):
+                open_slots.append(slot)
+            elif slot.source[0] == "error":
                 kinds |= {"string"}
             else:
-                kinds |= _kinds_of(self._spec(place))
-        return Shape(kinds, tuple(open_places))
+                kinds |= _kinds_of(self._spec(slot))
+        return Shape(kinds, tuple(open_slots))
 
     def _items(self, tree: syntax.Expression) -> Shape:
         """Return the shape of the items of an array."""
         if isinstance(tree, syntax.Constant) and isinstance(tree.value, tuple):
             return Shape(frozenset(kind(item) for item in tree.value))
         if isinstance(tree, syntax.Reference):
-            return self._shape_of(place.below(ITEMS) for place in self._places(tree.names))
+            return self._shape_of(slot.below(ITEMS) for slot in self._slots(tree.names))
         return Shape()
 
 
 def _kinds_of(spec: TypeSpec | None) -> frozenset[str]:
-    """An integer is a number here; an `enum` without `type` counts for every kind ("Types, Choices")."""
+    """Return the kinds of a type. An integer is a number; an `enum` without `type` has every kind ("Types,
+    Choices")."""
     if spec is None or spec.type is None:
         return ALL
     return frozenset("number" if word == "integer" else word for word in spec.type)

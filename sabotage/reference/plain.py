@@ -1,6 +1,6 @@
-"""Values of the language, and the numbers among them: int where they are whole, Decimal where they are not.
+"""Values of the language. A whole number is an int, any other number a Decimal.
 
-Lists are tuples and objects are dicts, so that what comes from here can be compared with what the machine hands out.
+Lists are tuples and objects are dicts, so that they can be compared with values of the machine.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ LEVELS: Final = 64
 
 
 class NoValue(Exception):  # noqa: N818 - it says what something is not
-    """Something from outside is no value of the language."""
+    """An object from outside is not a value of the language."""
 
 
 class Unworded(str):
-    """The text of an error. The language says that it is a text, and not which: nothing may hang on its words."""
+    """The text of an error. The language does not define its words, so nothing may depend on them."""
 
 
 def to_value(raw: Any, level: int = 0) -> Any:
-    """Return what comes from outside as a value; raises NoValue for what is none ("Data" 5 and 6, the table of limits).
+    """Convert an object from outside to a value. Raises NoValue if it is not one ("Data" 5 and 6, the table of limits).
 
-    Whatever a strange object does when it is looked at, it is no value then.
+    An object that raises when it is read is not a value.
     """
     try:
         return _to_value(raw, level)
@@ -41,7 +41,7 @@ def _to_value(raw: Any, level: int) -> Any:
     if raw is None or isinstance(raw, bool | Unworded):
         return raw
     if isinstance(raw, str):
-        raw.encode()  # half a surrogate pair can't be
+        raw.encode()  # half a surrogate pair can't be encoded
         return str(raw)
     if isinstance(raw, int | float | Decimal):
         return to_number(raw)
@@ -62,7 +62,7 @@ def _key(key: Any) -> str:
 
 
 def to_number(raw: int | float | Decimal | Fraction) -> int | Decimal:
-    """Return a number exactly ("Data" 5): a float is its shortest decimal text, and `1.0` is the integer 1.
+    """Return an exact number ("Data" 5): a float becomes its shortest decimal text, and `1.0` the integer 1.
 
     Raises NoValue for NaN, infinities, and over 1,000 digits before and after the point ("Documents and limits").
     """
@@ -75,22 +75,22 @@ def to_number(raw: int | float | Decimal | Fraction) -> int | Decimal:
             raise NoValue("not finite")
         _, digits, exponent = raw.as_tuple()
         assert isinstance(exponent, int)
-        # Nobody writes out 10 to the power of a billion to see that it is too long.
+        # Check the exponent first: 10 to the power of a billion is too long to write out.
         if any(digits) and (raw.adjusted() >= DIGITS or exponent < -DIGITS - len(digits)):
             raise NoValue("too many digits")
         raw = Fraction(raw) if any(digits) else 0
     fraction = Fraction(raw)
-    places = _places(fraction.denominator)
-    whole = abs(fraction.numerator) * 10**places // fraction.denominator
-    if whole >= 10 ** (DIGITS + 1) or max(len(str(whole)) - places, 1) + places > DIGITS:
+    decimals = _digits_after_point(fraction.denominator)
+    whole = abs(fraction.numerator) * 10**decimals // fraction.denominator
+    if whole >= 10 ** (DIGITS + 1) or max(len(str(whole)) - decimals, 1) + decimals > DIGITS:
         raise NoValue("too many digits")
-    if not places:
+    if not decimals:
         return int(fraction)
-    return Decimal((int(fraction < 0), tuple(int(digit) for digit in str(whole)), -places))
+    return Decimal((int(fraction < 0), tuple(int(digit) for digit in str(whole)), -decimals))
 
 
-def _places(denominator: int) -> int:
-    """Return how many digits after the point a fraction has: its denominator is made of twos and fives."""
+def _digits_after_point(denominator: int) -> int:
+    """Return the number of digits after the point of a fraction whose denominator has only the factors 2 and 5."""
     twos = fives = 0
     while denominator % 2 == 0:
         denominator, twos = denominator // 2, twos + 1
@@ -101,7 +101,8 @@ def _places(denominator: int) -> int:
 
 
 def kind(value: Any) -> str:
-    """Return which of the six kinds a value is; integer and number are one, a boolean is no number ("Conditions" 2)."""
+    """Return the kind of a value, one of six. Integer and number are one kind; a boolean is not a number ("Conditions"
+    2)."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -114,7 +115,7 @@ def kind(value: Any) -> str:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two values are one, at any depth: `1` and `1.0` are, `1` and `true` are not."""
+    """Return whether two values are equal, at any depth: `1` and `1.0` are, `1` and `true` are not."""
     if kind(left) != kind(right):
         return False
     if isinstance(left, Mapping):
@@ -125,12 +126,12 @@ def same(left: Any, right: Any) -> bool:
 
 
 def written(value: Any) -> str:
-    """Return a value as it stands in longer text ("Data, Choices"): plain digits, JSON with sorted keys."""
+    """Return a value as it is written into longer text ("Data, Choices"): plain digits, JSON with sorted keys."""
     return value if isinstance(value, str) else _json(value, ", ", ": ")
 
 
 def size(value: Any) -> int:
-    """Return the bytes of a value as JSON without spaces, by which outputs are limited."""
+    """Return the size of a value in bytes of JSON without spaces, as limits count it."""
     return len(_json(value, ",", ":").encode())
 
 

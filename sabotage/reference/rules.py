@@ -1,4 +1,4 @@
-"""Guardrails, each kept as plainly as it is written: what came, what went stale, what was performed, what is owed."""
+"""Monitors of guardrails, in their plainest form: satisfied and stale guards, performed sides, owed follow-ups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepward.vm.expressions.parser import parse
 if TYPE_CHECKING:
     from stepward.vm import Policy, Program
 
-# What a checker can say of each form: a `requires` can be bypassed, and stale.
+# The codes of a checker for each form: a `requires` can be bypassed, and stale.
 _FORMS = {
     "requires": ("SW401", "SW402"),
     "never": ("SW403",),
@@ -22,8 +22,8 @@ _FORMS = {
 }
 
 
-class Kept:
-    """One rule over one run. Sets of names: `came` and `stale` are guards, `performed` sides, `owes` a follow-up."""
+class RuleMonitor:
+    """The monitor of one rule over one run. `came` and `stale` are guards, `performed` sides; `owes` is a follow-up."""
 
     def __init__(self, rule: Any, program: Program, tools: Callable[[str], Tool]) -> None:
         self.rule = rule
@@ -37,7 +37,8 @@ class Kept:
         self.owes = False
 
     def selects(self, selector: Any, part: Any) -> bool:
-        """Return whether P is this step or sub-step: by id, by tool, or any whose tool writes ("Guardrails")."""
+        """Return whether a selector P matches a step or sub-step: by id, by tool, or by a tool that writes
+        ("Guardrails")."""
         if hasattr(selector, "step"):
             return bool(part.id == selector.step)
         if part.type != "tool":
@@ -47,7 +48,7 @@ class Kept:
         return bool(self._tools(part.tool).effect == selector.effect)
 
     def forbids(self, part: Any, args: dict[str, Any] | None, read: Read) -> bool:
-        """Return whether the rule keeps a step from starting ("Guardrails" 8)."""
+        """Return whether the rule forbids the start of a step ("Guardrails" 8)."""
         rule = self.rule
         if self.form == "requires":
             return self.selects(rule.protects, part) and not self._is_met(rule.requires)
@@ -61,7 +62,7 @@ class Kept:
         return False
 
     def _is_met(self, requirement: Any) -> bool:
-        """Return whether G came before, and is not stale ("Guardrails" 1 and 2)."""
+        """Return whether guard G was satisfied before, and is not stale ("Guardrails" 1 and 2)."""
         if hasattr(requirement, "all_of"):
             return all(self._is_met(one) for one in requirement.all_of)
         if hasattr(requirement, "any_of"):
@@ -69,7 +70,7 @@ class Kept:
         return repr(requirement) in self.came - self.stale
 
     def _is_forbidden_now(self, args: dict[str, Any] | None, read: Read) -> bool:
-        """If `when` can't be evaluated where P starts, the rule is broken there ("Guardrails" 5)."""
+        """Evaluate `when` at the start of P. If it can't be evaluated, the rule is broken ("Guardrails" 5)."""
         if self.rule.when is None:
             return True
         try:
@@ -86,13 +87,14 @@ class Kept:
         return {side for side, one in enumerate(selectors) if self.selects(one, part)}
 
     def starts(self, part: Any) -> None:
-        """Note a performance that starts: P counts then, and a follow-up starts ("Guardrails" 1 and 4)."""
+        """Record the start of a performance: P counts then, and a follow-up is satisfied ("Guardrails" 1 and 4)."""
         self.performed |= self._sides(part)
         if self.form == "followed_by" and self.selects(self.rule.followed_by.then, part):
             self.owes = False
 
     def succeeded(self, part: Any) -> None:
-        """Note a success: G counts then, and in `followed_by` P; what is both P and Q counts as Q ("Guardrails" 4)."""
+        """Record a success: G counts then, and P of a `followed_by`; a step that is both P and Q counts as Q
+        ("Guardrails" 4)."""
         for guard in self._guards:
             if not hasattr(guard, "branch") and self.selects(guard, part):
                 self.came.add(repr(guard))
@@ -101,14 +103,14 @@ class Kept:
             self.owes |= self.selects(pair.first, part) and not self.selects(pair.then, part)
 
     def took(self, step: Any, labels: Collection[str | int | None]) -> None:
-        """Note a branch that was taken, which is fresh again; it goes by its name or its number."""
+        """Record a taken branch, by its name or number. It is fresh again."""
         for guard in self._guards:
             if guard_matches(guard, step) and guard.branch in labels:
                 self.came.add(repr(guard))
                 self.stale.discard(repr(guard))
 
     def assigned(self, holders: Collection[tuple[str, ...]]) -> None:
-        """Let a branch go stale whose condition reads what was assigned, in any of its cases ("Guardrails" 2)."""
+        """Mark branches as stale whose conditions read an assigned holder, in any case ("Guardrails" 2)."""
         if self.form != "requires" or not self.rule.fresh:
             return
         for guard in self._guards:
@@ -119,7 +121,7 @@ class Kept:
                     self.stale.add(repr(guard))
 
     def is_broken(self, status: str, reason: str) -> bool:
-        """Return whether a `followed_by` is broken by how the run ended ("Guardrails" 4)."""
+        """Return whether the ending of the run breaks a `followed_by` ("Guardrails" 4)."""
         if self.form != "followed_by" or not self.owes:
             return False
         if self.rule.ends == "any" or status == "SUCCESS":
@@ -141,7 +143,7 @@ def _guards_in(requirement: Any) -> list[Any]:
 
 
 def guard_matches(guard: Any, step: Any) -> bool:
-    """Return whether a guard speaks of a branch of a condition step."""
+    """Return whether a guard names a branch of a condition step."""
     return step.type == "condition" and hasattr(guard, "branch") and bool(step.id == guard.step)
 
 
@@ -164,25 +166,28 @@ def with_args(read: Read, args: dict[str, Any] | None) -> Read:
 
 
 class Terms(NamedTuple):
-    """Policies that a run came under together, and the rules of theirs that are waived (`policy:rule`)."""
+    """A set of policies that came to a run together, with their waived rules (`policy:rule`)."""
 
     policies: tuple[Policy, ...]
     waived: frozenset[str]
 
     def waives(self, policy: Policy, name: str, codes: Sequence[str]) -> bool:
-        """A waiver that names codes lifts the rules of which nothing else could be said ("Policies, Choices")."""
+        """Return whether a rule is waived: by name, or by all codes that a checker can report for it ("Policies,
+        Choices")."""
         has_codes = bool(codes) and all(f"{policy.policy}:{code}" in self.waived for code in codes)
         return f"{policy.policy}:{name}" in self.waived or has_codes
 
 
-def rules_of(program: Program, terms: Terms, tools: Callable[[str], Tool], own: Sequence[Any] = ()) -> list[Kept]:
-    """Return the program's `own` rules, and of each policy those that it does not waive."""
-    rules = [Kept(rule, program, tools) for rule in own]
+def rules_of(
+    program: Program, terms: Terms, tools: Callable[[str], Tool], own: Sequence[Any] = ()
+) -> list[RuleMonitor]:
+    """Return monitors of the program's `own` rules and of the policies' rules that are not waived."""
+    rules = [RuleMonitor(rule, program, tools) for rule in own]
     for policy in terms.policies:
         for rule in policy.guardrails:
-            kept = Kept(rule, program, tools)
-            if not terms.waives(policy, rule.name, _FORMS[kept.form]):
-                rules.append(kept)
+            monitor = RuleMonitor(rule, program, tools)
+            if not terms.waives(policy, rule.name, _FORMS[monitor.form]):
+                rules.append(monitor)
     return rules
 
 
@@ -197,7 +202,7 @@ def is_allowed(tool: str, args: dict[str, Any], terms: Terms, read: Read) -> boo
 
 
 def may_settle(tool: str, by: str, starter: str, terms: Terms) -> bool:
-    """Return whether somebody may settle a call from outside: `four_eyes` asks for two people who say who they are."""
+    """Return whether a person may settle a call from outside: `four_eyes` requires two named people."""
     asks = [one for one in terms.policies if tool in (one.four_eyes or ()) and not terms.waives(one, "four_eyes", ())]
     return not asks or bool(by and starter and by != starter)
 

@@ -1,4 +1,4 @@
-"""What one run has so far: its counts, its log, its rules and its data, and what a start costs."""
+"""The state of one run: counts, log, rules, data, and the cost of a start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Over(Exception):  # noqa: N818 - it is no error, the run is over
-    """How a run ends: its status and the reason."""
+    """The end of a run: its status and the reason."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(status, reason)
@@ -25,7 +25,7 @@ class Over(Exception):  # noqa: N818 - it is no error, the run is over
 
 
 class Happened(NamedTuple):
-    """Something that rules are told of: `what` happened, to which step or holders; `more` and `held` are of a start."""
+    """An event for rules: `what` happened, to which step or holders. `more` and `held` belong to a start."""
 
     what: str
     about: Any
@@ -34,7 +34,7 @@ class Happened(NamedTuple):
 
 
 class Run:
-    """The state of a run, and what every step does with it."""
+    """The state of a run, and the operations that all steps share."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class Run:
         self._policies = facts.policies_of(program, policies)
         self._terms = [Terms(tuple(self._policies), frozenset(waived))]
         self._past: list[Happened] = []
-        """What started, succeeded and was assigned so far: rules that the run comes under later are told of it."""
+        """The events so far, which are replayed to rules that come later."""
         self._most_bytes = max_output_bytes
         self._most_steps = min(max_steps, program.max_steps or max_steps)
         self._types = Types(program, self._tool)
         self._rules = rules_of(program, self._terms[0], self._tool, program.guardrails)
         self._data = Data(program)
         self._secrets: set[str] = set()
-        """The sensitive values that the run has had when its present step began ("Data" 8)."""
+        """The sensitive values of the run at the start of its current step ("Data" 8)."""
         self._visits: dict[str, int] = {}
         self._idle = 0
         self._calls: list[Call] = []
@@ -73,15 +73,15 @@ class Run:
     def _tool(self, name: str) -> facts.Tool:
         return facts.tool(name, self.program, self._policies)
 
-    # -- what a start costs, and who forbids it ------------------------------------------------------------------------
+    # -- cost and admission of a start ---------------------------------------------------------------------------------
 
     def _heed_cancellation(self) -> None:
-        """Start no further call in a run that somebody cancelled."""
+        """End a cancelled run before its next call."""
         if self._is_cancelled:
             raise Over("CANCELLED", "cancelled")
 
     def _afford(self, cost: int) -> None:
-        """Before a step beyond `max_steps` the run ends ("Control flow" 10)."""
+        """End the run before a step beyond `max_steps` ("Control flow" 10)."""
         if self.steps + cost > self._most_steps:
             raise Over("BUDGET_EXCEEDED", "max_steps")
 
@@ -92,28 +92,28 @@ class Run:
         self._is_begun = True
         self._visits[step.id] = self._visits.get(step.id, 0) + 1
         self.steps += 1 + len(facts.parts_of(step))
-        if step.type not in ("llm", "tool"):  # those perform when a call starts
+        if step.type not in ("llm", "tool"):  # calls are recorded when they start
             self._starts(step, None)
 
     def _starts(self, part: Any, args: dict[str, Any] | None) -> None:
-        """Note a performance that starts, and with which arguments, for it may be judged again later."""
+        """Record the start of a performance with its arguments, since later rules judge it again."""
         self._past.append(Happened("starts", part, args, dict(self._data.held)))
         self._note_start(part)
 
     def _note_start(self, part: Any) -> None:
-        for kept in self._rules:
-            kept.starts(part)
+        for monitor in self._rules:
+            monitor.starts(part)
 
     def _ask_rules(self, step: Any, starts: Sequence[tuple[Any, dict[str, Any] | None]]) -> None:
         """End the run where a guardrail forbids one of several starts ("Guardrails" 8).
 
-        Siblings are asked in the order of the list, each as if those before it had started; none has.
+        Siblings are checked in program order, each as if the earlier ones had started.
         """
-        before = [(kept, set(kept.performed), kept.owes) for kept in self._rules]
+        before = [(monitor, set(monitor.performed), monitor.owes) for monitor in self._rules]
         if not self._is_begun and all(part is not step for part, _ in starts):
             self._note_start(step)  # a parallel step starts before its sub-steps do
         for part, args in starts:
-            if any(kept.forbids(part, args, self._data.read) for kept in self._rules):
+            if any(monitor.forbids(part, args, self._data.read) for monitor in self._rules):
                 visit = self._visits.get(step.id, 0) + (not self._is_begun)
                 self.log.append(Moved(part.id, visit, "blocked", None))
                 self._restore(before)
@@ -122,33 +122,33 @@ class Run:
         self._restore(before)
 
     def _restore(self, before: Sequence[tuple[Any, set[int], bool]]) -> None:
-        for kept, performed, owes in before:
-            kept.performed, kept.owes = performed, owes
+        for monitor, performed, owes in before:
+            monitor.performed, monitor.owes = performed, owes
 
-    # -- what a step leaves --------------------------------------------------------------------------------------------
+    # -- results of a step ---------------------------------------------------------------------------------------------
 
     def _change(self, changes: Changes) -> None:
-        """Bind what a step leaves, and count the steps that changed no value ("Control flow" 10)."""
+        """Apply the changes of a step, and count steps that changed no value ("Control flow" 10)."""
         self._idle = 0 if self._data.change(changes) else self._idle + 1
         where = [where for where, _ in changes]
         self._past.append(Happened("assigned", where))
-        for kept in self._rules:
-            kept.assigned(where)
+        for monitor in self._rules:
+            monitor.assigned(where)
 
     def _succeeded(self, part: Any) -> None:
         self._past.append(Happened("succeeded", part))
-        for kept in self._rules:
-            kept.succeeded(part)
+        for monitor in self._rules:
+            monitor.succeeded(part)
 
     def _took(self, step: Any, labels: set[Any]) -> None:
         self._past.append(Happened("took", step, labels))
-        for kept in self._rules:
-            kept.took(step, labels)
+        for monitor in self._rules:
+            monitor.took(step, labels)
 
-    # -- where control goes --------------------------------------------------------------------------------------------
+    # -- transitions ---------------------------------------------------------------------------------------------------
 
     def _leave(self, step: Any, how: str) -> str:
-        """Go on after a step: to its `error_step`, its successor, or the end ("Control flow" 1 to 7, "Failure" 1)."""
+        """Leave a step for its `error_step`, its successor, or the end ("Control flow" 1 to 7, "Failure" 1)."""
         is_blocked = any(call.is_blocked and call.step is step for call in self._calls)
         logged = "blocked" if is_blocked else how
         if how == "failed":

@@ -14,9 +14,9 @@ _REFERENCE = re.compile(r"\$\$|\$([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 
 
 def filled(value: Any, read: Read) -> Any:
-    """Return a value with its references replaced, at any depth; keys are not read ("Data" 4 and Choices).
+    """Return a value with its references replaced, at any depth, but not in keys ("Data" 4 and Choices).
 
-    Raises Undefined where one can't be read.
+    Raises Undefined if one can't be read.
     """
     if isinstance(value, str):
         return _filled_text(value, read)
@@ -28,7 +28,7 @@ def filled(value: Any, read: Read) -> Any:
 
 
 def _filled_text(text: str, read: Read) -> Any:
-    """A text that is one reference keeps the type of what it names; one pass, so that data is never read again."""
+    """Replace the references of a text in one pass. A text that is one reference becomes its value, with its type."""
     alone = _REFERENCE.fullmatch(text)
     if alone is not None and alone[1] is not None:
         return read(tuple(alone[1].split(".")))

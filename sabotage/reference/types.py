@@ -1,4 +1,4 @@
-"""Types: JSON Schema's words with JSON Schema's meaning, asked of values."""
+"""Types: a check of values against keywords with the meaning of JSON Schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_of(value: Any, spec: TypeSpec | None) -> bool:
-    """Return whether a value is of a type; a word speaks only of the kind of value that it is made for ("Types")."""
+    """Return whether a value is of a type; a keyword restricts only values of its own kind ("Types")."""
     if spec is None:
         return True
     if spec.type is not None and not any(_is_a(value, word) for word in spec.type):
@@ -58,7 +58,7 @@ def _is_a(value: Any, word: str) -> bool:
 
 
 def default_of(spec: TypeSpec | None) -> tuple[bool, Any]:
-    """Return whether a type has a default, and which; null counts where the type admits it ("Types, Choices")."""
+    """Return whether a type has a default, and which; null counts if the type accepts it ("Types, Choices")."""
     if spec is None or "default" not in spec.model_fields_set:
         return False, None
     return spec.default is not None or _admits_null(spec), spec.default
@@ -71,7 +71,7 @@ def _admits_null(spec: TypeSpec) -> bool:
 
 
 def completed(given: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) -> dict[str, Any] | None:
-    """Return what is given with defaults for the rest; None where something is missing, unknown or of another type.
+    """Return the given values with defaults for the rest, or None if one is missing, unknown or of another type.
 
     "The program" 1 for arguments, 2 for inputs.
     """
@@ -86,8 +86,8 @@ def completed(given: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) ->
     return result if is_fine else None
 
 
-def hidden_ways(spec: TypeSpec | None, value: Any) -> set[tuple[str, ...]]:
-    """Return the fields of a value that its type marks `sensitive`, as ways; `()` is the whole.
+def hidden_paths(spec: TypeSpec | None, value: Any) -> set[tuple[str, ...]]:
+    """Return the paths of the fields that a type marks `sensitive`; `()` is the whole value.
 
     An item hides its whole array.
     """
@@ -98,6 +98,6 @@ def hidden_ways(spec: TypeSpec | None, value: Any) -> set[tuple[str, ...]]:
     if isinstance(value, Mapping):
         known, others = spec.properties or {}, spec.additional_properties
         rest = None if isinstance(others, bool) else others
-        return {(name, *way) for name, item in value.items() for way in hidden_ways(known.get(name, rest), item)}
-    is_hidden = isinstance(value, list | tuple) and any(hidden_ways(spec.items, item) for item in value)
+        return {(name, *path) for name, item in value.items() for path in hidden_paths(known.get(name, rest), item)}
+    is_hidden = isinstance(value, list | tuple) and any(hidden_paths(spec.items, item) for item in value)
     return {()} if is_hidden else set()

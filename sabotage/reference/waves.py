@@ -17,14 +17,14 @@ from stepward.sabotage.reference.templates import filled, names_in
 from stepward.sabotage.reference.types import completed
 
 Pause = Generator[None, None, None]
-"""What is performed stands still wherever somebody outside has to say something."""
+"""A generator that yields wherever the run needs an answer from outside."""
 
 
 class Waves(Run):
     """A run that can perform llm, tool and parallel steps."""
 
     def _perform(self, step: Any, parts: list[Any]) -> Generator[None, None, str]:
-        """Perform the calls of a step, bind what they leave, and return how it ended ("Parallel" 1 to 3)."""
+        """Perform the calls of a step, apply their results, and return how it ended ("Parallel" 1 to 3)."""
         self._calls = [self._call(part) for part in parts]
         is_parallel = step.type == "parallel"
         rounds = step.max_retries if is_parallel and step.on_error == "retry" else 1
@@ -47,7 +47,7 @@ class Waves(Run):
     # -- attempts ------------------------------------------------------------------------------------------------------
 
     def _settle_calls(self, step: Any) -> Pause:
-        """Make attempts until every call has ended. One that waits or is in doubt lets the others finish first."""
+        """Make attempts until every call has ended. Calls that wait or are in doubt come after all others."""
         while True:
             wave = self._next_wave(step)
             unfit = [(call, why) for call in wave if (why := self._prepared(call))]
@@ -67,13 +67,15 @@ class Waves(Run):
             yield
 
     def _next_wave(self, step: Any) -> list[Call]:
-        """Where tokens are counted, a wave has no more sub-steps than `max_concurrency` ("Parallel, Choices")."""
+        """Return the calls of the next wave. If tokens are limited, it has at most `max_concurrency` sub-steps
+        ("Parallel, Choices")."""
         ready = [call for call in self._calls if call.phase == "ready"]
         is_bounded = self.program.max_tokens is not None and step.type == "parallel"
         return ready[: step.max_concurrency] if is_bounded else ready
 
     def _prepared(self, call: Call) -> str:
-        """Compute what a call is given; return why it can't start, if so: it fails without retries ("Failure" 6)."""
+        """Compute the arguments of a call. Return why it can't start, if so: then it fails without retries ("Failure"
+        6)."""
         step, read = call.step, self._data.read
         try:
             if call.is_model:
@@ -95,7 +97,7 @@ class Waves(Run):
         return "not allowed" if call.is_blocked else ""
 
     def _wave(self, step: Any, wave: list[Call]) -> Pause:
-        """Start an attempt of each call of a wave, and go on when all have come back ("Parallel, Choices")."""
+        """Start an attempt of each call of a wave, and continue when all have returned ("Parallel, Choices")."""
         self._afford(sum(call.attempt > 0 for call in wave))
         new = [call for call in wave if not call.is_same_performance]
         self._ask_rules(step, [(call.step, None if call.is_model else call.args) for call in new])
@@ -116,19 +118,19 @@ class Waves(Run):
             self._find_echoes(call, self._secrets)
 
     def _find_echoes(self, call: Call, secrets: set[str]) -> None:
-        """Note what an output repeats; a reply of a closed set, and a `fallback`, are the program's own words."""
+        """Find echoes in an output, but not in a reply of a closed set or a `fallback`, which come from the program."""
         if call.phase == "success" and getattr(call.step, "allowed_outputs", None) is None:
             call.hidden = echoes(call.value, call.returns, secrets)
 
     def _brought(self) -> set[str]:
-        """Return the sensitive values that the calls of the present step brought."""
+        """Return the sensitive values that the calls of the current step returned."""
         good = [call for call in self._calls if call.phase == "success"]
         return {text for call in good for text in sought(call.value, call.returns)}
 
-    # -- what calls leave ----------------------------------------------------------------------------------------------
+    # -- results of calls ----------------------------------------------------------------------------------------------
 
     def _bind(self, step: Any) -> str:
-        """Bind what the one call of an llm or tool step left."""
+        """Apply the result of the single call of an llm or tool step."""
         (call,) = self._calls
         self._change(_left_by(call))
         self._hide(call)
@@ -138,7 +140,7 @@ class Waves(Run):
         return call.phase
 
     def _join(self, step: Any) -> str:
-        """Bind what the sub-steps left, in the order of the list, then what the whole leaves ("Parallel" 1 to 3)."""
+        """Apply the results of the sub-steps in program order, then the result of the whole ("Parallel" 1 to 3)."""
         failed = [call.step.id for call in self._calls if call.phase == "failed"]
         outcome = "joined" if not failed else "skipped" if step.on_error == "skip" else "failed"
         changes = [change for call in self._calls for change in _left_by(call)]
@@ -163,27 +165,27 @@ class Waves(Run):
         return outcome
 
     def _hide(self, call: Call) -> None:
-        ways = self._hidden_ways(call)
-        self._data.hide((call.step.id, "output"), ways)
+        paths = self._hidden_paths(call)
+        self._data.hide((call.step.id, "output"), paths)
         if call.step.output_key is not None:
-            self._data.hide((call.step.output_key,), ways)
+            self._data.hide((call.step.output_key,), paths)
 
-    def _hidden_ways(self, call: Call) -> set[tuple[str, ...]]:
-        """Return what is sensitive of an output; a `fallback` is the program's own, and nothing of it is."""
+    def _hidden_paths(self, call: Call) -> set[tuple[str, ...]]:
+        """Return the sensitive fields of an output; a `fallback` comes from the program and has none."""
         if call.phase != "success":
             return set()
         return self._types.hidden_output(call.step.id, call.value) | call.hidden
 
     def _hide_joined(self, step: Any, good: list[str]) -> None:
         calls = [call for call in self._calls if call.step.id in good]
-        ways = {(call.step.id, *way) for call in calls for way in self._hidden_ways(call)}
-        self._data.hide((step.id, "output"), ways)
+        paths = {(call.step.id, *path) for call in calls for path in self._hidden_paths(call)}
+        self._data.hide((step.id, "output"), paths)
         if step.output_key is not None:
-            self._data.hide((step.output_key,), ways)
+            self._data.hide((step.output_key,), paths)
 
 
 def _text(value: Any) -> str:
-    """A prompt is a text, also where it is one reference."""
+    """Return a prompt as text, also if it is a single reference."""
     return written(value)
 
 
