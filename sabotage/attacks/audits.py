@@ -1,4 +1,5 @@
-"""Hash corruption: what a store shows of a run is edited in every part at once, and held against a plain verifier."""
+"""Hash corruption: all parts of a stored run are edited at once, and the verification is compared with a plain
+verifier."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from stepward.vm.journal.verify import verify
 from stepward.vm.machine.run import Run
 
 EDITS: Final = 12
-"""Edits of one run, each by itself or on top of the one before."""
+"""The number of edits of one run, each alone or on top of the one before."""
 
 
 class _ShownVault:
@@ -39,7 +40,7 @@ class _ShownVault:
 
 
 class Shown(ThroughStore):
-    """A store that shows of a run what an attacker wants it to show."""
+    """A store that returns the attacker's version of a run."""
 
     def __init__(self, inner: Journal, snapshot: StoreSnapshot) -> None:
         super().__init__(inner)
@@ -47,7 +48,7 @@ class Shown(ThroughStore):
 
     @property
     def vault(self) -> Any:
-        """Where the sensitive values are."""
+        """The vault of sensitive values."""
         return _ShownVault(self.snapshot.secrets)
 
     def read(self, run: str, start: int = 0) -> list[Entry]:
@@ -66,7 +67,7 @@ class Shown(ThroughStore):
 
 
 class _Editor:
-    """What may be done to a snapshot and to receipts, by chance."""
+    """Random edits of a snapshot and of receipts."""
 
     def __init__(self, random: Random, run: str) -> None:
         self._random = random
@@ -88,27 +89,27 @@ class _Editor:
             self.added,
         )
 
-    def _place(self, snapshot: StoreSnapshot) -> int:
+    def _pick_index(self, snapshot: StoreSnapshot) -> int:
         return self._random.randrange(len(snapshot.entries)) if snapshot.entries else 0
 
-    def _with(self, snapshot: StoreSnapshot, place: int, **fields: Any) -> StoreSnapshot:
+    def _with(self, snapshot: StoreSnapshot, index: int, **fields: Any) -> StoreSnapshot:
         entries = list(snapshot.entries)
-        entries[place] = entries[place]._replace(**fields)
+        entries[index] = entries[index]._replace(**fields)
         return snapshot._replace(entries=entries)
 
     def bit(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Turn over a bit of a record."""
-        place = self._place(snapshot)
-        raw = snapshot.entries[place].record
-        return self._with(snapshot, place, record=flipped(raw, self._random.randrange(len(raw) * 8)))
+        """Flip a bit of a record."""
+        index = self._pick_index(snapshot)
+        raw = snapshot.entries[index].record
+        return self._with(snapshot, index, record=flipped(raw, self._random.randrange(len(raw) * 8)))
 
     def digest(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Turn over a bit of a digest."""
-        place = self._place(snapshot)
-        return self._with(snapshot, place, digest=flipped(snapshot.entries[place].digest, self._random.randrange(256)))
+        """Flip a bit of a digest."""
+        index = self._pick_index(snapshot)
+        return self._with(snapshot, index, digest=flipped(snapshot.entries[index].digest, self._random.randrange(256)))
 
     def rehashed(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Turn over a bit of a record, and compute its digest."""
+        """Flip a bit of a record, and recompute its digest."""
         snapshot = self.bit(snapshot)
         entries = [entry._replace(digest=digest_of(entry.record)) for entry in snapshot.entries]
         return self._ended(snapshot._replace(entries=entries))
@@ -134,19 +135,19 @@ class _Editor:
         self._random.choice(changes)()
 
     def field(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Edit a field of a record, and compute its own digest."""
-        place = self._place(snapshot)
-        record = json.loads(snapshot.entries[place].record)
+        """Edit a field of a record, and recompute its digest."""
+        index = self._pick_index(snapshot)
+        record = json.loads(snapshot.entries[index].record)
         self._changed(record)
         raw = json.dumps(record, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-        return self._ended(self._with(snapshot, place, record=raw, digest=digest_of(raw)))
+        return self._ended(self._with(snapshot, index, record=raw, digest=digest_of(raw)))
 
     def field_rehashed(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Edit a field of a record that stays one, and compute all that follows."""
-        place = self._place(snapshot)
+        """Edit a field of a record, and recompute everything after it."""
+        index = self._pick_index(snapshot)
         records = [json.loads(entry.record) for entry in snapshot.entries]
         try:
-            self._changed(records[place])
+            self._changed(records[index])
             entries = chained(records)
         except (KeyError, TypeError, ValueError, AttributeError):
             return self.field(snapshot)
@@ -160,31 +161,31 @@ class _Editor:
         return snapshot._replace(head=snapshot.head._replace(seq=last.seq, digest=last.digest))
 
     def dropped(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Leave out an entry, or all from one on."""
-        place, entries = self._place(snapshot), list(snapshot.entries)
-        del entries[place : self._random.choice([place + 1, len(entries)])]
+        """Remove an entry, or all from one on."""
+        index, entries = self._pick_index(snapshot), list(snapshot.entries)
+        del entries[index : self._random.choice([index + 1, len(entries)])]
         return self._ended(snapshot._replace(entries=entries)) if entries else snapshot._replace(entries=[])
 
     def twice(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Have an entry twice."""
-        place = self._place(snapshot)
-        return snapshot._replace(entries=[*snapshot.entries[: place + 1], *snapshot.entries[place:]])
+        """Duplicate an entry."""
+        index = self._pick_index(snapshot)
+        return snapshot._replace(entries=[*snapshot.entries[: index + 1], *snapshot.entries[index:]])
 
     def swapped(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Swap two entries, or their contents."""
-        one, other, entries = self._place(snapshot), self._place(snapshot), list(snapshot.entries)
+        one, other, entries = self._pick_index(snapshot), self._pick_index(snapshot), list(snapshot.entries)
         entries[one], entries[other] = entries[other], entries[one]
         if self._random.random() < 0.5:
             entries = [entry._replace(seq=seq) for seq, entry in enumerate(entries)]
         return snapshot._replace(entries=entries)
 
     def typed(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Make a part of an entry one of another type."""
+        """Replace a part of an entry by a value of another type."""
         field: dict[str, Any] = self._random.choice([{"seq": "x"}, {"record": "text"}, {"digest": "text"}])
-        return self._with(snapshot, self._place(snapshot), **field)
+        return self._with(snapshot, self._pick_index(snapshot), **field)
 
     def head(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Edit the head, or take it away."""
+        """Edit the head, or remove it."""
         head = snapshot.head
         if head is None:
             return snapshot
@@ -200,7 +201,7 @@ class _Editor:
         return snapshot._replace(head=self._random.choice(changes))
 
     def signature(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Edit the signature, take it away, or put that of another key."""
+        """Edit the signature, remove it, or replace it by that of another key."""
         head = snapshot.head
         if head is None or type(head.digest) is not bytes or type(head.seq) is not int:
             return snapshot
@@ -211,7 +212,7 @@ class _Editor:
         return snapshot._replace(head=head._replace(signature=self._random.choice(made)))
 
     def document(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Edit a document, or take it away."""
+        """Edit a document, or remove it."""
         documents: dict[str, Any] = dict(snapshot.documents)
         name = self._random.choice(sorted(documents)) if documents else ""
         if name and self._random.random() < 0.4:
@@ -221,7 +222,7 @@ class _Editor:
         return snapshot._replace(documents=documents)
 
     def value(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Edit a sensitive value, take it away, or swap two."""
+        """Edit a sensitive value, remove it, or swap two."""
         values: dict[str, Any] = dict(snapshot.secrets)
         names = sorted(values)
         if not names:
@@ -237,7 +238,7 @@ class _Editor:
         return snapshot._replace(secrets=values)
 
     def added(self, snapshot: StoreSnapshot) -> StoreSnapshot:
-        """Append a record that says that a value was erased which may be there."""
+        """Append a record of an erasure, while the value may still be there."""
         if not snapshot.entries or type(snapshot.entries[-1].record) is not bytes:
             return snapshot
         try:
@@ -264,8 +265,8 @@ class _Editor:
 
 
 class EditsAndAPlainVerifier(Attack):
-    """Records, digests, links, heads, signatures, documents, values and receipts are edited in every way, one or more
-    at once, and verified with and without the key and the receipts; a plain verifier says what has to be found."""
+    """Records, digests, links, heads, signatures, documents, values and receipts are edited at random, one or more at
+    once, and verified with and without the key and the receipts. A plain verifier says what must be found."""
 
     name = "edits-and-a-plain-verifier"
     family = Family.HASHES
@@ -277,7 +278,7 @@ class EditsAndAPlainVerifier(Attack):
     weight = 4
 
     def play(self, case: Case) -> Outcome:
-        """Edit a run, and see that verification finds a fault just where there is one."""
+        """Edit a run, and check that verification finds a fault if and only if the plain verifier does."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -305,7 +306,7 @@ class EditsAndAPlainVerifier(Attack):
                 try:
                     snapshot = edit(snapshot)
                 except (AttributeError, TypeError, ValueError, KeyError, IndexError):
-                    snapshot = honest  # what was edited before can't be edited in this way
+                    snapshot = honest  # this edit does not apply after the earlier ones
                     continue
                 case.log(f"edit: {edit.__name__}")
             store.snapshot = snapshot
@@ -327,7 +328,7 @@ class EditsAndAPlainVerifier(Attack):
                 keys=[stranger().public, case.key.public] if keys else (),
                 receipts=receipts if shown else (),
             )
-            # Where a second key is trusted, what it has signed is in order: the plain verifier is asked of both.
+            # If a second key is trusted, its signatures are valid too, so the plain verifier is asked with both.
             due = any(is_sound(stored, papers if shown else (), key) for key in (_keys() if keys else (None,)))
             due = due or (keys and _mixed(stored, papers if shown else []))
             who = f"somebody with{'' if keys else 'out'} keys, with{'' if shown else 'out'} receipts"
@@ -348,7 +349,7 @@ def _public(seed: bytes) -> bytes:
 
 
 def _mixed(stored: StoredRun, papers: list[Paper]) -> bool:
-    """Whether a run is sound whose head one of the keys has signed, and whose receipts any of them."""
+    """Whether a run is sound if one key has signed its head, and any keys its receipts."""
     return any(is_sound(stored, (), key) for key in _keys()) and all(
         any(is_sound(stored._replace(head=None), (), None) or _is_paper(stored, paper, key) for key in _keys())
         for paper in papers
@@ -360,7 +361,7 @@ def _is_paper(stored: StoredRun, paper: Paper, key: bytes) -> bool:
 
 
 def _hold_verdict(case: Case, found: Verdict, stored: StoredRun, receipts: list[Receipt], *, keys: bool) -> None:
-    """See that a verdict on a run in order says what there is."""
+    """Check the contents of a verdict on a sound run."""
     signer = found.signed_by in (case.key.id, stranger().id) if keys else found.signed_by is None
     case.hold(signer, Invariant.TAMPERING, f"the head is called signed by {found.signed_by}")
     said = (found.run, found.records, found.receipts)
@@ -369,7 +370,7 @@ def _hold_verdict(case: Case, found: Verdict, stored: StoredRun, receipts: list[
 
 
 def signed_receipt(case: Case, run: Run) -> Receipt:
-    """Return a receipt for a run as it is, signed by the key of the machines."""
+    """Return a receipt for the current state of a run, signed by the key of the machines."""
     plain = receipt_for(run)
     return Receipt.give(plain.run, plain.seq, plain.digest, plain.status, plain.trace, case.key)
 

@@ -1,4 +1,4 @@
-"""Load at the edges: budgets, visits, retries and failures, each with as much left as it takes, or one less."""
+"""Load at the limits: budgets, visits, retries and failures, each exactly sufficient or one less."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stepward.vm.machine.run import Run
 
 
 def _killed_somewhere(case: Case, trial: Trial, points: int) -> Run:
-    """Play a trial in which the process is killed at a point, if it comes to that; another one recovers the run."""
+    """Play a trial in which the process may be killed at a point, and another one recovers the run."""
     from hypothesis import strategies as st
 
     at = case.pick("killed at point", st.one_of(st.none(), st.integers(0, max(points - 1, 0))))
@@ -32,7 +32,7 @@ def _killed_somewhere(case: Case, trial: Trial, points: int) -> Run:
 
 
 class _Edge(Attack):
-    """A run is drawn, and drawn again in a variant of its program whose budget is about what the run took."""
+    """A random run is repeated in a variant of its program whose budget is close to what the run used."""
 
     family = Family.LOAD
     invariant = Invariant.BOUNDS
@@ -40,12 +40,12 @@ class _Edge(Attack):
     weight = 2
     faults = True
     last = 1
-    """What the last thing that is charged takes of the budget: with so much less, it is used up before that."""
+    """The budget that the last charge uses: with that much less, the budget is used up before it."""
 
     @staticmethod
     @abstractmethod
     def spent(run: Run, whole: Trial) -> int:
-        """Return what the run took of the budget."""
+        """Return the budget that the run used."""
 
     @staticmethod
     @abstractmethod
@@ -58,7 +58,7 @@ class _Edge(Attack):
         """Return whether a run ended because of the budget."""
 
     def play(self, case: Case) -> Outcome:
-        """Draw a run, take its measure, and run it again with as much, with less, or with more; killed on its way."""
+        """Play a run, measure its budget, and repeat it with as much, less or more, and with a crash."""
         from hypothesis import strategies as st
 
         whole = Points()
@@ -78,7 +78,7 @@ class _Edge(Attack):
 
 
 class StepsAtTheEdge(_Edge):
-    """The run has as many steps as it takes, one less or one more, and is killed and recovered on its way."""
+    """The budget of steps is exactly sufficient, one less or one more, and the run is killed and recovered."""
 
     name = "steps-at-the-edge"
     surface = "budget of steps"
@@ -102,7 +102,7 @@ class StepsAtTheEdge(_Edge):
 
 
 class TokensAtTheEdge(_Edge):
-    """The models have as many tokens as they use, some less or one more; many of their replies are rejected."""
+    """The budget of tokens is exactly sufficient, some less or one more, and many replies are rejected."""
 
     name = "tokens-at-the-edge"
     surface = "budget of tokens"
@@ -131,7 +131,7 @@ class TokensAtTheEdge(_Edge):
 
 
 class StallsAtTheEdge(_Edge):
-    """The run may have as many steps that change nothing as it has in a row, one less or one more."""
+    """The bound on consecutive steps without change is exactly sufficient, one less or one more."""
 
     name = "stalls-at-the-edge"
     surface = "bound on steps without progress"
@@ -151,12 +151,12 @@ class StallsAtTheEdge(_Edge):
 
     @staticmethod
     def is_used_up(run: Run) -> bool:
-        """Return whether the run was stopped for want of progress."""
+        """Return whether the run was stopped for lack of progress."""
         return run.reason == "no-progress"
 
 
 class VisitsAtTheEdge(Attack):
-    """A step may be visited as often as the drawn run visits it, once less or once more; the process dies between."""
+    """The bound on visits of a step is exactly sufficient, one less or one more, and the process dies meanwhile."""
 
     name = "visits-at-the-edge"
     family = Family.LOAD
@@ -168,18 +168,18 @@ class VisitsAtTheEdge(Attack):
     weight = 2
 
     def misses(self, target: Target) -> str | None:
-        """It needs a step that a run can come to twice."""
+        """It needs a step that a run can reach twice."""
         return None if _in_loops(target) else "no step is in a loop"
 
     def play(self, case: Case) -> Outcome:
-        """Draw a run, bound the visits of one of its steps, and run it again, killed on its way."""
+        """Play a run, bound the visits of one of its steps, and repeat it with a crash."""
         from hypothesis import strategies as st
 
         whole = Points()
         first = Trial(case, faults=False)
         first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
         visits = {one["body"]["step"]: one["body"]["visit"] for one in first.oracle.records if "visit" in one["body"]}
-        # Those that were visited most come first: there is something to bound.
+        # The most visited steps come first, since a bound matters most there.
         steps = sorted((step for step in _in_loops(case.target) if step in visits), key=lambda step: -visits[step])
         if not steps:
             return Outcome.NOT_APPLICABLE
@@ -202,7 +202,7 @@ class VisitsAtTheEdge(Attack):
 
 
 def _in_loops(target: Target) -> list[str]:
-    """Return the steps, `end` steps left out, that lead back to themselves."""
+    """Return the steps in loops, without `end` steps."""
     steps = target.plan.steps
     after = {step.position: _targets(step) for step in steps}
 
@@ -220,12 +220,12 @@ def _in_loops(target: Target) -> list[str]:
 
 
 def _targets(step: StepPlan) -> set[int]:
-    ways = [*step.transitions.values(), *step.branches.values()]
-    return {way.to for way in ways if way.to >= 0}
+    edges = [*step.ways.values(), *step.branches.values()]
+    return {edge.to for edge in edges if edge.to >= 0}
 
 
 class EverythingFails(Attack):
-    """Every call fails, always, and in the same way; the process dies on top of it."""
+    """Every call always fails in the same manner, and the process dies as well."""
 
     name = "everything-fails"
     family = Family.LOAD
@@ -236,17 +236,17 @@ class EverythingFails(Attack):
     severity = "medium"
 
     def play(self, case: Case) -> Outcome:
-        """Have everything fail, and see that the run ends as the program says, with no attempt too many."""
+        """Let every call fail, and check that the run ends as the program says, without extra attempts."""
         from hypothesis import strategies as st
 
-        way = case.pick("everything", st.sampled_from(("fails", "wrong", "late")))
+        manner = case.pick("everything", st.sampled_from(("fails", "wrong", "late")))
         trial = Trial(case, faults=False)
 
         def decide(asking: Asking) -> Answer | None:
             call = asking.call
-            if way == "late" and call.timeout is not None:
+            if manner == "late" and call.timeout is not None:
                 return Answer("late")
-            among = wrong_answers(case.target, call) if way == "wrong" else None
+            among = wrong_answers(case.target, call) if manner == "wrong" else None
             if among is None:
                 return Answer("fails", "it broke")
             said = case.pick(f"wrong: {call.id}", among)
@@ -275,7 +275,7 @@ class RetriesAfterCrash(Attack):
         return None if target.calls else "no step calls anything"
 
     def play(self, case: Case) -> Outcome:
-        """Let one call fail always, with so many attempts, and kill the process at a point of that run."""
+        """Let one call always fail, with a number of attempts, and kill the process at a point of that run."""
         from hypothesis import strategies as st
 
         attempts = case.pick("attempts", st.integers(2, 4))
@@ -289,7 +289,7 @@ class RetriesAfterCrash(Attack):
         met: dict[str, None] = {}
 
         def decide(asking: Asking) -> Answer | None:
-            """Fail the call that comes after so many others, whatever process asks."""
+            """Fail the call after a number of other calls, in any process."""
             met.setdefault(asking.call.id)
             return Answer("fails", "it broke") if [*met][number : number + 1] == [asking.call.id] else None
 

@@ -1,4 +1,4 @@
-"""Time: the caller of a run is cancelled while the run goes on, as its time limit or a closed request does it."""
+"""Time: the caller of a run is cancelled during the run, as by a time limit or a closed request."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from stepward.vm.machine.tools import FunctionTools, ToolContext
 T = TypeVar("T")
 
 FORMS: Final = ("a thread", "a coroutine that does not let itself be stopped")
-"""What of a tool goes on after its caller was cancelled."""
+"""The forms of a tool that continue after the caller was cancelled."""
 
 LEAST_TIME_OUT: Final = 10.0
-"""Seconds of a time-out that is not over before a case is: the machine measures it by a clock of its own."""
+"""The least time-out, in seconds, that outlasts a case: the machine measures it by its own clock."""
 
 PATIENCE_SECONDS: Final = 60
-"""How long a thread may take to end, and the lease to be given back: nothing of it takes time."""
+"""The time limit, in seconds, for a thread to end and for the lease to be released; both are immediate."""
 
 TURNS: Final = 20
-"""Turns of the event loop within which a task that was cancelled has ended, if it lets itself be stopped."""
+"""The number of turns of the event loop after which a cancelled task has ended if it can be stopped."""
 
 LAST_CALL: Final = 3
 """The number of the last call in which a caller is cancelled, counted from 0."""
 
 
 class _Blocking(WatchedStore):
-    """A store whose calls wait for the disk, so that a caller can be cancelled meanwhile."""
+    """A blocking store, so that a caller can be cancelled during its calls."""
 
     blocks = True
 
 
 class CallerCancelled(DriverAttack):
-    """The task of whoever called for the run is cancelled at every point of the run: once a call of the store has
-    landed, and while a tool or a model is asked that ends with its caller."""
+    """The task of the caller is cancelled at every point of the run: after each call of the store, and during each call
+    of a tool or a model that ends with its caller."""
 
     name = "caller-cancelled"
     surface = "task of the caller"
@@ -58,7 +58,7 @@ class CallerCancelled(DriverAttack):
     enumerates = "every call of the store that has landed, and every call of a tool or model, before and after"
 
     def play(self, case: Case) -> Outcome:
-        """See that another machine can go on at once, and that everything happens once."""
+        """Check that another machine can continue at once, and that everything happens once."""
         outcome = Outcome.NOT_APPLICABLE
         whole = Points()
         trial = _blocking(case)
@@ -66,7 +66,7 @@ class CallerCancelled(DriverAttack):
         case.story.clear()
         for number in case.each("the driver stands still at point", len(whole.passed)):
             if whole.passed[number].startswith("before ") and not is_inside(whole.passed[number]):
-                continue  # a call of the store that has begun is not stopped
+                continue  # a call of the store is not stopped once it has begun
             trial = _blocking(case)
             with paused(trial, number) as process:
                 if process.point is None:
@@ -88,24 +88,24 @@ def _blocking(case: Case) -> Trial:
 
 
 def _is_given_back(trial: Trial) -> None:
-    """See that nobody holds the run. Raises Breach."""
+    """Raise Breach if a machine holds the lease of the run."""
     row = trial.store.inner.row(trial.run)
     is_held = row is not None and row.status == "RUNNING" and row.expires > trial.clock.time / 1e6
     trial.case.hold(not is_held, Invariant.DRIVER, "nothing of a cancelled caller goes on, and it keeps its lease")
 
 
 class _Tasks(WorldClock):
-    """A clock that has what is limited done in a task of its own, as that of the product does."""
+    """A clock that runs limited work in its own task, as the clock of the product does."""
 
     async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
-        """Return what is awaited; raises TimeoutError when that is too late."""
+        """Return the awaited result. Raises TimeoutError if it is too late."""
         return await super().limit(SystemClock().limit(awaited, 1e6), seconds)
 
 
 class _GoesOn:
-    """The tools of a process, of which one call goes on until it is let, whoever is cancelled meanwhile.
+    """Tools of which one call continues until `let_go`, even if its caller is cancelled.
 
-    `here` is set once it is under way. The loop stands still while a thread ends, so that one seed is one story.
+    `here` is set once the call is under way. The event loop blocks while a thread ends, so that a seed is reproducible.
     """
 
     def __init__(self, inner: ProcessTools, number: int, form: str) -> None:
@@ -123,7 +123,7 @@ class _GoesOn:
         return self._inner.has(name)
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool."""
+        """Return an awaitable for the output of a tool."""
         return self._call(name, args, context)
 
     async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
@@ -154,11 +154,11 @@ class _GoesOn:
                 continue
 
     def let_go(self) -> None:
-        """Have the call end."""
+        """Let the call end."""
         self._way.set()
 
     async def ended(self) -> None:
-        """Wait until nothing of the call is under way."""
+        """Wait until the call has ended."""
         for thread in self._threads:
             await asyncio.to_thread(thread.join, PATIENCE_SECONDS)
         if self._task is not None and not self._task.done():
@@ -166,13 +166,13 @@ class _GoesOn:
 
 
 def can_go_on(call: CallPlan) -> bool:
-    """Whether the machine waits for a call whose caller is gone, for longer than a case takes."""
+    """Whether the machine waits for a call without a caller for longer than a case takes."""
     return call.has_intent and (call.timeout is None or call.timeout >= LEAST_TIME_OUT)
 
 
 class CallerCancelledInTool(Attack):
-    """The task of whoever called for the run is cancelled while a tool runs that goes on without it, in a thread or in
-    a coroutine that does not let itself be stopped; and somebody else asks for the run."""
+    """The task of the caller is cancelled while a tool runs that continues without it, in a thread or in a coroutine
+    that ignores cancellation. Then another machine requests the run."""
 
     name = "caller-cancelled-in-tool"
     family = Family.TIME
@@ -187,7 +187,7 @@ class CallerCancelledInTool(Attack):
         return None if any(map(can_go_on, _tools(target))) else "no tool writes or suspends for ten seconds"
 
     def play(self, case: Case) -> Outcome:
-        """See that nobody gets the run while the tool runs, and that anybody gets it afterwards."""
+        """Check that no machine gets the run while the tool runs, and that any machine gets it afterwards."""
         from hypothesis import strategies as st
 
         number = case.pick("the caller is cancelled in call", st.integers(0, LAST_CALL))
@@ -253,7 +253,7 @@ def _tools(target: Target) -> Iterable[CallPlan]:
 
 
 async def _begun(work: Awaitable[Any], tools: _GoesOn) -> asyncio.Future[Any]:
-    """Begin to run; return the task once the call is under way, or the run has stopped without one."""
+    """Start a run. Return the task once the call is under way, or the run has stopped without it."""
     task = asyncio.ensure_future(work)
     here = asyncio.ensure_future(tools.here.wait())
     await asyncio.wait({task, here}, return_when=asyncio.FIRST_COMPLETED)
@@ -264,7 +264,7 @@ async def _begun(work: Awaitable[Any], tools: _GoesOn) -> asyncio.Future[Any]:
 
 
 async def _cancelled(task: asyncio.Future[Any]) -> None:
-    """Cancel a task, and give it time to end."""
+    """Cancel a task and give it time to end."""
     task.cancel()
     for _ in range(TURNS):
         await asyncio.sleep(0)

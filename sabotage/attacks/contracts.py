@@ -1,4 +1,4 @@
-"""Time: every call that a store takes, in any order and at any moment, held against a plain model of a store."""
+"""Time: the calls of a store, in any order and at any time, compared with a plain model of a store."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
 
 MOVES: Final = 60
-"""Calls of one case."""
+"""The number of calls of one case."""
 
 MOVES_OF_ONE: Final = 20
-"""After so many of them a file is closed and opened again."""
+"""The number of calls after which a file is closed and opened again."""
 
 HOLDERS: Final = ("ann", "bob", "cid")
 STATUSES: Final = ("RUNNING", "SUSPENDED", "SUCCESS")
 PROGRAMS: Final = ("pay", "ship")
 LEASES: Final = (60.0, 7.0, 0.5)
 STEPS: Final = (0.0, 0.001, 0.5, 6.999, 30.0, 59.999, 61.0)
-"""Seconds that go by before a call."""
+"""Seconds that pass before a call."""
 
 BESIDE: Final = (-1.0, -0.001, 0.0, 0.001, 1.0)
-"""Seconds before or after the end of a lease at which somebody asks for it."""
+"""Seconds before or after the end of a lease at which another holder requests it."""
 
 FAILS: Final = 0.25
-"""How often a statement fails where the store is a file."""
+"""The share of calls in which a statement fails, if the store is a file."""
 
 STATEMENTS: Final = 6
-"""Statements of a call, and some more."""
+"""More statements than one call has."""
 
 MANY: Final = 1_100
-"""Runs of a store that holds more than are read at once."""
+"""A number of runs larger than one batch of reading."""
 
 
 class _Twins:
-    """A store, and the model of it; each call is made of both, and both have to answer the same. Raises Breach."""
+    """A store and its model. Each call is made on both, and both must answer the same. Raises Breach."""
 
     def __init__(self, case: Case, stores: list[Journal], random: Random) -> None:
         self.model = StoreModel()
@@ -60,7 +60,7 @@ class _Twins:
         self._number = 0
 
     def move(self) -> None:
-        """Make one call, at some moment."""
+        """Make one call at a random time."""
         self.now += self._random.choice(STEPS)
         moves: tuple[tuple[Callable[[], None], int], ...] = (
             (self.create, 3),
@@ -103,10 +103,10 @@ class _Twins:
         self._keep(got)
 
     def append(self) -> None:
-        """Add entries behind the last one, or another, under a lease, an old one, or none."""
+        """Add entries after the last one or another, under a current lease, an old one, or none."""
         run, status = self._run(), self._random.choice(STATUSES)
-        kept = self.model.runs.get(run)
-        last, leases = (0, 1) if kept is None else (len(kept.entries) - 1, kept.leases)
+        stored = self.model.runs.get(run)
+        last, leases = (0, 1) if stored is None else (len(stored.entries) - 1, stored.leases)
         expected = last + self._random.choice((0, 0, 0, 0, -1, 1))
         number = self._random.choice((leases, leases, None, None, leases - 1, leases + 1))
         entries, signature = self._entries(expected + 1), self._signature()
@@ -115,11 +115,11 @@ class _Twins:
         self._made(f"append to {run} behind {expected}", lambda: self._store().append(append, number), due)
 
     def acquire(self) -> None:
-        """Ask for a lease, now, or about the moment when that of somebody else ends."""
+        """Request a lease, now or near the end of another holder's lease."""
         run, holder, ttl = self._run(), self._random.choice(HOLDERS), self._random.choice(LEASES)
-        kept = self.model.runs.get(run)
-        if kept is not None and kept.ends and self._random.random() < 0.6:
-            self.now = kept.ends + self._random.choice(BESIDE)
+        stored = self.model.runs.get(run)
+        if stored is not None and stored.ends and self._random.random() < 0.6:
+            self.now = stored.ends + self._random.choice(BESIDE)
         due = self.model.acquire(run, holder, self.now, ttl)
         self._keep(self._made(f"lease {run}", lambda: self._store().acquire(run, holder, self.now, ttl), due))
 
@@ -165,7 +165,7 @@ class _Twins:
         for file in failing:
             file.restore()
         if any(file.has_failed for file in failing):
-            # It says so, and may be asked again: of what an erasure took away it can't know then.
+            # The store reports the failure, and the call may be repeated; an erasure then can't report its count.
             self._case.log("a statement of it fails, and it is asked again")
             self._same(what, got, Refused("no run"))
             got = _answer(call)
@@ -174,7 +174,7 @@ class _Twins:
         return got
 
     def _failing(self, what: str) -> list[FaultyFile]:
-        """Return the files of which a statement is to fail during a call, now and then."""
+        """Return the files, sometimes none, of which a statement fails during a call."""
         stores = [store for store in self._stores if isinstance(store, SQLiteJournal)]
         if not stores or self._random.random() > FAILS:
             return []
@@ -188,7 +188,7 @@ class _Twins:
             raise Breach(Invariant.DRIVER, f"{what}: the store answers {got}, and it has to be {due}")
 
     def look(self) -> None:
-        """See that the store shows all that it has to."""
+        """Check that the store returns everything that the model has."""
         model, store, chosen = self.model, self._store(), self._random
         run = self._run()
         start = chosen.randint(0, 3)
@@ -199,7 +199,7 @@ class _Twins:
             self._same("values", store.vault.get(name), model.values.get(name, {}))
         program = chosen.choice(list(self._programs.values()))
         statuses = chosen.choice((None, [], ["RUNNING"], ["SUCCESS", "SUSPENDED"], list(STATUSES)))
-        since = chosen.choice((None, None, self.now, *(kept.started for kept in model.runs.values())))
+        since = chosen.choice((None, None, self.now, *(stored.started for stored in model.runs.values())))
         limit = chosen.choice((None, None, 0, 1, 2, 9))
         said = f"runs of {statuses} since {since}, {limit} at most"
         rows = store.rows(None if statuses is None else iter(statuses), program=program, since=since, limit=limit)
@@ -225,8 +225,8 @@ def _answer(call: Callable[[], Any]) -> Any:
 
 
 class StoreAgainstModel(Attack):
-    """Runs are made, added to, leased, renewed, given back, erased and listed, in any order, at any moment and by
-    anybody; a plain model of a store says what each call has to answer, and what the store has to show then."""
+    """Runs are created, extended, leased, renewed, released, erased and listed, in any order, at any time and by any
+    holder. A plain model of a store predicts the answer of each call and the content afterwards."""
 
     name = "store-against-model"
     family = Family.TIME
@@ -237,13 +237,13 @@ class StoreAgainstModel(Attack):
     severity = "critical"
 
     def play(self, case: Case) -> Outcome:
-        """Make calls of the store, and hold each answer against the model."""
+        """Make calls of the store, and compare each answer with the model."""
         return _played(case, [case.store], lambda: None)
 
 
 class FileAgainstModel(Attack):
-    """The same on the file of a store, which two processes have open; it is closed and opened again in between, and now
-    and then a statement fails, at any place in a call, which is made again."""
+    """The same attack on a store in a file that two processes have open. The file is closed and opened again in
+    between, and sometimes a statement fails during a call, which is then repeated."""
 
     name = "file-against-model"
     family = Family.TIME
@@ -256,7 +256,7 @@ class FileAgainstModel(Attack):
     weight = 3
 
     def play(self, case: Case) -> Outcome:
-        """Make calls of both, open one again now and then, and hold each answer against the model."""
+        """Make calls of both, reopen one at times, and compare each answer with the model."""
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True))
             path = os.path.join(folder, "runs.db")
@@ -288,7 +288,7 @@ def _played(case: Case, stores: list[Journal], open_again: Callable[[], None]) -
 
 
 class ManyRuns(Attack):
-    """A store has more runs than it reads at once, and somebody goes through all of them."""
+    """A store has more runs than it reads at once, and a caller iterates over all of them."""
 
     name = "many-runs"
     family = Family.LOAD
@@ -301,7 +301,7 @@ class ManyRuns(Attack):
     weight = 100
 
     def play(self, case: Case) -> Outcome:
-        """Make runs, and see that each is named."""
+        """Create runs, and check that each is listed."""
         prefix = case.run_id()
         made = [f"{prefix}-{number}" for number in range(MANY)]
         for number, run in enumerate(made):

@@ -1,4 +1,4 @@
-"""Replay: old copies of a journal, brought back where it was, under another id, or in another store."""
+"""Replay: old copies of a journal are restored in place, under another id, or in another store."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from stepward.vm.journal.store import Head, Journal, JournalError
 from stepward.vm.machine.run import Run
 
 LAST_POINT = 30
-"""The last point at which a copy is made: most runs that are drawn have fewer."""
+"""The last point at which a copy is made. Most random runs have fewer."""
 
 
 def receipt_of(trial: Trial, run: Run) -> Receipt:
-    """Return the receipt that somebody was given for a run as it is."""
+    """Return a receipt for the current state of a run."""
     head, trace = bytes.fromhex(run.head), bytes.fromhex(run.trace_hash)
     return Receipt.give(run.id, run.seq, head, run.status, trace, trial.case.key)
 
 
 def ghost_of(trial: Trial, store: Journal | None = None, run: str | None = None) -> Trial:
-    """Return a trial of the same run, or of its copy, in which nothing has happened yet and nobody reads the store."""
+    """Return a new trial of the same run or its copy, in which nothing has happened and the oracle does not read the
+    store."""
     ghost = Trial(trial.case, trial.name, faults=False, store=store)
     ghost.run = trial.run if run is None else run
     ghost.oracle.rest()
@@ -38,7 +39,7 @@ def ghost_of(trial: Trial, store: Journal | None = None, run: str | None = None)
 
 
 class _Copying(Points):
-    """Points at one of which somebody copies all that the store has of the run."""
+    """Points, at one of which the attacker copies everything that the store has of the run."""
 
     def __init__(self, trial: Trial, number: int) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class _Copying(Points):
         self._number = number
 
     async def pass_by(self, name: str) -> None:
-        """Go past a point."""
+        """Pass a point."""
         trial = self._trial
         store, run = trial.store.inner, trial.run
         head = store.head(run)
@@ -58,8 +59,8 @@ class _Copying(Points):
 
 
 class JournalRolledBack(Attack):
-    """Somebody puts an older copy of the store in place of a run's journal, and a machine recovers it: what happened
-    since happens again. Nobody can tell who has no receipt of what is missing: that is out of scope."""
+    """The attacker replaces a run's journal by an older copy, and a machine recovers it: later events happen again.
+    Without a receipt of the missing part this can't be detected, which is out of scope."""
 
     name = "journal-rolled-back"
     family = Family.REPLAY
@@ -71,7 +72,7 @@ class JournalRolledBack(Attack):
     weight = 3
 
     def play(self, case: Case) -> Outcome:
-        """Copy the run at some point, end it, put the copy back; verify with the receipt, recover, verify again."""
+        """Copy the run at some point, end it, restore the copy; verify with the receipt, recover, verify again."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -97,8 +98,8 @@ class JournalRolledBack(Attack):
 
 
 class JournalUnderAnotherId(Attack):
-    """Somebody copies all that a store has of a run to another run id, with the signature or for a machine without key,
-    and asks the machine for it."""
+    """The attacker copies everything that a store has of a run to another run id, with the signature or for a machine
+    without key, and requests that run from the machine."""
 
     name = "journal-under-another-id"
     family = Family.REPLAY
@@ -110,7 +111,7 @@ class JournalUnderAnotherId(Attack):
     weight = 3
 
     def play(self, case: Case) -> Outcome:
-        """Copy the run at some point of its life, and see that nothing can be done with the copy."""
+        """Copy the run at some point, and check that the copy is refused everywhere."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -144,8 +145,8 @@ class JournalUnderAnotherId(Attack):
 
 
 class JournalInAnotherStore(Attack):
-    """Somebody copies a run to another store, without its documents, without its sensitive values, or whole, and
-    goes on with it there. A whole copy is found out only by a receipt of the original: without, it is out of scope."""
+    """The attacker copies a run to another store, without its documents, without its sensitive values, or whole, and
+    continues it there. Only a receipt of the original reveals a whole copy; without one, this is out of scope."""
 
     name = "journal-in-another-store"
     family = Family.REPLAY
@@ -157,7 +158,7 @@ class JournalInAnotherStore(Attack):
     weight = 3
 
     def play(self, case: Case) -> Outcome:
-        """Copy the run where its process was killed, go on with both, and hold the copy against the receipt."""
+        """Copy the run where its process was killed, continue both, and verify the copy with the receipt."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -168,12 +169,12 @@ class JournalInAnotherStore(Attack):
         values = {name: secret for name, secret in snapshot.secrets.items() if not name.startswith("token:")}
         if run.is_over or (lacks == "the values" and not values):
             return Outcome.NOT_APPLICABLE
-        kept = snapshot._replace(
+        partial = snapshot._replace(
             documents={} if lacks == "the documents" else snapshot.documents,
             secrets={} if lacks == "the values" else snapshot.secrets,
         )
         other = MemoryJournal()
-        plant(other, trial.run, snapshot.entries, kept, run.status)
+        plant(other, trial.run, snapshot.entries, partial, run.status)
         raw_store_of(other).put(trial.run, snapshot.entries, snapshot.head, run.status)
         case.log(f"the run is copied to another store; the copy lacks {lacks}")
         case.count()
@@ -184,7 +185,7 @@ class JournalInAnotherStore(Attack):
             case.hold(bool(ghost.faults()), Invariant.TAMPERING, f"a journal without {lacks[4:]} is called in order")
             return Outcome.BLOCKED
         ghost.carry_on(ghost.reload())
-        trial.clock.time += int(3 * LEASE_SECONDS * 1_000_000)  # no two machines do the same at the same time
+        trial.clock.time += int(3 * LEASE_SECONDS * 1_000_000)  # two machines never act at the same time
         receipt = receipt_of(trial, trial.carry_on(run))
         case.hold(
             bool(ghost.faults([receipt])), Invariant.TAMPERING, "the copy went its own way, and a receipt fits it"
@@ -193,7 +194,7 @@ class JournalInAnotherStore(Attack):
 
 
 def _left_at_some_point(trial: Trial) -> Run:
-    """Return the run as its process left it: killed at a point, where it waits for somebody, or at its end."""
+    """Return the run as its process left it: killed at a point, waiting, or ended."""
     from hypothesis import strategies as st
 
     points = Points(trial.case.pick("the process is killed at point", st.integers(0, LAST_POINT)), trial.case.log)

@@ -1,4 +1,4 @@
-"""Crash: the process dies, at every point and not at some; in recovery and while something is delivered, too."""
+"""Crash: the process dies at every point of a run, of a recovery, or of a delivery."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from stepward.vm.machine.run import Run
 
 
 def wait_for_leases(trial: Trial) -> None:
-    """Let so much time go by that no lease of a dead process lasts."""
+    """Wait until every lease of a dead process has expired."""
     trial.oracle.forget()
     trial.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
 
 
 def killed_at(case: Case, number: int, *, faults: bool = True) -> tuple[Trial, Run | None]:
-    """Start a run whose process is killed at a point; return it as the store has it, None where it is not there."""
+    """Start a run whose process is killed at a point. Return the run in the store, or None if it is not there."""
     trial = Trial(case, faults=faults)
     with suppress(Killed):
         trial.start(trial.machine(Points(number, case.log)))
@@ -35,15 +35,15 @@ def killed_at(case: Case, number: int, *, faults: bool = True) -> tuple[Trial, R
 
 
 def states(points: Points) -> list[int]:
-    """Return a point for each state in which a process can leave the store and the world: before anything, after each.
+    """Return one point for each state in which a process can leave the store and the world.
 
-    What a process does between two of them stays inside of it.
+    Between two such points a process changes only its own memory.
     """
     return [number for number, name in enumerate(points.passed) if number == 0 or name.startswith("after")]
 
 
 def refuse_needless_doubts(trial: Trial) -> None:
-    """Raise Breach where a recovery is in doubt of something that can just be done again."""
+    """Raise Breach if a recovery reports a doubt about an effect that can simply be repeated."""
     for record in trial.oracle.records:
         if record["kind"] == "doubt":
             call = trial.target.calls[record["body"]["step"]]
@@ -52,11 +52,11 @@ def refuse_needless_doubts(trial: Trial) -> None:
 
 
 MAX_WAITS = 8
-"""Deliveries after which a run is not carried on to look for more."""
+"""The largest number of deliveries in the search for waiting steps."""
 
 
 class KilledAnywhere(Attack):
-    """The process is killed before or after any append and any effect; another one recovers the run."""
+    """The process is killed before or after any append or effect, and another one recovers the run."""
 
     name = "killed-anywhere"
     family = Family.CRASH
@@ -133,7 +133,7 @@ class KilledInRecovery(Attack):
 
 
 def _stops(case: Case) -> int:
-    """Return how often a run waits for somebody until it ends."""
+    """Return how often a run waits until it ends."""
     trial, run = _stopped(case, 0)
     waits = 0
     while not run.is_over and waits < MAX_WAITS:
@@ -144,9 +144,9 @@ def _stops(case: Case) -> int:
 
 
 def _stopped(case: Case, before: int) -> tuple[Trial, Run]:
-    """Start a run, deliver what it waits for so many times, and return it where it waits again.
+    """Start a run, make a number of deliveries, and return it where it waits again.
 
-    Every write that is not idempotent is in doubt when it is made for the first time.
+    The first performance of every write that is not idempotent is in doubt.
     """
     from hypothesis import strategies as st
 
@@ -166,7 +166,7 @@ def _stopped(case: Case, before: int) -> tuple[Trial, Run]:
 
 
 class KilledWhileDelivering(Attack):
-    """The process that resumes a run or settles a doubt is killed; the same is delivered again."""
+    """The process that resumes a run or settles a doubt is killed, and the delivery is repeated."""
 
     name = "killed-while-delivering"
     family = Family.CRASH
@@ -179,7 +179,7 @@ class KilledWhileDelivering(Attack):
     weight = 8
 
     def misses(self, target: Target) -> str | None:
-        """It needs a run that waits for somebody."""
+        """It needs a run that waits."""
         waits = target.waits or any(not call.is_idempotent for call in target.writes)
         return None if waits else "no run waits for a delivery"
 
@@ -205,7 +205,7 @@ class KilledWhileDelivering(Attack):
         return Outcome.ABSORBED
 
     def _again(self, case: Case, trial: Trial, before: Run) -> None:
-        """Deliver the same again: taken where the store does not have it yet, refused where it has."""
+        """Repeat a delivery, and check that it is refused if and only if the store already has it."""
         waiting = before.doubts[0].step if before.doubts else before.suspensions[0].step
         is_open = _waited_for(before)[0] in _waited_for(trial.reload())
         try:
@@ -218,12 +218,12 @@ class KilledWhileDelivering(Attack):
 
 
 def _waited_for(run: Run) -> list[str]:
-    """Return what a run waits for: keys of writes in doubt, and tokens."""
+    """Return the keys of writes in doubt and the tokens that a run waits for."""
     return [*(doubt.key for doubt in run.doubts), *(suspension.token for suspension in run.suspensions)]
 
 
 class KilledWhileEnding(Attack):
-    """The process that cancels or erases a run is killed; the same is asked for again."""
+    """The process that cancels or erases a run is killed, and the request is repeated."""
 
     name = "killed-while-ending"
     family = Family.CRASH
@@ -261,7 +261,7 @@ class KilledWhileEnding(Attack):
         return Outcome.ABSORBED
 
     def _begun(self, case: Case) -> tuple[Trial, Run]:
-        """Return a run that has ended, that waits, or whose process died, as was drawn."""
+        """Return a run that has ended, that waits, or whose process died, chosen by the attack."""
         from hypothesis import strategies as st
 
         dies = case.pick("the process died at point", st.integers(0, 24))
@@ -291,7 +291,7 @@ def _asked(what: str, machine: Machine, run: Run) -> Coroutine[Any, Any, Run]:
 
 
 class TwoRecoveries(Attack):
-    """The process is killed, and two others recover the run at once, one step of each at a time."""
+    """The process is killed, and two others recover the run at the same time, interleaved step by step."""
 
     name = "two-recoveries"
     family = Family.CRASH

@@ -1,4 +1,4 @@
-"""Skipped transitions: deliveries and intents that were not, or no longer are, and steps behind the end of a run."""
+"""Skipped transitions: forged deliveries, edited or removed intents, and steps after the end of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.rewriting import FROM_OUTSIDE, Forged, changed, rewriting, with_body, with_note
-from stepward.sabotage.attacks.tampering import Honest, must_find, must_not_go_on, must_refuse, place, receipt_for
+from stepward.sabotage.attacks.tampering import Honest, must_find, must_not_go_on, must_refuse, pick_index, receipt_for
 from stepward.sabotage.attacks.transitions import picked, succeeded
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
@@ -24,12 +24,12 @@ from stepward.vm.journal.store import Append
     defence="only what is suspended is resumed, and only what is in doubt is reconciled",
 )
 def forged_delivery(trial: Trial, records: list[Data]) -> Forged | None:
-    """The outcome of a call is replaced by a resumption, or a reconciliation, that nobody had to wait for."""
+    """The outcome of a call is replaced by a resumption or reconciliation for which the run did not wait."""
     case = trial.case
     seq = picked(case, records, lambda record: record["kind"] == "attempt" and succeeded(record))
     if seq is None:
         return None
-    kind, note = [("resumed", {}), ("reconciled", {"verdict": "done"})][place(case, "kind", 2)]
+    kind, note = [("resumed", {}), ("reconciled", {"verdict": "done"})][pick_index(case, "kind", 2)]
     case.log(f"write `{kind}` into record {seq} in place of an attempt")
     return changed(records, seq, records[seq] | {"kind": kind, "note": note})
 
@@ -56,7 +56,7 @@ def _intent_forged_misses(target: Target) -> str | None:
     misses=_intent_forged_misses,
 )
 def intent_forged(trial: Trial, records: list[Data]) -> Forged | None:
-    """An intent is edited: what it is of, or its key or performance, so that the effect is done under another key."""
+    """An intent is edited: its step, key or performance, so that the effect is performed under another key."""
     case = trial.case
     from hypothesis import strategies as st
 
@@ -69,11 +69,11 @@ def intent_forged(trial: Trial, records: list[Data]) -> Forged | None:
 
 
 MAX_EFFECTS = 2
-"""Effects of a run behind which the process may die: most runs have no more."""
+"""The number of effects after which the process may die. Most runs have no more."""
 
 
 class _AfterAnEffect(Points):
-    """Kills a process behind an effect, before it hears of the answer; `left` are the effects that it lives through."""
+    """Kills a process after an effect, before it gets the answer. `left` is the number of effects that it survives."""
 
     def __init__(self, case: Case, left: int) -> None:
         super().__init__(None, case.log)
@@ -92,10 +92,11 @@ class _AfterAnEffect(Points):
 
 
 class OpenIntentRemoved(Attack):
-    """The process dies while an effect is under way, and its intent is cut off, so that the next one starts it anew.
+    """The process dies during an effect, and the intent is removed, so that the next process would start the effect
+    again.
 
-    The attacker has no signature of the shorter journal. Who has kept a genuine one from just then can roll back the
-    run, and only a receipt tells; see `journal-rolled-back`.
+    The attacker has no signature of the shorter journal. With a stored signature from that time, the attacker could
+    roll back the run, and only a receipt would reveal it; see `journal-rolled-back`.
     """
 
     name = "open-intent-removed"
@@ -112,11 +113,11 @@ class OpenIntentRemoved(Attack):
         return None if target.writes else "no tool writes"
 
     def play(self, case: Case) -> Outcome:
-        """Kill the process behind an effect, cut the intent off, and recover the run."""
+        """Kill the process after an effect, remove the intent, and recover the run."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
-        points = _AfterAnEffect(case, place(case, "effects before", MAX_EFFECTS))
+        points = _AfterAnEffect(case, pick_index(case, "effects before", MAX_EFFECTS))
         try:
             trial.carry_on(trial.start(trial.machine(points)), trial.machine(points))
             return Outcome.NOT_APPLICABLE
@@ -135,8 +136,8 @@ class OpenIntentRemoved(Attack):
 
 
 class StepAfterTheEnd(Attack):
-    """A record of an earlier step is appended to a run that has ended, by way of the store's own interface, with the
-    number and link that it needs.
+    """A record of an earlier step is appended to an ended run through the store's own interface, with a correct number
+    and link.
     """
 
     name = "step-after-the-end"
@@ -148,7 +149,7 @@ class StepAfterTheEnd(Attack):
     severity = "high"
 
     def play(self, case: Case) -> Outcome:
-        """Append a record behind the end."""
+        """Append a record after the end."""
         trial = Trial(case, faults=False)
         unsigned = trial.machine(key=None)
         run = trial.carry_on(trial.start(unsigned), unsigned)
@@ -158,7 +159,7 @@ class StepAfterTheEnd(Attack):
         records, last = forger.records(), forger.store.read(run.id)[-1]
         again = [record for record in records if record["kind"] not in FROM_OUTSIDE]
         again.append(records[0] | {"kind": "cancel", "body": {}, "note": {}})
-        record = again[place(case, "record", len(again))]
+        record = again[pick_index(case, "record", len(again))]
         case.log(f"append `{record['kind']}` of `{record['body'].get('step', '')}` again, behind the end")
         entry = entry_of(record, last.digest, last.seq + 1)
         case.count()

@@ -1,4 +1,4 @@
-"""Skipped transitions: a program that nobody checked goes round the steps that guard others."""
+"""Skipped transitions: an unchecked program bypasses the steps that guard others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import copy
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, without_way
-from stepward.sabotage.attacks.tampering import place
+from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, without_target
+from stepward.sabotage.attacks.tampering import pick_index
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
@@ -25,14 +25,14 @@ from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.state import FRESH, visits_of
 
 MAX_STEPS: Final = 60
-"""Steps of a run of such a program: it may go round for ever."""
+"""The limit of steps of such a program, which may loop for ever."""
 
 NEXT: Final = ("next_step", "then", "otherwise", "error_step")
-"""Fields that say where control goes."""
+"""The fields that name a successor."""
 
 
 class Retarget(NamedTuple):
-    """A change of a program: of the step at this place in the list, the field leads to `to` now.
+    """A change of a program: the field of the step at index `step` now leads to `to`.
 
     The field `entry` moves the step `to` to the top of the list, which is where a run begins.
     """
@@ -43,7 +43,7 @@ class Retarget(NamedTuple):
 
 
 def retargets(target: Target) -> list[Retarget]:
-    """Return every change that has a way of the program lead to a step with which a rule is concerned."""
+    """Return every change that makes a transition lead to a step that a rule selects."""
     steps = target.program.to_dict()["steps"]
     guarded = {target.plan.steps[position].id for position, _ in target.plan.watch.asked}
     if not is_ruled(target):
@@ -67,7 +67,7 @@ def is_ruled(target: Target) -> bool:
 
 
 def derived(target: Target) -> dict[str, Any]:
-    """Return a policy for a program without one: its last write comes once, and after its first step."""
+    """Return a policy for a program without one: its last write happens once, and after its first step."""
     last, first = target.writes[-1].id, target.plan.steps[0].id
     rules: list[dict[str, Any]] = [{"name": "derived-once", "at_most_once": {"step": last}}]
     if first != last and target.plan.steps[0].calls:
@@ -76,7 +76,7 @@ def derived(target: Target) -> dict[str, Any]:
 
 
 def detour(target: Target, change: Retarget) -> Target | None:
-    """Return the target with that change, under its rules or a derived one; None where that is no program."""
+    """Return the changed target, under its rules or a derived one, or None if the program is not valid."""
     return target.once(("detour", *map(str, change)), lambda: _detour(target, change))
 
 
@@ -99,13 +99,13 @@ def _detour(target: Target, change: Retarget) -> Target | None:
 
 
 def no_rules(target: Target) -> str | None:
-    """Return why a program gives no hold: nothing in it that a guardrail could be about."""
+    """Return why the attack does not apply: the program has nothing that a guardrail could select."""
     return None if is_ruled(target) or target.writes else "there is no guardrail, and nothing to protect"
 
 
 class GuardBypassed(Attack):
-    """A way of the program is changed, or where it begins, and nobody checks it: steps are reached without those that
-    guard them, a second time, or together with those that they exclude.
+    """A transition of the program or its first step is changed, and the program is not checked. Steps are reached
+    without their guards, a second time, or together with steps that they exclude.
     """
 
     name = "guard-bypassed"
@@ -122,7 +122,7 @@ class GuardBypassed(Attack):
         return no_rules(target)
 
     def play(self, case: Case) -> Outcome:
-        """Run the changed program, with the oracle beside it, which has read the rules too."""
+        """Run the changed program, and compare it with the oracle, which knows the rules too."""
         trial = detoured(case)
         if trial is None:
             return Outcome.NOT_APPLICABLE
@@ -131,9 +131,9 @@ class GuardBypassed(Attack):
 
 
 def detoured(case: Case) -> Trial | None:
-    """Decide a change of the program, and return a run of the changed one; None where that is none."""
+    """Choose a change of the program, and return a trial of the changed program, or None if it is not valid."""
     among = retargets(case.target)
-    change = among[place(case, "way", len(among))] if among else None
+    change = among[pick_index(case, "way", len(among))] if among else None
     target = detour(case.target, change) if change is not None else None
     if change is None or target is None:
         return None
@@ -148,8 +148,8 @@ def _rejection_removed_misses(target: Target) -> str | None:
     return no_rules(target)
 
 
-def _rejection_removed_scene(case: Case) -> Trial:
-    """Return a run of a changed program, or of the program itself where the change makes none."""
+def _rejection_removed_trial(case: Case) -> Trial:
+    """Return a trial of a changed program, or of the program itself if the change is not valid."""
     return detoured(case) or Trial(case, faults=False)
 
 
@@ -159,11 +159,11 @@ def _rejection_removed_scene(case: Case) -> Trial:
     invariant=Invariant.GUARDRAIL,
     defence="a replay asks the guardrails again before every step, and no machine goes on before that",
     misses=_rejection_removed_misses,
-    trial=_rejection_removed_scene,
+    trial=_rejection_removed_trial,
 )
 def rejection_removed(trial: Trial, records: list[Data]) -> Forged | None:
-    """A changed program comes to a step that a guardrail or policy forbids, and the record of that rejection is
-    replaced by an intent and an outcome, as if it had been allowed.
+    """A changed program reaches a step that a guardrail or policy forbids. The record of the rejection is replaced by
+    an intent and an outcome, as if the step had been allowed.
     """
     seq = next((number for number, record in enumerate(records) if record["kind"] == "rejected"), None)
     if seq is None:
@@ -176,7 +176,7 @@ def rejection_removed(trial: Trial, records: list[Data]) -> Forged | None:
 
 
 def _allowed(trial: Trial, records: list[Data], seq: int) -> list[Data] | None:
-    """Return the records of a step that was rejected, had it not been; None for what is no call of its own."""
+    """Return the records that a rejected step would have written if allowed, or None if it is not a plain call."""
     found = trial.history()
     plan, rejected = found.plan, records[seq]
     state = fold(plan, found.events[:seq])
@@ -192,7 +192,7 @@ def _allowed(trial: Trial, records: list[Data], seq: int) -> list[Data] | None:
     note = {"attempt": 1, "performance": 1, "started": rejected["at"], "took": 0}
     if call.is_model:
         note |= {"tokens": 0, "cost": "0", "model": ""}
-    outcome = without_way(rejected) | {"kind": "attempt", "body": portable(_frozen(body)), "note": note}
+    outcome = without_target(rejected) | {"kind": "attempt", "body": portable(_frozen(body)), "note": note}
     if not call.has_intent:
         return [outcome]
     args = portable(ready.args) if isinstance(ready, Call) else {}

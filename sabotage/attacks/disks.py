@@ -1,4 +1,4 @@
-"""Crash, on the disk: full, failing, tearing what is written, and forgetting with the power what was not durable."""
+"""Crash of the disk: it is full, it fails, it tears writes, or it loses writes that are not durable."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Entry, Journal, JournalError
 from stepward.vm.machine.refusals import RunBusy
 
-UNTIL_MENDED: Final = 1_000
-"""More writes than any example makes: the disk fails until somebody mends it."""
+UNTIL_REPAIRED: Final = 1_000
+"""More writes than any example makes: the disk fails until it is repaired."""
 
 
 class _FailingWrites(Attack):
-    """Writes of the store fail, one or all from one on; then the disk is well again."""
+    """Writes of the store fail, one or all from one on; then the disk works again."""
 
     family = Family.CRASH
     weight = 10
 
     how: Literal["full", "unsynced"]
     keeps_lease: tuple[str, ...]
-    """The writes after whose failure nobody can know that the lease is to be given back."""
+    """The writes after whose failure the machine can't know that it holds a lease to release."""
 
     def play(self, case: Case) -> Outcome:
         """Run once to count the writes, then once for each of them."""
@@ -45,7 +45,7 @@ class _FailingWrites(Attack):
         counting = FaultyJournal(MemoryJournal())
         trial = Trial(case, store=counting)
         trial.finish()
-        times = case.pick("writes that fail", st.sampled_from([1, UNTIL_MENDED]))
+        times = case.pick("writes that fail", st.sampled_from([1, UNTIL_REPAIRED]))
         case.story.clear()
         for number in case.each("fails at write", len(counting.writes)):
             store = FaultyJournal(MemoryJournal(), Fault(number, self.how, times))
@@ -75,7 +75,7 @@ class _FailingWrites(Attack):
 
 
 class DiskFull(_FailingWrites):
-    """The disk is full: a write fails, and nothing of it is there. Then somebody makes room."""
+    """The disk is full: a write fails, and nothing of it is stored. Later there is room again."""
 
     name = "disk-full"
     surface = "store"
@@ -89,7 +89,7 @@ class DiskFull(_FailingWrites):
 
 
 class FailingSync(_FailingWrites):
-    """A write fails when it is to reach the disk, and is there all the same: nobody can know."""
+    """A write reports a failure although it reached the disk, which the machine can't know."""
 
     name = "failing-sync"
     surface = "store"
@@ -103,7 +103,7 @@ class FailingSync(_FailingWrites):
 
 
 class PowerLost(Attack):
-    """The power fails: the process is gone, and with it the writes that were not durable, or the last ones of them."""
+    """The power fails: the process is gone, with all or the last of the writes that were not durable."""
 
     name = "power-lost"
     family = Family.CRASH
@@ -116,7 +116,7 @@ class PowerLost(Attack):
     weight = 8
 
     def play(self, case: Case) -> Outcome:
-        """Run once to see what is not durable when, then lose it."""
+        """Run once to find the writes that are not durable at each point, then lose them."""
         store = VolatileJournal()
         whole = _Noting(store)
         trial = Trial(case, store=store)
@@ -125,23 +125,23 @@ class PowerLost(Attack):
         store.lose_power(0)
         is_kept = trial.found() is not None and trial.reload().status == ended.status
         case.hold(is_kept, Invariant.ENDINGS, f"the run was {ended.status}, and with the power that is gone")
-        ways = [(number, kept) for number, unsynced in enumerate(whole.unsynced) for kept in range(unsynced)]
+        losses = [(number, count) for number, unsynced in enumerate(whole.unsynced) for count in range(unsynced)]
         case.story.clear()
         outcome = Outcome.NOT_APPLICABLE
-        for way in case.each("power lost", len(ways)):
-            number, kept = ways[way]
-            self._lose(case, number, kept)
+        for index in case.each("power lost", len(losses)):
+            number, surviving = losses[index]
+            self._lose(case, number, surviving)
             outcome = Outcome.ABSORBED
         return outcome
 
-    def _lose(self, case: Case, number: int, kept: int) -> None:
+    def _lose(self, case: Case, number: int, surviving: int) -> None:
         store = VolatileJournal()
         trial = Trial(case, store=store)
         machine = trial.machine(Points(number, case.log))
         with suppress(Killed):
             trial.carry_on(trial.start(machine), machine)
-        case.log(f"the power fails: of {store.unsynced} writes that are not durable, {kept} are there afterwards")
-        store.lose_power(kept)
+        case.log(f"the power fails: of {store.unsynced} writes that are not durable, {surviving} are there afterwards")
+        store.lose_power(surviving)
         wait_for_leases(trial)
         run = trial.found() or trial.start()
         if run.status == "RUNNING":
@@ -151,7 +151,7 @@ class PowerLost(Attack):
 
 
 class _Noting(Points):
-    """Points that note how many writes a loss of power would undo there."""
+    """Points that record how many writes a loss of power would undo."""
 
     def __init__(self, store: VolatileJournal) -> None:
         super().__init__()
@@ -159,13 +159,14 @@ class _Noting(Points):
         self._store = store
 
     async def pass_by(self, name: str) -> None:
-        """Note, and go past."""
+        """Record the number and pass."""
         self.unsynced.append(self._store.unsynced)
         await super().pass_by(name)
 
 
 class TornAppend(Attack):
-    """A store without atomic appends keeps the first entries of one only; its head is the old, the new or another."""
+    """A store without atomic appends stores only the first entries of an append. Its head is the old, the new or
+    another one."""
 
     name = "torn-append"
     family = Family.CRASH
@@ -178,7 +179,7 @@ class TornAppend(Attack):
     weight = 10
 
     def play(self, case: Case) -> Outcome:
-        """Tear every append; where the rest is no run, the machine or a verification has to say so."""
+        """Tear every append. If the remainder is not a valid run, the machine or a verification must report it."""
         store = TornJournal()
         whole = Trial(case, store=store)
         whole.finish()
@@ -198,7 +199,7 @@ class TornAppend(Attack):
         return outcome
 
     def _go_on(self, case: Case, tear: Tear) -> None:
-        """What is left is a run that somebody left earlier: it ends as the oracle says."""
+        """Finish a remainder that is a valid earlier state of the run, as the oracle says."""
         points = Points()
         trial = Trial(case, store=TornJournal(tear, points))
         machine = trial.machine(points)
@@ -214,7 +215,7 @@ class TornAppend(Attack):
             trial.outlive(run)
 
     def _look(self, case: Case, whole: Trial, torn: Journal) -> None:
-        """What is left is damaged: nothing is done with it, and somebody says so."""
+        """Check that a damaged remainder is reported and not continued."""
         intact, whole.store = whole.store, WatchedStore(torn, whole.oracle)
         try:
             faults = whole.faults()
@@ -232,10 +233,10 @@ class TornAppend(Attack):
 
 
 def _tears(at: int, size: int) -> list[Tear]:
-    found = [Tear(at, kept, "last") for kept in range(1, size)]
+    found = [Tear(at, count, "last") for count in range(1, size)]
     if at:
-        found += [Tear(at, kept, "old") for kept in range(1, size + 1)]
-        found += [Tear(at, kept, "new") for kept in range(size)]
+        found += [Tear(at, count, "old") for count in range(1, size + 1)]
+        found += [Tear(at, count, "new") for count in range(size)]
     return found
 
 
@@ -255,7 +256,7 @@ class ShortRecord(Attack):
     weight = 8
 
     def play(self, case: Case) -> Outcome:
-        """Shorten each record in each way; the machine does not read it, and a verification names it."""
+        """Shorten each record in each manner, and check that the machine refuses it and a verification names it."""
         trial = Trial(case)
         run = trial.start()
         trial.oracle.rest()
@@ -263,9 +264,9 @@ class ShortRecord(Attack):
         entries = intact.read(run.id)
         case.story.clear()
         for number in case.each("record", len(entries)):
-            for way in case.each("way", len(_WAYS)):
-                entry = _shortened(entries[number], _WAYS[way])
-                case.log(f"record {number}: {_told(_WAYS[way])}")
+            for index in case.each("way", len(_TRUNCATIONS)):
+                entry = _shortened(entries[number], _TRUNCATIONS[index])
+                case.log(f"record {number}: {_description(_TRUNCATIONS[index])}")
                 case.count()
                 trial.store = WatchedStore(DamagedJournal(intact.inner, entry), trial.oracle)
                 self._look(case, trial, number)
@@ -282,34 +283,34 @@ class ShortRecord(Attack):
         raise Breach(Invariant.TAMPERING, f"record {number} is damaged, and the machine reads it")
 
 
-class _Way(NamedTuple):
-    """How a part of an entry ends early: at a byte, or at its half."""
+class _Truncation(NamedTuple):
+    """A manner in which a part of an entry ends early."""
 
     part: Literal["record", "digest"]
     how: Literal["cut", "zeros"]
     at: Literal["first byte", "second byte", "half", "last byte"]
 
 
-_WAYS: Final = (
-    _Way("digest", "zeros", "half"),
-    _Way("digest", "cut", "half"),
-    _Way("record", "cut", "first byte"),
-    _Way("record", "cut", "second byte"),
-    _Way("record", "cut", "half"),
-    _Way("record", "cut", "last byte"),
-    _Way("record", "zeros", "half"),
+_TRUNCATIONS: Final = (
+    _Truncation("digest", "zeros", "half"),
+    _Truncation("digest", "cut", "half"),
+    _Truncation("record", "cut", "first byte"),
+    _Truncation("record", "cut", "second byte"),
+    _Truncation("record", "cut", "half"),
+    _Truncation("record", "cut", "last byte"),
+    _Truncation("record", "zeros", "half"),
 )
 
 
-def _shortened(entry: Entry, way: _Way) -> Entry:
-    old = entry.record if way.part == "record" else entry.digest
-    length = {"first byte": 0, "second byte": 1, "half": len(old) // 2, "last byte": len(old) - 1}[way.at]
-    new = old[:length] + (bytes(len(old) - length) if way.how == "zeros" else b"")
-    return entry._replace(record=new) if way.part == "record" else entry._replace(digest=new)
+def _shortened(entry: Entry, truncation: _Truncation) -> Entry:
+    old = entry.record if truncation.part == "record" else entry.digest
+    length = {"first byte": 0, "second byte": 1, "half": len(old) // 2, "last byte": len(old) - 1}[truncation.at]
+    new = old[:length] + (bytes(len(old) - length) if truncation.how == "zeros" else b"")
+    return entry._replace(record=new) if truncation.part == "record" else entry._replace(digest=new)
 
 
-def _told(way: _Way) -> str:
-    return f"the {way.part} {'is cut' if way.how == 'cut' else 'has zeros'} from its {way.at} on"
+def _description(truncation: _Truncation) -> str:
+    return f"the {truncation.part} {'is cut' if truncation.how == 'cut' else 'has zeros'} from its {truncation.at} on"
 
 
 ATTACKS: tuple[type[Attack], ...] = (DiskFull, FailingSync, PowerLost, TornAppend, ShortRecord)

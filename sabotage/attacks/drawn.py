@@ -1,7 +1,7 @@
-"""Programs that chance draws: small, of every feature, and played beside the reference interpreter.
+"""Small random programs with every feature, compared with the reference interpreter.
 
-No attack here aims at anything. What a run means is decided in hundreds of places of the machine; each of them shows in
-some small program, and the reference says what had to come of it.
+No attack here has a special target. The meaning of a run is decided at hundreds of places in the machine; each shows in
+some small program, and the reference predicts the result.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _BROKEN: Final = {
     "state when read again": Invariant.REPLAY,
     "misfits of an honest journal": Invariant.REPLAY,
 }
-"""What is broken where machine and reference part over something; elsewhere it is where control goes."""
+"""The invariant that a difference of machine and reference breaks, by subject; GRAPH for all others."""
 
 
 class _Drawn(Attack):
-    """Programs of one theme, with a world for each."""
+    """Random programs of one theme, each with its world."""
 
     surface = "program, inputs, answers and deliveries"
     invariant = Invariant.GRAPH
@@ -53,7 +53,7 @@ class _Drawn(Attack):
     programs: ClassVar[int] = 30
 
     def play(self, case: Case) -> Outcome:
-        """Draw programs, and play each on the machine and on the reference; raises Breach where they part."""
+        """Draw programs, and play each on the machine and on the reference. Raises Breach if they differ."""
         from hypothesis import strategies as st
 
         seed = case.pick("drawn from", st.integers(0, SEEDS - 1))
@@ -71,13 +71,13 @@ class _Drawn(Attack):
         try:
             case.count(case.do(played(drawn)).records)
         except Exception:
-            _tell(case, drawn)
+            _log_program(case, drawn)
             raise
 
 
 class DrawnStore(_Drawn):
-    """A store of drawn programs, each played on the last day of waivers and on the day after, by processes that live
-    on; then somebody verifies the whole, with receipts, in any order."""
+    """A store has runs of random programs, each played on the last day of waivers and on the day after, by processes
+    that stay alive. Then the whole store is verified, with receipts, in any order."""
 
     name = "drawn-store"
     family = Family.HASHES
@@ -95,18 +95,18 @@ class DrawnStore(_Drawn):
             drawn = drawn_case(theme, f"{seed} {number}", case.weakness.options)
             if drawn is None:
                 continue
-            kept: Processes = {}
+            processes: Processes = {}
             for day in chance.sample(list(DAYS), 2):
                 played_then = drawn._replace(day=day)
                 try:
-                    case.count(case.do(played(played_then, store, f"{number} on {day}", kept)).records)
+                    case.count(case.do(played(played_then, store, f"{number} on {day}", processes)).records)
                 except Exception:
-                    _tell(case, played_then)
+                    _log_program(case, played_then)
                     raise
         self._audit(case, store, chance)
 
     def _audit(self, case: Case, store: MemoryJournal, chance: Random) -> None:
-        """Verify all runs, and each by itself in another order; raises Breach where one is called damaged."""
+        """Verify all runs, then each alone in another order. Raises Breach if one is reported as damaged."""
         rows = store.rows()
         found = [replay(store, row.run) for row in rows]
         receipts = [receipt_for(again.run) for again in found if again is not None and chance.random() < 0.5]
@@ -120,7 +120,7 @@ class DrawnStore(_Drawn):
             case.hold(verdict.is_intact, self.invariant, what)
 
 
-def _tell(case: Case, drawn: DrawnCase) -> None:
+def _log_program(case: Case, drawn: DrawnCase) -> None:
     case.log(f"run this program, as answers drawn from `{drawn.seed}` say: {to_json(freeze(drawn.program.to_dict()))}")
     for words, policies in (("under", drawn.policies), ("machines that go on with it have", drawn.later)):
         for policy in policies:
@@ -137,8 +137,8 @@ class DrawnPrograms(_Drawn):
 
 
 class DrawnTypes(_Drawn):
-    """Programs whose inputs, arguments, outputs and replies have drawn types; values lie at their bounds, or look like
-    one of another kind."""
+    """Programs whose inputs, arguments, outputs and replies have random types. Values lie at their bounds, or look like
+    a value of another kind."""
 
     name = "drawn-types"
     family = Family.INJECTION
@@ -169,7 +169,7 @@ class DrawnRules(_Drawn):
 
 
 class DrawnDeliveries(_Drawn):
-    """Programs that wait, again and again, under `four_eyes`, and on machines that have other policies each time."""
+    """Programs that wait repeatedly, under `four_eyes`, and on machines with other policies each time."""
 
     name = "drawn-deliveries"
     family = Family.INJECTION
@@ -190,7 +190,7 @@ class DrawnBudgets(_Drawn):
 
 
 class DrawnSizes(_Drawn):
-    """Outputs, payloads and variables as large as may be, or a byte larger, in characters of one to four bytes."""
+    """Outputs, payloads and variables as large as allowed, or a byte larger, in characters of one to four bytes."""
 
     name = "drawn-sizes"
     family = Family.LOAD

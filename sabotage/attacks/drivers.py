@@ -1,4 +1,4 @@
-"""Time: two machines at one run, one that was paused for too long, and whoever comes in between."""
+"""Time: two machines drive one run, or one is paused for too long while others act."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal
 
 LEASE_IS_OVER: Final = int(2 * LEASE_SECONDS * 1_000_000)
-"""Microseconds after which a lease that nobody renewed is over."""
+"""Microseconds after which a lease without renewal has expired."""
 
 OVER_SINCE: Final = (200_000, LEASE_IS_OVER)
-"""Microseconds for which a lease has been over: a moment, or long."""
+"""Microseconds since the expiry of a lease: short or long."""
 
 LEFT: Final = (None, 1_500_000, 100_000)
-"""Microseconds before the end of a lease at which somebody else asks for it; None for its beginning."""
+"""Microseconds before the end of a lease at which another machine requests it; None for its beginning."""
 
 
 class DriverAttack(Attack):
-    """What attacks with a driver that stands still at each of its points share."""
+    """The base of attacks that pause a driver at each of its points."""
 
     family = Family.TIME
     invariant = Invariant.DRIVER
@@ -44,11 +44,11 @@ class DriverAttack(Attack):
     enumerates = "every append and every effect of the run that was drawn, before and after"
 
     def stops(self, case: Case, *, faults: bool = False, is_stale: bool = False) -> Iterator[tuple[Trial, Paused]]:
-        """Yield a run for each point, with the driver that stands still there; the process ends with its turn.
+        """Yield a trial for each point, with the driver paused there. The process ends when the generator continues.
 
-        With `is_stale` its lease is over then; or it was over before, was renewed, and is over again. That is not done
-        between the machine's last look at its lease and the first line of a tool: a pause there is one inside the tool,
-        where only the tool could fence.
+        With `is_stale` its lease has then expired; or it expired earlier, was renewed, and has expired again. An
+        exception is between the machine's last check of its lease and the first line of a tool: a pause there counts as
+        one inside the tool, where only the tool could fence.
         """
         from hypothesis import strategies as st
 
@@ -68,9 +68,9 @@ class DriverAttack(Attack):
 
 
 def paused(trial: Trial, number: int, over: int | None = None, later: str = "") -> Paused:
-    """Start a run in a process that stands still at a point, where its lease is over for so many microseconds.
+    """Start a run in a process that pauses at a point, where its lease has expired for `over` microseconds.
 
-    With `later` its lease is over at that point, too, and it stands still at the first one of that name behind it.
+    With `later` its lease expires at that point, too, and the process pauses at the first later point of that name.
     """
 
     def let_the_lease_end() -> None:
@@ -81,7 +81,7 @@ def paused(trial: Trial, number: int, over: int | None = None, later: str = "") 
 
 
 def _end_of_lease(trial: Trial) -> int:
-    """Return when the lease of the run ends, in microseconds since the epoch; 0 where nobody has one."""
+    """Return the end of the run's lease in microseconds since the epoch, or 0 if there is none."""
     return next((int(row.expires * 1_000_000) for row in trial.store.rows() if row.run == trial.run), 0)
 
 
@@ -90,7 +90,7 @@ def _start(trial: Trial, points: Points) -> Any:
 
 
 def is_inside(point: str) -> bool:
-    """Whether a process that stands at a point has made up its mind to call: it looks at no lease any more."""
+    """Whether a process at this point is committed to a call and checks its lease no more."""
     return point.startswith("before ") and " is asked by " in point
 
 
@@ -99,8 +99,8 @@ def _head(trial: Trial) -> Any:
 
 
 class TwoDrivers(DriverAttack):
-    """A second machine recovers a run while the first one is at work, at every point of its work, early in its lease or
-    a moment before its end."""
+    """A second machine recovers a run while the first one drives it, at every point, early in its lease or just before
+    its end."""
 
     name = "two-drivers"
     surface = "lease"
@@ -108,7 +108,7 @@ class TwoDrivers(DriverAttack):
     defence = "a run that is leased is nobody else's"
 
     def play(self, case: Case) -> Outcome:
-        """See that the second one is told to wait, and does nothing; the first one finishes."""
+        """Check that the second one is refused and does nothing, and that the first one finishes."""
         from hypothesis import strategies as st
 
         left = case.pick("the lease lasts for", st.sampled_from(LEFT))
@@ -142,10 +142,9 @@ class TwoDrivers(DriverAttack):
 
 
 class StaleDriver(DriverAttack):
-    """A machine is paused for longer than its lease, at every point, or renews it after one pause and is paused again;
-    another one takes the run over and ends it; then
-    the first one goes on. A pause between its look at the lease and the first line of a tool is out of scope: there
-    only the tool could fence, by the key that it is given."""
+    """A machine is paused for longer than its lease, at every point, or renews it after one pause and is paused again.
+    Another one takes over the run and ends it; then the first one continues. A pause between its check of the lease and
+    the first line of a tool is out of scope: there only the tool could fence, by its key."""
 
     name = "stale-driver"
     surface = "process"
@@ -153,7 +152,7 @@ class StaleDriver(DriverAttack):
     defence = "a lease is looked at before every call, and every append has its fencing number"
 
     def play(self, case: Case) -> Outcome:
-        """See that nothing of the first one takes place any more once the other has taken over."""
+        """Check that the first one has no effect after the other has taken over."""
         for trial, process in self.stops(case, faults=True, is_stale=True):
             case.log("its lease ends, and another machine takes the run over")
             trial.oracle.forget()
@@ -169,7 +168,7 @@ class StaleDriver(DriverAttack):
 
 
 class FencedStore(WatchedStore):
-    """A store of which the attack sees who holds the newest lease, and whose entries land."""
+    """A store that records who holds the newest lease, and checks whose entries are stored."""
 
     def __init__(self, inner: Journal, oracle: Oracle) -> None:
         super().__init__(inner, oracle)
@@ -184,7 +183,7 @@ class FencedStore(WatchedStore):
         return self._seen(super().acquire(run, holder, now, ttl))
 
     def append(self, append: Append, fence: int | None) -> None:
-        """Add entries; raises Breach when they are those of a driver that somebody has fenced."""
+        """Add entries. Raises Breach if they come from a fenced driver."""
         super().append(append, fence)
         if fence is not None and fence < self._newest:
             raise Breach(
@@ -198,8 +197,8 @@ class FencedStore(WatchedStore):
 
 
 class DriversInterleaved(Attack):
-    """A machine outlasts its lease at some point, and a second one recovers the run: both go on, in any order. A pause
-    inside a tool is out of scope, as it is for `stale-driver`."""
+    """A machine outlives its lease at some point, and a second one recovers the run; both continue, in any order. A
+    pause inside a tool is out of scope, as for `stale-driver`."""
 
     name = "drivers-interleaved"
     family = Family.TIME
@@ -211,7 +210,7 @@ class DriversInterleaved(Attack):
     weight = 5
 
     def play(self, case: Case) -> Outcome:
-        """See that only the entries of whoever holds the newest lease land, and everything happens once."""
+        """Check that only entries of the newest lease's holder are stored, and everything happens once."""
         trial = Trial(case, faults=False)
         trial.store = FencedStore(trial.store.inner, trial.oracle)
         crossings: list[Crossing] = []
@@ -238,7 +237,7 @@ class DriversInterleaved(Attack):
 
 
 class CancelledAnywhere(DriverAttack):
-    """Somebody cancels the run at every point of the work of the machine that drives it."""
+    """The run is cancelled at every point of its driver's work."""
 
     name = "cancelled-anywhere"
     surface = "cancellation"
@@ -247,7 +246,7 @@ class CancelledAnywhere(DriverAttack):
     defence = "a driver finds what others appended before its own records, and starts nothing after a cancellation"
 
     def play(self, case: Case) -> Outcome:
-        """See that no effect starts any more, and the run ends."""
+        """Check that no further effect starts, and the run ends."""
         outcome = Outcome.NOT_APPLICABLE
         for trial, process in self.stops(case):
             if trial.found() is None:
@@ -271,7 +270,7 @@ class CancelledAnywhere(DriverAttack):
 
 
 class ErasedAnywhere(DriverAttack):
-    """Somebody erases the run at every point of the work of the machine that drives it, whose lease may be over."""
+    """The run is erased at every point of its driver's work, whose lease may have expired."""
 
     name = "erased-anywhere"
     surface = "erasure"
@@ -285,7 +284,7 @@ class ErasedAnywhere(DriverAttack):
         return None if target.plan.has_sensitive else "no value is sensitive"
 
     def play(self, case: Case) -> Outcome:
-        """See that nothing is left, of what the driver had and of what it still brings, once the erasure is done."""
+        """Check that no value is left after the erasure, including those that the driver still writes."""
         from hypothesis import strategies as st
 
         is_stale = case.pick("the lease of the driver is over", st.booleans())
@@ -317,7 +316,7 @@ class ErasedAnywhere(DriverAttack):
 
 
 class ResumeRacedWithCancel(Attack):
-    """One process resumes a run, and another one cancels it, in any order of their steps."""
+    """One process resumes a run while another one cancels it, in any order of their steps."""
 
     name = "resume-raced-with-cancel"
     family = Family.TIME
@@ -332,7 +331,7 @@ class ResumeRacedWithCancel(Attack):
         return None if target.waits else "no tool suspends"
 
     def play(self, case: Case) -> Outcome:
-        """Have them race, and see that the run ends one way, and all processes say the same of it."""
+        """Let them race, and check that the run has one ending, on which all processes agree."""
         trial = Trial(case, faults=False)
         run = suspended(trial, trial.start())
         if run is None:
@@ -356,7 +355,7 @@ class ResumeRacedWithCancel(Attack):
 
 
 class _NoRenewal(WatchedStore):
-    """A store that does not renew leases, or does and fails to say so."""
+    """A store that fails to renew leases, or renews them but reports a failure."""
 
     def __init__(self, inner: Journal, oracle: Oracle, *, is_done: bool) -> None:
         super().__init__(inner, oracle)
@@ -364,7 +363,7 @@ class _NoRenewal(WatchedStore):
         self._is_done = is_done
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
-        """Fail, and keep in mind how much had been called by then."""
+        """Fail, and record the number of calls so far."""
         if self._is_done:
             self.inner.renew(lease, now, ttl)
         if self.asked is None:
@@ -373,8 +372,8 @@ class _NoRenewal(WatchedStore):
 
 
 class LeaseNotRenewed(DriverAttack):
-    """A machine is paused for longer than its lease, at every point, and the store fails when it renews the lease. A
-    pause inside a tool is out of scope, as it is for `stale-driver`."""
+    """A machine is paused for longer than its lease, at every point, and the store fails to renew the lease. A pause
+    inside a tool is out of scope, as for `stale-driver`."""
 
     name = "lease-not-renewed"
     surface = "store"
@@ -382,7 +381,7 @@ class LeaseNotRenewed(DriverAttack):
     defence = "without a lease that lasts nothing is called"
 
     def play(self, case: Case) -> Outcome:
-        """See that nothing is called after the failure, and that another machine ends the run."""
+        """Check that nothing is called after the failure, and that another machine ends the run."""
         from hypothesis import strategies as st
 
         is_done = case.pick("the store has renewed it all the same", st.booleans())
@@ -391,10 +390,10 @@ class LeaseNotRenewed(DriverAttack):
             watched = trial.store.inner
             store = _NoRenewal(watched, trial.oracle, is_done=is_done)
             case.log("its lease ends, and the store fails to renew it")
-            kept = trial.store.renew
+            original = trial.store.renew
             trial.store.renew = store.renew  # type: ignore[method-assign]
             result = process.go_on()
-            trial.store.renew = kept  # type: ignore[method-assign]
+            trial.store.renew = original  # type: ignore[method-assign]
             if store.asked is not None:
                 outcome = Outcome.BLOCKED
                 is_kept = store.asked == len(trial.world.asked)

@@ -1,4 +1,4 @@
-"""Injection of sensitive values by way of outputs: what is asked repeats what it was given, and the run goes on."""
+"""Injection of sensitive values through outputs: tools and models repeat their inputs, and the run continues."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHAPES: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 
 LONG_ENOUGH: Final = 12
-"""Characters of a value of which also half is looked for."""
+"""The least length of a value of which half is also searched for."""
 
 
 def _can_repeat(call: CallPlan) -> bool:
@@ -71,7 +71,7 @@ class SecretEchoed(Attack):
         return can_hide(target)
 
     def play(self, case: Case) -> Outcome:
-        """Repeat a sensitive input in outputs, and look for it everywhere: while the run goes on, and once erased."""
+        """Repeat a sensitive input in outputs, and search for it everywhere, during the run and after an erasure."""
         from hypothesis import strategies as st
 
         target = with_secrets(case)
@@ -116,18 +116,18 @@ def _tells(text: str, hidden: Hidden, repeated: list[str]) -> bool:
 
 
 def _search(trial: Trial, run: Run, hidden: Hidden, repeated: list[str]) -> None:
-    """Look in all that is not the vault; raises Breach."""
-    places = {f"record {entry.seq}": entry.record.decode() for entry in trial.store.inner.read(run.id)}
-    places |= {f"the {kind} view": to_json(freeze(dict(run.view(kind)))) for kind in ("trace", "model")}
-    places["the error of the run"] = run.error
-    for place, text in places.items():
+    """Search everything except the vault. Raises Breach."""
+    texts = {f"record {entry.seq}": entry.record.decode() for entry in trial.store.inner.read(run.id)}
+    texts |= {f"the {kind} view": to_json(freeze(dict(run.view(kind)))) for kind in ("trace", "model")}
+    texts["the error of the run"] = run.error
+    for source, text in texts.items():
         if _tells(text, hidden, repeated):
-            raise Breach(Invariant.SECRECY, f"{place} tells what an output repeated of a sensitive value")
+            raise Breach(Invariant.SECRECY, f"{source} tells what an output repeated of a sensitive value")
 
 
 def _search_vault(trial: Trial, repeated: list[str]) -> None:
-    kept = b"".join(trial.store.inner.vault.get(trial.run).values())
-    if any(said.encode() in kept for said in repeated):
+    stored = b"".join(trial.store.inner.vault.get(trial.run).values())
+    if any(said.encode() in stored for said in repeated):
         raise Breach(Invariant.SECRECY, "the vault has what an output repeated of a value that was erased")
 
 

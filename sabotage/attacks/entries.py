@@ -1,4 +1,4 @@
-"""Injection at the doors: what a caller gives to a run, and what a run gives to a caller and to its tools."""
+"""Injection at the interface: values from a caller to a run, and from a run to a caller and tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class InputsIllTyped(Attack):
-    """A run is started with an input that is missing, of another type, no value, or not in its list."""
+    """A run is started with an input that is missing, ill-typed, not a value, or not declared."""
 
     name = "inputs-ill-typed"
     family = Family.INJECTION
@@ -36,7 +36,7 @@ class InputsIllTyped(Attack):
     severity = "high"
 
     def play(self, case: Case) -> Outcome:
-        """Spoil the inputs, and see that the run is refused if the reference refuses them."""
+        """Spoil the inputs, and check that the run is refused if the reference refuses them."""
         trial = Trial(case, faults=False)
         given = self._spoilt(case, trial.inputs)
         target = case.target
@@ -75,7 +75,7 @@ class InputsIllTyped(Attack):
 
 
 def _wrong(target: Target, spec: TypeSpec | None) -> SearchStrategy[dict[str, Any]]:
-    """Return descriptions of what is certainly of no use as an output."""
+    """Return a strategy for descriptions of invalid outputs."""
     from hypothesis import strategies as st
 
     kinds = [st.sampled_from([{"specimen": name} for name in NO_VALUES])]
@@ -86,14 +86,14 @@ def _wrong(target: Target, spec: TypeSpec | None) -> SearchStrategy[dict[str, An
 
 
 class _Delivered(Attack):
-    """Somebody delivers an ill-typed output to a run that waits for one."""
+    """A person delivers an ill-typed output to a waiting run."""
 
     family = Family.INJECTION
     invariant = Invariant.DATA
     severity = "high"
 
     def _refused(self, trial: Trial, run: Run, what: str, step: str, work: Any) -> None:
-        """See that a delivery is refused, and that the run is what it was, but for what its journal says of that."""
+        """Check that a delivery is refused, and that only a record of the refusal changes the run."""
         case = trial.case
         case.count()
         case.log(f"{what} `{step}` with {case.choices.made[self._name(run, step)]}")
@@ -121,7 +121,7 @@ class _Delivered(Attack):
 
 
 class PayloadIllTyped(_Delivered):
-    """Whoever holds a resume token resumes with a payload that is not of the type of the step, or no value."""
+    """The holder of a resume token delivers a payload that is ill-typed or not a value."""
 
     name = "payload-ill-typed"
     surface = "resume payload"
@@ -130,11 +130,11 @@ class PayloadIllTyped(_Delivered):
     weight = 2
 
     def misses(self, target: Target) -> str | None:
-        """It needs a tool that suspends, or that a variant can let suspend."""
+        """It needs a tool that suspends, or that suspends in a variant."""
         return None if target.waits or target.program.tools else "no tool suspends"
 
     def play(self, case: Case) -> Outcome:
-        """Let one more tool suspend; resume wrongly wherever the run waits, and then rightly."""
+        """Let one more tool suspend. At each stop deliver wrongly, and then correctly."""
         from hypothesis import strategies as st
 
         target, declared = case.target, case.target.program.tools or {}
@@ -160,7 +160,7 @@ class PayloadIllTyped(_Delivered):
 
 
 class ReconciliationIllTyped(_Delivered):
-    """Whoever reconciles a write says that it is done, with an output that is not of its type, or no value."""
+    """A person reconciles a write as done, with an output that is ill-typed or not a value."""
 
     name = "reconciliation-ill-typed"
     surface = "reconciliation"
@@ -172,7 +172,7 @@ class ReconciliationIllTyped(_Delivered):
         return None if target.writes else "no tool writes"
 
     def play(self, case: Case) -> Outcome:
-        """Lose the answers of writes, reconcile them wrongly, and then rightly."""
+        """Lose the answers of writes, reconcile them wrongly, and then correctly."""
         trial = Trial(case, faults=False)
         trial.world.decides.append(Meddler(case, lambda call: call.writes, lambda _: Answer("unknown-done")))
         machine = trial.machine()
@@ -191,11 +191,11 @@ class ReconciliationIllTyped(_Delivered):
         return Outcome.BLOCKED if tried else Outcome.NOT_APPLICABLE
 
 
-# -- what is handed out ------------------------------------------------------------------------------------------------
+# -- values handed out -------------------------------------------------------------------------------------------------
 
 
 def thawed(value: Any) -> Any:
-    """Return a copy of a value that its owner can change."""
+    """Return a mutable copy of a value."""
     if isinstance(value, Suspend):
         return Suspend(thawed(value.request))
     if isinstance(value, Mapping):
@@ -204,7 +204,7 @@ def thawed(value: Any) -> Any:
 
 
 def spoil(value: Any) -> None:
-    """Change whatever can be changed in a value, also by ways that its class has closed."""
+    """Change everything that can be changed in a value, also past its class's protection."""
     if isinstance(value, Suspend):
         spoil(value.request)
     elif isinstance(value, dict):
@@ -221,10 +221,10 @@ def spoil(value: Any) -> None:
 
 
 class _Keeping:
-    """Tools that keep hold of what they were given and what they gave, and change it whenever they are called."""
+    """Tools that hold references to their arguments and outputs, and change them at every call."""
 
     def __init__(self, inner: Tools) -> None:
-        self.kept: list[Any] = []
+        self.held: list[Any] = []
         self._inner = inner
 
     def has(self, name: str) -> bool:
@@ -232,24 +232,24 @@ class _Keeping:
         return self._inner.has(name)
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool."""
+        """Return an awaitable for the output of a tool."""
         return self._call(name, args, context)
 
     async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         output = thawed(await self._inner.call(name, args, context))
         self.spoil()
         spoil(args)
-        self.kept += [args, output]
+        self.held += [args, output]
         return output
 
     def spoil(self) -> None:
-        """Change all that is kept."""
-        for value in self.kept:
+        """Change every held value."""
+        for value in self.held:
             spoil(value)
 
 
 class HandOutsChanged(Attack):
-    """Tools change their arguments, and later on what they returned; the caller changes inputs and results."""
+    """Tools change their arguments, and later their outputs; the caller changes inputs and results."""
 
     name = "hand-outs-changed"
     family = Family.INJECTION
@@ -260,18 +260,18 @@ class HandOutsChanged(Attack):
     severity = "high"
 
     def play(self, case: Case) -> Outcome:
-        """Keep hold of everything that crosses the boundary, and change it again and again."""
+        """Hold everything that crosses the interface, and change it repeatedly."""
         trial = Trial(case)
-        hands: list[_Keeping] = []
+        spoilers: list[_Keeping] = []
 
         def around(inner: Tools) -> Tools:
-            hands.append(_Keeping(inner))
-            return hands[-1]
+            spoilers.append(_Keeping(inner))
+            return spoilers[-1]
 
         machine = trial.machine(around=around)
-        mine = hands[0]
+        mine = spoilers[0]
         inputs = thawed(trial.inputs)
-        mine.kept.append(inputs)
+        mine.held.append(inputs)
         case.log("run the program, and change all that was handed over whenever a tool is called, and after the run")
         case.count()
         run = case.do(machine.run(trial.target.program, inputs, run_id=trial.run))
@@ -282,7 +282,7 @@ class HandOutsChanged(Attack):
             if run.suspensions and not run.doubts and run.status != "RUNNING":
                 case.count()
                 payload = thawed(trial.payload(run.suspensions[0].step))
-                mine.kept.append(payload)
+                mine.held.append(payload)
                 run = case.do(machine.resume(run.suspensions[0].token, payload))
             else:
                 run = trial.deliver(run, machine)
@@ -294,7 +294,7 @@ class HandOutsChanged(Attack):
         again = trial.reload()
         case.hold(again.snapshot() == before, Invariant.HISTORY, "the run is another one since somebody changed it")
         trial.oracle.judge(again)
-        return Outcome.ABSORBED if mine.kept else Outcome.NOT_APPLICABLE
+        return Outcome.ABSORBED if mine.held else Outcome.NOT_APPLICABLE
 
 
 _IDS: Final[dict[str, Callable[[str], object]]] = {
@@ -313,11 +313,11 @@ _IDS: Final[dict[str, Callable[[str], object]]] = {
     "bytes": lambda run: run.encode(),
     "a list": lambda run: [run],
 }
-"""Ids that no caller should think of, good ones among them, each made of one that nobody has."""
+"""Strange ids, some of them valid, each made from a new id."""
 
 
 class StrangeRunId(Attack):
-    """A run is started under an id that is too long, not printable, no text, or one that means something elsewhere."""
+    """A run is started under an id that is too long, not printable, not a text, or has a meaning elsewhere."""
 
     name = "strange-run-id"
     family = Family.INJECTION
@@ -328,7 +328,7 @@ class StrangeRunId(Attack):
     severity = "medium"
 
     def play(self, case: Case) -> Outcome:
-        """Start a run under such an id: it is refused, or it is kept under that very id."""
+        """Start a run under such an id, and check that it is refused or stored under exactly that id."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)

@@ -1,4 +1,4 @@
-"""Replay: what was erased, or belongs to another run, brought back; and traces of it that were left."""
+"""Replay: values that were erased or belong to another run are restored, or left traces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from stepward.vm.machine.views import ERASED
 
 
 class ErasureAttack(Attack):
-    """What attacks on sensitive values share."""
+    """The base of attacks on sensitive values."""
 
     family = Family.REPLAY
     invariant = Invariant.ERASURE
@@ -43,7 +43,7 @@ class ErasureAttack(Attack):
 
 
 def _some_run(trial: Trial) -> Run:
-    """Return a run that has stopped, or ended: as is drawn."""
+    """Return a run that has stopped or ended, chosen by the attack."""
     from hypothesis import strategies as st
 
     run = trial.start()
@@ -53,7 +53,7 @@ def _some_run(trial: Trial) -> Run:
 
 
 def _values(trial: Trial) -> dict[str, bytes]:
-    """Return the sensitive values that the vault has of the run, by reference, without what are tokens."""
+    """Return the vault's sensitive values of the run, by reference, without tokens."""
     held = trial.store.inner.vault.get(trial.run)
     return {name: secret for name, secret in held.items() if not name.startswith("token:")}
 
@@ -67,7 +67,7 @@ def _erase(trial: Trial) -> Run:
 
 
 def not_gone(run: Run) -> list[str]:
-    """Return the names under which an erased run still shows that it has a sensitive value."""
+    """Return the names under which an erased run still shows a sensitive value."""
     shown = run.view("trace")
     try:
         run.view("tool")
@@ -85,7 +85,7 @@ def _has(value: Any, text: str) -> bool:
 
 
 class VaultRestored(ErasureAttack):
-    """Somebody erases a run, and then puts the vault's rows back from a copy that he made before."""
+    """The run is erased, and then the attacker restores the vault's rows from an earlier copy."""
 
     name = "vault-restored"
     surface = "vault"
@@ -95,16 +95,17 @@ class VaultRestored(ErasureAttack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Erase, put back, and see that nothing can be read, a verification tells, and a second erasure mends it."""
+        """Erase, restore, and check that nothing can be read, a verification reports it, and a second erasure repairs
+        it."""
         trial = Trial(case, faults=False)
         _some_run(trial)
         trial.oracle.rest()
-        kept, values = trial.store.inner.vault.get(trial.run), _values(trial)
+        stored, values = trial.store.inner.vault.get(trial.run), _values(trial)
         _erase(trial)
         if not values:
             return Outcome.NOT_APPLICABLE
         case.log("the rows of the vault are put back")
-        Forger(trial).put_secrets(kept)
+        Forger(trial).put_secrets(stored)
         shown = not_gone(trial.reload())
         case.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
         case.hold(bool(trial.faults()), Invariant.ERASURE, "values that were erased are in the vault, and nobody tells")
@@ -115,7 +116,7 @@ class VaultRestored(ErasureAttack):
 
 
 class VaultOfAnotherRun(ErasureAttack):
-    """Somebody puts the sensitive values of another run of the program in the place of a run's own."""
+    """The attacker replaces the sensitive values of a run by those of another run of the program."""
 
     name = "vault-of-another-run"
     surface = "vault"
@@ -126,7 +127,7 @@ class VaultOfAnotherRun(ErasureAttack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Run twice, exchange the values, and see that the run can't be read, and a verification tells."""
+        """Run twice, exchange the values, and check that the run can't be read, and a verification reports it."""
         from hypothesis import strategies as st
 
         trial, other = Trial(case, faults=False), Trial(case, "other", faults=False)
@@ -155,7 +156,7 @@ class VaultOfAnotherRun(ErasureAttack):
 
 
 class ErasedRunAskedFor(ErasureAttack):
-    """Somebody reads, recovers, cancels, replays, verifies, starts and erases a run again whose values were erased."""
+    """A run whose values were erased is read, recovered, cancelled, replayed, verified, started and erased again."""
 
     name = "erased-run-asked-for"
     surface = "erased run"
@@ -165,7 +166,7 @@ class ErasedRunAskedFor(ErasureAttack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Erase, do one thing more, and see that nothing has come back and nothing is out of order."""
+        """Erase, make one more request, and check that no value has come back and the run is sound."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -206,14 +207,14 @@ class ErasedRunAskedFor(ErasureAttack):
 
 
 def _marker(trial: Trial) -> str:
-    """Return a text that stands nowhere but in the sensitive values of this run."""
+    """Return a text that occurs only in the sensitive values of this run."""
     return f"Sensitive-{trial.run}-7d1f0c9a"
 
 
 class ErasureLeavesBytes(ErasureAttack):
-    """Somebody takes the disk: he looks for sensitive values in the bytes of every file of the store, before and after
-    an erasure, which may fail at any of its statements and is repeated then. Blocks that the file system keeps, and
-    copies that were made before, are out of scope."""
+    """The attacker takes the disk and searches the bytes of every file of the store for sensitive values, before and
+    after an erasure, which may fail at any statement and is then repeated. Blocks that the file system retains, and
+    earlier copies, are out of scope."""
 
     name = "erasure-leaves-bytes"
     surface = "files of the store"
@@ -224,8 +225,8 @@ class ErasureLeavesBytes(ErasureAttack):
     store = "sqlite"
 
     def play(self, case: Case) -> Outcome:
-        """Run with values that can be recognized, look, erase, and look again."""
-        # In files of its own: where bytes are left hangs on what else a file has.
+        """Run with recognizable values, search, erase, and search again."""
+        # In its own files: which bytes are left depends on the other content of a file.
         with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
             store = SQLiteJournal(os.path.join(folder, "runs.db"))
             with closing(store):
@@ -260,9 +261,9 @@ class ErasureLeavesBytes(ErasureAttack):
         return Outcome.ABSORBED
 
     def _fail(self, trial: Trial, store: SQLiteJournal, fails: int) -> None:
-        """Begin an erasure that fails at a statement of the vault: its rows may be gone, and their bytes there."""
+        """Start an erasure that fails at a statement of the vault, so that rows may be gone but their bytes remain."""
         file = store.vault._file()
-        # SQLite overwrites a row that goes, but no copy on a page that was split: as if each of them were such a copy.
+        # SQLite overwrites deleted rows, but no copies on split pages. This setting makes every row such a copy.
         file._connection.execute("PRAGMA secure_delete = OFF")
         faulty = FaultyFile(file, fails)
         trial.case.log(f"erase the run; statement {fails} of the vault fails")
@@ -273,8 +274,8 @@ class ErasureLeavesBytes(ErasureAttack):
 
 
 class ErasedAmongOthers(ErasureAttack):
-    """Somebody takes the disk of a store whose vault has the values of many runs, so that its pages were split, and
-    looks for the values of those that were erased."""
+    """The attacker takes the disk of a store whose vault has the values of many runs, so that its pages were split, and
+    searches for the values of erased runs."""
 
     name = "erased-among-others"
     surface = "files of the store"
@@ -285,7 +286,7 @@ class ErasedAmongOthers(ErasureAttack):
     store = "sqlite"
 
     def play(self, case: Case) -> Outcome:
-        """Fill the vault with runs of which half are erased again, and look for what each had."""
+        """Fill the vault with runs, erase half of them, and search for the values of each."""
         from hypothesis import strategies as st
 
         trial = Trial(case)
@@ -310,17 +311,17 @@ class ErasedAmongOthers(ErasureAttack):
 
 
 ERASING: Final = 5
-"""Statements of an erasure, the last of which writes the file anew."""
+"""The number of statements of an erasure, the last of which rewrites the file."""
 
 CROWD: Final = 100
-"""Runs whose values are in one vault."""
+"""The number of runs whose values are in one vault."""
 
 SIZES: Final = (8, 40, 80)
-"""How often each value of a run has its marker: some fit on a page with others, so that it is split."""
+"""How often each value of a run repeats its marker. Some values share a page, so that it is split."""
 
 
 def _files_with(path: str, text: bytes) -> Iterator[str]:
-    """Yield the files of a store that have a text anywhere in their bytes."""
+    """Yield the files of a store whose bytes contain a text."""
     folder, name = os.path.split(path)
     for file in sorted(Path(folder).iterdir()):
         if file.name.startswith(name) and text in file.read_bytes():
@@ -332,7 +333,7 @@ def _suffix(file: str, path: str) -> str:
 
 
 def _marking(trial: Trial, asking: Asking) -> Answer | None:
-    """Return what the world would answer, with sensitive values that can be recognized."""
+    """Return the answer of the world with recognizable sensitive values."""
     target, call = trial.case.target, asking.call
     data = trial.case.pick(trial.named(asking.name), answers(target, call, faults=False))
     if data["does"] != "returns" or call.returns is None:
@@ -341,7 +342,7 @@ def _marking(trial: Trial, asking: Asking) -> Answer | None:
 
 
 def _marked(value: Any, spec: TypeSpec | None, text: str, *, inside: bool = False) -> Any:
-    """Return a value of the type whose sensitive texts can be recognized; what can have no other text stays."""
+    """Return a value of the type with recognizable sensitive texts, where the type allows them."""
     if spec is None:
         return value
     inside = inside or spec.sensitive
@@ -350,7 +351,7 @@ def _marked(value: Any, spec: TypeSpec | None, text: str, *, inside: bool = Fals
         return {name: _marked(item, known.get(name), text, inside=inside) for name, item in value.items()}
     if isinstance(value, list):
         return [_marked(item, spec.items, text, inside=inside) for item in value]
-    # Several times over, where there is room: what is written over a part of it leaves the others.
+    # Repeat the marker if there is room: overwriting a part leaves the others.
     forms = (text * 8, f"{text * 8}@example.org", text, f"{text}@example.org")
     fitting = [form for form in forms if inside and isinstance(value, str) and refusal(form, spec) is None]
     return fitting[0] if fitting else value

@@ -1,4 +1,4 @@
-"""Skipped transitions: every field of every record is edited, the whole is hashed anew, and somebody replays it."""
+"""Skipped transitions: every field of every record is edited, the journal is rehashed and then replayed."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ RESULTS: Final = ("success", "failed", "skipped", "again", "doubt", "suspended",
 
 
 class Edit(NamedTuple):
-    """A change of one place in a record: the keys that lead to it, and what stands there then; `gone` where nothing."""
+    """A change of one value in a record: its path of keys and the new value; `gone` removes it."""
 
-    place: tuple[str, ...]
+    path: tuple[str, ...]
     value: Any
     gone: bool = False
 
     @property
     def name(self) -> str:
-        """How FREE calls the place."""
-        return ".".join(self.place[:2])
+        """The name of the path in FREE."""
+        return ".".join(self.path[:2])
 
     def made(self, record: Data) -> Data:
         """Return the record with the change."""
         changed = copy.deepcopy(record)
         inner = changed
-        for key in self.place[:-1]:
+        for key in self.path[:-1]:
             inner = inner[key]
         if self.gone:
-            del inner[self.place[-1]]
+            del inner[self.path[-1]]
         else:
-            inner[self.place[-1]] = self.value
+            inner[self.path[-1]] = self.value
         return changed
 
 
 def edits_of(record: Data, steps: tuple[str, ...]) -> Iterator[Edit]:
-    """Yield changes of each place in a record."""
+    """Yield changes of each value in a record."""
     for kind in KINDS:
         if kind != record["kind"]:
             yield Edit(("kind",), kind)
@@ -88,8 +88,8 @@ def _others(value: Any, steps: tuple[str, ...]) -> Iterator[Any]:
 
 
 class FieldsEdited(Attack):
-    """Every field of every record is changed into others, left out, or added to, all that follows is hashed anew, and
-    nobody has a key or a receipt: only what the program says can tell."""
+    """Every field of every record is changed, removed or extended, and everything after it is rehashed. There is no key
+    and no receipt, so only the program can reveal the change."""
 
     name = "fields-edited"
     family = Family.TRANSITIONS
@@ -102,7 +102,7 @@ class FieldsEdited(Attack):
     enumerates = "each field of each record of the run that was drawn, in each of a few ways"
 
     def play(self, case: Case) -> Outcome:
-        """See that each change is found but those of what comes from outside, of which nobody can tell."""
+        """Check that each change is found, except changes of data from outside, which can't be detected."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=True)
@@ -142,27 +142,27 @@ class FieldsEdited(Attack):
         return Outcome.DETECTED
 
     def _passed(self, case: Case, seq: int, record: Data, edit: Edit) -> None:
-        """Raise Breach for a change that nobody found."""
+        """Raise Breach for a change that was not found."""
         case.log(f"edit record {seq}, {json.dumps(record)[:300]}: {edit}")
         case.hold(False, self.invariant, f"`{edit.name}` of `{record['kind']}` was changed, and nobody finds it")
 
 
 CHANGES: Final = 60
-"""Changes of one case."""
+"""The number of changes of one case."""
 
 ALIKE: Final = ("again", "doubt", "failed", "skipped", "success", "fallback")
-"""What an attempt may have come to instead: other fields than before would tell."""
+"""The kinds of outcome that an attempt may have instead, if it has the same fields."""
 
 OUTSIDE: Final = ("cancel", "refused", "erased")
-"""Kinds of records that come when they come: of a last record nobody can tell whether it was one of these."""
+"""The kinds of records that may come at any time, so that a last record may be replaced by one of them."""
 
 HELD: Final = ("key", "limits", "run", "attempt", "performance", "tokens", "verdict")
-"""What of a note has a meaning that a replay holds; all else says how it went."""
+"""The fields of a note that a replay checks. All others are informative."""
 
 FREE: Final = frozenset(
     {
-        "started body.patterns",  # without them it is a run of an earlier version
-        "started body.inputs",  # other inputs of their types are another run
+        "started body.patterns",  # a run of an earlier version lacks them
+        "started body.inputs",  # other valid inputs give another valid run
         "attempt body.output",
         "attempt body.error",
         "attempt body.request",
@@ -177,26 +177,26 @@ FREE: Final = frozenset(
         "reconciled body.output",
     }
 )
-"""What comes from outside: with other words or values the run is another one, which might have been."""
+"""The paths of data from outside: other values give another valid run."""
 
 
 def _is_free(record: Data, edit: Edit) -> bool:
-    """Whether nobody can tell that a place was changed: it comes from outside, or has no meaning."""
-    part, name = edit.place[0], edit.place[-1] if len(edit.place) > 1 else ""
+    """Whether a change can't be detected: the value comes from outside, or has no meaning."""
+    part, name = edit.path[0], edit.path[-1] if len(edit.path) > 1 else ""
     where = f"{record['kind']} {edit.name}"
     if record["kind"] in OUTSIDE or edit.value is True or where in FREE:
         return True
-    if where == "attempt body.kind":  # another answer of the world, which leaves the same fields
+    if where == "attempt body.kind":  # another answer of the world with the same fields
         return edit.value in ALIKE and record["body"]["kind"] in ALIKE
-    if where == "attempt body.unknown":  # whether an effect that failed may have happened, the world knew
+    if where == "attempt body.unknown":  # only the world knew whether a failed effect may have happened
         return edit.gone
-    if where == "intent body.args":  # a value that is sealed has another reference
+    if where == "intent body.args":  # a sealed value has another reference
         return "#v" in json.dumps(record["body"]["args"])
     if part == "kind":
         return edit.value in OUTSIDE or (record["kind"] == "attempt" and edit.value == "doubt")
     if part == "body":
         return name == "more" and edit.name != "body.more"  # a field of a value from outside
-    return name == "more" or (part == "note" and edit.place[1] not in HELD)
+    return name == "more" or (part == "note" and edit.path[1] not in HELD)
 
 
 ATTACKS: Final[tuple[type[Attack], ...]] = (FieldsEdited,)

@@ -1,4 +1,4 @@
-"""Crash, in the files: what SQLite was writing is torn, what it had not synced is gone, what it needs has no room."""
+"""Crash in the files: writes of SQLite are torn, unsynced data is lost, or the disk has no room."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from stepward.vm.journal.sqlite_vault import SQLiteVault
 from stepward.vm.journal.store import JournalError
 
 SMALL_PAGES = 512
-"""Bytes of a page where a file is to grow often."""
+"""The page size in bytes for files that shall grow often."""
 
 
 class TornLog(Attack):
-    """The system goes down while SQLite writes an append: the files have some of it, in bytes, frames and sectors."""
+    """The system crashes while SQLite writes an append, and the files have a part of it, in bytes, frames and
+    sectors."""
 
     name = "torn-log"
     family = Family.CRASH
@@ -44,7 +45,7 @@ class TornLog(Attack):
     weight = 60
 
     def play(self, case: Case) -> Outcome:
-        """Take images around each append, tear them, and see that each is the run before or after it."""
+        """Take images around each append, tear them, and check that each has the run before or after it."""
         from hypothesis import strategies as st
 
         pages = case.pick("pages of the log", st.sampled_from([4, 1000]))
@@ -55,9 +56,9 @@ class TornLog(Attack):
             whole.finish()
             case.story.clear()
             for number in case.each("torn append", len(store.images)):
-                for way in case.each("way", len(TEARS)):
-                    case.log(f"append {number} is torn: {TEARS[way].description}")
-                    for image in _torn(store, number, TEARS[way]):
+                for index in case.each("way", len(TEARS)):
+                    case.log(f"append {number} is torn: {TEARS[index].description}")
+                    for image in _torn(store, number, TEARS[index]):
                         case.count()
                         self._look(case, made, store, number, image, whole.run)
                 self._recover(case, made, number, TEARS[tear], pages)
@@ -66,7 +67,7 @@ class TornLog(Attack):
     def _look(
         self, case: Case, made: StoreFiles, store: PhotographedJournal, number: int, image: Image, run: str
     ) -> None:
-        """See that a torn image is the run as it was before the append, or after it."""
+        """Check that a torn image has the run before or after the append."""
         entries, head = made.glance(image, run)
         ends = (store.ends[number - 1] if number else -1, store.ends[number])
         end = -1 if head is None else head.seq
@@ -75,7 +76,7 @@ class TornLog(Attack):
         case.hold(not head or head.digest == entries[-1].digest, Invariant.KEPT, "a torn append left another head")
 
     def _recover(self, case: Case, made: StoreFiles, number: int, tear: Tear, pages: int) -> None:
-        """Run again as far as that append, tear it, and carry on from what is left."""
+        """Run up to that append, tear it, and continue from the remainder."""
         points = Points()
         store = made.open(dies_in=number, points=points, pages=pages)
         trial = Trial(case, store=store, faults=False)
@@ -88,8 +89,8 @@ class TornLog(Attack):
 
 
 class TornVault(Attack):
-    """The system goes down while SQLite writes values to the vault, or destroys them: the file and the journal beside
-    it, from which SQLite rolls back, have some of it.
+    """The system crashes while SQLite writes values to the vault or destroys them. The file and its rollback journal
+    have a part of the write.
     """
 
     name = "torn-vault"
@@ -103,11 +104,12 @@ class TornVault(Attack):
     weight = 20
 
     def misses(self, target: Target) -> str | None:
-        """It needs something that is kept in the vault."""
+        """It needs values in the vault."""
         return None if target.plan.has_sensitive or target.waits else "nothing of it is kept in the vault"
 
     def play(self, case: Case) -> Outcome:
-        """Take images of the vault around each commit, tear them, and see that each has the values before or after."""
+        """Take images of the vault around each commit, tear them, and check that each has the values before or
+        after."""
         with temporary_stores() as made:
             store = made.open()
             photographed = PhotographedFile(store.inner.vault._file())  # type: ignore[attr-defined]
@@ -120,9 +122,9 @@ class TornVault(Attack):
                 before, after = (
                     self._values(made, Torn(file, None), trial.run) for file in (commit.before, commit.after)
                 )
-                for way in case.each("way", len(TEARS)):
-                    case.log(f"commit {number} of the vault is torn: {TEARS[way].description}")
-                    for image in tears(commit, TEARS[way]):
+                for index in case.each("way", len(TEARS)):
+                    case.log(f"commit {number} of the vault is torn: {TEARS[index].description}")
+                    for image in tears(commit, TEARS[index]):
                         case.count()
                         due = after if image.is_done else before
                         is_kept = self._values(made, image, trial.run) == due
@@ -130,7 +132,7 @@ class TornVault(Attack):
         return Outcome.ABSORBED if photographed.commits else Outcome.NOT_APPLICABLE
 
     def _values(self, made: StoreFiles, image: Torn, run: str) -> dict[str, bytes]:
-        """Return the values of a run that a process finds which opens an image; raises JournalError where it can't."""
+        """Open an image and return the values of a run. Raises JournalError if it can't be opened."""
         path = made.path()
         written(image, path)
         with closing(SQLiteVault(str(path), path.name)) as vault:
@@ -138,14 +140,14 @@ class TornVault(Attack):
 
 
 def _torn(store: PhotographedJournal, number: int, tear: Tear) -> list[Image]:
-    """Return the images that a tear of an append can leave: the log is torn, or the database while the log is moved."""
+    """Return the possible images after a torn append: the log is torn, or the database during a checkpoint."""
     before, after = store.images[number]
     moved = [checkpointed(before, after, tear)] if before.database != after.database else []
     return [torn(before, after, tear), *moved]
 
 
 def outlive(trial: Trial) -> None:
-    """Recover a run from the store that is there now, and see that it ends as it must."""
+    """Recover a run from the current store, and check that it ends as predicted."""
     wait_for_leases(trial)
     run = trial.found() or trial.start()
     if run.status == "RUNNING":
@@ -155,7 +157,7 @@ def outlive(trial: Trial) -> None:
 
 
 class PowerLostInFiles(Attack):
-    """The power fails, and what SQLite had not had synced is gone from its files."""
+    """The power fails, and data that SQLite had not synced is lost from its files."""
 
     name = "unsynced-files"
     family = Family.CRASH
@@ -168,7 +170,7 @@ class PowerLostInFiles(Attack):
     weight = 8
 
     def play(self, case: Case) -> Outcome:
-        """Run once to see where something is not synced, then lose it there."""
+        """Run once to find the points with unsynced data, then lose it there."""
         outcome = Outcome.NOT_APPLICABLE
         with temporary_stores() as made:
             store = made.open()
@@ -198,7 +200,7 @@ class PowerLostInFiles(Attack):
 
 
 class _Noting(Points):
-    """Points that note where a loss of power would undo something new."""
+    """Points that record where a loss of power would undo a new write."""
 
     def __init__(self, store: PhotographedJournal) -> None:
         super().__init__()
@@ -206,7 +208,7 @@ class _Noting(Points):
         self._store = store
 
     async def pass_by(self, name: str) -> None:
-        """Note, and go past: what is behind a write or an effect is as it is until the next one."""
+        """Record the state and pass. After a write or an effect it stays the same until the next one."""
         if name.startswith("after") and self._store.unsynced:
             self.losing.append(len(self.passed))
         await super().pass_by(name)
@@ -226,7 +228,7 @@ class NoRoomInFiles(Attack):
     weight = 40
 
     def play(self, case: Case) -> Outcome:
-        """Run once to see how the files grow, then with less room for each page."""
+        """Run once to measure the growth of the files, then with less room for each page."""
         with temporary_stores() as made:
             store = made.open(page_bytes=SMALL_PAGES)
             began = store.pages
@@ -239,14 +241,14 @@ class NoRoomInFiles(Attack):
         return outcome
 
     def _run(self, case: Case, made: StoreFiles, room: int) -> bool:
-        """Run with so much room, and go on when there is more; return whether it did not suffice."""
+        """Run with limited room, and continue with more. Return whether the room did not suffice."""
         store = made.open(page_bytes=SMALL_PAGES)
         store.room = room
         trial = Trial(case, store=store, faults=False)
         machine = trial.machine()
         try:
             trial.carry_on(trial.start(machine), machine)
-            return False  # the file grew for what another run did not write
+            return False  # the file grew for writes that this run did not make
         except JournalError as error:
             is_said = "the disk is full" in str(error)
             case.hold(is_said, Invariant.REFUSAL, f"the disk is full, and the machine says `{error}`")

@@ -1,4 +1,4 @@
-"""Hash corruption: heads, signatures, receipts, documents and sensitive values are forged, or put back as they were."""
+"""Hash corruption: heads, signatures, receipts, documents and sensitive values are forged or rolled back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.hashes import tail_of
-from stepward.sabotage.attacks.tampering import Honest, must_find, place, receipt_for, tampering
+from stepward.sabotage.attacks.tampering import Honest, must_find, pick_index, receipt_for, tampering
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
@@ -22,11 +22,11 @@ from stepward.vm.journal.receipts import Receipt
 from stepward.vm.machine.run import Run
 
 FIRST_POINT, LAST_POINT = 4, 12
-"""Points at which a process is killed: from when the run is there, to where most programs are still at work."""
+"""The range of points at which a process is killed: the run exists already, and most programs are still running."""
 
 
 class Halfway(NamedTuple):
-    """A run that was interrupted, what the store had of it then, and how it ended once another process went on."""
+    """An interrupted run, the store's snapshot of it, and its end in another process."""
 
     trial: Trial
     snapshot: StoreSnapshot
@@ -34,9 +34,10 @@ class Halfway(NamedTuple):
 
 
 def halfway(case: Case) -> Halfway | None:
-    """Kill a process, look at the store, and have another one end the run; None where the first got to the end."""
+    """Kill a process, take a snapshot, and let another process end the run. Return None if the first one reached the
+    end."""
     trial = Trial(case, faults=False)
-    number = FIRST_POINT + place(case, "points passed", LAST_POINT - FIRST_POINT)
+    number = FIRST_POINT + pick_index(case, "points passed", LAST_POINT - FIRST_POINT)
     try:
         trial.start(trial.machine(Points(number, case.log)))
     except Killed:
@@ -50,20 +51,20 @@ def halfway(case: Case) -> Halfway | None:
 
 
 def _released(trial: Trial) -> Run:
-    """Return the run once the lease of the process that is gone has expired."""
+    """Return the run after the lease of the dead process has expired."""
     trial.clock.time += 1_000_000_000
     return trial.reload()
 
 
 def signed_receipt(case: Case, receipt: Receipt) -> Receipt:
-    """Return the receipt as the machine's key signs it."""
+    """Return the receipt, signed by the machine's key."""
     return Receipt.give(receipt.run, receipt.seq, receipt.digest, receipt.status, receipt.trace, case.key)
 
 
 class Fork(Attack):
-    """A run is copied halfway, and both copies are carried on, each by a machine with the key.
+    """A run is copied halfway, and both copies are continued, each by a machine with the key.
 
-    Both are in order, and signed: only the receipt of one refutes the other.
+    Both are sound and signed. Only the receipt of one refutes the other.
     """
 
     name = "fork"
@@ -76,7 +77,7 @@ class Fork(Attack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """End the run twice, from the same middle."""
+        """End the run twice from the same middle state."""
         was = halfway(case)
         if was is None or was.snapshot.head is None:
             return Outcome.NOT_APPLICABLE
@@ -103,9 +104,9 @@ class Fork(Attack):
     by_itself=False,
 )
 def strange_signature(case: Case, forger: Forger, honest: Honest) -> bool:
-    """The journal is changed, hashed anew, and its head signed by a key of the attacker's own."""
+    """The journal is changed and rehashed, and its head is signed with the attacker's own key."""
     entries, records = list(honest.snapshot.entries), forger.records()
-    seq = place(case, "record", len(entries))
+    seq = pick_index(case, "record", len(entries))
     case.log(f"write another time into record {seq}, hash the rest anew, and sign the head with another key")
     records[seq]["at"] += 1
     forged = [*entries[:seq], *tail_of(records, seq)]
@@ -129,7 +130,7 @@ _SIGNED_EDITS: dict[str, Callable[[Receipt], dict[str, Any]]] = {
 
 
 class ReceiptEdited(Attack):
-    """One field of a receipt is edited by whoever has it; the journal is in order."""
+    """The holder of a receipt edits one of its fields; the journal is sound."""
 
     name = "receipt-edited"
     family = Family.HASHES
@@ -161,8 +162,8 @@ class ReceiptEdited(Attack):
         return Outcome.DETECTED
 
 
-def _document_edited_scene(case: Case) -> Trial:
-    """Return a run in a store of its own: documents are shared."""
+def _document_edited_trial(case: Case) -> Trial:
+    """Return a trial in its own store, because runs of a store share documents."""
     return Trial(case, faults=False, store=MemoryJournal())
 
 
@@ -170,27 +171,27 @@ def _document_edited_scene(case: Case) -> Trial:
     surface="program and policies in the store",
     action="edited under their old digests",
     defence="a document is the one that the first record names when it has that digest",
-    trial=_document_edited_scene,
+    trial=_document_edited_trial,
 )
 def document_edited(case: Case, forger: Forger, honest: Honest) -> bool:
-    """The program or a policy that a run was started with is edited where the store keeps it."""
+    """The stored document of a run's program or policy is edited."""
     from hypothesis import strategies as st
 
-    digest = forger.documents[place(case, "document", len(forger.documents))]
+    digest = forger.documents[pick_index(case, "document", len(forger.documents))]
     text = honest.snapshot.documents[digest]
     if case.pick("still a document", st.sampled_from([True, False])):
         data = json.loads(text)
         data["policy" if "policy" in data else "name"] = "another"
         changed = canonical(data).encode()
     else:
-        changed = flipped(text, place(case, "bit", len(text) * 8))
+        changed = flipped(text, pick_index(case, "bit", len(text) * 8))
     case.log(f"edit the document {digest[:8]}")
     forger.put_document(digest, changed)
     return True
 
 
 def _sensitive_value_edited_misses(target: Target) -> str | None:
-    """It needs a value that the vault keeps."""
+    """It needs a value in the vault."""
     return None if target.plan.has_sensitive else "no value is sensitive"
 
 
@@ -201,22 +202,22 @@ def _sensitive_value_edited_misses(target: Target) -> str | None:
     misses=_sensitive_value_edited_misses,
 )
 def sensitive_value_edited(case: Case, forger: Forger, honest: Honest) -> bool:
-    """The vault is edited: a value, its salt, two values that change places, or one that is gone."""
+    """The vault is edited: a value or its salt is changed, two values are swapped, or one is removed."""
     from hypothesis import strategies as st
 
     secrets = dict(honest.snapshot.secrets)
-    # References are random, and a script has to find the same value again: it goes by the order of the records.
+    # References are random, so a script identifies a value by the order of the records.
     text = b"".join(entry.record for entry in honest.snapshot.entries)
     names = sorted((name for name in secrets if not name.startswith("token:")), key=lambda n: text.find(n.encode()))
     if not names:
         return False
-    name = names[place(case, "value", len(names))]
+    name = names[pick_index(case, "value", len(names))]
     how = case.pick("change", st.sampled_from(["value", "salt", "removed", "swapped"]))
     case.log(f"change a sensitive value in the vault: {how}")
     if how == "removed":
         del secrets[name]
     elif how == "swapped":
-        other = names[place(case, "with value", len(names))]
+        other = names[pick_index(case, "with value", len(names))]
         secrets[name], secrets[other] = secrets[other], secrets[name]
     else:
         bit = 0 if how == "salt" else len(secrets[name]) * 8 - 1

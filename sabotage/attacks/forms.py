@@ -1,4 +1,4 @@
-"""Time: the forms without an event loop, Ctrl-C in them, and whoever keeps a lease for a tool that goes on."""
+"""Time: the methods without an event loop, Ctrl-C in them, and leases that are held for a tool that continues."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from stepward.vm.machine.tools import ToolContext
 
 FORMS: Final = ("with a loop", "without a loop")
 WITHOUT: Final = ("run", "get", "recover", "recover_all", "resume", "reconcile", "cancel", "erase")
-"""What a machine does that has a form without an event loop."""
+"""The methods of a machine that have a form without an event loop."""
 
 
 class _Forms:
-    """A machine whose calls are those without an event loop; each is made where somebody awaits it."""
+    """A machine with the methods without an event loop. A call is made when it is awaited."""
 
     def __init__(self, machine: ExecutionVM) -> None:
         for name in WITHOUT:
@@ -44,7 +44,7 @@ class _Forms:
 
 
 class _AtOnce:
-    """Stands in for a loop: what is to be run is a call."""
+    """A replacement of an event loop that runs plain calls."""
 
     def run(self, work: Callable[[], Any]) -> Any:
         """Make the call."""
@@ -61,7 +61,7 @@ def _without_a_loop(case: Case) -> Iterator[None]:
 
 
 def _machine(trial: Trial, tools: Any = None) -> ExecutionVM:
-    """Return the product's machine as it is, with nothing around its calls of the store."""
+    """Return the product's machine without a wrapper around its store."""
     world, target, case = trial.world, trial.target, trial.case
     made = tools or ProcessTools(world, Points())
     return ExecutionVM(
@@ -77,8 +77,8 @@ def _machine(trial: Trial, tools: Any = None) -> ExecutionVM:
 
 
 class FormsWithoutALoop(Attack):
-    """A run is started and carried on by a machine whose store blocks, in the forms with an event loop, in which the
-    store is called in threads, and in those without; it is cancelled or erased on its way, and asked for again."""
+    """A machine with a blocking store drives a run, by the methods with an event loop, which call the store in threads,
+    and by those without. The run is cancelled or erased meanwhile, and requested again."""
 
     name = "forms-without-a-loop"
     family = Family.TIME
@@ -91,7 +91,7 @@ class FormsWithoutALoop(Attack):
     store = "sqlite"
 
     def play(self, case: Case) -> Outcome:
-        """Play a run in one form, and see that it comes to what the program says, also where it is cancelled."""
+        """Play a run in one form, and check that it ends as predicted, also after a cancellation."""
         from hypothesis import strategies as st
 
         trial = Trial(case)
@@ -138,7 +138,7 @@ def _said_by(trial: Trial, kind: str) -> str | None:
 
 
 class _Interrupting:
-    """Tools, in one call of which Ctrl-C is pressed."""
+    """Tools that simulate Ctrl-C in one call."""
 
     def __init__(self, inner: ProcessTools, number: int) -> None:
         self.pressed = False
@@ -150,7 +150,7 @@ class _Interrupting:
         return self._inner.has(name)
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool."""
+        """Return an awaitable for the output of a tool."""
         return self._call(name, args, context)
 
     async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
@@ -177,14 +177,14 @@ class Interrupted(Attack):
     severity = "high"
 
     def misses(self, target: Target) -> str | None:
-        """It needs a tool, and a process whose first thread this is."""
+        """It needs a tool, and the main thread of a process."""
         is_main = threading.current_thread() is threading.main_thread()
         if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             return "Ctrl-C is not ours to press here"
         return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
 
     def play(self, case: Case) -> Outcome:
-        """See that it is raised, that nothing is left of it, and that everything happens once."""
+        """Check that the interrupt is raised, that it leaves no traces, and that everything happens once."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -210,49 +210,49 @@ class Interrupted(Attack):
         return Outcome.ABSORBED
 
 
-# -- a lease that is kept for a tool -----------------------------------------------------------------------------------
+# -- a lease that is held for a tool -----------------------------------------------------------------------------------
 
 
-class _Hands:
-    """RawStore of a clock that only waiting moves."""
+class _TimeSource:
+    """A time source that advances only by waiting."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def monotonic(self) -> float:
-        """Return the seconds that have gone by."""
+        """Return the seconds since the start."""
         return self.seconds
 
 
 class _Ends:
-    """An event that is set at some time; whoever waits for it moves the hands."""
+    """An event that is set at a fixed time. Waiting for it advances the time."""
 
-    def __init__(self, hands: _Hands, at: float, look: Callable[[], None]) -> None:
-        self._hands = hands
+    def __init__(self, time: _TimeSource, at: float, look: Callable[[], None]) -> None:
+        self._time = time
         self._at = at
         self._look = look
 
     def is_set(self) -> bool:
-        """Return whether it is time."""
-        return self._hands.seconds >= self._at
+        """Return whether the time has come."""
+        return self._time.seconds >= self._at
 
     def wait(self, timeout: float) -> bool:
-        """Wait until it is time, or for so long."""
+        """Wait until the time has come, or until the timeout."""
         self._look()
-        waits = max(min(timeout, self._at - self._hands.seconds), 1e-4)
-        for share in (0.999, 0.001):  # also just before it is time
-            self._hands.seconds += waits * share
+        waits = max(min(timeout, self._at - self._time.seconds), 1e-4)
+        for share in (0.999, 0.001):  # also just before the time
+            self._time.seconds += waits * share
             self._look()
         return self.is_set()
 
 
 class _Clock(SystemClock):
-    def __init__(self, hands: _Hands) -> None:
-        self._hands = hands
+    def __init__(self, time: _TimeSource) -> None:
+        self._time = time
 
     def now(self) -> int:
         """Return microseconds since the epoch."""
-        return START + round(self._hands.seconds * 1_000_000)
+        return START + round(self._time.seconds * 1_000_000)
 
 
 class _Failing(ThroughStore):
@@ -271,20 +271,20 @@ class _Failing(ThroughStore):
         return super().renew(lease, now, ttl)
 
 
-class _Kept(NamedTuple):
+class _CallEnds(NamedTuple):
     ends: list[float]
     until: float | None
 
 
 TIMES: Final = (0.0, 5.0, 19.0, 21.0, 45.0, 130.0, 400.0)
-"""Seconds after which a part of a call ends, or is given up, about thirds and lengths of a lease."""
+"""Seconds after which a part of a call ends or is abandoned, near thirds and multiples of a lease."""
 
 SECONDS: Final = 60.0
 
 
 class LeaseKeptForATool(Attack):
-    """Somebody keeps the lease of a caller that is gone, for calls whose parts end at any time, or are given up; a
-    renewal fails, or another machine gets the run in between."""
+    """The lease of a cancelled caller is held for calls whose parts end at any time or are abandoned. A renewal fails,
+    or another machine gets the run in between."""
 
     name = "lease-kept-for-a-tool"
     family = Family.TIME
@@ -295,7 +295,8 @@ class LeaseKeptForATool(Attack):
     severity = "critical"
 
     def play(self, case: Case) -> Outcome:
-        """See that the lease lasts all the while, is given back then, and that of another is left alone."""
+        """Check that the lease lasts until the end, is released then, and that another holder's lease is not
+        touched."""
         from hypothesis import strategies as st
 
         one = st.fixed_dictionaries(
@@ -305,7 +306,7 @@ class LeaseKeptForATool(Attack):
             }
         )
         said = case.pick("calls", st.lists(one, min_size=1, max_size=3))
-        calls = [_Kept([float(at) for at in call["parts end at"]], _number(call["given up at"])) for call in said]
+        calls = [_CallEnds([float(at) for at in call["parts end at"]], _number(call["given up at"])) for call in said]
         fails = case.pick("renewal that fails", st.one_of(st.none(), st.integers(0, 3)))
         taken = case.pick("taken by another at", st.one_of(st.none(), st.sampled_from(TIMES)))
         _Vigil(case, calls, fails, _number(taken)).play()
@@ -317,11 +318,11 @@ def _number(value: Any) -> float | None:
 
 
 class _Vigil:
-    """One case: the hands, the lease, and what it has to be."""
+    """One case: the time source, the lease, and its expected state."""
 
-    def __init__(self, case: Case, calls: list[_Kept], fails: int | None, taken: float | None) -> None:
+    def __init__(self, case: Case, calls: list[_CallEnds], fails: int | None, taken: float | None) -> None:
         self.case = case
-        self.hands = _Hands()
+        self.time = _TimeSource()
         self.calls = calls
         self.run = case.run_id()
         self._store = case.store
@@ -337,24 +338,24 @@ class _Vigil:
 
     @property
     def ends(self) -> float:
-        """When the last call has ended or is given up, in seconds."""
+        """The time at which the last call has ended or is abandoned, in seconds."""
         return max(min(max(call.ends), 1e9 if call.until is None else call.until) for call in self.calls)
 
     def play(self) -> None:
-        """Keep the lease to the end."""
-        clock = _Clock(self.hands)
+        """Hold the lease to the end."""
+        clock = _Clock(self.time)
         left = [
-            Abandoned(tuple(cast(Any, _Ends(self.hands, at, self._look)) for at in call.ends), call.until)
+            Left(tuple(cast(Any, _Ends(self.time, at, self._look)) for at in call.ends), call.until)
             for call in self.calls
         ]
         module: Any = keeping
-        before, module.time = module.time, self.hands
+        before, module.time = module.time, self.time
         try:
             keeper = Keeper(_Failing(self._store, self._fails), clock, self.lease, SECONDS, left)
             keeper.start()
             keeper._thread.join(callers.PATIENCE_SECONDS)
             is_left, row = keeper._thread.is_alive(), self._store.row(self.run)
-            keeper.release()  # where a broken one has not done so
+            keeper.let_go()  # if a broken keeper has not done so
         finally:
             module.time = before
         self.case.count()
@@ -365,35 +366,35 @@ class _Vigil:
             self._hold(row.expires == self._other.expires, "the lease of another was renewed or given back")
             return
         self._hold(row.expires == 0.0, "all calls have ended, and the lease is kept")
-        is_then = abs(self.hands.seconds - self.ends) < 0.01
-        self._hold(is_then, f"the lease was given back after {self.hands.seconds} s, not after {self.ends}")
+        is_then = abs(self.time.seconds - self.ends) < 0.01
+        self._hold(is_then, f"the lease was given back after {self.time.seconds} s, not after {self.ends}")
 
     def _look(self) -> None:
-        """See that the lease lasts; another may take the run, as a person may who passes over a lease."""
-        now = START / 1e6 + self.hands.seconds
+        """Check that the lease lasts. Another machine may take the run, as a person may who overrides a lease."""
+        now = START / 1e6 + self.time.seconds
         row = self._store.row(self.run)
         assert row is not None, "the run is there"
-        if self._other is None and self._taken is not None and self.hands.seconds >= self._taken:
+        if self._other is None and self._taken is not None and self.time.seconds >= self._taken:
             self._other = self._store.acquire(self.run, "bob", row.expires, 10 * SECONDS)
-        elif self._other is None and self.hands.seconds < self.ends:
+        elif self._other is None and self.time.seconds < self.ends:
             least = now if self._fails is None else now - 0.002
             if not least < row.expires <= now + SECONDS + 0.002:
-                self._wrong = f"after {self.hands.seconds} s the lease lasts for {row.expires - now:f} s more"
+                self._wrong = f"after {self.time.seconds} s the lease lasts for {row.expires - now:f} s more"
 
-    def _hold(self, kept: bool, what: str) -> None:
-        self.case.hold(kept, Invariant.DRIVER, what)
+    def _hold(self, is_met: bool, what: str) -> None:
+        self.case.hold(is_met, Invariant.DRIVER, what)
 
 
 SOON: Final = 0.05
-"""Seconds of a time-out that is over while a case goes on."""
+"""A time-out in seconds that expires during a case."""
 
 PATIENCE: Final = 4.0
-"""Seconds that the lease may take to be given back then: whoever plays a breach again waits as long."""
+"""The time limit, in seconds, for the release of the lease. A replay of a breach waits that long."""
 
 
 class CallerCancelledForGood(callers.CallerCancelledInTool):
-    """The task of a caller is cancelled while a tool with a time-out runs in a thread, and the tool never comes to an
-    end; somebody else asks for the run once the time-out is over."""
+    """The task of a caller is cancelled while a tool with a time-out runs in a thread and never ends. Another machine
+    requests the run after the time-out."""
 
     name = "caller-cancelled-for-good"
     action = "cancelled while a tool goes on past its time-out"
@@ -405,7 +406,7 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
         return None if any(_can_hang(call) for call in target.calls.values()) else "no tool writes or suspends"
 
     def play(self, case: Case) -> Outcome:
-        """See that the lease is given back, though the tool goes on."""
+        """Check that the lease is released although the tool continues."""
         from hypothesis import strategies as st
 
         names = sorted(call.id for call in case.target.calls.values() if _can_hang(call))
@@ -448,7 +449,7 @@ def _can_hang(call: Any) -> bool:
 
 
 class _HangsIn(callers._GoesOn):
-    """Tools of which the first call of a step goes on until it is let."""
+    """Tools of which the first call of a step continues until `let_go`."""
 
     def __init__(self, inner: ProcessTools, step: str) -> None:
         super().__init__(inner, 0, callers.FORMS[0])

@@ -1,4 +1,4 @@
-"""Injection: the tools are functions, as those who use the machine write them, behind the adapter of the product."""
+"""Injection: the tools are functions, as users of the machine write them, behind the adapter of the product."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from stepward.vm.machine.tools import FunctionTools, ToolContext
 from stepward.vm.values import freeze, to_json
 
 PATIENCE_SECONDS: Final = 60
-"""How long a thread may take to begin and to end: nothing that it does takes time."""
+"""The time limit, in seconds, for a thread to start and to end; its work is immediate."""
 
 ROUNDS: Final = 3
-"""Rounds of the event loop within which what a thread gave is there."""
+"""The number of rounds of the event loop after which the result of a thread is there."""
 
 _ASKED_FOR: Final = ("context", "idempotency_key")
 _KINDS: Final = (
@@ -38,11 +38,11 @@ _KINDS: Final = (
     "async, partly called",
     "blocking, gives a coroutine",
 )
-_PLACES: Final = ("a mapping", "an object", "a module")
+_CONTAINERS: Final = ("a mapping", "an object", "a module")
 
 
 class _Unwritable(Exception):  # noqa: N818 - what it is called is part of the specimen
-    """An error that can't be written."""
+    """An error without a text."""
 
     def __str__(self) -> str:
         raise RuntimeError("the connection is closed")
@@ -60,11 +60,11 @@ _RAISED: Final[dict[str, Callable[[str], BaseException]]] = {
     "an interrupt": KeyboardInterrupt,
 }
 _ENDS_LOOPS: Final = ("an end of an iterator", "an end of a generator", "an interrupt")
-"""What only a function in a thread may raise: elsewhere it is Python's own, or ends the process."""
+"""Errors that only a function in a thread may raise. Elsewhere Python itself uses them, or they end the process."""
 
 
 class Form(NamedTuple):
-    """How a tool is written: what kind of function it is, and which of _ASKED_FOR are its parameters."""
+    """The form of a tool: the kind of function, and which of _ASKED_FOR are its parameters."""
 
     kind: str
     asks: tuple[str, ...]
@@ -76,7 +76,7 @@ class Form(NamedTuple):
 
 
 class Handed(NamedTuple):
-    """One call of a function as it should be: what it is for, and what comes of it."""
+    """The expected call of a function, and its result."""
 
     asking: Asking
     context: ToolContext
@@ -87,10 +87,10 @@ class Handed(NamedTuple):
 
 
 class Adapted:
-    """Tools that are functions, called by the adapter of the product; each looks at what it is given.
+    """Tools that are functions, called by the adapter of the product. Each checks its arguments.
 
-    The world answers before the adapter is asked, and the event loop stands still while a thread runs: so one seed is
-    one story, whatever threads do. `called` counts the calls of functions.
+    The world answers before the adapter is called, and the event loop blocks while a thread runs, so that a seed is
+    reproducible. `called` counts the calls of functions.
     """
 
     def __init__(self, trial: Trial, points: Points) -> None:
@@ -108,7 +108,7 @@ class Adapted:
         return self._functions.has(name)
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool."""
+        """Return an awaitable for the output of a tool."""
         return self._call(name, args, context)
 
     async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
@@ -125,8 +125,8 @@ class Adapted:
             self._hold(name, handed)
 
     def _hold(self, name: str, handed: Handed) -> None:
-        """See that the function was called, once, and found what it should."""
-        for coming in handed.coming:  # a machine that lacks a defence may not have awaited it
+        """Check that the function was called once, with the expected arguments."""
+        for coming in handed.coming:  # a machine without a defence may not have awaited it
             coming.close()
         if len(handed.threads) != 1:
             self._wrong.append(f"was called {len(handed.threads)} times for one attempt")
@@ -135,12 +135,12 @@ class Adapted:
             raise Killed(self._wrong[0])
 
     def _raised(self, form: Form, asking: Asking, answer: Answer) -> Callable[[str], BaseException] | None:
-        """Return what a function raises that fails."""
+        """Return the error that a failing function raises."""
         from hypothesis import strategies as st
 
         if answer.kind != "fails":
             return None
-        # What ends loops comes more often: it is what a thread must keep from its caller.
+        # Errors that end loops are more frequent: they must not pass from a thread to its caller.
         names = [
             *(name for name in _RAISED if form.blocks or name not in _ENDS_LOOPS),
             *(3 * _ENDS_LOOPS * form.blocks),
@@ -162,19 +162,19 @@ class Adapted:
         return forms
 
     def _kept(self) -> object:
-        """Return the functions where a user may keep them."""
+        """Return the functions in a mapping, a module or an object."""
         from hypothesis import strategies as st
 
-        place = self._trial.case.pick("functions are in", st.sampled_from(_PLACES))
+        container = self._trial.case.pick("functions are in", st.sampled_from(_CONTAINERS))
         functions = {name: self._function(form) for name, form in self._forms.items()}
-        if place == "a mapping" or any(name.startswith("_") for name in functions):
+        if container == "a mapping" or any(name.startswith("_") for name in functions):
             return functions
-        kept = SimpleNamespace() if place == "an object" else ModuleType("tools")
-        vars(kept).update(functions)
-        return kept
+        found = SimpleNamespace() if container == "an object" else ModuleType("tools")
+        vars(found).update(functions)
+        return found
 
     def _function(self, form: Form) -> Callable[..., Any]:
-        """Return a function of a form: for the adapter it has the parameters that the form asks for, and any others."""
+        """Return a function of a form, with the parameters of the form and any others."""
         meet = partial(self._meet, form)
 
         def blocking(**taken: Any) -> Any:
@@ -208,7 +208,7 @@ class Adapted:
         return partial(function) if form.kind == "async, partly called" else function
 
     def _meet(self, form: Form, taken: dict[str, Any]) -> Any:
-        """Be called: note what is not as it should be, and do what the world has answered."""
+        """Handle a call: record wrong arguments, and do what the world has answered."""
         handed = self._handed.get(None)
         if handed is None:
             self._wrong.append("does not have the context variables of its caller")
@@ -223,7 +223,7 @@ class Adapted:
         return given(handed.asking.call, handed.answer)
 
     def _look(self, form: Form, taken: dict[str, Any], handed: Handed) -> None:
-        """Hold what a function was given against what it asks for, and against what the program says."""
+        """Compare the arguments of a function with its parameters and with the program."""
         args = dict(handed.asking.args)
         if "context" in form.asks and "context" not in args and taken.pop("context", None) != handed.context:
             self._wrong.append("was given the context of another attempt")
@@ -235,7 +235,7 @@ class Adapted:
 
 @coroutine
 def _in_turn(asked: Awaitable[Any], handed: Handed, wrong: list[str]) -> Generator[Any, Any, Any]:
-    """Await a function in a thread, with the loop standing still until the thread has ended."""
+    """Await a function in a thread, blocking the loop until the thread has ended."""
     steps = asked.__await__()
     try:
         waits = next(steps)
@@ -256,8 +256,8 @@ def _in_turn(asked: Awaitable[Any], handed: Handed, wrong: list[str]) -> Generat
 
 
 class ToolsAsFunctions(Attack):
-    """The tools are functions of every kind, in a mapping, a module or an object, in threads and out of them. They ask
-    for the key, the context or neither, and raise what ends iterators, loops and processes.
+    """The tools are functions of every kind, in a mapping, a module or an object, in threads or not. They have
+    parameters for the key, the context or neither, and raise errors that end iterators, loops and processes.
     """
 
     name = "tools-as-functions"
@@ -273,7 +273,7 @@ class ToolsAsFunctions(Attack):
         return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
 
     def play(self, case: Case) -> Outcome:
-        """Run with functions, and see that the program goes where their answers lead."""
+        """Run with functions, and check that the program follows their answers."""
         trial = Trial(case)
         made: list[Adapted] = []
 

@@ -1,4 +1,4 @@
-"""Hash corruption: records are changed by somebody who can write the store, and has no key."""
+"""Hash corruption: an attacker who can write the store but has no key changes records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from stepward.sabotage.attack import Attack
-from stepward.sabotage.attacks.tampering import Honest, ask_all, place, spot, tampering
+from stepward.sabotage.attacks.tampering import Honest, ask_all, pick_bit, pick_index, tampering
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
@@ -21,10 +21,10 @@ from stepward.vm.journal.store import Entry
     defence="the digest beside each record is that of its bytes",
 )
 def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
-    """One bit of one record is turned over, as a bad disk or a careless hand does it."""
+    """One bit of one record is flipped, as by a bad disk or a careless edit."""
     entries = list(honest.snapshot.entries)
-    seq = place(case, "record", len(entries))
-    bit = spot(case, "bit of it", len(entries[seq].record))
+    seq = pick_index(case, "record", len(entries))
+    bit = pick_bit(case, "bit of it", len(entries[seq].record))
     case.log(f"turn over bit {bit % 8} of byte {bit // 8} of record {seq}")
     entries[seq] = entries[seq]._replace(record=flipped(entries[seq].record, bit))
     forger.put(entries)
@@ -37,10 +37,10 @@ def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
     defence="the digest beside each record is that of its bytes, and the next record names it",
 )
 def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
-    """One bit of the digest that is kept beside a record is turned over."""
+    """One bit of the stored digest of a record is flipped."""
     entries = list(honest.snapshot.entries)
-    seq = place(case, "record", len(entries))
-    bit = place(case, "bit of its digest", len(entries[seq].digest) * 8)
+    seq = pick_index(case, "record", len(entries))
+    bit = pick_index(case, "bit of its digest", len(entries[seq].digest) * 8)
     case.log(f"turn over bit {bit} of the digest beside record {seq}")
     entries[seq] = entries[seq]._replace(digest=flipped(entries[seq].digest, bit))
     forger.put(entries)
@@ -53,9 +53,9 @@ def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
     defence="each record names the digest of the one before",
 )
 def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
-    """A record is changed and its own digest computed anew; the records behind it stay as they are."""
+    """A record is changed and its own digest recomputed; the records after it stay."""
     entries, records = list(honest.snapshot.entries), forger.records()
-    seq = place(case, "record", len(entries) - 1)
+    seq = pick_index(case, "record", len(entries) - 1)
     case.log(f"write another time into record {seq}, and compute its digest anew")
     record = records[seq] | {"at": records[seq]["at"] + 1}
     entries[seq] = entry_of(record, bytes.fromhex(record["prev"]), seq)
@@ -70,9 +70,9 @@ def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
     by_itself=False,
 )
 def tail_hashed_again(case: Case, forger: Forger, honest: Honest) -> bool:
-    """A record is changed, and it and all behind it are hashed anew, head included; the signature stays as it was."""
+    """A record is changed, and it and all records after it are rehashed, including the head; the signature stays."""
     entries, records = list(honest.snapshot.entries), forger.records()
-    seq = place(case, "record", len(entries))
+    seq = pick_index(case, "record", len(entries))
     case.log(f"write another time into record {seq}, and hash everything from there on anew")
     records[seq]["at"] += 1
     rewritten(forger, honest, [*entries[:seq], *tail_of(records, seq)])
@@ -80,12 +80,12 @@ def tail_hashed_again(case: Case, forger: Forger, honest: Honest) -> bool:
 
 
 def tail_of(records: list[Data], seq: int) -> list[Entry]:
-    """Return the entries of the records from `seq` on, hashed anew."""
+    """Return the entries of the records from `seq` on, rehashed."""
     return chained(records[seq:], seq, bytes.fromhex(records[seq]["prev"]))
 
 
 def rewritten(forger: Forger, honest: Honest, entries: list[Entry]) -> None:
-    """Replace the entries and the head; the signature is the one that was there."""
+    """Replace the entries and the head, but not the signature."""
     head = honest.snapshot.head
     forger.put_with_head(entries, None if head is None else head.signature)
 
@@ -97,15 +97,15 @@ def rewritten(forger: Forger, honest: Honest, entries: list[Entry]) -> None:
     by_itself=False,
 )
 def value_rewritten(case: Case, forger: Forger, honest: Honest) -> bool:
-    """What a call returned, or what the run was given, is replaced by another value, and the whole is hashed anew.
+    """An output or an input of the run is replaced by another value, and the whole journal is rehashed.
 
-    The value is one that the program admits. Without key and receipt nobody can tell that from another run.
+    The program allows the value. Without key and receipt the result looks like another valid run.
     """
     records = forger.records()
     found = [value for record in records for value in _values(record)]
     if not found:
         return False
-    value = found[place(case, "value", len(found))]
+    value = found[pick_index(case, "value", len(found))]
     other = _another(value)
     case.log(f"write {json.dumps(other)} wherever the records have {json.dumps(value)}, and hash the whole anew")
     changed = [record | {"body": _replaced(record["body"], value, other)} for record in records]
@@ -114,7 +114,7 @@ def value_rewritten(case: Case, forger: Forger, honest: Honest) -> bool:
 
 
 def _values(record: Data) -> list[Any]:
-    """Return the scalars that came from outside into a record, but for sensitive ones."""
+    """Return the scalars of a record that came from outside, except sensitive ones."""
     body = record["body"]
     held = [body.get("inputs"), body.get("output") if body.get("kind") == "success" else None]
     return [leaf for value in held for leaf in _leaves(value)]
@@ -147,10 +147,10 @@ def _replaced(data: Any, value: Any, other: Any) -> Any:
     defence="each record has its number in it, and names the digest of the one before",
 )
 def records_swapped(case: Case, forger: Forger, honest: Honest) -> bool:
-    """Two records change places, each with its digest, under the numbers of their new places."""
+    """Two records are swapped, each with its digest, and renumbered."""
     entries = list(honest.snapshot.entries)
-    first = place(case, "record", len(entries) - 1)
-    second = first + 1 + place(case, "records between", len(entries) - first - 1)
+    first = pick_index(case, "record", len(entries) - 1)
+    second = first + 1 + pick_index(case, "records between", len(entries) - first - 1)
     case.log(f"swap records {first} and {second}")
     entries[first], entries[second] = entries[second], entries[first]
     forger.put(renumbered(entries))
@@ -158,7 +158,7 @@ def records_swapped(case: Case, forger: Forger, honest: Honest) -> bool:
 
 
 def renumbered(entries: list[Entry]) -> list[Entry]:
-    """Return entries under the numbers of their places."""
+    """Return entries renumbered by their index."""
     return [entry._replace(seq=seq) for seq, entry in enumerate(entries)]
 
 
@@ -168,10 +168,10 @@ def renumbered(entries: list[Entry]) -> list[Entry]:
     defence="each record has its number in it, and names the digest of the one before",
 )
 def record_twice(case: Case, forger: Forger, honest: Honest) -> bool:
-    """A record is put into the journal a second time, and what is behind it moves down."""
+    """A copy of a record is inserted into the journal, and later records move down."""
     entries = list(honest.snapshot.entries)
-    seq = place(case, "record", len(entries))
-    to = seq + 1 + place(case, "records between", len(entries) - seq)
+    seq = pick_index(case, "record", len(entries))
+    to = seq + 1 + pick_index(case, "records between", len(entries) - seq)
     case.log(f"insert a copy of record {seq} at {to}")
     rewritten(forger, honest, renumbered([*entries[:to], entries[seq], *entries[to:]]))
     return True
@@ -183,11 +183,11 @@ def record_twice(case: Case, forger: Forger, honest: Honest) -> bool:
     defence="each record has its number in it, and names the digest of the one before",
 )
 def record_dropped(case: Case, forger: Forger, honest: Honest) -> bool:
-    """A record that is not the last is taken out; what is behind it moves up, or leaves a gap."""
+    """A record that is not the last is removed; later records move up, or a gap remains."""
     from hypothesis import strategies as st
 
     entries = list(honest.snapshot.entries)
-    seq = place(case, "record", len(entries) - 1)
+    seq = pick_index(case, "record", len(entries) - 1)
     moves_up = case.pick("the rest moves up", st.booleans())
     case.log(f"drop record {seq}" + (", and number the rest anew" if moves_up else ""))
     rest = [*entries[:seq], *entries[seq + 1 :]]
@@ -203,10 +203,10 @@ def record_dropped(case: Case, forger: Forger, honest: Honest) -> bool:
     by_itself=False,
 )
 def record_appended(case: Case, forger: Forger, honest: Honest) -> bool:
-    """A record that anybody could have caused, a refused delivery, is put behind the last one, with number, link and
-    digest as they must be; the signature stays as it was.
+    """A record of a refused delivery, which anybody can cause, is appended with correct number, link and digest; the
+    signature stays.
 
-    A receipt from before speaks of the records before: it does not tell.
+    An earlier receipt covers only earlier records, so it does not reveal this.
     """
     last = honest.snapshot.entries[-1]
     case.log("append a record of a delivery that nobody made")
@@ -222,14 +222,14 @@ def record_appended(case: Case, forger: Forger, honest: Honest) -> bool:
     by_itself=False,
 )
 def tail_cut_with_head(case: Case, forger: Forger, honest: Honest) -> bool:
-    """The last records are cut off, and the head is rewritten to be the last one that is left.
+    """The last records are cut off, and the head is rewritten to the last remaining one.
 
     The signature is that of the old head, or none; `journal-rolled-back` has the genuine one of the older head.
     """
     from hypothesis import strategies as st
 
     entries = list(honest.snapshot.entries)
-    length = len(entries) - 1 - place(case, "records cut off, but one", len(entries) - 1)
+    length = len(entries) - 1 - pick_index(case, "records cut off, but one", len(entries) - 1)
     case.log(f"cut the journal to {length} records, and write the head anew")
     if case.pick("signature removed", st.booleans()):
         forger.put_with_head(entries[:length], None, "RUNNING")
@@ -244,12 +244,13 @@ def tail_cut_with_head(case: Case, forger: Forger, honest: Honest) -> bool:
     defence="the first record names the run, and so does the signature",
 )
 def journal_grafted(case: Case, forger: Forger, honest: Honest) -> bool:
-    """The records of another run, or its tail, are put under the name of this one, with the signature of that run."""
+    """The records of another run, or its tail, are stored under the name of this one, with the signature of that
+    run."""
     other = Trial(case, "other", faults=False)
     other.carry_on(other.start())
     theirs = other.store.inner.read(other.run)
     entries = honest.snapshot.entries
-    start = place(case, "own records kept", min(len(entries), len(theirs)))
+    start = pick_index(case, "own records kept", min(len(entries), len(theirs)))
     case.log(f"put the records of another run in the place of those from {start} on")
     head = other.store.inner.head(other.run)
     forger.put_with_head([*entries[:start], *theirs[start:]], None if head is None else head.signature)
@@ -257,7 +258,7 @@ def journal_grafted(case: Case, forger: Forger, honest: Honest) -> bool:
 
 
 def _other_bytes_one_meaning_noticed(case: Case, trial: Any, honest: Honest) -> Outcome:
-    """Besides, nobody may read another run in it."""
+    """Ask all readers; besides, no reader may see another run."""
     outcome = ask_all(case, trial, honest)
     found = case.do(trial.machine(key=None).get(trial.run))
     case.hold(found.snapshot() == honest.run.snapshot(), Invariant.TAMPERING, "it reads as another run")
@@ -271,15 +272,15 @@ def _other_bytes_one_meaning_noticed(case: Case, trial: Any, honest: Honest) -> 
     noticed=_other_bytes_one_meaning_noticed,
 )
 def other_bytes_one_meaning(case: Case, forger: Forger, honest: Honest) -> bool:
-    """A record is written with other bytes that say the same, with a space, and the whole is hashed anew.
+    """A record is written with other bytes of the same meaning (with a space), and the whole journal is rehashed.
 
-    The machine reads the same in it; but there must be one text for each datum, or what one reader takes for the last
-    field of a name another takes for the first.
+    The machine reads the same data. But each datum must have one text; otherwise, for a repeated key, one reader may
+    take the first field and another the last.
     """
     from hypothesis import strategies as st
 
     entries, records = list(honest.snapshot.entries), forger.records()
-    seq = place(case, "record", len(entries))
+    seq = pick_index(case, "record", len(entries))
     change = case.pick("change", st.sampled_from(["space", "order", "field twice"]))
     case.log(f"write record {seq} in another way ({change}), and hash everything from there on anew")
     text = entries[seq].record

@@ -68,8 +68,7 @@ def _outcome(actors: Actors) -> Outcome:
 
 
 class SiblingComesLate(Attack):
-    """One call of a parallel step comes back late, while records, and values for the vault, of its siblings are
-    written."""
+    """One call of a parallel step returns late, while records and vault values of its siblings are written."""
 
     name = "sibling-comes-late"
     family = Family.TIME
@@ -86,7 +85,7 @@ class SiblingComesLate(Attack):
         return None if _siblings(target) else "no step is parallel"
 
     def play(self, case: Case) -> Outcome:
-        """See that the run comes to what it has to, also for another process that reads it."""
+        """Check that the run ends as predicted, also for another process that reads it."""
         siblings = _siblings(case.target)
         for number in case.each("which comes how late", len(siblings) * LATEST):
             sibling, late = siblings[number // LATEST], number % LATEST
@@ -101,11 +100,11 @@ class SiblingComesLate(Attack):
 
 
 LATEST: Final = 12
-"""Points of its siblings that are passed at most before a call comes back."""
+"""The largest number of points that siblings pass before a call returns."""
 
 
 class _Late:
-    """Lets a call come back once others have passed so many points, or nothing else moves."""
+    """Lets a call return once others have passed a number of points, or nothing else moves."""
 
     def __init__(self, call: str, late: int) -> None:
         self._end = f" was asked by `{call}`"

@@ -17,11 +17,11 @@ from stepward.sabotage.stores.images import memory_folder
 from stepward.sabotage.target import Target
 
 MOST_KILLS: Final = 100
-"""Processes that one case kills at most: of a run with more points, which is a long one, every second, ... is taken."""
+"""The largest number of processes that one case kills. For a run with more points, evenly spaced ones are taken."""
 
 
 class Killed9(Attack):
-    """The system kills the process for good; two others recover the run at once, and a last one ends it."""
+    """The system kills the process; two others recover the run at the same time, and a last one ends it."""
 
     name = "sigkill"
     family = Family.CRASH

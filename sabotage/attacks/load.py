@@ -1,4 +1,4 @@
-"""Load: too much, too long, too often, and from within."""
+"""Load: values that are too large, requests that are too frequent, and requests from within a tool."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stepward.vm.values import ValueRefused, freeze
 
 
 def size(value: Any) -> int:
-    """Return the bytes of a value, as limits count them; 0 of what is no value."""
+    """Return the size of a value in bytes, as limits count it, or 0 if it is not a value."""
     try:
         return len(canonical(portable(freeze(value))).encode())
     except ValueRefused:
@@ -40,11 +40,11 @@ def size(value: Any) -> int:
 
 
 MOST: Final = 3_000
-"""Bytes that an output may have where that is tried to the byte: far more than any that is drawn."""
+"""The limit of an output in bytes when it is tested exactly: far above any random output."""
 
 
 def _filled(value: Any, spec: TypeSpec | None, most: int) -> Any:
-    """Return a value with so much text in it that it has exactly `most` bytes; None where its type has no room."""
+    """Return a value padded with text to exactly `most` bytes, or None if its type has no room."""
     empty = (
         "" if spec is None or isinstance(value, str) else {**value, "ballast": ""} if isinstance(value, dict) else None
     )
@@ -53,12 +53,12 @@ def _filled(value: Any, spec: TypeSpec | None, most: int) -> Any:
     ballast = "x" * (most - size(empty))
     full = ballast if isinstance(empty, str) else {**empty, "ballast": ballast}
     fits = spec is None or refusal(freeze(full), spec) is None
-    # Fractions and some texts are longer in a record than the reference counts them.
+    # Fractions and some texts are longer in a record than the reference counts.
     return full if fits and size(full) == most == plain_size(to_value(full)) else None
 
 
 class OutputTooLarge(Attack):
-    """A tool or model gives an output of as many bytes as are allowed, one less or one more."""
+    """A tool or model returns an output of exactly the allowed size, one byte less or one more."""
 
     name = "output-too-large"
     family = Family.LOAD
@@ -73,7 +73,7 @@ class OutputTooLarge(Attack):
         return None if any(map(_has_room, target.calls.values())) else "no output may be long"
 
     def play(self, case: Case) -> Outcome:
-        """Fill an output up to the limit, see that this is kept to the byte, and that no record is any longer."""
+        """Fill an output up to the limit, and check that the limit holds to the byte and bounds every record."""
         from hypothesis import strategies as st
 
         beside = case.pick("beside the limit", st.sampled_from((1, 0, -1, 1_000)))
@@ -99,7 +99,7 @@ class OutputTooLarge(Attack):
 
 
 def _has_room(call: CallPlan) -> bool:
-    """Whether an output may have text in it as long as somebody likes."""
+    """Whether an output may contain text of any length."""
     spec = call.returns
     if call.may_suspend or call.allowed is not None:
         return False
@@ -110,11 +110,11 @@ def _has_room(call: CallPlan) -> bool:
 
 
 SOME: Final = 900
-"""Bytes of each output where it is their sum that is limited."""
+"""The size of each output in bytes when their sum is limited."""
 
 
 class StateTooLarge(Attack):
-    """Outputs that are all allowed come to more than a run may hold together."""
+    """Outputs of allowed size exceed together the limit of a run."""
 
     name = "state-too-large"
     family = Family.LOAD
@@ -125,7 +125,7 @@ class StateTooLarge(Attack):
     severity = "medium"
 
     def play(self, case: Case) -> Outcome:
-        """Bound the state somewhere below what the run would come to, and add up what it holds."""
+        """Limit the state below what the run would need, and add up its outputs."""
         from hypothesis import strategies as st
 
         most = case.pick("bytes of state", st.sampled_from((800, 1_000, 2_000, 4_000, 40)))
@@ -139,7 +139,7 @@ class StateTooLarge(Attack):
             return Answer("returns", value if full is None else full)
 
         trial.world.decides.append(Meddler(case, _has_room, answer))
-        # The reference does not add up sizes, so it can't walk beside this run.
+        # The reference does not add up sizes, so it can't check this run.
         trial.oracle.rest()
         machine = trial.machine()
         try:
@@ -162,7 +162,7 @@ class StateTooLarge(Attack):
 
 
 def _add_up(case: Case, run: Run, most: int) -> None:
-    """Say whether the outputs that a run holds are within the limit. Raises Breach."""
+    """Check that the outputs of a run are within the limit. Raises Breach."""
     steps = {f"{step.id}.output" for step in case.target.plan.steps}
     total = sum(size(value) for name, value in run.view("tool").items() if name in steps)
     case.hold(total <= most, Invariant.BOUNDS, f"the outputs of the run have {total} bytes, and {most} are allowed")
@@ -183,7 +183,7 @@ QUICK: Final = ("64 levels", "65 levels", "1,000 digits", "1,001 digits")
 
 
 def _huge(value: Any, call: CallPlan, name: str) -> Any:
-    """Return a value with something huge in it, where the type of the call has room for that."""
+    """Return a value with a huge part, if the type of the call has room for it."""
     big = _HUGE[name]()
     if call.returns is None:
         return big
@@ -195,7 +195,7 @@ def _huge(value: Any, call: CallPlan, name: str) -> Any:
 
 
 class HugeValues(Attack):
-    """Outputs, replies and inputs come as deep, as long and with as many digits as they can be made."""
+    """Outputs, replies and inputs are as deep and as long, and have as many digits, as possible."""
 
     name = "huge-values"
     family = Family.LOAD
@@ -207,10 +207,10 @@ class HugeValues(Attack):
     weight = 3
 
     def play(self, case: Case) -> Outcome:
-        """Give something huge to one entry, and see that it is taken or refused as the limits say."""
+        """Make one entry huge, and check that it is accepted or refused as the limits say."""
         from hypothesis import strategies as st
 
-        # What is quick to look at comes twice as often.
+        # Fast cases are twice as frequent.
         name = case.pick("huge", st.sampled_from([*_HUGE, *QUICK]))
         types = case.target.plan.input_types
         entries = ["calls", *types] if case.target.calls else [*types]
@@ -270,11 +270,11 @@ _DEEDS: Final[dict[str, tuple[Deed, type[Exception] | None]]] = {
     "erase": (lambda machine, trial, _: machine.erase(trial.run), RunBusy),
     "cancel": (lambda machine, trial, _: machine.cancel(trial.run), None),
 }
-"""What a tool asks of the machine about its own run, and how that is refused; None where it is not."""
+"""The requests of a tool about its own run, each with the expected refusal, or None if it is accepted."""
 
 
 class _Within:
-    """Tools, one of which asks something of a machine while it is called."""
+    """Tools, one of which makes a request to a machine during its call."""
 
     def __init__(self, inner: Tools, deed: Callable[[ToolContext], Awaitable[None]]) -> None:
         self._inner = inner
@@ -285,7 +285,7 @@ class _Within:
         return self._inner.has(name)
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool."""
+        """Return an awaitable for the output of a tool."""
         return self._call(name, args, context)
 
     async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
@@ -294,8 +294,8 @@ class _Within:
 
 
 class ReentrantTool(Attack):
-    """A tool runs, resumes, recovers, reconciles, cancels or erases the very run that it is called by, by another
-    machine or by the one that calls it."""
+    """A tool runs, resumes, recovers, reconciles, cancels or erases its own run, by another machine or by the one that
+    calls it."""
 
     name = "reentrant-tool"
     family = Family.LOAD
@@ -310,7 +310,7 @@ class ReentrantTool(Attack):
         return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
 
     def play(self, case: Case) -> Outcome:
-        """Have one call of a tool do it, and see that the run goes its way."""
+        """Let one call of a tool do so, and check that the run continues as predicted."""
         from hypothesis import strategies as st
 
         which = case.pick("deed", st.sampled_from(list(_DEEDS)))
@@ -329,7 +329,7 @@ class ReentrantTool(Attack):
             case.count()
             case.log(f"`{context.step}` asks {'its' if is_own else 'another'} machine to {which} its own run")
             if which in ("cancel", "erase"):
-                # When a run hears that it is cancelled hangs on when it next writes: the reference can't say it.
+                # A run learns of its cancellation at its next write, which the reference can't predict.
                 trial.oracle.rest()
                 effects = len(trial.world.effects)
                 steps = case.target.plan.steps
@@ -337,7 +337,7 @@ class ReentrantTool(Attack):
             try:
                 await deed(machine if is_own else trial.machine(), trial, context)
             except Exception as error:
-                # What is raised here the machine takes for an error of the tool.
+                # The machine takes an error raised here for an error of the tool.
                 if refusal is None or not isinstance(error, refusal):
                     case.error = Breach(Invariant.REFUSAL, f"{which} raised {type(error).__name__}: {error}")
             else:
@@ -356,7 +356,7 @@ class ReentrantTool(Attack):
         return Outcome.BLOCKED if refusal is not None else Outcome.ABSORBED
 
     def _cancelled(self, trial: Trial, run: Run, most: int) -> None:
-        """See that a run which somebody cancelled in a call starts no further effect than those under way."""
+        """Check that a run that was cancelled during a call starts no effects beyond those under way."""
         case = trial.case
         late = len(trial.world.effects) - most
         case.hold(run.is_over, Invariant.ENDINGS, "a run that was cancelled does not end")
@@ -365,7 +365,7 @@ class ReentrantTool(Attack):
 
 
 class RefusedDeliveries(Attack):
-    """Somebody delivers to a run again and again with a token that is none of its own."""
+    """A person delivers to a run repeatedly with a wrong token."""
 
     name = "refused-deliveries"
     family = Family.LOAD
@@ -378,7 +378,7 @@ class RefusedDeliveries(Attack):
     most = 100
 
     def play(self, case: Case) -> Outcome:
-        """Flood the run where it stops; see that its journal stays bounded, and that it goes on."""
+        """Flood the stopped run, and check that its journal stays bounded and that it continues."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)

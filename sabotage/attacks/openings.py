@@ -1,4 +1,4 @@
-"""Hash corruption: files that are no journal, or no longer, and keys that are none, are opened."""
+"""Hash corruption: invalid or changed journal files and invalid keys are opened."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Append, Entry, Head, JournalError
 
 OURS: Final = {"runs.db": (0x5374704A, "wal"), "runs.db.vault": (0x53745661, "delete")}
-"""The files of a store, with the numbers and modes that say whose they are."""
+"""The files of a store, with their application ids and journal modes."""
 
 
 def _do(path: str, *statements: str) -> None:
@@ -69,12 +69,12 @@ DEEDS: Final[dict[str, str | Callable[[str], None]]] = {
     "a folder": _a_folder,
     "nothing in it": _emptied,
 }
-"""What a file may have become, `{table}` being one of its tables."""
+"""The changes of a file; `{table}` is one of its tables."""
 
 
 class FileOfAnotherKind(Attack):
-    """The journal's file, or the vault's, has become another: with triggers, tables or views in it, of another version
-    or owner, emptied, or no database at all; and the store is opened again."""
+    """The file of the journal or the vault is changed: it has triggers, tables or views, another version or owner, or
+    is empty or not a database. Then the store is opened again."""
 
     name = "file-of-another-kind"
     family = Family.HASHES
@@ -87,7 +87,7 @@ class FileOfAnotherKind(Attack):
     enumerates = "what the file of the journal and that of the vault may have become"
 
     def play(self, case: Case) -> Outcome:
-        """See that what is opened is refused in words, and left as it is."""
+        """Check that opening is refused with a clear error, and leaves the file unchanged."""
         for number in case.each("the file and what became of it", len(OURS) * len(DEEDS)):
             name = list(OURS)[number // len(DEEDS)]
             what = list(DEEDS)[number % len(DEEDS)]
@@ -114,7 +114,7 @@ class FileOfAnotherKind(Attack):
             is_said = "`" in str(error)
             case.hold(is_said, Invariant.REFUSAL, f"it is refused, and not in words: {error}")
         else:
-            # Only a vault without anything in it is made anew: it may be that nothing was ever kept in it.
+            # Only an empty vault is created again, since it may never have held a value.
             is_new = name != "runs.db" and what == "nothing in it" and not found
             case.hold(is_new, self.invariant, f"a file that has {what} was opened, and {found} was read")
             return
@@ -134,7 +134,7 @@ class FileOfAnotherKind(Attack):
         del store
 
     def _hold_settings(self, case: Case, store: SQLiteJournal) -> None:
-        """See that what a durable write asks of the disk is asked, also after one that is not."""
+        """Check that a durable write is synced, also after one that is not durable."""
         levels = []
         for durable in (True, False, True):
             store._file._synchronize(store._file._layout.synchronous)
@@ -154,7 +154,7 @@ class FileOfAnotherKind(Attack):
         raise Breach(Invariant.REFUSAL, "a closed journal was read")
 
     def _missing(self, case: Case) -> None:
-        """See that a store that is not there is not made where nobody asked for it."""
+        """Check that a missing store is not created unless requested."""
         with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
             for path in (os.path.join(folder, "no.db"), "", ":memory:", os.path.join(folder, "no", "such.db")):
                 try:
@@ -180,8 +180,8 @@ def _filled(store: SQLiteJournal) -> None:
 
 
 class KeysOfAnotherKind(Attack):
-    """Files that are no key, or the other half of one, or of another type, or encrypted, are given for keys; a key is
-    saved where a file is; messages and signatures are held against keys that have not signed them."""
+    """Files that are not a key, the wrong half of a pair, of another type or encrypted are given as keys. A key is
+    saved over a file. Signatures are verified with keys that did not make them."""
 
     name = "keys-of-another-kind"
     family = Family.HASHES
@@ -193,7 +193,7 @@ class KeysOfAnotherKind(Attack):
     weight = 50
 
     def play(self, case: Case) -> Outcome:
-        """See that each is refused in words, and that a key is what it was when it was saved."""
+        """Check that each is refused with a clear error, and that a saved key loads unchanged."""
         ours, other = SigningKey.from_seed(KEY_SEED), stranger()
         with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
             path = os.path.join(folder, "key.pem")
@@ -243,7 +243,7 @@ class KeysOfAnotherKind(Attack):
 
 
 def _others() -> list[bytes]:
-    """Return what is no key of ours: of another type, encrypted, and nothing at all."""
+    """Return invalid keys: of another type, encrypted, and empty."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     from cryptography.hazmat.primitives.serialization import (

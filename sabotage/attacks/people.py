@@ -1,4 +1,4 @@
-"""Injection of a person: who started a run settles what another has to settle."""
+"""Injection of a person: the starter of a run settles a step that another person has to settle."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ OTHER: Final = "bob"
 
 
 class SettledByOne(Attack):
-    """Who started a run, or somebody who does not say who he is, resumes it or says that a write was done, where a
-    policy asks for two people: one that the run is under, or one that is new to it."""
+    """The starter of a run, or an unnamed person, resumes it or settles a write, although a policy requires two people.
+    The policy belongs to the run, or is new to it."""
 
     name = "settled-by-one"
     family = Family.INJECTION
@@ -35,7 +35,7 @@ class SettledByOne(Attack):
         return None if target.waits or target.writes else "no tool suspends or writes"
 
     def play(self, case: Case) -> Outcome:
-        """See that the delivery is refused, and that of another person is taken."""
+        """Check that the delivery is refused, and that of another person is accepted."""
         from hypothesis import strategies as st
 
         tools = sorted({call.tool for call in (*case.target.waits, *case.target.writes)})
@@ -49,7 +49,7 @@ class SettledByOne(Attack):
         return outcome
 
     def _play(self, case: Case, eyes: Target, by: str | None, *, is_new: bool, waits: bool) -> bool:
-        """Play one case; return whether the run came to a delivery."""
+        """Play one case. Return whether the run reached a delivery."""
         trial = Trial(case, target=case.target if is_new else eyes, faults=False)
         trial.by = STARTED_BY
         run = suspended(trial, trial.start()) if waits else in_doubt(trial)
@@ -77,7 +77,7 @@ class SettledByOne(Attack):
 
 
 _CASES: Final = ((STARTED_BY, False), (STARTED_BY, True), (None, False), (None, True))
-"""Who delivers, and whether the policy is new to the run."""
+"""The person who delivers, and whether the policy is new to the run."""
 
 
 ATTACKS: Final[tuple[type[Attack], ...]] = (SettledByOne,)

@@ -1,4 +1,4 @@
-"""Injection into what a run may call: forged names of tools, tools and arguments that no policy allows."""
+"""Injection into calls: forged names of tools, and tools and arguments that no policy allows."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _FORGED: Final[dict[str, tuple[str, ...]]] = {
     "an object": ("_drain", "__init__", "__class__", "__setattr__", "_Shop__drain"),
     "a mapping": ("_drain", "pop", "__class__", "clear", ""),
 }
-"""Names that are there, one way or another, and are no tools, by what has the tools."""
+"""Names that exist but are not tools, by kind of container."""
 
 
 def _shop(kind: str, tools: list[str], called: list[str]) -> Any:
-    """Return something that has tools, and more than those. Nothing in it does anything but say that it was called."""
+    """Return a container with tools and other names. Each function in it only records its call."""
 
     def recorder(name: str, module: str = "shop") -> Callable[..., None]:
         def call(**_: Any) -> None:
@@ -63,7 +63,7 @@ def _shop(kind: str, tools: list[str], called: list[str]) -> Any:
 
 
 class ForgedToolName(Attack):
-    """A program calls what a module or object of tools happens to have: private names, dunders, what it imports."""
+    """A program calls names of a module or object that are not tools: private names, dunders, imports."""
 
     name = "forged-tool-name"
     family = Family.INJECTION
@@ -80,7 +80,7 @@ class ForgedToolName(Attack):
         return None if tools_of(target) else "no step calls a tool"
 
     def play(self, case: Case) -> Outcome:
-        """Forge the tool of one step, and see that the machine does not even start."""
+        """Forge the tool of one step, and check that the machine does not even start."""
         from hypothesis import strategies as st
 
         calls = tools_of(case.target)
@@ -130,12 +130,12 @@ class ForgedToolName(Attack):
 
 
 def _rejected(trial: Trial) -> bool:
-    """Whether the journal says that a policy does not allow a call."""
+    """Whether the journal has a rejection of a call by a policy."""
     return any(one["kind"] == "rejected" and one["body"].get("rule") == "allow" for one in trial.oracle.records)
 
 
 class ToolOutsideThePolicy(Attack):
-    """A program calls a tool that is not in the allow-list of the policy that it runs under."""
+    """A program calls a tool that is not in the allow-list of its policy."""
 
     name = "tool-outside-the-policy"
     family = Family.INJECTION
@@ -151,7 +151,7 @@ class ToolOutsideThePolicy(Attack):
         return None if tools_of(target) else "no step calls a tool"
 
     def play(self, case: Case) -> Outcome:
-        """Run under a policy that allows all tools but one, and see that this one is never called."""
+        """Run under a policy that allows all tools but one, and check that this one is never called."""
         from hypothesis import strategies as st
 
         names = list(dict.fromkeys(call.tool for call in tools_of(case.target)))
@@ -169,7 +169,7 @@ class ToolOutsideThePolicy(Attack):
 
 
 class ArgumentOutsideThePolicy(Attack):
-    """A program calls a tool with arguments that the policy's condition on them does not admit."""
+    """A program calls a tool with arguments that the policy's condition does not allow."""
 
     name = "argument-outside-the-policy"
     family = Family.INJECTION
@@ -187,7 +187,8 @@ class ArgumentOutsideThePolicy(Attack):
         return None if any(map(_args, tools_of(target))) else "no tool has arguments"
 
     def play(self, case: Case) -> Outcome:
-        """Draw a condition on one argument, and see that the tool is called exactly where the reference admits it."""
+        """Draw a condition on one argument, and check that the tool is called if and only if the reference allows
+        it."""
         from hypothesis import strategies as st
 
         calls = [call for call in called_tools(case) if _args(call)]
@@ -210,7 +211,7 @@ class ArgumentOutsideThePolicy(Attack):
 
 
 def _args(call: CallPlan) -> Mapping[str, TypeSpec | None]:
-    """Return the arguments of a tool, and their types where they are known."""
+    """Return the arguments of a tool with their types, if known."""
     if call.arg_types is not None:
         return call.arg_types
     return dict.fromkeys(getattr(call.call, "args", {}))

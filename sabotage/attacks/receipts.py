@@ -1,4 +1,4 @@
-"""Hash corruption: a whole store is verified, with receipts for runs that were cut, edited or taken away."""
+"""Hash corruption: a whole store is verified with receipts, after runs were cut, edited or removed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from stepward.vm.machine.replay import replayer
 
 
 class StoreAudited(Attack):
-    """A store of several runs is verified whole, with receipts for some of them; runs are cut, edited and taken away,
-    and a receipt is written anew as text."""
+    """A whole store of runs is verified, with receipts for some of them. Runs are cut, edited and removed, and the text
+    of a receipt is changed."""
 
     name = "store-audited"
     family = Family.HASHES
@@ -33,7 +33,7 @@ class StoreAudited(Attack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Verify all, and see which runs are called damaged."""
+        """Verify all, and check which runs are reported as damaged."""
         from hypothesis import strategies as st
 
         deeds = case.pick("runs are", st.lists(st.sampled_from(_DEEDS), min_size=1, max_size=4))
@@ -57,17 +57,17 @@ class StoreAudited(Attack):
         return Outcome.DETECTED if not all(due.values()) else Outcome.ABSORBED
 
     def _done(self, trial: Trial, store: MemoryJournal, deed: str, *, with_key: bool) -> bool:
-        """Do something to a run; return whether it still has to be in order."""
-        kept = store._runs[trial.run]
+        """Do a deed to a run. Return whether it must still be sound."""
+        stored = store._runs[trial.run]
         if deed.startswith("left"):
             return True
         if deed.startswith("taken away"):
             del store._runs[trial.run]
             return deed.endswith("without a receipt")
         if deed.startswith("cut"):
-            del kept.entries[-1]
-            return not with_key and deed.endswith("without a receipt") and bool(kept.entries)
-        kept.entries[0] = kept.entries[0]._replace(record=flipped(kept.entries[0].record, 9))
+            del stored.entries[-1]
+            return not with_key and deed.endswith("without a receipt") and bool(stored.entries)
+        stored.entries[0] = stored.entries[0]._replace(record=flipped(stored.entries[0].record, 9))
         return False
 
     def _audit(
@@ -109,7 +109,7 @@ _DEEDS: Final = (
 
 
 def _hold_text(case: Case, receipt: Receipt) -> None:
-    """See that a receipt comes back from its text, and that no other text passes for one."""
+    """Check that a receipt is restored from its text, and that no other text is accepted."""
     text = receipt.to_json()
     case.hold(Receipt.from_json(text) == receipt, Invariant.TAMPERING, "a receipt is read as another one")
     data = json.loads(text)
@@ -135,7 +135,7 @@ _NO_RECEIPTS: Final[dict[str, tuple[Any, ...]]] = {
     "key": ("0" * 15, None, 7),
     "signature": ("0" * 127, None, 7),
 }
-"""What a field of a receipt can't be."""
+"""Invalid values of the fields of a receipt."""
 
 
 def _refused(case: Case, text: str, what: str) -> None:

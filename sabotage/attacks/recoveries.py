@@ -1,4 +1,4 @@
-"""Crash: a store full of runs, of which one machine picks up those that nobody drives, and no other."""
+"""Crash: one machine recovers exactly those runs of a full store that no machine drives."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STATES: Final = (
     "its policy is new, and broken",
     "its tools are another machine's",
 )
-"""In what state the machine finds a run."""
+"""The states in which the machine finds a run."""
 
 DAY: Final = 86_400
 AHEAD: Final[Mapping[str, float]] = {
@@ -48,7 +48,7 @@ AHEAD: Final[Mapping[str, float]] = {
     "its lease was given by a clock that was ahead": 3.5 * DAY,
     "its lease is as long as any": DAY - 5,
 }
-"""In how many seconds the lease of a run ends; long ago where nothing is said."""
+"""The seconds until the lease of a run ends, by state. For other states it ended long ago."""
 
 MOST: Final = 5
 LONG_AGO: Final = -1_000.0
@@ -56,7 +56,7 @@ FAULT: Final = "`started` can't be read"
 
 
 class _Store(ThroughStore):
-    """A store in which some lines of the list can't be read. It knows which run was leased last."""
+    """A store in which some rows of the list can't be read. It records which run was leased last."""
 
     def __init__(self) -> None:
         super().__init__(MemoryJournal())
@@ -73,7 +73,7 @@ class _Store(ThroughStore):
         return lease
 
     def append(self, append: Append, fence: int | None) -> None:
-        """Add entries, and have the oracle of the run look."""
+        """Add entries, then call the oracle of the run."""
         super().append(append, fence)
         if append.run in self.trials:
             self.trials[append.run].oracle.look(durable=append.durable)
@@ -85,7 +85,7 @@ class _Store(ThroughStore):
 
 
 class _AllWorlds:
-    """Tools and model of one machine, for the worlds of many runs."""
+    """The tools and model of one machine for the worlds of many runs."""
 
     def __init__(self, store: _Store, trials: Mapping[str, Trial], missing: frozenset[str]) -> None:
         self._store = store
@@ -97,7 +97,7 @@ class _AllWorlds:
         return name not in self._missing
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool."""
+        """Return an awaitable for the output of a tool."""
         trial, row = self._trials[context.run], self._store.inner.row(context.run)
         left = 0.0 if row is None else row.expires - trial.clock.time / 1e6
         if not 0 < left <= LEASE_SECONDS:
@@ -128,7 +128,7 @@ class RunsFoundTogether(Attack):
         return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
 
     def play(self, case: Case) -> Outcome:
-        """Recover all, and see which are picked up, which are named with an error, and which are left alone."""
+        """Recover all, and check which runs are recovered, reported with an error, or left alone."""
         from hypothesis import strategies as st
 
         states = case.pick("runs", st.lists(st.sampled_from(STATES), min_size=1, max_size=MOST))
@@ -136,7 +136,7 @@ class RunsFoundTogether(Attack):
 
 
 class _Fleet:
-    """The runs of one case, all with one clock."""
+    """The runs of one case, which share a clock."""
 
     def __init__(self, case: Case, states: list[str]) -> None:
         self.case = case
@@ -175,7 +175,7 @@ class _Fleet:
             self.store.faulty.add(trial.run)
 
     def play(self) -> Outcome:
-        """Set the leases, recover all, and look."""
+        """Set the leases, recover all, and check each run."""
         self.clock.time += 10_000_000_000
         now = self.clock.time / 1e6
         runs = {run: self.trials[run].reload() for run, state in self.states.items() if "edited" not in state}
@@ -184,7 +184,7 @@ class _Fleet:
         machine = self._machine()
         due = [run for run in self.states if self._is_due(run, runs)]
         asked = {run: len(trial.world.asked) for run, trial in self.trials.items()}
-        if self._is_strict():  # what a run comes to under a policy that is new to it, the reference does not know
+        if self._is_strict():  # the reference does not know the outcome of a run under a new policy
             for trial in self.trials.values():
                 trial.oracle.rest()
         self.case.log("a machine recovers all runs")
@@ -213,7 +213,7 @@ class _Fleet:
         )
 
     def _is_due(self, run: str, runs: Mapping[str, Run]) -> bool:
-        """Whether a run is to be picked up."""
+        """Whether a run must be recovered."""
         free = AHEAD.get(self.states[run], LONG_AGO) <= 0
         known = runs.get(run)
         is_whole = known is not None and known.status == "RUNNING" and run not in self.store.faulty
@@ -221,7 +221,7 @@ class _Fleet:
         return free and is_whole and is_ours and not self._is_wrong(run, runs)
 
     def _is_wrong(self, run: str, runs: Mapping[str, Run]) -> bool:
-        """Whether an error is to be said of a run."""
+        """Whether a run must be reported with an error."""
         known, row = runs.get(run), self.store.inner.row(run)
         if row is None:
             return False
@@ -241,7 +241,7 @@ class _Fleet:
         return "its policy is new, and broken" in self.states.values()
 
     def _has_called(self, run: str) -> bool:
-        """Whether a tool has started, which no policy allows now."""
+        """Whether a tool has started that no policy allows now."""
         return any(re.search(rb'"kind":"intent"', entry.record) for entry in self.store.inner.read(run)) or any(
             not asked.asking.call.is_model and self._is_recorded(run, asked.asking.call.id)
             for asked in self.trials[run].world.asked
@@ -257,7 +257,7 @@ class _Fleet:
         return JournalError if is_damaged else RunRefused
 
     def _left(self, run: str, is_due: bool, asked: int) -> None:
-        """See that a run that is not picked up is left as it was, and free if it was."""
+        """Check that a run that is not recovered is unchanged, and still free if it was free."""
         row = self.store.inner.row(run)
         assert row is not None, "the run was there"
         if not is_due:
@@ -278,7 +278,7 @@ class _Fleet:
         return "" if row is None else row.status
 
     def _by_name(self, machine: ExecutionVM, runs: Mapping[str, Run], due: list[str]) -> None:
-        """Recover each by its name: that passes over a lease which no machine gives, and over no other."""
+        """Recover each by its name, which overrides an impossible lease but no other."""
         for run, known in runs.items():
             state, ends = self.states[run], AHEAD.get(self.states[run], LONG_AGO)
             if run in due or known.status != "RUNNING":
@@ -305,7 +305,7 @@ class _Fleet:
         return self._is_strict() and self._has_called(run)
 
     def _is_said(self, machine: ExecutionVM, run: str) -> None:
-        """See that whoever wants a run which a wrong clock has leased is told for how long."""
+        """Check that a refusal names the end of a lease that a wrong clock has set."""
         row = self.store.inner.row(run)
         assert row is not None, "the run was there"
         days = (row.expires - self.clock.time / 1e6) / DAY
@@ -322,8 +322,8 @@ class _Fleet:
     def _same(self, what: str, got: Any, due: Any) -> None:
         self._hold(got == due, f"{what}: {got}, and they have to be {due}")
 
-    def _hold(self, kept: bool, what: str) -> None:
-        self.case.hold(kept, Invariant.DRIVER, what)
+    def _hold(self, is_met: bool, what: str) -> None:
+        self.case.hold(is_met, Invariant.DRIVER, what)
 
 
 def _with_other_tools(data: dict[str, Any]) -> None:

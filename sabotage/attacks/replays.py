@@ -1,4 +1,4 @@
-"""Replay: what was delivered, answered or asked for once comes again."""
+"""Replay: deliveries, answers and requests are repeated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stepward.vm.values import to_json
 
 
 class LateDelivery(TokenAttack):
-    """Somebody delivers a token that was never used, after the run was cancelled or its values were erased."""
+    """An unused token is delivered after the run was cancelled or its values were erased."""
 
     name = "late-delivery"
     action = "delivered after the run was cancelled or erased"
@@ -34,7 +34,7 @@ class LateDelivery(TokenAttack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """End a run that waits, deliver, and see that it stays ended."""
+        """End a waiting run, deliver, and check that it stays ended."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -60,7 +60,7 @@ class LateDelivery(TokenAttack):
 
 
 class ReconciledAgain(Attack):
-    """A webhook says twice what became of a write, or says it of a step that nobody asked about."""
+    """A webhook reports the outcome of a write twice, or of a step that is not in doubt."""
 
     name = "reconciled-again"
     family = Family.REPLAY
@@ -76,7 +76,7 @@ class ReconciledAgain(Attack):
         return None if target.writes else "no tool writes"
 
     def play(self, case: Case) -> Outcome:
-        """Reconcile a write that was lost, and once more, with any verdict; and others that were not lost."""
+        """Reconcile a lost write, then again with any verdict, and also writes that were not lost."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -112,7 +112,7 @@ class ReconciledAgain(Attack):
 
 
 class ReconciledAtOnce(Attack):
-    """Several processes are told at the same time what became of a write, and each of them says so."""
+    """Several processes learn the outcome of a write at the same time, and each reconciles it."""
 
     name = "reconciled-at-once"
     family = Family.REPLAY
@@ -128,7 +128,7 @@ class ReconciledAtOnce(Attack):
         return None if target.writes else "no tool writes"
 
     def play(self, case: Case) -> Outcome:
-        """Have them race, and see that exactly one counts."""
+        """Let them race, and check that exactly one counts."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -158,14 +158,14 @@ class ReconciledAtOnce(Attack):
 
 
 def _only(results: dict[str, Any], kinds: tuple[type, ...]) -> None:
-    """Raise Breach for what a process came to and must not."""
+    """Raise Breach for a result of a process that is not allowed."""
     for name, result in results.items():
         if isinstance(result, StepwardError | Killed) and not isinstance(result, kinds):
             raise Breach(Invariant.REFUSAL, f"process {name} got {type(result).__name__}: {result}")
 
 
 class RunIdReused(Attack):
-    """Somebody asks for a run under an id that is taken: with the same, or with other inputs, program or policies."""
+    """A caller requests a run under a used id: with the same or with other inputs, program or policies."""
 
     name = "run-id-reused"
     family = Family.REPLAY
@@ -177,7 +177,8 @@ class RunIdReused(Attack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Ask again, and see that the run that exists is returned, or the request refused, and nothing is performed."""
+        """Repeat the request, and check that the existing run is returned or the request refused, and nothing is
+        performed."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -218,7 +219,7 @@ class RunIdReused(Attack):
 
 
 def differs(target: Target, inputs: dict[str, Any], others: dict[str, Any]) -> bool:
-    """Whether two sets of inputs are two once their defaults are filled in."""
+    """Whether two sets of inputs differ after defaults are filled in."""
     types = target.plan.input_types
     given = [
         to_json({name: made.get(name, spec.default if spec else None) for name, spec in types.items()})
@@ -228,7 +229,7 @@ def differs(target: Target, inputs: dict[str, Any], others: dict[str, Any]) -> b
 
 
 class RunIdRaced(Attack):
-    """Two to four callers ask for a run under one id at the same time, one of them for other inputs perhaps."""
+    """Two to four callers request a run under one id at the same time, one of them perhaps with other inputs."""
 
     name = "run-id-raced"
     family = Family.REPLAY
@@ -240,7 +241,7 @@ class RunIdRaced(Attack):
     weight = 5
 
     def play(self, case: Case) -> Outcome:
-        """Have them race, and see that there is one run, and everything in it happens once."""
+        """Let them race, and check that there is one run, and everything in it happens once."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -277,7 +278,7 @@ class KeysThatCollide(Attack):
         return None if len(target.models) < len(target.calls) else "no tool is called"
 
     def play(self, case: Case) -> Outcome:
-        """Make two equal runs, kill one, and see that performances and keys are one to one."""
+        """Make two equal runs, kill one, and check that performances and keys correspond one to one."""
         from hypothesis import strategies as st
 
         first, second = Trial(case), Trial(case)
@@ -306,7 +307,7 @@ class KeysThatCollide(Attack):
 
 
 def _failing_at_first(case: Case, asking: Asking) -> Answer | None:
-    """Have what is tried again fail at first, where the attack decides so: a performance of its own follows."""
+    """Let a retried call fail at first, if the attack decides so; the retry is a new performance."""
     from hypothesis import strategies as st
 
     if asking.call.is_model or asking.call.attempts == 1 or asking.attempt > 1:

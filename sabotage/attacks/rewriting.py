@@ -1,7 +1,7 @@
-"""What attacks on the course of a run have in common: an unsigned journal is rewritten, and hashed anew.
+"""The base of attacks on the course of a run, which rewrite and rehash an unsigned journal.
 
-Nobody has a key or a receipt here: only what the records mean can give them away. So each of these attacks writes
-something that the program does not admit; what it does admit, nobody can tell from another run.
+There is no key or receipt here, so only the meaning of the records can reveal the attack. Each attack therefore writes
+something that the program does not allow; a forgery that it allows looks like another valid run.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ FROM_OUTSIDE = ("cancel", "refused", "erased")
 
 
 class Forged(NamedTuple):
-    """Records as the attacker wants them; behind the first `end` of them stand only ones that were there before."""
+    """The forged records. After the first `end` of them come only original ones."""
 
     records: list[Data]
     end: int
 
 
 class Rewriting(Attack):
-    """An attack on what the records of a run say happened.
+    """An attack on the events in the records of a run.
 
-    `forge` returns the records as the attacker wants them, or None where the run gives no hold. `may_be_honest` says
-    that what is forged may come to the same: nothing is left to notice then.
+    `forge` returns the forged records, or None if the attack does not apply to the run. `may_be_honest` says that the
+    forgery may equal an honest run, which can't be detected.
     """
 
     family = Family.TRANSITIONS
@@ -47,7 +47,7 @@ class Rewriting(Attack):
     forge: Forge
 
     def play(self, case: Case) -> Outcome:
-        """Play a run to its end without a key, forge its journal, and have somebody verify it and a machine go on."""
+        """Play a run to its end without a key, forge its journal, verify it, and let a machine continue it."""
         from hypothesis import strategies as st
 
         trial = self.trial(case)
@@ -65,11 +65,11 @@ class Rewriting(Attack):
         return self._read(case, trial, run, records)
 
     def trial(self, case: Case) -> Trial:
-        """Return the run to be."""
+        """Return the trial to play."""
         return Trial(case, faults=False)
 
     def _read(self, case: Case, trial: Trial, run: Run, records: list[Data]) -> Outcome:
-        """Have the forged run verified, and recovered in a world in which nothing of it happened yet."""
+        """Verify the forged run, and recover it in a world in which nothing has happened yet."""
         twin = Trial(case, trial.name, faults=False, store=MemoryJournal(), target=trial.target)
         twin.run = trial.run
         twin.oracle.rest()
@@ -84,7 +84,7 @@ class Rewriting(Attack):
 
 
 class Facts(AttackFacts, total=False):
-    """What a rewriting attack may say of itself, beside what every attack says."""
+    """The description of a rewriting attack."""
 
     may_be_honest: bool
     trial: Callable[[Case], Trial]
@@ -94,7 +94,7 @@ Forge = Callable[[Trial, list[Data]], Forged | None]
 
 
 def rewriting(**facts: Unpack[Facts]) -> Callable[[Forge], type[Rewriting]]:
-    """Make an attack of a function that forges records; it returns None where the run gives no hold.
+    """Turn a function that forges records into an attack. It returns None if the attack does not apply to the run.
 
     The attack has the name of the function, with hyphens, and its docstring.
     """
@@ -108,7 +108,7 @@ def _bytes(trial: Trial, count: int) -> bytes:
 
 
 def call_of(trial: Trial, record: Data) -> CallPlan | None:
-    """Return the call that a record speaks of, or None."""
+    """Return the call of a record, or None."""
     return trial.target.calls.get(record["body"].get("step", ""))
 
 
@@ -127,7 +127,7 @@ def with_note(record: Data, **fields: object) -> Data:
     return record | {"note": record["note"] | fields}
 
 
-def without_way(record: Data) -> Data:
-    """Return a record without what its body says of where control goes."""
-    kept = {name: value for name, value in record["body"].items() if name not in ("next", "ends", "reason")}
-    return record | {"body": kept}
+def without_target(record: Data) -> Data:
+    """Return a record without the successor fields of its body."""
+    body = {name: value for name, value in record["body"].items() if name not in ("next", "ends", "reason")}
+    return record | {"body": body}

@@ -1,4 +1,4 @@
-"""Injection of sensitive values into places where anybody reads: errors, requests, refusals, prompts."""
+"""Injection of sensitive values into public texts: errors, requests, refusals and prompts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SECRETS: Final[tuple[Any, ...]] = (
     Decimal("47114.47"),
     471147,
 )
-"""Values that stand nowhere by chance; each type takes the first that it admits."""
+"""Values that do not occur by chance. Each type gets the first that it accepts."""
 
 TELLING: Final = 6
-"""Characters of the start of a secret that are taken for it."""
+"""The length of a prefix that counts as the secret."""
 
 
 class Hidden:
-    """Puts values that can be told from all others where types say `sensitive`. `texts` are those that were put."""
+    """Puts recognizable values where types are `sensitive`. `texts` lists them."""
 
     def __init__(self) -> None:
         self.texts: set[str] = set()
@@ -57,7 +57,7 @@ class Hidden:
         return secret
 
     def found_in(self, text: str) -> bool:
-        """Return whether a text tells a secret, or the start of one, as it is or as JSON and Python write it."""
+        """Return whether a text contains a secret or a prefix of one, plain or as JSON and Python write it."""
         return any(form[:TELLING] in text for secret in self.texts for form in (secret, json.dumps(secret)[1:-1]))
 
 
@@ -66,14 +66,14 @@ def _has_sensitive(target: Target) -> bool:
 
 
 def _texts_in(target: Target) -> list[str]:
-    """Return the inputs that can be a secret text, and that a variant can mark as sensitive."""
+    """Return the text inputs that a variant can mark as sensitive."""
     declared = target.program.inputs or {}
     texts = [secret for secret in SECRETS if isinstance(secret, str)]
     return [name for name, spec in declared.items() if any(refusal(text, spec) is None for text in texts)]
 
 
 def with_secrets(case: Case) -> Target:
-    """Return the target, or one like it of whose inputs one is sensitive."""
+    """Return the target, or a variant with a sensitive input."""
     from hypothesis import strategies as st
 
     target = case.target
@@ -84,19 +84,19 @@ def with_secrets(case: Case) -> Target:
 
 
 def can_hide(target: Target) -> str | None:
-    """Return why nothing of a target can be made a secret, or None."""
+    """Return why no value of a target can be made sensitive, or None."""
     return None if _has_sensitive(target) or _texts_in(target) else "nothing is sensitive, and no input can be any text"
 
 
 class _Form(NamedTuple):
-    """One way in which a tool quotes what it was given."""
+    """A form in which a tool quotes its arguments."""
 
     kind: str
     quote: Callable[[str], Any]
 
 
 def _cut(text: str) -> str:
-    """Return an error that the machine cuts off within the text that it quotes."""
+    """Return an error so long that the machine cuts it off within the quoted text."""
     return "." * (MAX_ERROR - 10) + text
 
 
@@ -114,7 +114,7 @@ _FORMS: Final = {
 
 
 class SecretQuoted(Attack):
-    """A tool quotes the sensitive values that it was given: in errors, in requests, in outputs of another type."""
+    """A tool quotes its sensitive arguments in errors, requests and ill-typed outputs."""
 
     name = "secret-quoted"
     family = Family.INJECTION
@@ -125,11 +125,11 @@ class SecretQuoted(Attack):
     severity = "high"
 
     def misses(self, target: Target) -> str | None:
-        """It needs something sensitive, or what can be made so."""
+        """It needs a value that is sensitive or can be made so."""
         return can_hide(target)
 
     def play(self, case: Case) -> Outcome:
-        """Quote secrets wherever a tool is given any, and look for them in all that is not the vault."""
+        """Quote secrets in every tool that gets one, and search for them in everything except the vault."""
         from hypothesis import strategies as st
 
         target = with_secrets(case)
@@ -138,22 +138,22 @@ class SecretQuoted(Attack):
         types = target.plan.input_types
         trial.inputs = {name: hidden.put(value, types[name]) for name, value in trial.inputs.items()}
         form = case.pick("quoted", st.sampled_from(list(_FORMS)))
-        ways = ("in an error", "in a request", "by its type")
+        forms = ("in an error", "in a request", "by its type")
         quoted = []
 
         def decide(asking: Asking) -> Answer | None:
             call = asking.call
             if call.is_model or not hidden.found_in(to_json(asking.args)):
                 return honest(case, asking, hidden)
-            way = case.pick(f"{asking.name} quotes", st.sampled_from(("not", *ways)))
+            quoted_in = case.pick(f"{asking.name} quotes", st.sampled_from(("not", *forms)))
             leaf = next(text for text in map(as_text, leaves(asking.args)) if hidden.found_in(text))
-            if way == "in an error":
+            if quoted_in == "in an error":
                 quoted.append(asking)
                 return Answer("fails", _FORMS[form].quote(leaf))
-            if way == "in a request" and call.may_suspend:
+            if quoted_in == "in a request" and call.may_suspend:
                 quoted.append(asking)
                 return Answer("suspends", {"asks": call.id, "about": [_FORMS[form].quote(leaf)]})
-            if way == "by its type" and call.returns is not None:
+            if quoted_in == "by its type" and call.returns is not None:
                 quoted.append(asking)
                 return Answer("wrong", {"quotes": [leaf]} if "object" not in call.returns.kinds else [leaf])
             return honest(case, asking, hidden)
@@ -170,7 +170,7 @@ class SecretQuoted(Attack):
 
 
 def honest(case: Case, asking: Asking, hidden: Hidden) -> Answer | None:
-    """Return an output with secrets where its type calls for them; None where the world may say anything."""
+    """Return an output with secrets where its type is sensitive, or None to leave the answer to the world."""
     call = asking.call
     if call.returns is None or call.may_suspend:
         return None
@@ -187,22 +187,22 @@ def leaves(value: Any) -> list[Any]:
 
 
 def _search(trial: Trial, run: Run, hidden: Hidden) -> None:
-    """Look for secrets in all that is not the vault; raises Breach."""
-    places = {f"record {entry.seq}": entry.record.decode() for entry in trial.store.inner.read(run.id)}
-    places |= {
+    """Search for secrets in everything except the vault. Raises Breach."""
+    texts = {f"record {entry.seq}": entry.record.decode() for entry in trial.store.inner.read(run.id)}
+    texts |= {
         "the error of the run": run.error,
         "the trace view": to_json(freeze(dict(run.view("trace")))),
         "the model view": to_json(freeze(dict(run.view("model")))),
         "a request": to_json(freeze([one.request for one in run.suspensions])),
         "a doubt": " ".join(one.why for one in run.doubts),
     }
-    for place, text in places.items():
+    for source, text in texts.items():
         if hidden.found_in(text):
-            raise Breach(Invariant.SECRECY, f"{place} tells a sensitive value")
+            raise Breach(Invariant.SECRECY, f"{source} tells a sensitive value")
 
 
 def _refusals(trial: Trial, hidden: Hidden) -> None:
-    """Have sensitive inputs refused, and look at what the refusal says; raises Breach."""
+    """Let sensitive inputs be refused, and check the text of the refusal. Raises Breach."""
     for name in trial.inputs:
         spec = trial.target.plan.input_types[name]
         if spec is None or not spec.sensitive:
@@ -217,7 +217,7 @@ def _refusals(trial: Trial, hidden: Hidden) -> None:
 
 
 class SecretToModel(Attack):
-    """A program that nobody checked puts a sensitive value into a prompt."""
+    """An unchecked program puts a sensitive value into a prompt."""
 
     name = "secret-to-model"
     family = Family.INJECTION
@@ -234,7 +234,7 @@ class SecretToModel(Attack):
         return None if _texts_in(target) else "no input can be any text"
 
     def play(self, case: Case) -> Outcome:
-        """Add the value to the prompt of one step, and see that no model is asked for anything with it."""
+        """Add the value to the prompt of one step, and check that no model gets it."""
         from hypothesis import strategies as st
 
         step = case.pick("prompt of", st.sampled_from([call.id for call in case.target.models]))

@@ -1,4 +1,4 @@
-"""Hash corruption: the SQLite file is changed by somebody who can write it."""
+"""Hash corruption: an attacker who can write the SQLite file changes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks.tampering import Honest, ask_all, must_find, must_refuse, place, receipt_for, tampering
+from stepward.sabotage.attacks.tampering import (
+    Honest,
+    ask_all,
+    must_find,
+    must_refuse,
+    pick_index,
+    receipt_for,
+    tampering,
+)
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
@@ -26,9 +34,9 @@ from stepward.vm.journal.store import JournalError
     weight=2,
 )
 def tail_cut(case: Case, forger: Forger, honest: Honest) -> bool:
-    """The last records are deleted from the file; the head, which the store keeps apart, stays as it was."""
+    """The last records are deleted from the file; the separately stored head stays."""
     entries = honest.snapshot.entries
-    length = len(entries) - 1 - place(case, "rows deleted, but one", len(entries))
+    length = len(entries) - 1 - pick_index(case, "rows deleted, but one", len(entries))
     case.log(f"delete all records from {length} on")
     forger.put(entries[:length])
     return True
@@ -52,9 +60,9 @@ def head_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     if change == "number":
         head = head._replace(seq=head.seq + case.pick("higher by", st.sampled_from([1, -1, 2**62])))
     elif change == "digest":
-        head = head._replace(digest=flipped(head.digest, place(case, "bit", 256)))
+        head = head._replace(digest=flipped(head.digest, pick_index(case, "bit", 256)))
     else:
-        seq = place(case, "record", len(entries) - 1)
+        seq = pick_index(case, "record", len(entries) - 1)
         head = head._replace(seq=seq, digest=entries[seq].digest)
     forger.put(entries, head)
     return True
@@ -70,7 +78,7 @@ def head_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     weight=2,
 )
 def signature_edited(case: Case, forger: Forger, honest: Honest) -> bool:
-    """The signature of the head is edited in the file, or removed; all else is in order."""
+    """The signature of the head is edited in the file, or removed; all else is sound."""
     from hypothesis import strategies as st
 
     head = honest.snapshot.head
@@ -80,7 +88,7 @@ def signature_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     case.log(f"edit the signature of the head: {change}")
     signature = {"removed": None, "cut": head.signature[:63]}.get(change)
     if change == "bit":
-        signature = flipped(head.signature, place(case, "bit", 512))
+        signature = flipped(head.signature, pick_index(case, "bit", 512))
     forger.put(honest.snapshot.entries, head._replace(signature=signature))
     return True
 
@@ -96,7 +104,7 @@ _TYPES: dict[str, str] = {
 
 
 def _types_of_columns_noticed(case: Case, trial: Trial, honest: Honest) -> Outcome:
-    """Ask all readers, and put documents back: other runs of the file share them."""
+    """Ask all readers, then restore documents, since other runs of the file share them."""
     try:
         return ask_all(case, trial, honest)
     finally:
@@ -115,7 +123,7 @@ def _types_of_columns_noticed(case: Case, trial: Trial, honest: Honest) -> Outco
     noticed=_types_of_columns_noticed,
 )
 def types_of_columns(case: Case, forger: Forger, honest: Honest) -> bool:
-    """A value in the file is made one of another type: text in place of bytes, or in place of a number."""
+    """A value in the file gets another type: text instead of bytes or of a number."""
     from hypothesis import strategies as st
 
     assert isinstance(forger.raw_store, RawFile), "it is played on a file"
@@ -131,7 +139,7 @@ def types_of_columns(case: Case, forger: Forger, honest: Honest) -> bool:
             return False
         forger.put_secrets(honest.snapshot.secrets | {names[0]: "text"})
     else:
-        seq = place(case, "record", len(honest.snapshot.entries))
+        seq = pick_index(case, "record", len(honest.snapshot.entries))
         forger.raw_store.do((_TYPES[column].format(seq=seq), (forger.run,)))
     return True
 
@@ -148,10 +156,10 @@ _COLUMNS: tuple[tuple[str, Any], ...] = (
 
 
 class ListOfRunsEdited(Attack):
-    """The list of runs, by which runs are found, is edited: the status or program of a run, or its times.
+    """The list of runs is edited: the status, program or times of a run.
 
-    It is no evidence of anything, and nobody says that it was edited. A run that it calls ended is not found by
-    `recover` without a name; it is as it was all the same.
+    The list is only an index, and its edits are not reported. `recover` without a name does not find a run that is
+    listed as ended, but the run itself is unchanged.
     """
 
     name = "list-of-runs-edited"
@@ -165,16 +173,16 @@ class ListOfRunsEdited(Attack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Edit the list, recover all, and see that nothing happened."""
+        """Edit the list, recover all, and check that nothing happened."""
         trial = Trial(case, faults=False)
         run = trial.start()
         forger = Forger(trial)
         snapshot, asked = forger.snapshot(), len(trial.world.asked)
-        column, value = _COLUMNS[place(case, "edit", len(_COLUMNS))]
+        column, value = _COLUMNS[pick_index(case, "edit", len(_COLUMNS))]
         case.log(f"write `{value}` as the {column} of the run into the list of runs, and recover all runs")
         assert isinstance(forger.raw_store, RawFile), "it is played on a file"
         before = next(row for row in trial.store.rows() if row.run == run.id)
-        # Other cases may have left runs in the middle: they are none of this one's business.
+        # Other cases may have left unfinished runs, which are ignored.
         forger.raw_store.do(("UPDATE runs SET status = 'FAILED' WHERE run != ? AND status = 'RUNNING'", (run.id,)))
         forger.raw_store.do((f"UPDATE runs SET {column} = ? WHERE run = ?", (value, run.id)))
         case.count(3)
@@ -191,7 +199,7 @@ class ListOfRunsEdited(Attack):
 
 _FILES = ("runs.db", "runs.db.vault")
 _PARTS = 1 << 13
-"""Places in a file that are told apart: enough for each page and column, few enough to find the simplest."""
+"""The number of positions in a file that are tried: enough for each page and column, few enough to shrink."""
 
 
 class AnyByteOfTheFile(Attack):
@@ -208,7 +216,7 @@ class AnyByteOfTheFile(Attack):
     weight = 4
 
     def play(self, case: Case) -> Outcome:
-        """Play a run in a file of its own, and turn over bits in copies of that."""
+        """Play a run in its own file, and flip bits in copies of the file."""
         from hypothesis import strategies as st
 
         with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
@@ -226,7 +234,7 @@ class AnyByteOfTheFile(Attack):
         return Outcome.DETECTED if Outcome.DETECTED in outcomes else Outcome.ABSORBED
 
     def _flip(self, case: Case, trial: Trial, honest: Honest, folder: str, file: str, part: int) -> Outcome:
-        """Turn over a bit in a copy, `part` of `_PARTS` into the file, and have everybody read the copy."""
+        """Flip a bit in a copy, at position `part` of `_PARTS`, and let all readers read the copy."""
         copy = os.path.join(folder, "copy.db")
         for name in _FILES:
             if os.path.exists(os.path.join(folder, name)):
@@ -254,7 +262,7 @@ class AnyByteOfTheFile(Attack):
 
 
 def _is_as_it_was(trial: Trial, honest: Honest) -> bool:
-    """Whether the store has of the run what it had."""
+    """Whether the store has the original content of the run."""
     try:
         return Forger(trial).snapshot() == honest.snapshot
     except (JournalError, ValueError, KeyError, IndexError, TypeError):

@@ -1,8 +1,8 @@
-"""What attacks on a store have in common: a run is played, its store is changed, and everybody who reads it is asked.
+"""The base of attacks on a store: a run is played, its store is changed, and all readers are asked.
 
-Who has the signing key can write what he likes, and signs it: he is no attacker here. Nor is a journal that was
-rewritten whole, unsigned, without a receipt anywhere, and means what the program admits: nobody can tell it from
-another run. Two rules of one name can't be told apart in a replay either.
+Out of scope is an attacker with the signing key, who can write and sign anything. So is a wholly rewritten, unsigned
+journal without receipts whose meaning the program allows: it looks like another valid run. A replay can't distinguish
+two rules of one name either.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from stepward.vm.machine.run import Run
 
 
 class Honest(NamedTuple):
-    """The run before it was tampered with: as the machine had it, and all that the store had of it.
+    """The run before the tampering: the machine's view, and the store's snapshot.
 
-    `receipt` was given for its end, and is signed by nobody: it was kept where nobody could change it.
+    `receipt` is an unsigned receipt for its end, stored where the attacker can't change it.
     """
 
     run: Run
@@ -34,10 +34,10 @@ class Honest(NamedTuple):
 
 
 class Tampering(Attack):
-    """An attack on what a store has of a run: `tamper` changes it, or returns False where the run gives no hold.
+    """An attack on the stored run: `tamper` changes it, or returns False if the attack does not apply.
 
-    `by_key`, `by_receipt` and `by_itself` say who has to notice: somebody with the public key, somebody with a receipt
-    from before and no key, and somebody with neither.
+    `by_key`, `by_receipt` and `by_itself` say which readers must notice: one with the public key, one with an earlier
+    receipt and no key, and one with neither.
     """
 
     family = Family.HASHES
@@ -49,7 +49,7 @@ class Tampering(Attack):
     tamper: Tamper
 
     def play(self, case: Case) -> Outcome:
-        """Play a run to its first stop or to its end, tamper with it, and ask all readers."""
+        """Play a run to its first stop or its end, tamper with it, and ask all readers."""
         trial = self.trial(case)
         run = trial.start()
         if not run.is_over and is_carried(case):
@@ -67,12 +67,12 @@ class Tampering(Attack):
         return Trial(case, faults=False)
 
     def noticed(self, case: Case, trial: Trial, honest: Honest) -> Outcome:
-        """Ask everybody who has to notice; raises Breach for the first who does not."""
+        """Ask all readers who must notice. Raises Breach for the first who does not."""
         return ask_all(case, trial, honest, by_key=self.by_key, by_receipt=self.by_receipt, by_itself=self.by_itself)
 
 
 class Facts(AttackFacts, total=False):
-    """What a tampering attack may say of itself, beside what every attack says; the methods of `Tampering` with it."""
+    """The description of a tampering attack, with replacements for methods of `Tampering`."""
 
     by_key: bool
     by_receipt: bool
@@ -85,7 +85,7 @@ Tamper = Callable[[Case, Forger, Honest], bool]
 
 
 def tampering(**facts: Unpack[Facts]) -> Callable[[Tamper], type[Tampering]]:
-    """Make an attack of a function that changes what a store has; it returns False where the run gives no hold.
+    """Turn a function that changes a store into an attack. It returns False if the attack does not apply to the run.
 
     The attack has the name of the function, with hyphens, and its docstring.
     """
@@ -95,7 +95,7 @@ def tampering(**facts: Unpack[Facts]) -> Callable[[Tamper], type[Tampering]]:
 def ask_all(
     case: Case, trial: Trial, honest: Honest, *, by_key: bool = True, by_receipt: bool = True, by_itself: bool = True
 ) -> Outcome:
-    """Ask everybody who has to notice; raises Breach for the first who does not."""
+    """Ask all readers who must notice. Raises Breach for the first who does not."""
     if by_key:
         must_find(trial, "somebody with the key", (), honest, trusts_key=True)
         must_refuse(case, trial, trial.machine(), honest)
@@ -108,35 +108,35 @@ def ask_all(
 
 
 def is_carried(case: Case) -> bool:
-    """Decide whether an unfinished run goes on to its end before anything happens to it."""
+    """Decide whether an unfinished run is driven to its end before the tampering."""
     from hypothesis import strategies as st
 
     carried: bool = case.pick("carried to its end", st.booleans())
     return carried
 
 
-def place(case: Case, name: str, count: int) -> int:
-    """Decide one of `count` places, all alike; the first is the simplest."""
+def pick_index(case: Case, name: str, count: int) -> int:
+    """Pick an index below `count`; the first is the simplest."""
     from hypothesis import strategies as st
 
     chosen: int = case.pick(name, st.sampled_from(range(count)))
     return chosen
 
 
-SPOTS = 1 << 14
-"""Bits of something whose length is not the same in each case: the name of the run is in it."""
+BIT_POSITIONS = 1 << 14
+"""The number of bit positions that are tried in data whose length differs between cases."""
 
 
-def spot(case: Case, name: str, size: int) -> int:
-    """Decide a bit of so many bytes."""
+def pick_bit(case: Case, name: str, size: int) -> int:
+    """Pick a bit of data with `size` bytes."""
     from hypothesis import strategies as st
 
-    chosen: int = case.pick(name, st.sampled_from(range(SPOTS)))
+    chosen: int = case.pick(name, st.sampled_from(range(BIT_POSITIONS)))
     return chosen % (size * 8)
 
 
 def receipt_for(run: Run) -> Receipt:
-    """Return a receipt for a run as it is."""
+    """Return a receipt for the current state of a run."""
     return Receipt.give(run.id, run.seq, bytes.fromhex(run.head), run.status, bytes.fromhex(run.trace_hash))
 
 
@@ -145,7 +145,7 @@ def must_find(
 ) -> None:
     """Raise Breach unless a verification finds a fault, or the store can't be read at all.
 
-    Where one record alone is not as it was, it has to be the first that is named, if any is.
+    If only one record has changed, the first fault must name it or no record.
     """
     try:
         faults = trial.faults(receipts, trusts_key=trusts_key)
@@ -153,14 +153,14 @@ def must_find(
         return
     trial.case.count()
     trial.case.hold(bool(faults), Invariant.TAMPERING, f"{who} verifies the run, and finds nothing")
-    place, named = honest and changed_alone(honest, trial), faults[0].seq
-    is_blamed = place is None or named is None or named == place
-    what = f"{who} is told of record {named}, and record {place} was changed"
+    changed, named = honest and changed_alone(honest, trial), faults[0].seq
+    is_blamed = changed is None or named is None or named == changed
+    what = f"{who} is told of record {named}, and record {changed} was changed"
     trial.case.hold(is_blamed, Invariant.TAMPERING, what)
 
 
 def changed_alone(honest: Honest, trial: Trial) -> int | None:
-    """Return the number of the record that is not as it was, or whose digest is not; None where more has changed."""
+    """Return the number of the only record whose content or digest changed, or None if more has changed."""
     store, entries = trial.store.inner, honest.snapshot.entries
     now = store.read(trial.run)
     if len(entries) != len(now) or store.head(trial.run) != honest.snapshot.head:
@@ -170,7 +170,7 @@ def changed_alone(honest: Honest, trial: Trial) -> int | None:
 
 
 def must_refuse(case: Case, trial: Trial, machine: Machine, honest: Honest) -> None:
-    """Raise Breach unless a machine refuses to read the run and to go on with it, or has it as it was."""
+    """Raise Breach unless a machine refuses to read and to continue the run, or has the original run."""
     case.count()
     try:
         found = case.do(machine.get(trial.run))
@@ -185,9 +185,9 @@ def must_refuse(case: Case, trial: Trial, machine: Machine, honest: Honest) -> N
 
 
 def must_not_go_on(case: Case, trial: Trial, machine: Machine, run: Run) -> None:
-    """Raise Breach if a machine does anything in a run that was tampered with, `run` being how the honest one stood.
+    """Raise Breach if a machine acts in a tampered run. `run` is the honest one.
 
-    A machine without a key may take an ended run for ended, as its records say; verification says what is wrong.
+    A machine without a key may accept an ended run as its records say; verification reports the fault.
     """
     case.count()
     asked, entries = len(trial.world.asked), len(trial.store.read(trial.run))

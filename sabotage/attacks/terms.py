@@ -1,4 +1,4 @@
-"""Injection past a policy as time goes by: waivers end, policies come later, and who checks programs is asked once."""
+"""Injection past a policy over time: waivers end, policies come later, and the checker is asked once."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ MIDNIGHT: Final = 20_500 * DAY
 EXPIRIES: Final = ("2026-02-15", "2026-02-16", "2027-02-15")
 TODAY: Final = {-1: "2026-02-15", 0: "2026-02-16", 1: "2026-02-17"}
 BESIDE: Final = (-1_000_000, 0, DAY - 1_000_000, DAY, 12 * 3_600_000_000)
-"""Microseconds beside that midnight at which a machine is asked."""
+"""Microseconds before or after that midnight at which a machine acts."""
 
 WHOSE: Final = ("this program", "another program", "another rule", "another policy")
 OURS: Final = 4
-"""How often a waiver is for this program, for each time that it is for something else."""
+"""The weight of a waiver for this program, against 1 for each other waiver."""
 
 
 class PolicyOverTime(Attack):
-    """A policy bars a tool, and waives that until some day: for this program or another, this rule or another. Runs are
-    started, gone on with, and come under the policy later, about the midnight at which the waiver ends."""
+    """A policy forbids a tool and waives that until some day, for this program or another, this rule or another. Runs
+    are started, continued, and put under the policy later, near the midnight at which the waiver ends."""
 
     name = "policy-over-time"
     family = Family.INJECTION
@@ -59,7 +59,7 @@ class PolicyOverTime(Attack):
         return None if tools_of(target) else "no step calls a tool"
 
     def play(self, case: Case) -> Outcome:
-        """See that the tool is called where a waiver lets it be, and nowhere else."""
+        """Check that the tool is called if and only if a waiver allows it."""
         from hypothesis import strategies as st
 
         called = list(dict.fromkeys(call.tool for call in called_tools(case)))
@@ -77,7 +77,8 @@ class PolicyOverTime(Attack):
 
 
 def _policies(target: Target, barred: str, expiry: str, whose: str) -> tuple[Policy, ...]:
-    """Return the policies of a machine: those of the target, one that bars the tool, and one that waives its own."""
+    """Return the policies of a machine: those of the target, one that forbids the tool, and one that waives its own
+    rule."""
     others = sorted({call.tool for call in tools_of(target)} - {barred})
     waiver = {
         "program": "elsewhere" if whose == WHOSE[1] else target.program.name,
@@ -92,7 +93,7 @@ def _policies(target: Target, barred: str, expiry: str, whose: str) -> tuple[Pol
 
 
 class _Terms:
-    """A tool, the policies that bar it, and what is known of the waiver."""
+    """A tool, the policies that forbid it, and the facts of the waiver."""
 
     def __init__(self, case: Case, barred: str, policies: tuple[Policy, ...], expiry: str, is_ours: bool) -> None:
         self.case = case
@@ -103,11 +104,11 @@ class _Terms:
 
     def _trial(self) -> Trial:
         trial = Trial(self.case, faults=False)
-        trial.oracle.rest()  # it knows the waivers of another day
+        trial.oracle.rest()  # the oracle knows the waivers of another day
         return trial
 
     def _is_waived(self, at: int) -> bool:
-        """Whether the waiver counts at a moment: the days about that midnight are few."""
+        """Whether the waiver counts at a time."""
         return self._is_ours and TODAY[(at - MIDNIGHT) // DAY] <= self._expiry
 
     def _called(self, trial: Trial) -> bool:
@@ -119,7 +120,7 @@ class _Terms:
         return Outcome.ABSORBED if due else Outcome.BLOCKED
 
     def starts(self, when: Sequence[int]) -> Outcome:
-        """Start two runs by one machine, at two moments."""
+        """Start two runs by one machine, at two times."""
         outcome = Outcome.ABSORBED
         machine: Machine | None = None
         for at in sorted(when):
@@ -127,7 +128,7 @@ class _Terms:
             if machine is None:
                 machine = trial.machine(policy=self.policies)
             other = trial.machine(policy=self.policies)
-            other._plans, other._stored = machine._plans, machine._stored  # what one machine keeps for all its runs
+            other._plans, other._stored = machine._plans, machine._stored  # the caches of one machine
             machine = other
             trial.clock.time = at
             self.case.log(f"start a run on {TODAY[(at - MIDNIGHT) // DAY]}")
@@ -136,7 +137,7 @@ class _Terms:
         return outcome
 
     def goes_on(self, when: Sequence[int]) -> Outcome:
-        """Start a run whose process dies before anything is called, and have another go on with it later."""
+        """Start a run whose process dies before any call, and let another continue it later."""
         trial = self._trial()
         trial.clock.time = min(when)
         with_death = trial.machine(_BeforeTheFirst(), policy=self.policies)
@@ -151,7 +152,7 @@ class _Terms:
         return self._hold(trial, self._is_waived(min(when)), min(when))
 
     def comes_under(self, at: int) -> Outcome:
-        """Start a run under the target's policies alone; its process dies somewhere, and it comes under the others."""
+        """Start a run under the target's policies; its process dies, and it is continued under the other policies."""
         from hypothesis import strategies as st
 
         trial = self._trial()
@@ -195,10 +196,10 @@ class _Terms:
 
 
 class _BeforeTheFirst(Points):
-    """Points at the first call of which the process dies."""
+    """Points at which the process dies at the first call."""
 
     async def pass_by(self, name: str) -> None:
-        """Go past a point."""
+        """Pass a point."""
         if " is asked by " in name or self.is_dead:
             self.is_dead = True
             raise Killed(name)
@@ -206,7 +207,7 @@ class _BeforeTheFirst(Points):
 
 
 class _AfterTheCall(Points):
-    """Points of which the process dies at one, counted from the first call of a tool."""
+    """Points at one of which the process dies, counted from the first call of a tool."""
 
     def __init__(self, tool: str, left: int) -> None:
         super().__init__()
@@ -215,7 +216,7 @@ class _AfterTheCall(Points):
         self._is_near = False
 
     async def pass_by(self, name: str) -> None:
-        """Go past a point."""
+        """Pass a point."""
         self._is_near = self._is_near or name.startswith(f"before {self._tool} is asked by ")
         self._left -= self._is_near
         if self._left < 0:
@@ -225,7 +226,7 @@ class _AfterTheCall(Points):
         await super().pass_by(name)
 
 
-# -- who checks programs -----------------------------------------------------------------------------------------------
+# -- the checker -------------------------------------------------------------------------------------------------------
 
 
 class _Finding(NamedTuple):
@@ -243,7 +244,7 @@ FINDINGS: Final = (
 
 
 class _Broken:
-    """Tools that all fail: what a run comes to is none of the checker's business."""
+    """Tools that all fail, since the outcome of a run does not matter to the checker."""
 
     def has(self, name: str) -> bool:
         """Return whether there is a tool of that name."""
@@ -256,8 +257,8 @@ class _Broken:
 
 
 class ProgramNotAdmitted(Attack):
-    """A machine whose checker finds errors or warnings in a program is asked to run it, again and again, and with codes
-    that are accepted; the program is changed in between."""
+    """A machine whose checker finds errors or warnings in a program must run it repeatedly, with accepted codes, and
+    with changes of the program in between."""
 
     name = "program-not-admitted"
     family = Family.INJECTION
@@ -268,7 +269,8 @@ class ProgramNotAdmitted(Attack):
     severity = "high"
 
     def play(self, case: Case) -> Outcome:
-        """See that a program starts just where every error is accepted, and the checker is asked once of each."""
+        """Check that a program starts if and only if every error is accepted, and the checker sees each program
+        once."""
         from hypothesis import strategies as st
 
         codes = [finding.code for finding in FINDINGS]

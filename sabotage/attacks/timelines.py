@@ -1,4 +1,4 @@
-"""Time: calls that take their time, and what has to be done meanwhile and afterwards, at the very moment."""
+"""Time: slow calls, and the exact times of actions during and after them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from stepward.vm.machine.run import Run
 from stepward.vm.machine.tools import ToolContext
 
 SLACK: Final = 0.002
-"""Seconds by which a time may be beside the one that is due: clocks are looked at one after the other."""
+"""The tolerance of times in seconds, since clocks are read one after the other."""
 
 LEASES: Final = (60.0, 9.0, 0.6)
-"""Seconds that leases last."""
+"""The lengths of leases in seconds."""
 
 PARTS: Final = (0.0, 0.3, 0.5, 1.1, 2.6, 7.4)
-"""How long a call takes, in lengths of a lease."""
+"""The durations of calls, in lengths of a lease."""
 
 AS_IT_IS: Final = "as the machine has them"
 DELAYS: Final[Mapping[str, Callable[[int], float] | None]] = {
@@ -42,7 +42,7 @@ DELAYS: Final[Mapping[str, Callable[[int], float] | None]] = {
 
 
 def _usual_delay(attempt: int) -> float:
-    """Return the pause before an attempt where nobody says another: it doubles from one second on, up to 30."""
+    """Return the default pause before an attempt: it doubles from one second up to 30."""
     return min(2.0 ** (attempt - 2), 30.0)
 
 
@@ -50,7 +50,7 @@ _ATTEMPTS: Final = range(2, 12)
 
 
 class Span(NamedTuple):
-    """When an attempt began and ended, in microseconds since the epoch, and the number of the delivery before it."""
+    """The start and end of an attempt in microseconds since the epoch, and the number of the delivery before it."""
 
     asking: Asking
     began: int
@@ -59,10 +59,10 @@ class Span(NamedTuple):
 
 
 class LeaseBook(WatchedStore):
-    """A store that looks at every time and lease that a machine hands to it. Raises Breach.
+    """A store that checks every time and lease of a machine. Raises Breach.
 
-    `excused` are the seconds by which the next one may be late: the process was paused on its way to the store. The
-    renewal of number `failing`, counted from 1, fails; `has_failed` says that none was made since.
+    `excused` is the allowed delay of the next call in seconds, after a pause of the process. The renewal of number
+    `failing`, counted from 1, fails; `has_failed` says that none has succeeded since.
     """
 
     def __init__(self, trial: Trial, seconds: float) -> None:
@@ -135,13 +135,13 @@ class LeaseBook(WatchedStore):
         self._hold(is_now, f"a run is {what} at {now:f}, and the clock says {clock:f}")
         self._hold(ttl == self._seconds, f"a run is {what} for {ttl} seconds, not {self._seconds}")
 
-    def _hold(self, kept: bool, what: str) -> None:
-        if not kept:
+    def _hold(self, is_met: bool, what: str) -> None:
+        if not is_met:
             raise Breach(Invariant.DRIVER, what)
 
 
 class _Pausing(Points):
-    """Points, at one or two of which the process is paused: time goes by, and it does not notice. It may die, too."""
+    """Points at one or two of which the process is paused without noticing. It may die, too."""
 
     def __init__(self, clock: VirtualClock, trial: Trial, at: int | None, seconds: float, dies: int | None) -> None:
         from hypothesis import strategies as st
@@ -154,7 +154,7 @@ class _Pausing(Points):
         self._seconds = seconds
 
     async def pass_by(self, name: str) -> None:
-        """Go past a point."""
+        """Pass a point."""
         is_calling = is_inside(name) or " was asked by " in name
         if self._at is not None and len(self.passed) >= self._at and not is_calling:
             self._at, self._again = (len(self.passed) + self._again, 0) if self._again else (None, 0)
@@ -166,7 +166,7 @@ class _Pausing(Points):
 
 
 class _Slow:
-    """Tools and model of a process that take their time. While they do, somebody else looks after the run."""
+    """Slow tools and a slow model of a process. Meanwhile another machine checks the run."""
 
     def __init__(self, plot: _Plot, points: Points) -> None:
         self._plot = plot
@@ -178,7 +178,7 @@ class _Slow:
         return self._tools.has(name)
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool."""
+        """Return an awaitable for the output of a tool."""
         return self._call(name, args, context)
 
     async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
@@ -194,7 +194,7 @@ class _Slow:
 
 
 class _Plot:
-    """One case: how long everything takes, and what was seen of it."""
+    """One case: the durations of everything, and the observations."""
 
     def __init__(self, trial: Trial, clock: VirtualClock) -> None:
         from hypothesis import strategies as st
@@ -212,13 +212,13 @@ class _Plot:
         self.deliveries = 0
         self.book = LeaseBook(trial, self.lease)
         fails = case.pick("renewal that fails", st.sampled_from([0, 1, 2, 4]))
-        if self.pause is None:  # a lease that is over has to be renewed at once, or the run stops
+        if self.pause is None:  # an expired lease must be renewed at once, or the run stops
             self.book.failing = fails
         trial.store = self.book
         trial.world.decides.append(self._decide)
 
     def machine(self, points: Points) -> Machine:
-        """Return a machine whose calls take their time."""
+        """Return a machine with slow calls."""
         self.points, slow = points, _Slow(self, points)
         options: dict[str, Any] = {"lease_seconds": self.lease}
         delay = DELAYS[self.delays]
@@ -234,7 +234,7 @@ class _Plot:
         return Answer("late") if is_late else None
 
     async def take_time(self, asking: Asking, answer: Answer) -> None:
-        """Let the time of a call go by, and look after the run meanwhile."""
+        """Let the time of a call pass, and check the run meanwhile."""
         from hypothesis import strategies as st
 
         part = float(self.trial.case.pick(f"takes: {asking.name}", st.sampled_from(PARTS)))
@@ -250,12 +250,12 @@ class _Plot:
         self._is_leased()
         for share in (0.37, 0.5, 0.13):
             await asyncio.sleep(seconds * share)
-            if self.pause is None:  # a pause may be one inside of a tool, where only the tool could fence
+            if self.pause is None:  # a pause may be inside a tool, where only the tool could fence
                 self._is_leased()
                 await self._somebody_asks()
 
     def _is_leased(self) -> None:
-        """See that the lease lasts for two thirds of its length at least, and for no more than its length."""
+        """Check that the lease lasts for at least two thirds of its length, and at most its length."""
         if self.points.is_dead:  # what dies in one task of a process ends all of them
             raise Killed("the process is dead")
         row, now = self.trial.store.inner.row(self.trial.run), self.clock.time / 1e6
@@ -273,15 +273,15 @@ class _Plot:
             return
         self._hold(False, "a second machine was given a run that is driven")
 
-    def _hold(self, kept: bool, what: str) -> None:
-        if not kept:
+    def _hold(self, is_met: bool, what: str) -> None:
+        if not is_met:
             self.trial.case.error = Breach(Invariant.DRIVER, what)
             raise Killed(what)
 
 
 class SlowCalls(Attack):
-    """Calls take longer than leases and up to their time-outs, the process is paused or dies, and all the while
-    somebody else looks after the run: of each lease, each record, each time-out and each pause the time is looked at.
+    """Calls take longer than leases and up to their time-outs, and the process is paused or dies. Meanwhile another
+    machine checks the run: the times of each lease, record, time-out and pause.
     """
 
     name = "slow-calls"
@@ -294,7 +294,7 @@ class SlowCalls(Attack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Run in virtual time, and hold every time that is written or kept to against the clock."""
+        """Run in virtual time, and compare every recorded time and every deadline with the clock."""
         with virtual_time(case) as clock:
             trial = Trial(case)
             trial.clock = clock
@@ -333,7 +333,7 @@ class SlowCalls(Attack):
         return run
 
     def _taken_over(self, plot: _Plot) -> Run:
-        """See that the run of a process that died is free once its lease ends, and not before."""
+        """Check that the run of a dead process is free when its lease ends, and not earlier."""
         trial, clock = plot.trial, plot.clock
         machine = plot.machine(Points())
         row = trial.store.inner.row(trial.run)
@@ -362,7 +362,7 @@ class SlowCalls(Attack):
 
 
 def _hold_times(plot: _Plot) -> None:
-    """Hold the times of records, and the pauses between attempts, against what happened when."""
+    """Compare the times of records and the pauses between attempts with the observed times."""
     hold = partial(plot.trial.case.hold)
     spans = {(one.asking.call.id, one.asking.visit, one.asking.attempt): one for one in plot.spans}
     last = 0

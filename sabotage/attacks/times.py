@@ -1,4 +1,4 @@
-"""Time: clocks jump, answers are late, and two machines believe that a run is theirs."""
+"""Time: clocks jump and answers are late."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_LATE: Final = 3
 
 
 class AnswerAfterTimeOut(Attack):
-    """A write happens, and its answer comes after the time-out: once, twice, or every time that it is asked."""
+    """A write happens, and its answer comes after the time-out: once, twice, or at every attempt."""
 
     name = "answer-after-time-out"
     family = Family.TIME
@@ -39,7 +39,7 @@ class AnswerAfterTimeOut(Attack):
         return None if any(call.timeout is not None for call in target.writes) else "no write has a time-out"
 
     def play(self, case: Case) -> Outcome:
-        """Be late, and see that the run knows that the effect may have happened, and has it once."""
+        """Answer late, and check that the run treats the effect as possible, and that it happens once."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -64,7 +64,7 @@ class AnswerAfterTimeOut(Attack):
 
 
 class _Hanging:
-    """Tools of which some answer only once others are asked, long after the machine has given up on them."""
+    """Tools of which some answer only when others are called, long after their time-outs."""
 
     def __init__(self, inner: Tools, clock: _Impatient) -> None:
         self._inner = inner
@@ -75,7 +75,7 @@ class _Hanging:
         return self._inner.has(name)
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return what to await for the output of a tool."""
+        """Return an awaitable for the output of a tool."""
         hangs = self._clock.next = asyncio.Event()
         return self._call(name, args, context, hangs)
 
@@ -85,26 +85,26 @@ class _Hanging:
             return await self._inner.call(name, args, context)
         except TooLate:
             hangs.set()
-        while not self._clock.way.is_set():
+        while not self._clock.releases.is_set():
             try:
-                await self._clock.way.wait()
-            except asyncio.CancelledError:  # it does not let itself be stopped
+                await self._clock.releases.wait()
+            except asyncio.CancelledError:  # it ignores the cancellation
                 continue
         return self._clock.late_values.get((context.step, context.visit, context.attempt))
 
 
 class _Impatient(WorldClock):
-    """A clock that gives up on what hangs, as that of the product does, and does not wait for what it stops."""
+    """A clock that abandons hanging calls, as that of the product does, without waiting for their end."""
 
     def __init__(self) -> None:
         super().__init__()
         self.next: asyncio.Event | None = None
-        self.way = asyncio.Event()
+        self.releases = asyncio.Event()
         self.late_values: dict[tuple[str, int, int], Any] = {}
         self.tasks: list[asyncio.Future[Any]] = []
 
     async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
-        """Return what is awaited; raises TimeoutError once it hangs."""
+        """Return the awaited result. Raises TimeoutError if it hangs."""
         hangs, self.next = self.next, None
         if hangs is None:
             return await super().limit(awaited, seconds)
@@ -120,12 +120,12 @@ class _Impatient(WorldClock):
         raise TimeoutError
 
     async def let_late_answers_in(self) -> None:
-        """Have everything that hangs answer, before somebody else does."""
-        self.way.set()
+        """Let all hanging calls answer before the next one."""
+        self.releases.set()
         done = [task for task in self.tasks if not task.done()]
         if done:
             await asyncio.wait(done)
-        self.way.clear()
+        self.releases.clear()
 
 
 class LateResult(Attack):
@@ -145,7 +145,7 @@ class LateResult(Attack):
         return None if any(call.timeout is not None for call in calls) else "no tool has a time-out"
 
     def play(self, case: Case) -> Outcome:
-        """Have tools hang, and see that what they bring in the end is nowhere."""
+        """Let tools hang, and check that their late results appear nowhere."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -172,7 +172,7 @@ class LateResult(Attack):
 
 
 JUMPS: Final = (1, -1, 0.4, -0.4, 60, 3_600, -3_600, 86_400 * 400, -86_400 * 400, 10**8, -(10**8), 10**10, -(10**10))
-"""Seconds by which a clock jumps: less than one, one, past a lease, past waivers, years, past what records can date."""
+"""Jumps of a clock in seconds: under one, one, past a lease, past waivers, years, beyond the dates of records."""
 
 
 class _Jumping(Points):
@@ -185,7 +185,7 @@ class _Jumping(Points):
         self._jumps = {jump["point"]: jump["seconds"] for jump in jumps}
 
     async def pass_by(self, name: str) -> None:
-        """Go past a point."""
+        """Pass a point."""
         seconds = self._jumps.get(len(self.passed), 0)
         if seconds:
             self._trial.case.log(f"the clock jumps by {seconds} seconds {name}")
@@ -208,7 +208,7 @@ class ClockJumps(Attack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Run twice, once with jumps, and see that both runs are the same."""
+        """Run twice, once with jumps, and check that both runs are equal."""
         from hypothesis import strategies as st
 
         jump = st.fixed_dictionaries({"point": st.integers(0, 30), "seconds": st.sampled_from(JUMPS)})

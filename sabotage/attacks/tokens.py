@@ -1,4 +1,4 @@
-"""Replay: resume tokens that are used again, somewhere else, or were never given out."""
+"""Replay: resume tokens that are used again or elsewhere, or were never issued."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TokenAttack(Attack):
-    """What attacks with resume tokens share."""
+    """The base of attacks with resume tokens."""
 
     family = Family.REPLAY
     surface = "resume token"
@@ -34,13 +34,13 @@ class TokenAttack(Attack):
 
 
 def _another_payload(trial: Trial, step: str) -> Any:
-    """Return what the attacker delivers: the step would take it."""
+    """Return a payload of the attacker that the step would accept."""
     target = trial.case.target
     return trial.case.pick(trial.named(f"forged payload for {step}"), target.output(target.calls[step]))
 
 
 class TokenTwice(TokenAttack):
-    """Somebody delivers a token that was used, once more or several times, at once or after the run has ended."""
+    """A used token is delivered again, once or several times, at once or after the run has ended."""
 
     name = "token-twice"
     action = "delivered again after it was used"
@@ -49,7 +49,7 @@ class TokenTwice(TokenAttack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Deliver, deliver again, and see that only the first one counts."""
+        """Deliver, deliver again, and check that only the first one counts."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -80,7 +80,7 @@ class TokenRaced(TokenAttack):
     weight = 4
 
     def play(self, case: Case) -> Outcome:
-        """Have them race, and see that exactly one delivery counts, and what follows it happens once."""
+        """Let them race, and check that exactly one delivery counts, and its consequences happen once."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -108,7 +108,7 @@ class TokenRaced(TokenAttack):
 
 
 class TokenOfAnotherStep(TokenAttack):
-    """Somebody delivers the tokens of earlier steps, and of earlier visits, wherever the run waits later."""
+    """Tokens of earlier steps and visits are delivered wherever the run waits later."""
 
     name = "token-of-another-step"
     action = "delivered where another step, or another visit, waits"
@@ -117,7 +117,7 @@ class TokenOfAnotherStep(TokenAttack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Go through the run, and try every old token at every stop."""
+        """Drive the run, and try every old token at every stop."""
         trial = Trial(case, faults=False)
         machine = trial.machine()
         run = trial.start(machine)
@@ -140,7 +140,7 @@ class TokenOfAnotherStep(TokenAttack):
 
 
 class TokenOfAnotherRun(TokenAttack):
-    """Two runs wait at the same step; somebody who has the token of one makes one for the other from it."""
+    """Two runs wait at the same step, and a token of one is turned into a token for the other."""
 
     name = "token-of-another-run"
     action = "made for another run by exchanging the id in it"
@@ -149,7 +149,7 @@ class TokenOfAnotherRun(TokenAttack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Start two equal runs, exchange the halves of their tokens, and see that both are refused."""
+        """Start two equal runs, exchange the halves of their tokens, and check that both are refused."""
         mine, other = Trial(case, faults=False), Trial(case, faults=False)
         own = suspended(mine, mine.start())
         foreign = suspended(other, other.start())
@@ -166,7 +166,8 @@ class TokenOfAnotherRun(TokenAttack):
 
 
 class TokenOfAnotherProgram(TokenAttack):
-    """A run of the same id waits in another store, in a program that differs by one character; its token is brought."""
+    """A run with the same id waits in another store, in a program that differs by one character; its token is used
+    here."""
 
     name = "token-of-another-program"
     action = "brought from a run of the same id in another program"
@@ -175,7 +176,7 @@ class TokenOfAnotherProgram(TokenAttack):
     weight = 3
 
     def play(self, case: Case) -> Outcome:
-        """Start the program here and its variant there, exchange their tokens, and see that both are refused."""
+        """Start the program and its variant in two stores, exchange their tokens, and check that both are refused."""
         here, there = Trial(case, faults=False), Trial(case, faults=False, store=MemoryJournal())
         there.run = here.run
         run = suspended(here, here.start())
@@ -196,7 +197,7 @@ class TokenOfAnotherProgram(TokenAttack):
 
 
 class GuessedToken(TokenAttack):
-    """Somebody who has seen tokens, the journal and the keys that tools are given makes tokens from what they saw."""
+    """An attacker who has seen tokens, the journal and the keys of tools makes tokens from them."""
 
     name = "guessed-token"
     action = "guessed: edited, cut, exchanged, or taken from the journal"
@@ -205,7 +206,7 @@ class GuessedToken(TokenAttack):
     weight = 2
 
     def play(self, case: Case) -> Outcome:
-        """Deliver a forgery where the run waits, and see that it is refused and the true token still counts."""
+        """Deliver a forgery where the run waits, and check that it is refused and the true token still counts."""
         from hypothesis import strategies as st
 
         trial = Trial(case, faults=False)
@@ -229,7 +230,7 @@ def secret_of(token: str) -> str:
 
 
 def _digest(trial: Trial, token: str) -> str:
-    """Return the token with the digest that the journal has in place of its secret."""
+    """Return the token with its digest in the journal in place of its secret."""
     intents = [record["note"] for record in trial.oracle.records if "token" in record["note"]]
     return f"{trial.run}.{intents[-1]['token']}" if intents else token
 
@@ -260,7 +261,7 @@ FORGERIES: Final[dict[str, Callable[[Trial, str], str]]] = {
 
 
 def variant(target: Target) -> Program:
-    """Return the program with one more character in its description: another one, which does the same."""
+    """Return a different but equivalent program: it has one more character in its description."""
     return target.once(("variant",), lambda: _variant(target.program))
 
 

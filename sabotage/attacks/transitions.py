@@ -1,4 +1,4 @@
-"""Skipped transitions: the journal says that a step was passed that was not, or that it came to something else."""
+"""Skipped transitions: the journal has forged steps or outcomes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from stepward.sabotage.attacks.rewriting import (
     rewriting,
     with_body,
     with_note,
-    without_way,
+    without_target,
 )
-from stepward.sabotage.attacks.tampering import place
+from stepward.sabotage.attacks.tampering import pick_index
 from stepward.sabotage.invariants import Invariant
 from stepward.sabotage.playing.answers import Answer, wrong_answers
 from stepward.sabotage.playing.case import Case
@@ -32,13 +32,13 @@ from stepward.vm.machine.plan import CallPlan
 from stepward.vm.values import freeze
 
 ANSWERED = ("attempt", "resumed", "reconciled")
-"""Kinds of records that bring the output of a call."""
+"""The kinds of records that have the output of a call."""
 
 
 def picked(case: Case, records: list[Data], fits: Callable[[Data], bool]) -> int | None:
-    """Decide one of the records that fit, behind the first; None where there is none."""
+    """Pick one of the records that fit, after the first record, or None if there is none."""
     found = [seq for seq, record in enumerate(records) if seq and fits(record)]
-    return found[place(case, "record", len(found))] if found else None
+    return found[pick_index(case, "record", len(found))] if found else None
 
 
 @rewriting(
@@ -47,7 +47,7 @@ def picked(case: Case, records: list[Data], fits: Callable[[Data], bool]) -> int
     defence="where control goes, the program says: a record that says otherwise does not fit",
 )
 def cursor_edited(trial: Trial, records: list[Data]) -> Forged | None:
-    """The step that a record says control goes to is replaced by another step of the program."""
+    """The next step in a record is replaced by another step of the program."""
     case = trial.case
     seq = picked(case, records, lambda record: "next" in record["body"])
     if seq is None:
@@ -55,7 +55,7 @@ def cursor_edited(trial: Trial, records: list[Data]) -> Forged | None:
     others = [step.id for step in trial.target.plan.steps if step.id != records[seq]["body"]["next"]]
     if not others:
         return None
-    other = others[place(case, "step", len(others))]
+    other = others[pick_index(case, "step", len(others))]
     case.log(f"write into record {seq} that control goes to `{other}`")
     return changed(records, seq, with_body(records[seq], next=other))
 
@@ -66,7 +66,7 @@ def cursor_edited(trial: Trial, records: list[Data]) -> Forged | None:
     defence="a record is of the step that the run is at",
 )
 def step_forgotten(trial: Trial, records: list[Data]) -> Forged | None:
-    """The record with which a step was left is taken out."""
+    """The record with which a step was left is removed."""
     case = trial.case
     seq = picked(case, records, lambda record: "next" in record["body"] and _is_decided(records, record["seq"] + 1))
     if seq is None:
@@ -87,7 +87,7 @@ def _is_decided(records: list[Data], seq: int) -> bool:
     may_be_honest=True,
 )
 def events_reordered(trial: Trial, records: list[Data]) -> Forged | None:
-    """Two records that follow one another change places; sub-steps of one parallel step may come in any order."""
+    """Two consecutive records are swapped; sub-steps of one parallel step may come in any order."""
     case = trial.case
     seq = picked(
         case,
@@ -117,10 +117,10 @@ _ENDINGS = (
     may_be_honest=True,
 )
 def early_ending(trial: Trial, records: list[Data]) -> Forged | None:
-    """The run is made to end before it has: a record of an ending is put behind some record, and the rest is cut."""
+    """The run ends too early: a record of an ending is inserted after some record, and the rest is cut."""
     case = trial.case
-    seq = 1 + place(case, "records kept, but one", len(records) - 1)
-    status, reason = _ENDINGS[place(case, "ending", len(_ENDINGS))]
+    seq = 1 + pick_index(case, "records kept, but one", len(records) - 1)
+    status, reason = _ENDINGS[pick_index(case, "ending", len(_ENDINGS))]
     case.log(f"end the run {status} ({reason}) behind record {seq - 1}")
     ending = records[0] | {"kind": "ended", "body": {"ends": status, "reason": reason}, "note": {}}
     return Forged([*records[:seq], ending], seq + 1)
@@ -139,7 +139,7 @@ def _branch_not_taken_misses(target: Target) -> str | None:
     misses=_branch_not_taken_misses,
 )
 def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
-    """The branch of a condition is replaced by another one of it, with or without the step that this one leads to."""
+    """The branch of a condition is replaced by another one, with or without its next step."""
     case = trial.case
     from hypothesis import strategies as st
 
@@ -148,17 +148,17 @@ def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
         return None
     plan, record = trial.target.plan, records[seq]
     step = next(step for step in plan.steps if step.id == record["body"]["step"])
-    ways: dict[Any, Any] = {**step.branches}
-    if "uncovered" in step.transitions:
-        ways[None] = step.transitions["uncovered"]
-    others = [branch for branch in ways if branch != record["body"]["branch"]]
+    targets: dict[Any, Any] = {**step.branches}
+    if "uncovered" in step.ways:
+        targets[None] = step.ways["uncovered"]
+    others = [branch for branch in targets if branch != record["body"]["branch"]]
     if not others:
         return None
-    branch = others[place(case, "branch", len(others))]
+    branch = others[pick_index(case, "branch", len(others))]
     case.log(f"write into record {seq} that `{step.id}` took the branch {branch}")
     flipped = with_body(record, branch=branch)
     if case.pick("with its way", st.booleans()):
-        flipped = with_body(without_way(flipped), **successor_fields(plan, ways[branch]))
+        flipped = with_body(without_target(flipped), **way_out(plan, targets[branch]))
     return changed(records, seq, flipped)
 
 
@@ -175,7 +175,7 @@ def _outcome_without_intent_misses(target: Target) -> str | None:
     misses=_outcome_without_intent_misses,
 )
 def outcome_without_intent(trial: Trial, records: list[Data]) -> Forged | None:
-    """The intent of an effect is taken out, and its outcome is left."""
+    """The intent of an effect is removed, and its outcome remains."""
     case = trial.case
     seq = picked(case, records, lambda record: record["kind"] == "intent" and _outcome(records, record) is not None)
     if seq is None:
@@ -187,7 +187,7 @@ def outcome_without_intent(trial: Trial, records: list[Data]) -> Forged | None:
 
 
 def _outcome(records: list[Data], intent: Data) -> int | None:
-    """Return the number of the record in which an attempt came to something; None where it never did."""
+    """Return the number of the record with the outcome of an attempt, or None if there is none."""
     name = _attempt_of(intent)
     return next(
         (record["seq"] for record in records if record["kind"] == "attempt" and _attempt_of(record) == name), None
@@ -199,7 +199,7 @@ def _attempt_of(record: Data) -> tuple[str, int, int]:
 
 
 def _output_outside_its_type_misses(target: Target) -> str | None:
-    """It needs an output that not every value is."""
+    """It needs an output with a restricted type."""
     has_some = any(wrong_answers(target, call) is not None for call in target.calls.values())
     return None if has_some else "every value is an output of every call"
 
@@ -212,7 +212,7 @@ def _output_outside_its_type_misses(target: Target) -> str | None:
     misses=_output_outside_its_type_misses,
 )
 def output_outside_its_type(trial: Trial, records: list[Data]) -> Forged | None:
-    """The output of a call is replaced by a value that is not of its type, or is no allowed reply."""
+    """The output of a call is replaced by a value of another type or a reply that is not allowed."""
     case = trial.case
     seq = picked(case, records, lambda record: succeeded(record) and _wrong(trial, record) is not None)
     if seq is None:
@@ -225,7 +225,7 @@ def output_outside_its_type(trial: Trial, records: list[Data]) -> Forged | None:
 
 
 def succeeded(record: Data) -> bool:
-    """Whether a record brings the output of a call."""
+    """Whether a record has the output of a call."""
     return record["kind"] in ANSWERED and record["body"].get("kind") == "success"
 
 
@@ -235,12 +235,12 @@ def _wrong(trial: Trial, record: Data) -> Any:
 
 
 def _fallback_rewritten_misses(target: Target) -> str | None:
-    """It needs a call that goes on with a value after a time-out."""
+    """It needs a call with a fallback."""
     return None if any(map(_falls_back, target.calls.values())) else "no call has a fallback"
 
 
-def _fallback_rewritten_scene(case: Case) -> Trial:
-    """Return a run in which whatever has a fallback is late."""
+def _fallback_rewritten_trial(case: Case) -> Trial:
+    """Return a trial in which every call with a fallback is late."""
     trial = Trial(case, faults=False)
     trial.world.decides.append(lambda asking: Answer("late") if _falls_back(asking.call) else None)
     return trial
@@ -252,10 +252,10 @@ def _fallback_rewritten_scene(case: Case) -> Trial:
     invariant=Invariant.DATA,
     defence="a replay holds a fallback against the program, and no machine goes on before that",
     misses=_fallback_rewritten_misses,
-    trial=_fallback_rewritten_scene,
+    trial=_fallback_rewritten_trial,
 )
 def fallback_rewritten(trial: Trial, records: list[Data]) -> Forged | None:
-    """A call was late, and the run went on with the fallback of the program; another value is written in its place."""
+    """A call was late, and the run continued with the fallback of the program, which is replaced by another value."""
     case = trial.case
     seq = picked(case, records, lambda record: record["body"].get("kind") == "fallback")
     call = None if seq is None else call_of(trial, records[seq])
@@ -279,7 +279,7 @@ def _falls_back(call: CallPlan) -> bool:
     defence="an attempt is made again only as often as the program says",
 )
 def attempts_beyond_retries(trial: Trial, records: list[Data]) -> Forged | None:
-    """Failed attempts are put before a successful one: more than the program allows."""
+    """Failed attempts are inserted before a successful one: more than the program allows."""
     case = trial.case
     seq = picked(case, records, lambda record: _is_first(record) and call_of(trial, record) is not None)
     if seq is None:
@@ -310,14 +310,14 @@ def _is_intent_of(record: Data, attempt: Data) -> bool:
 
 
 def _numbered(trial: Trial, call: CallPlan, record: Data, attempt: int) -> Data:
-    """Return a record of an attempt as one of another attempt of the same visit."""
+    """Return a record of an attempt, renumbered to another attempt of the same visit."""
     performance = 1 if call.keeps_key else attempt
     numbered = with_note(record, attempt=attempt, performance=performance)
     return with_key(trial, numbered) if "key" in record["note"] else numbered
 
 
 def with_key(trial: Trial, intent: Data) -> Data:
-    """Return an intent with the key that its performance has: anybody can compute it."""
+    """Return an intent with the key of its performance, which anybody can compute."""
     body, note = intent["body"], intent["note"]
     digest = trial.target.plan.digest
     key = idempotency_key(digest, trial.run, body["step"], body["visit"], note["performance"])
@@ -337,7 +337,7 @@ def _visits_beyond_the_limit_misses(target: Target) -> str | None:
     misses=_visits_beyond_the_limit_misses,
 )
 def visits_beyond_the_limit(trial: Trial, records: list[Data]) -> Forged | None:
-    """A way round a loop is written down again, as often as it takes to pass the limit of visits of a step."""
+    """The records of a loop are repeated until they pass the limit of visits of a step."""
     case = trial.case
     limits = {step.id: step.max_visits for step in trial.target.plan.steps if step.max_visits}
     seq = picked(case, records, lambda record: _next_visit(records, record, limits) is not None)
@@ -363,7 +363,7 @@ def _steps(records: list[Data]) -> set[str]:
 
 
 def _next_visit(records: list[Data], record: Data, limits: dict[str, int]) -> int | None:
-    """Return where a step is visited again, if `record` begins a visit of one that has a limit."""
+    """Return the index of the next visit, if `record` begins a visit of a step with a limit."""
     step, visit = record["body"].get("step"), record["body"].get("visit")
     if step not in limits or any(_is_visit(other, step, visit) for other in records[: record["seq"]]):
         return None
@@ -375,7 +375,7 @@ def _is_visit(record: Data, step: str, visit: int) -> bool:
 
 
 def _later(trial: Trial, record: Data, rounds: int, made: dict[str, int]) -> Data:
-    """Return a record as it would be some rounds later; `made` counts the visits of each step in a round."""
+    """Return a record as some rounds later; `made` counts the visits of each step in a round."""
     step = record["body"].get("step")
     if step is None:
         return record
