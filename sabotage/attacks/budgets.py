@@ -220,7 +220,7 @@ def _in_loops(target: Target) -> list[str]:
 
 
 def _targets(step: StepPlan) -> set[int]:
-    edges = [*step.ways.values(), *step.branches.values()]
+    edges = [*step.transitions.values(), *step.branches.values()]
     return {edge.to for edge in edges if edge.to >= 0}
 
 

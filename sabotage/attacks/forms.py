@@ -345,7 +345,7 @@ class _Vigil:
         """Hold the lease to the end."""
         clock = _Clock(self.time)
         left = [
-            Left(tuple(cast(Any, _Ends(self.time, at, self._look)) for at in call.ends), call.until)
+            Abandoned(tuple(cast(Any, _Ends(self.time, at, self._look)) for at in call.ends), call.until)
             for call in self.calls
         ]
         module: Any = keeping
@@ -355,7 +355,7 @@ class _Vigil:
             keeper.start()
             keeper._thread.join(callers.PATIENCE_SECONDS)
             is_left, row = keeper._thread.is_alive(), self._store.row(self.run)
-            keeper.let_go()  # if a broken keeper has not done so
+            keeper.release()  # if a broken keeper has not done so
         finally:
             module.time = before
         self.case.count()

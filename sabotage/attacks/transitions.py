@@ -149,8 +149,8 @@ def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
     plan, record = trial.target.plan, records[seq]
     step = next(step for step in plan.steps if step.id == record["body"]["step"])
     targets: dict[Any, Any] = {**step.branches}
-    if "uncovered" in step.ways:
-        targets[None] = step.ways["uncovered"]
+    if "uncovered" in step.transitions:
+        targets[None] = step.transitions["uncovered"]
     others = [branch for branch in targets if branch != record["body"]["branch"]]
     if not others:
         return None
@@ -158,7 +158,7 @@ def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
     case.log(f"write into record {seq} that `{step.id}` took the branch {branch}")
     flipped = with_body(record, branch=branch)
     if case.pick("with its way", st.booleans()):
-        flipped = with_body(without_target(flipped), **way_out(plan, targets[branch]))
+        flipped = with_body(without_target(flipped), **successor_fields(plan, targets[branch]))
     return changed(records, seq, flipped)
 
 
