@@ -278,7 +278,7 @@ def nothing_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def loops_are_entered_where_edges_lead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(plans, "_ways_in", lambda entering: entering)
+    patch.setattr(plans, "_redirected", lambda entering: entering)
 
 
 def merges_take_the_next_ways_condition(patch: pytest.MonkeyPatch) -> None:
@@ -317,7 +317,7 @@ def the_last_assignment_is_skipped(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_way_is_taken_where_it_can_be(patch: pytest.MonkeyPatch) -> None:
-    true_way = Encoding._way
+    true_way = Encoding._edge
 
     def way(self: Encoding, one: Any) -> Taken:
         taken = true_way(self, one)
@@ -330,7 +330,7 @@ def a_way_is_taken_where_it_can_be(patch: pytest.MonkeyPatch) -> None:
             self.terms.facts.append(taken.when)
         return taken
 
-    patch.setattr(Encoding, "_way", way)
+    patch.setattr(Encoding, "_edge", way)
 
 
 def computed_values_always_exist(patch: pytest.MonkeyPatch) -> None:
