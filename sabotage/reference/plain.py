@@ -131,8 +131,20 @@ def written(value: Any) -> str:
 
 
 def size(value: Any) -> int:
-    """Return the size of a value in bytes of JSON without spaces, as limits count it."""
-    return len(_json(value, ",", ":").encode())
+    """Return the size of a value in bytes of the journal's JSON, as limits count it."""
+    return len(_json(_recorded(value), ",", ":").encode())
+
+
+def _recorded(value: Any) -> Any:
+    """Return a value as records write it (specs/journal.md, "Canonical JSON"): what JSON has no exact number for is a
+    text, and a text that begins like one has a sign more."""
+    if isinstance(value, str):
+        return f"#{value}" if value.startswith("#") else value
+    if isinstance(value, Decimal) or (type(value) is int and abs(value) >= 1 << 53):
+        return f"#n{value:f}" if isinstance(value, Decimal) else f"#n{value}"
+    if isinstance(value, Mapping):
+        return {key: _recorded(item) for key, item in value.items()}
+    return [_recorded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _json(value: Any, comma: str, colon: str) -> str:
