@@ -216,7 +216,7 @@ def run_shard(
         except Breach:
             assert tally.found is not None, "a breach is noted before it is raised"
         except Unsatisfiable:
-            words = f"no case of `{attack.name}` could be made: some type of the program seems to admit no value"
+            words = f"no case of `{attack.name}` could be made: some type of the program seems to allow no value"
             raise NoCases(words) from None
         except Exception:
             if tally.found is None:

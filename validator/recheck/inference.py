@@ -325,7 +325,7 @@ class Uses:
             self.alike.setdefault(one, set()).add(other)
             self.alike.setdefault(other, set()).add(one)
         for slot, spec, known in ((one, second, first), (other, first, second)):
-            if spec is not None and known is None:
+            if spec is not None and spec is not _ABSENT and known is None:  # what is absent says nothing
                 kinds = _kinds(spec)
                 if "null" in kinds and len(kinds) > 1:
                     self.allows_null.add(slot)

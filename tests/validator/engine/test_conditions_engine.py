@@ -488,10 +488,10 @@ def test_what_two_cases_do_not_read_is_not_said_to_be_undefined() -> None:
 def test_domains_join_what_several_sources_give() -> None:
     low, high = Domain(ranges=(Range(0, 1),)), Domain(texts=("a", "abc"), undefined=True)
     both = low | high
-    assert both.admits(1)
-    assert both.admits("abc")
-    assert not both.admits(2)
-    assert not both.admits(None)
+    assert both.allows(1)
+    assert both.allows("abc")
+    assert not both.allows(2)
+    assert not both.allows(None)
     assert both.undefined
     assert (high | Domain(any_text=True, max_length=2)).max_length == 3
 

@@ -22,7 +22,7 @@ from reference_runs import Course, CutOff, Fate, good
 from stepward.sabotage.reference import Answer, Asked, Raised, TimedOut
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.expressions import Undefined
-from stepward.sabotage.reference.rules import Kept
+from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Over
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.analysis import monitors
@@ -87,7 +87,7 @@ class Unguarded(Course):
             elif kept.form != "exclusive" or kept.performed != {0, 1}:  # it is broken once
                 self.violations.add((CODES[kept.form], self._at))
 
-    def _would_be_met(self, kept: Kept) -> bool:
+    def _would_be_met(self, kept: RuleMonitor) -> bool:
         """Return whether nothing but staleness breaks a `requires`."""
         stale, kept.stale = kept.stale, set()
         is_met = kept._is_met(kept.rule.requires)

@@ -49,7 +49,7 @@ NOT_MECHANICAL = {
     r"^leave only one way through it": "which way stays is a decision",
     r"^keep the two on separate branches": "which branches",
     r"^check again after the assignment": "where",
-    r"^if this path can happen, mend it": "whether it can, only the author knows",
+    r"^if this path can happen, fix it": "whether it can, only the author knows",
     r"^make the two exclude one another": "which of the cases gets the values of both",
 }
 """Wordings, or parts of them, that no table can do, and why."""
