@@ -568,6 +568,33 @@ def _copies(n: int, after: str) -> Data:
     return _paid(steps, [NEVER], inputs=inputs)
 
 
+@_family("fields of fields that copies ask for: two to the number of copies paths", 60, 6)
+def copies_of_one_of_two_fields(n: int) -> Data:
+    steps: list[Data] = [{"id": "begin", "type": "set", "set": {"x0": "$tree"}, "next_step": "c0"}]
+    for one in range(n):
+        steps += [
+            _is(f"c{one}", f"$b{one}", f"s{one}", f"t{one}"),
+            {"id": f"s{one}", "type": "set", "set": {f"x{one + 1}": f"$x{one}.p"}, "next_step": f"c{one + 1}"},
+            {"id": f"t{one}", "type": "set", "set": {f"x{one + 1}": f"$x{one}.q"}, "next_step": f"c{one + 1}"},
+        ]
+    tail = [_is(f"c{n}", f"$x{n} == 5", "pay", "d"), {"id": "pay", "type": "tool", "tool": "pay", "next_step": "d"}]
+    inputs = {"tree": {"type": "object"}, **{f"b{one}": {"type": "boolean"} for one in range(n)}}
+    return _paid([*steps, *tail, _end()], [NEVER], inputs=inputs)
+
+
+@_family("fields of fields that copies in a loop ask for", 60, 6)
+def a_walk_down_a_tree(n: int) -> Data:
+    steps: list[Data] = [{"id": "begin", "type": "set", "set": {"x": "$tree"}, "next_step": "c0"}]
+    for one in range(n):
+        steps += [
+            _is(f"c{one}", f"$n == {one}", f"s{one}", f"c{one + 1}"),
+            {"id": f"s{one}", "type": "set", "set": {"x": f"$x.f{one}"}, "next_step": "c0", "max_visits": 1_000},
+        ]
+    tail = [_is(f"c{n}", "$x == 5", "pay", "d"), {"id": "pay", "type": "tool", "tool": "pay", "next_step": "d"}]
+    inputs = {"tree": {"type": "object"}, "n": {"type": "integer"}}
+    return _paid([*steps, *tail, _end()], [NEVER], inputs=inputs)
+
+
 @_family("products of several inputs, on which a solver does not keep to its limits", 9, 3)
 def cubes(n: int) -> Data:
     each = [f"$x{one} * $x{(one + 1) % n} * $x{(one + 2) % n}" for one in range(n)]

@@ -153,6 +153,7 @@ class StaleDriver(DriverAttack):
 
     def play(self, case: Case) -> Outcome:
         """Check that the first one has no effect after the other has taken over."""
+        outcome = Outcome.NOT_APPLICABLE
         for trial, process in self.stops(case, faults=True, is_stale=True):
             case.log("its lease ends, and another machine takes the run over")
             trial.oracle.forget()
@@ -164,7 +165,8 @@ class StaleDriver(DriverAttack):
             is_told = isinstance(result, Run) and result.status == ended.status
             case.hold(is_told, Invariant.DRIVER, f"a driver that was fenced came to {result}")
             trial.oracle.judge(trial.reload())
-        return Outcome.BLOCKED
+            outcome = Outcome.BLOCKED
+        return outcome
 
 
 class FencedStore(WatchedStore):

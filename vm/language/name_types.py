@@ -7,7 +7,7 @@ serve are a conflict (SW203).
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,6 +26,9 @@ from stepward.vm.values import MAX_DEPTH, to_json
 
 ITEMS: Final = "[]"
 Location = tuple[Source, tuple[str, ...]]
+
+MAX_PATHS: Final = 100
+"""Paths into one `set` name whose copies are followed. Copies of fields of copies can ask for exponentially many."""
 
 
 class Use(NamedTuple):
@@ -243,19 +246,26 @@ class Typing:
         """Cache the views of a `set` name and of all that it copies: their least fixed point.
 
         Copies may form loops. So each name starts without values, and is computed again when a name that it copies has
-        changed.
+        changed. Beyond MAX_PATHS paths into one name, its values are what their uses say.
         """
         readers: dict[Location, list[Location]] = {}
         found = {start: None}
+        paths = Counter([start[0]])
         pending = deque(found)
         while pending:
             here = pending.popleft()
             for copied in self._copied_locations(here):
-                if copied[0].kind == "set":
-                    readers.setdefault(copied, []).append(here)
-                    if copied not in self._settled and copied not in found:
-                        found[copied] = None
-                        pending.append(copied)
+                if copied[0].kind != "set":
+                    continue
+                readers.setdefault(copied, []).append(here)
+                if copied in self._settled or copied in found:
+                    continue
+                paths[copied[0]] += 1
+                if paths[copied[0]] > MAX_PATHS:
+                    self._settled[copied] = self._used_view(copied)
+                else:
+                    found[copied] = None
+                    pending.append(copied)
         self._settled.update(dict.fromkeys(found, _NO_VALUE))
         waiting = dict.fromkeys(reversed(found))
         while waiting:

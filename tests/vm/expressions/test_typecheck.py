@@ -172,6 +172,29 @@ def test_a_name_that_is_set_to_its_own_field_has_the_values_of_every_level() -> 
     assert kinds_of(copied(steps, {"x": whole}), "x") == ({"object", "number"}, None)
 
 
+@pytest.mark.parametrize("fields", [2, 30])
+def test_a_loop_that_goes_down_one_of_several_fields_is_typed_in_bounded_work(fields: int) -> None:
+    steps: list[dict[str, Any]] = []
+    for number in range(fields):
+        ask = {"type": "condition", "condition": f"$n == {number}", "then": f"down_{number}"}
+        down = {"type": "set", "set": {"x": f"$x.f{number}"}, "next_step": "ask_0", "max_visits": 9}
+        steps += [{"id": f"ask_{number}", **ask, "otherwise": f"ask_{number + 1}"}, {"id": f"down_{number}", **down}]
+    steps += [{"id": f"ask_{fields}", "type": "set", "set": {"y": "$x"}, "next_step": "done"}]
+    found = copied([*steps, {"id": "done", "type": "end"}], {"n": {"type": "number"}, "x": {"type": "object"}})
+    assert kinds_of(found, "y") == ({"object"}, None)
+
+
+def test_fields_of_fields_that_diamonds_of_copies_read_are_typed_in_bounded_work() -> None:
+    steps = diamonds(60, "done")
+    for step in steps:
+        for name, copy in step.get("set", {}).items():
+            step["set"] = {name: f"{copy}.{'p' if step['id'].startswith('left') else 'q'}"}
+    found = copied([*steps, {"id": "done", "type": "end"}], {"n": {"type": "number"}, "flag_0": {"type": "object"}})
+    meant = found.names.meaning(("flag_60",))
+    assert meant is not None
+    assert not found.typing.view(meant).is_known
+
+
 def test_a_name_that_is_set_to_itself_alone_has_no_kind_of_its_own() -> None:
     steps = [
         {"id": "one", "type": "set", "set": {"a": "$b", "b": "$a"}, "next_step": "one", "max_visits": 2},
