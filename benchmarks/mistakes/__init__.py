@@ -1,0 +1,19 @@
+"""Mistakes in the machine that a campaign has to find, each as edits of the package; `planted.py` plants them.
+
+Each set but the first was planted by a reader of the machine's code and its pages who had not seen the attacks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mistakes.first import FIRST
+from mistakes.fourth import FOURTH
+from mistakes.planted import Planted
+from mistakes.second import SECOND
+from mistakes.third import THIRD
+
+__all__ = ["SETS", "Planted"]
+
+SETS: Final = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH}
+"""The sets by name."""
