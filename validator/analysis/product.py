@@ -163,6 +163,11 @@ class Exploration:
         """Return the number of a pair, or None if it was not visited."""
         return self._numbers.get(state, {}).get(step)
 
+    def may_end(self, step: int) -> bool:
+        """Return whether a passable transition of a step ends the run."""
+        ends = (one for one in self.flow.transitions[step] if one.to == END)
+        return any(self.passable.passes(step, one) for one in ends)
+
     def transitions(self, number: int) -> Iterator[tuple[int | None, Transition]]:
         """Yield the transitions of a pair, each with its target pair; None where the run ends."""
         step, state = self.steps[number], self.states[number]

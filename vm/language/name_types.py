@@ -418,8 +418,10 @@ class Typing:
     def _effective(self, location: Location) -> TypeSpec | None:
         source, path = location
         spec = self.spec(location)
-        depth = len(path)
         read_paths = self._read_paths.get(source, ())
+        if spec is not None and not read_paths:
+            return spec
+        depth = len(path)
         inner = sorted({here[depth] for here in read_paths if len(here) > depth and here[:depth] == path})
         if spec is None:
             variable = self._variables.get(self._find(location))

@@ -188,11 +188,11 @@ class Builder:
 
     def _targets(self, number: int) -> Sequence[int]:
         """Return the successors of a pair; GONE counts only where a decision can avoid the property."""
-        product_ = self.product
-        out = product_.out[number]
-        if product_.found.steps[number] in self.moves.deciding:
-            return [target for target, _ in product_.transitions(number)]
-        return out if len(out) == 1 else [target for target in out if product_.alive[target]]
+        out, alive, step = self.product.out[number], self.product.alive, self.product.found.steps[number]
+        if step in self.moves.deciding:
+            targets = [target if alive[target] else GONE for target in out]
+            return [*targets, GONE] if self.product.found.may_end(step) else targets
+        return out if len(out) == 1 else [target for target in out if alive[target]]
 
     def _read_by(self, relevant: Iterable[int]) -> set[Names]:
         steps = {self.product.found.steps[number] for number in relevant}
