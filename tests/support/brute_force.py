@@ -12,10 +12,23 @@ also on those that broke it, or another, before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Any
 
+from brute_program import (
+    END,
+    MAX_MOVES,
+    MAX_STATES,
+    Call,
+    Event,
+    Fate,
+    Move,
+    Names,
+    Rule,
+    Truth,
+    cases_of,
+    outputs_of,
+)
 from small_language import (
     GONE,
     REFERENCE,
@@ -28,302 +41,12 @@ from small_language import (
     frozen,
     parsed,
     reference,
-    references,
 )
-
-MAX_STATES: Final = 30_000
-MAX_MOVES: Final = 3_000
-END: Final = -1
-GOOD: Final = ("success", "fallback")
-
-Broken = tuple[str, str]
-"""A code, and the step at which a rule is broken."""
-
-
-@dataclass
-class Truth:
-    """What happens on some run, and what is asked for and never does."""
-
-    broken: dict[str, set[Broken]]
-    debatable: dict[str, set[Broken]] = field(default_factory=dict)
-    """Places where both were performed before (SW406), and cancellations right before what is owed (SW405)."""
-    uncovered: set[str] = field(default_factory=set)
-    overlapping: set[str] = field(default_factory=set)
-    undefined: set[tuple[str, str]] = field(default_factory=set)
-    """Who reads, a step or a sub-step, and what, as it is written after the dollar sign."""
-    reached: set[str] = field(default_factory=set)
-    unreached: set[str] = field(default_factory=set)
-    values: dict[str, set[bool]] = field(default_factory=dict)
-    """The values that two-way conditions have had."""
-    taken: dict[str, set[int]] = field(default_factory=dict)
-    """The numbers of the cases that were taken, of every condition with cases that was evaluated."""
-    shadowed: set[tuple[str, int]] = field(default_factory=set)
-    states: int = 0
-
-    @property
-    def constant(self) -> dict[str, bool]:
-        """The two-way conditions that had one value only."""
-        return {step: next(iter(values)) for step, values in self.values.items() if len(values) == 1}
-
-
-class Event(NamedTuple):
-    """What a guardrail sees of one visit of a step: parts by id, and how the step was left."""
-
-    step: int
-    started: tuple[str, ...] = ()
-    again: tuple[tuple[str, int], ...] = ()
-    succeeded: tuple[str, ...] = ()
-    branch: tuple[Any, ...] = ()
-    assigned: frozenset[str] = frozenset()
-    ending: str = ""
-
-
-class Move(NamedTuple):
-    """One way out of a step: where to, with which values, what guardrails see of it, and what it cost."""
-
-    to: int
-    values: Values
-    event: Event
-    cost: int
 
 
 def truth(program: dict[str, Any], *, blind: bool = False) -> Truth:
     """Return what happens on some run; with `blind` every condition may take any branch, and nothing is undefined."""
     return _Search(program, blind=blind).run()
-
-
-# -- the program -------------------------------------------------------------------------------------------------------
-
-
-class _Names:
-    """Where the values of variables are kept: only of those that something reads."""
-
-    def __init__(self, program: dict[str, Any], *, blind: bool) -> None:
-        self.slots: dict[str, int] = {}
-        self.outputs = {
-            part["id"]
-            for step in program["steps"]
-            for part in (step, *step.get("parallel_steps", ()))
-            if part["type"] in ("llm", "tool", "parallel")
-        }
-        for text in () if blind else _all_references(program):
-            if not text.startswith("args."):
-                self.slots.setdefault(self.root(text)[0], len(self.slots))
-
-    def root(self, text: str) -> tuple[str, tuple[str, ...]]:
-        """Return the variable that a reference speaks of, and the fields below it."""
-        names = text.split(".")
-        size = 2 if names[0] in self.outputs and names[1:2] in (["output"], ["error"]) else 1
-        return ".".join(names[:size]), tuple(names[size:])
-
-    def where(self, text: str) -> tuple[int, tuple[str, ...]]:
-        """Return the slot of a reference; arguments stand behind all variables."""
-        name, fields = self.root(text)
-        return (len(self.slots) if name == "args" else self.slots[name]), fields
-
-
-def _all_references(program: dict[str, Any]) -> Iterator[str]:
-    for step in program["steps"]:
-        for text in _expressions(step):
-            yield from references(parsed(text))
-        for part in (step, *step.get("parallel_steps", ())):
-            for value in (part.get("prompt"), part.get("output"), *part.get("args", {}).values()):
-                yield from REFERENCE.findall(value) if isinstance(value, str) else ()
-    for rule in program.get("guardrails", ()):
-        yield from references(parsed(rule["when"])) if "when" in rule else ()
-
-
-def _expressions(step: dict[str, Any]) -> list[str]:
-    if step["type"] == "set":
-        return [value for value in step["set"].values() if isinstance(value, str)]
-    return [case["when"] for case in _cases(step)] if step["type"] == "condition" else []
-
-
-def _cases(step: dict[str, Any]) -> list[dict[str, Any]]:
-    return step.get("cases") or [{"when": step["condition"], "then": step.get("then"), "name": "then"}]
-
-
-class Fate(NamedTuple):
-    """What may become of a call: `success`, `fallback`, `failed` or `skipped`; whether it started; extra attempts."""
-
-    kind: str
-    value: Any = GONE
-    started: bool = True
-    extra: int = 0
-
-
-class _Call:
-    """An llm or tool step, or a sub-step."""
-
-    def __init__(self, step: dict[str, Any], program: dict[str, Any], names: _Names, *, blind: bool) -> None:
-        self.id = step["id"]
-        tool = program.get("tools", {}).get(step.get("tool"), {})
-        self.skips = step.get("on_error") == "skip"
-        self.attempts = step.get("max_retries", 3) if step.get("on_error") == "retry" else 1
-        self.is_idempotent = step["type"] == "tool" and tool.get("idempotent", False)
-        self.slots = [names.slots[name] for name in _outputs(step) if name in names.slots]
-        self.error = names.slots.get(f"{self.id}.error")
-        self.names = frozenset([*_outputs(step), f"{self.id}.error"])
-        self.args: dict[str, Any] = {}
-        self.reads: list[tuple[str, Reader]] = []
-        if not blind:
-            self._read(step, names)
-        self.fates = self._fates(step, tool)
-
-    def _read(self, step: dict[str, Any], names: _Names) -> None:
-        for value in (step.get("prompt", ""), *step.get("args", {}).values()):
-            for text in REFERENCE.findall(value) if isinstance(value, str) else ():
-                self.reads.append((text, reference(text, names.where)))
-        for name, value in step.get("args", {}).items():
-            is_read = isinstance(value, str) and REFERENCE.fullmatch(value)
-            self.args[name] = reference(value[1:], names.where) if is_read else frozen(value)
-
-    def _fates(self, step: dict[str, Any], tool: dict[str, Any]) -> list[Fate]:
-        """A write that timed out is never taken for failed: if it can't be repeated there is no fallback."""
-        spec = {"enum": step["allowed_outputs"]} if "allowed_outputs" in step else step.get("returns")
-        values = domain(tool.get("returns") if step["type"] == "tool" else spec)
-        fates = [Fate("success", value) for value in (values if self.slots else values[:1])]
-        writes = step["type"] == "tool" and tool.get("effect", "write") == "write"
-        if step.get("on_timeout") == "fallback" and (self.is_idempotent or not writes):
-            attempts = step.get("max_retries", 3) if writes else self.attempts
-            fates.append(Fate("fallback", frozen(step["fallback"]), extra=attempts - 1))
-        fates.append(Fate("skipped") if self.skips else Fate("failed", extra=self.attempts - 1))
-        return fates
-
-    def undefined(self, values: Values) -> list[str]:
-        """Return the references that the call reads and can't."""
-        found = []
-        for text, read in self.reads:
-            try:
-                read(values)
-            except Unreadable:
-                found.append(text)
-        return found
-
-    def arguments(self, values: Values) -> tuple[tuple[str, Any], ...]:
-        """Return the arguments of a call that starts."""
-        return tuple((name, held(values) if callable(held) else held) for name, held in self.args.items())
-
-    def bind(self, after: list[Any], fate: Fate) -> None:
-        """Write down what the call leaves behind."""
-        for slot in self.slots:
-            after[slot] = fate.value
-        if self.error is not None:
-            after[self.error] = GONE if fate.kind in GOOD else "error"
-
-
-def _outputs(step: dict[str, Any]) -> list[str]:
-    return [f"{step['id']}.output", *([step["output_key"]] if "output_key" in step else [])]
-
-
-# -- guardrails --------------------------------------------------------------------------------------------------------
-
-
-class _Rule:
-    """One guardrail: what it remembers is a number, or a level for each guard: 0 never came, 1 stale, 2 stands."""
-
-    def __init__(self, rule: dict[str, Any], program: dict[str, Any], names: _Names) -> None:
-        self.rule, self.program, self.name = rule, program, rule["name"]
-        self.start: Any = 0
-        pair = rule.get("followed_by", {})
-        selectors = rule.get("exclusive") or [
-            rule.get("protects") or rule.get("never") or rule.get("at_most_once") or pair.get("first"),
-            pair.get("then"),
-        ]
-        self.first, self.second = (self._selected(selector) for selector in selectors)
-        if "requires" in rule:
-            self.guards = list(_guards(rule["requires"]))
-            self.start = (0,) * len(self.guards)
-            self.reads = [self._read_by(guard, names) for guard in self.guards]
-            self.coming = [self._selected(guard) for guard in self.guards]
-
-    def _selected(self, selector: dict[str, Any] | None) -> frozenset[str]:
-        found = set()
-        for step in self.program["steps"]:
-            for part in (step, *step.get("parallel_steps", ())):
-                if selector is None or ("step" in selector and selector["step"] != part["id"]):
-                    continue
-                effect = self.program.get("tools", {}).get(part.get("tool"), {}).get("effect", "write")
-                is_tool = part["type"] == "tool" and selector in ({"tool": part["tool"]}, {"effect": effect})
-                if is_tool or "step" in selector:
-                    found.add(part["id"])
-        return frozenset(found)
-
-    def _read_by(self, guard: dict[str, Any], names: _Names) -> frozenset[str]:
-        if "branch" not in guard or not self.rule.get("fresh", True):
-            return frozenset()
-        texts = [text for step in self.program["steps"] if step["id"] == guard["step"] for text in _expressions(step)]
-        return frozenset(names.root(found)[0] for text in texts for found in references(parsed(text)))
-
-    def sees(self, memory: Any, event: Event) -> tuple[Any, str, int]:
-        """Return what is remembered after a visit, the code if the rule was broken, and the further steps it takes."""
-        if "requires" in self.rule:
-            return self._after(memory, event), self._missing(memory, event), 0
-        if "at_most_once" in self.rule:
-            return self._counted(memory, event)
-        if "exclusive" in self.rule:
-            sides = bool(self.first & set(event.started)) | bool(self.second & set(event.started)) << 1
-            code = "SW406 again" if memory == 3 else "SW406"
-            return memory | sides, code if sides and memory | sides == 3 else "", 0
-        if "followed_by" in self.rule:
-            return self._owed(memory, event)
-        return memory, "", 0
-
-    def _missing(self, memory: tuple[int, ...], event: Event) -> str:
-        if not self.first.intersection(event.started):
-            return ""
-        held = dict(zip(map(repr, self.guards), memory, strict=True))
-        if _holds(self.rule["requires"], held, 2):
-            return ""
-        return "SW402" if _holds(self.rule["requires"], held, 1) else "SW401"
-
-    def _after(self, memory: tuple[int, ...], event: Event) -> tuple[int, ...]:
-        after = []
-        for guard, coming, reads, level in zip(self.guards, self.coming, self.reads, memory, strict=True):
-            if not coming.isdisjoint(event.succeeded) and ("branch" not in guard or guard["branch"] in event.branch):
-                after.append(2)
-            else:
-                after.append(1 if level == 2 and not reads.isdisjoint(event.assigned) else level)
-        return tuple(after)
-
-    def _counted(self, memory: int, event: Event) -> tuple[int, str, int]:
-        count = len(self.first.intersection(event.started))
-        if count and memory + count > 1:
-            return 1, "SW404", 0
-        again = [extra for part, extra in event.again if part in self.first]
-        return memory or min(count, 1), "SW404" if again else "", min(again, default=0)
-
-    def _owed(self, memory: int, event: Event) -> tuple[int, str, int]:
-        if self.second.intersection(event.started):
-            memory = 0
-        if (self.first - self.second).intersection(event.succeeded):
-            memory = 1
-        ends = self.rule.get("ends")
-        counts = event.ending and (ends != "success" or event.ending == "SUCCESS")
-        return memory, "SW405" if memory and counts else "", 0
-
-    def owes_when_cancelled(self, memory: Any) -> bool:
-        """Return whether a run that is cancelled or out of budget now breaks the rule."""
-        return bool(memory) and "followed_by" in self.rule and self.rule.get("ends") == "any"
-
-
-def _guards(requirement: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    parts = requirement.get("all_of") or requirement.get("any_of")
-    if parts is None:
-        yield requirement
-    for part in parts or ():
-        yield from _guards(part)
-
-
-def _holds(requirement: dict[str, Any], held: dict[str, int], least: int) -> bool:
-    if "all_of" in requirement:
-        return all(_holds(part, held, least) for part in requirement["all_of"])
-    if "any_of" in requirement:
-        return any(_holds(part, held, least) for part in requirement["any_of"])
-    return held[repr(requirement)] >= least
-
-
-# -- the search --------------------------------------------------------------------------------------------------------
 
 
 class _Search:
@@ -333,8 +56,8 @@ class _Search:
         self.program, self.blind = program, blind
         self.steps: list[dict[str, Any]] = program["steps"]
         self.position = {step["id"]: number for number, step in enumerate(self.steps)}
-        self.names = _Names(program, blind=blind)
-        self.rules = [_Rule(rule, program, self.names) for rule in program.get("guardrails", ())]
+        self.names = Names(program, blind=blind)
+        self.rules = [Rule(rule, program, self.names) for rule in program.get("guardrails", ())]
         self.truth = Truth({rule.name: set() for rule in self.rules})
         self.arms = {target for step in self.steps for target in _arm_targets(step)}
         self.successor = [self._successor(number, step) for number, step in enumerate(self.steps)]
@@ -363,16 +86,16 @@ class _Search:
             return END, "FAILED" if step.get("outcome") == "failure" else "SUCCESS"
         return number + 1, ""
 
-    def _calls(self, step: dict[str, Any]) -> list[_Call]:
+    def _calls(self, step: dict[str, Any]) -> list[Call]:
         parts = step.get("parallel_steps") or ([step] if step["type"] in ("llm", "tool") else [])
-        return [_Call(part, self.program, self.names, blind=self.blind) for part in parts]
+        return [Call(part, self.program, self.names, blind=self.blind) for part in parts]
 
     def _readers(self, step: dict[str, Any]) -> list[Any]:
         """Return the compiled expressions of a step; a text of `set` is one, any other value stands for itself."""
         if self.blind:
             return []
         if step["type"] == "condition":
-            return [compiled(parsed(case["when"]), self.names.where) for case in _cases(step)]
+            return [compiled(parsed(case["when"]), self.names.where) for case in cases_of(step)]
         if step["type"] == "set":
             return [
                 compiled(parsed(value), self.names.where) if isinstance(value, str) else frozen(value)
@@ -574,7 +297,7 @@ class _Search:
         return Move(to, tuple(after), event, 1)
 
     def _choose(self, number: int, step: dict[str, Any], values: Values, event: Event) -> Move:
-        name, cases = step["id"], _cases(step)
+        name, cases = step["id"], cases_of(step)
         taken = 0
         for place, read in enumerate(self.readers[number], start=1):
             held = read(values)
@@ -609,7 +332,7 @@ class _Search:
         elif step["type"] == "end":
             yield Move(END, values, event._replace(ending=_status(step)), 1)
         else:
-            for place, case in enumerate(_cases(step), start=1):
+            for place, case in enumerate(cases_of(step), start=1):
                 labels = (place, case.get("name")) if "cases" in step else ("then",)
                 yield self._branch(number, values, event, case["then"], labels)
             yield self._branch(number, values, event, step.get("otherwise"), ("otherwise",))
@@ -667,14 +390,14 @@ class _Search:
     def _leave_whole(self, step: dict[str, Any], after: list[Any], kind: str) -> None:
         """Bind the output of a parallel step itself; that of a call is bound by the call."""
         if step["type"] == "parallel":
-            for name in _outputs(step):
+            for name in outputs_of(step):
                 if name in self.names.slots:
                     after[self.names.slots[name]] = "joined" if kind == "success" else GONE
             if f"{step['id']}.error" in self.names.slots:
                 after[self.names.slots[f"{step['id']}.error"]] = GONE if kind == "success" else "error"
 
     def _assigned(self, number: int, step: dict[str, Any]) -> frozenset[str]:
-        own = frozenset([*_outputs(step), f"{step['id']}.error"])
+        own = frozenset([*outputs_of(step), f"{step['id']}.error"])
         return own.union(*(call.names for call in self.calls[number]))
 
 

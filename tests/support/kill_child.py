@@ -23,7 +23,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from crash_child import Campaign, TickingTools, World, forked, records_of, waited_for, why_failed
+from crash_child import Campaign
+from crash_judge import records_of
+from crash_world import TickingTools, World, forked, waited_for, why_failed
 from stepward.vm import InDoubt, Program, SQLiteJournal
 
 WIDE = """

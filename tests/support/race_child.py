@@ -21,20 +21,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from crash_child import (
-    APPROVAL,
-    RUN,
-    TOOLS,
-    Campaign,
-    Ticker,
-    TickingJournal,
-    World,
-    forked,
-    records_of,
-    settled_keys,
-    told,
-    waited_for,
-)
+from crash_child import Campaign
+from crash_judge import records_of, settled_keys, told
+from crash_world import APPROVAL, RUN, TOOLS, Ticker, TickingJournal, World, forked, waited_for
 from stepward.vm import DeliveryRefused, ExecutionVM, SQLiteJournal
 from stepward.vm.journal.store import Append, AppendConflict, Lease, LeaseLost
 from stepward.vm.journal.verify import verify

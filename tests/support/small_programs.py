@@ -7,39 +7,19 @@ and their guardrails hang on that: whether a rule holds is mostly a matter of wh
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Final
+from typing import Any
 
-LETTERS: Final = ["a", "b", "c"]
-SMALL: Final = {"type": "integer", "minimum": 0, "maximum": 3}
-TOOLS: Final[dict[str, dict[str, Any]]] = {
-    "pay": {"effect": "write", "idempotent": False, "args": {"x": {"type": "integer"}}, "returns": {"type": "boolean"}},
-    "book": {"effect": "write", "idempotent": True},
-    "mail": {"effect": "write", "idempotent": True, "args": {"x": {"type": "string"}}},
-    "ask": {"effect": "read", "echoes": False, "returns": {"type": "boolean"}},
-    "grade": {"effect": "none", "returns": {"type": "string", "enum": LETTERS}},
-    "count": {"effect": "read", "idempotent": True, "returns": SMALL},
-    "look": {
-        "effect": "read",
-        "returns": {
-            "type": "object",
-            "properties": {"kind": {"type": "string", "enum": ["a", "b"]}, "fine": {"type": "boolean"}},
-            "required": ["kind"],
-        },
-    },
-}
-INPUTS: Final[dict[str, dict[str, Any]]] = {
-    "mode": {"type": "string", "enum": LETTERS},
-    "ok": {"type": "boolean"},
-    "n": SMALL,
-    "m": {"type": "integer", "minimum": 0, "maximum": 2},
-}
-KINDS: Final = {
-    **dict.fromkeys(("mode", "v", "w"), "letter"),
-    **dict.fromkeys(("ok", "done", "seen"), "flag"),
-    **dict.fromkeys(("n", "m", "k", "j"), "number"),
-}
-STARTS: Final[dict[str, list[Any]]] = {"letter": ["'a'", "'b'"], "flag": [False, True], "number": [0, 1]}
-GIVERS: Final = {"letter": ["grade", "llm"], "flag": ["ask", "ask", "pay"], "number": ["count"]}
+from legal_programs import (
+    all_can_end,
+    all_parts,
+    back_targets,
+    branches_of,
+    redirect,
+    settled,
+    targets_of,
+)
+from rare_programs import rare_programs
+from small_tools import GIVERS, INPUTS, KINDS, LETTERS, STARTS, TOOLS
 
 
 def small_program(seed: int) -> dict[str, Any]:
@@ -55,7 +35,7 @@ def small_program(seed: int) -> dict[str, Any]:
 
 def _with_an_error(program: dict[str, Any], chance: Random) -> dict[str, Any]:
     """Return the program, now and then with a condition that asks whether a call has failed."""
-    calls = [part["id"] for part in _parts(program["steps"]) if part["type"] in ("llm", "tool", "parallel")]
+    calls = [part["id"] for part in all_parts(program["steps"]) if part["type"] in ("llm", "tool", "parallel")]
     conditions = [step for step in program["steps"] if "condition" in step]
     if calls and conditions and chance.random() < 0.08:
         step = chance.choice(conditions)
@@ -273,14 +253,14 @@ class _Maker:
         steps = [self.step(number) for number in range(self.size)]
         if self.odds(0.35):
             self.gate(steps)
-        steps = _settled(steps, self.chance)
-        if not 3 <= len(steps) <= 9 or not _all_can_end(steps):
+        steps = settled(steps, self.chance)
+        if not 3 <= len(steps) <= 9 or not all_can_end(steps):
             return None
         self.define(steps)
         if not self.all_have_types(steps):
             return None
         program: dict[str, Any] = {"name": "small", "inputs": {name: INPUTS[name] for name in self.inputs}}
-        bounded = _back_targets(steps)
+        bounded = back_targets(steps)
         if bounded and self.odds(0.4):
             program["max_steps"] = self.chance.randrange(len(steps) + 2, len(steps) + 9)
         for step in steps:
@@ -289,7 +269,7 @@ class _Maker:
                 (step["id"] in bounded and ("max_steps" not in program or self.odds(0.3))) or self.odds(0.03)
             ):
                 step["max_visits"] = self.chance.choice([1, 2, 2, 3])
-        used = sorted({part["tool"] for part in _parts(steps) if part["type"] == "tool"})
+        used = sorted({part["tool"] for part in all_parts(steps) if part["type"] == "tool"})
         program["tools"] = {name: TOOLS[name] for name in used}
         program["guardrails"] = self.rules(steps)
         return (program | {"steps": steps}) if program["guardrails"] else None
@@ -302,7 +282,7 @@ class _Maker:
         place = self.chance.choice(places)
         name = steps[place]["id"]
         if self.odds(0.75):
-            _redirect(steps, name, "gate")
+            redirect(steps, name, "gate")
         tests = [self.condition() for _ in range(3)]
         test = next((one for one in tests if any(f"${name}" in one for name in self.variables)), tests[0])
         gate = {"id": "gate", "type": "condition", "condition": test, "then": name, "otherwise": "stop"}
@@ -318,7 +298,7 @@ class _Maker:
 
     def define(self, steps: list[dict[str, Any]]) -> None:
         """Give a variable that nothing assigns a value in front of all others: what is read must exist."""
-        given = {name for part in _parts(steps) for name in (part.get("output_key"), *part.get("set", {}))}
+        given = {name for part in all_parts(steps) for name in (part.get("output_key"), *part.get("set", {}))}
         missing = [name for name in self.variables if name not in given]
         fresh: list[dict[str, Any]] = []
         values = {name: self.first(name) for name in missing if name != "r"}
@@ -332,7 +312,7 @@ class _Maker:
 
     def all_have_types(self, steps: list[dict[str, Any]]) -> bool:
         """Whether no variable is given values of other variables alone, and these of it: of what type are they?"""
-        typed = {*self.inputs, *(part["output_key"] for part in _parts(steps) if "output_key" in part)}
+        typed = {*self.inputs, *(part["output_key"] for part in all_parts(steps) if "output_key" in part)}
         copies: dict[str, set[str]] = {}
         for name, value in (one for step in steps for one in step.get("set", {}).items()):
             is_copy = isinstance(value, str) and value.startswith("$") and value[1:].isidentifier()
@@ -349,7 +329,9 @@ class _Maker:
         return [rule for rule in made if rule is not None]
 
     def rule(self, name: str, steps: list[dict[str, Any]]) -> dict[str, Any] | None:
-        calls = [part for part in _parts(steps) if part["type"] == "tool" and TOOLS[part["tool"]]["effect"] == "write"]
+        calls = [
+            part for part in all_parts(steps) if part["type"] == "tool" and TOOLS[part["tool"]]["effect"] == "write"
+        ]
         conditions = [step for step in steps if step["type"] == "condition"]
         if not calls:
             return None
@@ -359,10 +341,10 @@ class _Maker:
         if kind == "requires" and is_gated and self.odds(0.7):
             guard = {"step": "gate", "branch": "then"}
             return {"name": name, "protects": {"step": self.gated}, "requires": guard}
-        arms = [(part["id"], step) for part in calls for step in conditions if part["id"] in _targets(step)]
+        arms = [(part["id"], step) for part in calls for step in conditions if part["id"] in targets_of(step)]
         if kind == "requires" and arms and self.odds(0.6):
             arm, step = self.chance.choice(arms)
-            branches = [branch for branch in _branches(step) if step.get(branch) == arm] or _branches(step)
+            branches = [branch for branch in branches_of(step) if step.get(branch) == arm] or branches_of(step)
             guard = {"step": step["id"], "branch": self.chance.choice(branches)}
             return {"name": name, "protects": {"step": arm}, "requires": guard}
         if kind == "requires":
@@ -397,7 +379,7 @@ class _Maker:
         """Return two writes that a condition chooses between, or one, or none."""
         names = {part["id"] for part in calls}
         for step in self.chance.sample(conditions, len(conditions)):
-            arms = [{"step": target} for target in dict.fromkeys(_targets(step)) if target in names]
+            arms = [{"step": target} for target in dict.fromkeys(targets_of(step)) if target in names]
             if len(arms) > 1:
                 return arms
         return []
@@ -410,11 +392,11 @@ class _Maker:
 
     def guard(self, conditions: list[dict[str, Any]], steps: list[dict[str, Any]]) -> dict[str, Any]:
         if not conditions or self.odds(0.25):
-            part = self.chance.choice(list(_parts(steps)))
+            part = self.chance.choice(list(all_parts(steps)))
             is_tool = part["type"] == "tool" and self.odds(0.5)
             return {"tool": part["tool"]} if is_tool else {"step": part["id"]}
         step = self.chance.choice(conditions)
-        return {"step": step["id"], "branch": self.chance.choice(_branches(step))}
+        return {"step": step["id"], "branch": self.chance.choice(branches_of(step))}
 
     def never(
         self, calls: list[dict[str, Any]], conditions: list[dict[str, Any]], steps: list[dict[str, Any]]
@@ -427,7 +409,7 @@ class _Maker:
         test = self.chance.choice(tests) if tests and roll < 0.7 else self.condition()
         if self.odds(0.5):
             test = f"not ({test})"
-        before = [step for step in conditions if "condition" in step and selector.get("step") in _targets(step)]
+        before = [step for step in conditions if "condition" in step and selector.get("step") in targets_of(step)]
         if before and self.odds(0.8):
             step = self.chance.choice(before)
             is_then = step.get("then") == selector["step"]
@@ -444,223 +426,3 @@ class _Maker:
 def _fallback(step: dict[str, Any]) -> Any:
     returns = TOOLS[step["tool"]].get("returns", {}) if step["type"] == "tool" else step.get("returns", {})
     return {"boolean": True, "integer": 0, "object": {"kind": "a"}}.get(returns.get("type"), "b")
-
-
-def _redirect(steps: list[dict[str, Any]], name: str, to: str) -> None:
-    """Send everyone who goes to a step to another one."""
-    for step in steps:
-        for part in (step, *step.get("cases", ())):
-            for field in ("then", "otherwise", "error_step", "next_step"):
-                if part.get(field) == name:
-                    part[field] = to
-
-
-def _parts(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [part for step in steps for part in (step, *step.get("parallel_steps", ()))]
-
-
-def _branches(step: dict[str, Any]) -> list[Any]:
-    found: list[Any] = [field for field in ("then", "otherwise") if field in step]
-    return found + [case.get("name", number) for number, case in enumerate(step.get("cases", ()), start=1)]
-
-
-# -- control flow that is legal ----------------------------------------------------------------------------------------
-
-
-def _targets(step: dict[str, Any]) -> list[str]:
-    """Return the steps that a step names as arms."""
-    named = [step.get("then"), step.get("otherwise"), step.get("error_step")]
-    return [target for target in (*named, *(case["then"] for case in step.get("cases", ()))) if target]
-
-
-def _following(steps: list[dict[str, Any]], number: int, arms: set[str]) -> list[str]:
-    """Return the steps to which edges lead from a step."""
-    step = steps[number]
-    found = _targets(step)
-    if "next_step" in step:
-        found.append(step["next_step"])
-    elif _falls(steps, number, arms):
-        found.append(steps[number + 1]["id"])
-    return found
-
-
-def _falls(steps: list[dict[str, Any]], number: int, arms: set[str]) -> bool:
-    return _is_silent(steps[number]) and steps[number]["id"] not in arms and number + 1 < len(steps)
-
-
-def _is_silent(step: dict[str, Any]) -> bool:
-    return step["type"] not in ("condition", "end") and "next_step" not in step and "is_terminal" not in step
-
-
-def _settled(steps: list[dict[str, Any]], chance: Random) -> list[dict[str, Any]]:
-    """Return the steps that edges lead to, with every ambiguous arm told where to go."""
-    while True:
-        arms = {target for step in steps for target in _targets(step)}
-        for number, step in enumerate(steps[:-1]):
-            is_entered = number == 0 or _falls(steps, number - 1, arms)
-            if _is_silent(step) and step["id"] in arms and (is_entered or chance.random() < 0.5):
-                step["next_step"] = steps[number + 1]["id"]
-        found, pending = set(), [0]
-        position = {step["id"]: number for number, step in enumerate(steps)}
-        while pending:
-            number = pending.pop()
-            if number not in found:
-                found.add(number)
-                pending += [position[name] for name in _following(steps, number, arms)]
-        if len(found) == len(steps):
-            for number, step in enumerate(steps):
-                _without_idle_outcome(step, ends=not _following_on_success(steps, number, arms))
-            return steps
-        steps = [steps[number] for number in sorted(found)]
-
-
-def _following_on_success(steps: list[dict[str, Any]], number: int, arms: set[str]) -> bool:
-    return "next_step" in steps[number] or _falls(steps, number, arms)
-
-
-def _without_idle_outcome(step: dict[str, Any], *, ends: bool) -> None:
-    """An outcome belongs to a step after which the run ends."""
-    if step["type"] != "end" and not ends:
-        step.pop("outcome", None)
-
-
-def _back_targets(steps: list[dict[str, Any]]) -> set[str]:
-    """Return the steps that an edge enters from below, or from themselves."""
-    arms = {target for step in steps for target in _targets(step)}
-    position = {step["id"]: number for number, step in enumerate(steps)}
-    pairs = ((number, target) for number in range(len(steps)) for target in _following(steps, number, arms))
-    return {target for number, target in pairs if position[target] <= number}
-
-
-def _all_can_end(steps: list[dict[str, Any]]) -> bool:
-    """Whether from every step edges lead to an ending that the program declares."""
-    arms = {target for step in steps for target in _targets(step)}
-    position = {step["id"]: number for number, step in enumerate(steps)}
-    good = {
-        number
-        for number, step in enumerate(steps)
-        if step["type"] != "condition" and not _following_on_success(steps, number, arms)
-    }
-    while True:
-        more = {
-            number
-            for number in range(len(steps))
-            if number not in good and any(position[name] in good for name in _following(steps, number, arms))
-        }
-        if not more:
-            return len(good) == len(steps)
-        good |= more
-
-
-# -- what chance seldom makes ------------------------------------------------------------------------------------------
-
-
-def rare_programs() -> list[dict[str, Any]]:
-    """Return programs by hand, each about something on which the verdict seldom hangs in those made by chance."""
-    owed = {"followed_by": {"first": {"step": "p"}, "then": {"step": "q"}}}
-    pay = {"id": "p", "type": "tool", "tool": "pay", "args": {"x": 1}}
-    book = {"id": "q", "type": "tool", "tool": "book"}
-    ask = {"id": "a", "type": "tool", "tool": "ask", "output_key": "v", "on_error": "skip"}
-    begin = {"id": "b", "type": "set", "set": {"k": 0, "j": 1}}
-    count = {"id": "s", "type": "set", "set": {"k": "$k + 1"}}
-    asked = {"id": "a", "type": "tool", "tool": "ask", "output_key": "v", "max_visits": 1, "error_step": "c"}
-    end = {"id": "e", "type": "end"}
-
-    def check(condition: str, then: str | None, otherwise: str | None, name: str = "c") -> dict[str, Any]:
-        ways = {field: to for field, to in (("then", then), ("otherwise", otherwise)) if to}
-        return {"id": name, "type": "condition", "condition": condition, **ways}
-
-    return [
-        # An `end` that fails, because its output is undefined whenever it is reached.
-        _rare([pay, ask, check("defined($v)", "q", "e"), book, end | {"output": "$v"}], owed),
-        # A visit too many leaves the output of the visit before undefined.
-        _rare(
-            [begin, asked, count | {"next_step": "a"}, check("$k == 1 and not defined($v)", "p", "e"), pay, end],
-            {"never": {"step": "p"}},
-        ),
-        # A bound that ends the run just before what is owed would start.
-        _rare(
-            [
-                begin,
-                pay | {"next_step": "s"},
-                {"id": "s", "type": "set", "set": {"k": "$j", "j": 2}, "max_visits": 1, "next_step": "c"},
-                check("$k == 1", "s", "q"),
-                book,
-            ],
-            owed,
-        ),
-        # The second visit too many ends the run, although there is an error step.
-        _rare(
-            [asked | {"error_step": "p", "next_step": "a"}, pay | {"next_step": "a", "error_step": "e"}, end],
-            {"followed_by": {"first": {"step": "p"}, "then": {"step": "e"}}},
-        ),
-        # The last step that the budget admits breaks the rule, with and without retries that were not needed.
-        _rare([begin, pay], {"never": {"step": "p"}, "when": "$m == 1"}, max_steps=2),
-        _rare([ask | {"on_error": "retry"}, pay], {"never": {"step": "p"}, "when": "$m == 1"}, max_steps=2),
-        # A swap.
-        _rare(
-            [begin, {"id": "s", "type": "set", "set": {"k": "$j", "j": "$k"}}, pay],
-            {"never": {"step": "p"}, "when": "$j == 0 and $m == 1"},
-        ),
-        # A condition without `then` that always holds where it stands.
-        _rare([check("$ok", "p", "e", "g"), pay | {"next_step": "c"}, check("$ok", None, "q"), book, end], owed),
-        # What is owed does not start, because it reads what is undefined.
-        _rare([pay, ask, {"id": "q", "type": "llm", "prompt": "it is $v"}], owed),
-        # A calculation that matters, and a loop whose counter leaves it at two only.
-        _rare([begin, count, pay], {"never": {"step": "p"}, "when": "$k == 1 and $m == 1"}),
-        _rare(
-            [begin, check("$k < 2", "s", "p"), count | {"next_step": "c"}, pay],
-            {"never": {"step": "p"}, "when": "$k == 2 and $m == 1"},
-            max_steps=9,
-        ),
-        # A loop that can be entered at two steps, one of which brings what breaks the rule.
-        _rare(
-            [
-                begin,
-                check("$ok", "x", "y"),
-                {"id": "x", "type": "set", "set": {"k": 1}, "next_step": "y"},
-                {"id": "y", "type": "set", "set": {"j": "$j"}, "next_step": "d"},
-                check("$m == 2", "x", "p", "d"),
-                pay,
-            ],
-            {"never": {"step": "p"}, "when": "$k == 0"},
-            max_steps=12,
-        ),
-        # Two expressions of one `set`: that the first holds says nothing of the second.
-        _rare([ask, {"id": "s", "type": "set", "set": {"done": "true", "seen": "$v"}}, pay], {"never": {"step": "s"}}),
-        # A field that may be absent, of a variable that is defined wherever it is read.
-        _rare(
-            [
-                {"id": "s", "type": "set", "set": {"seen": True}},
-                {"id": "l", "type": "tool", "tool": "look", "output_key": "r", "error_step": "c"},
-                {"id": "p", "type": "tool", "tool": "pay", "args": {"x": 1}, "output_key": "seen"},
-                check("$seen or $r.fine", "q", "e"),
-                book,
-                end,
-            ],
-            {"never": {"step": "q"}},
-        ),
-        # A parallel step whose retry runs its failed part again: the second visit is beyond the budget.
-        _rare(
-            [
-                {"id": "s", "type": "set", "set": {"done": False}},
-                {
-                    "id": "b",
-                    "type": "parallel",
-                    "parallel_steps": [ask | {"on_error": "fail", "output_key": "done"}, pay],
-                    "on_error": "retry",
-                    "max_retries": 2,
-                    "error_step": "b",
-                },
-            ],
-            {"never": {"step": "p"}, "when": "$done"},
-            max_steps=8,
-        ),
-    ]
-
-
-def _rare(steps: list[dict[str, Any]], rule: dict[str, Any], **more: Any) -> dict[str, Any]:
-    used = dict.fromkeys(part["tool"] for part in _parts(steps) if part["type"] == "tool")
-    tools = {name: TOOLS[name] for name in used}
-    guardrails = [{"name": "rule0", **rule}]
-    return {"name": "rare", "inputs": INPUTS, **more, "tools": tools, "guardrails": guardrails, "steps": steps}

@@ -22,7 +22,8 @@ from comparing import (
     shrink,
 )
 from layers import only
-from small_programs import rare_programs, small_program
+from rare_programs import rare_programs
+from small_programs import small_program
 
 ACCEPTED = {
     # The share of properties that are neither proved nor violated.

@@ -18,8 +18,9 @@ import strategies
 import systems
 from language_features import every_feature, expression_features, features_of, type_features
 from paths import DATA
+from rare_programs import rare_programs
 from seasoned_programs import seasoned_program
-from small_programs import rare_programs, small_program
+from small_programs import small_program
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.vm.errors import PolicyError, ProgramError

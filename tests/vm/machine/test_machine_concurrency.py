@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from crash_child import APPROVAL, RUN, TOOLS, Recorder, TickingTools, program_of
+from crash_world import APPROVAL, RUN, TOOLS, Recorder, TickingTools, program_of
 from machines import unchecked
 from paths import SUPPORT
 from stepward.vm import (

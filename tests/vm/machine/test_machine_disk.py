@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from crash_child import World, judge, told
+from crash_judge import judge, told
+from crash_world import World
 from stepward.vm.journal.store import JournalError
 from stepward.vm.machine.clock import ManualClock
 
