@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_ROUNDS: Final = 50
 """Times that a file is edited and checked again: a fix may reveal another, and edits that touch are made in turn."""
 
-CHOICES: Final = frozenset({"SW106"})
+CHOICES: Final = frozenset({"SW102", "SW106"})
 """Codes whose fix chooses one of several meanings; those of the others only write what was meant."""
 
 _MARK: Final = b"\xef\xbb\xbf"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Final
 
 from stepward.validator.findings import Edit, Finding, Fix
@@ -43,6 +43,7 @@ def with_fixes(
 
 def _extents(document: Document, mends: Sequence[Mend]) -> Mapping[Path, Extent]:
     """Return the extents of all values that mends change or are added to, in one pass over the text."""
+    mends = [part for mend in mends for part in _parts(mend)]
     paths = [mend.place.path for mend in mends]
     for mend in mends:
         if mend.field:
@@ -112,7 +113,12 @@ class _FixMaker:
             # An alias is left out: its anchor would change a second value unnoticed.
             is_alias = not (mend.field or mend.place.key) and self.extents.get(path, Extent(0, 0)).style is None
             changes = next(self._candidates(mend), None)
-            if is_alias or changes is None or any(path[:length] in done for length in range(len(path) + 1)):
+            if (
+                mend.also
+                or is_alias
+                or changes is None
+                or any(path[:length] in done for length in range(len(path) + 1))
+            ):
                 continue
             changed = _changed(wanted, mend)
             if changed is not None:
@@ -134,7 +140,7 @@ class _FixMaker:
 
     def _title(self, mend: Mend) -> str:
         if mend.field:
-            return f"add `{mend.field}: {mend.text}`"
+            return " and ".join(f"add `{part.field}: {part.text or 'true'}`" for part in _parts(mend))
         old = _value(self.document.data, mend.place.path[: -1 if mend.place.key else None])
         if mend.place.key:
             return f"rename `{mend.place.path[-1]}` to `{mend.text}`"
@@ -145,6 +151,10 @@ class _FixMaker:
     def _candidates(self, mend: Mend) -> Iterator[list[_Change]]:
         """Yield lists of changes that may make a mend, the smallest first."""
         path = mend.place.path
+        if mend.also:
+            for one, two in product(self._candidates(mend._replace(also=None)), list(self._candidates(mend.also))):
+                yield sorted([*one, *two])
+            return
         if mend.field:
             yield from self._additions(mend)
             return
@@ -209,7 +219,7 @@ def _into_braces(text: str, last: Extent, mend: Mend) -> Iterator[list[_Change]]
     indent = text[start : last.key[0]]
     gap = f",{_line_end(text)}{indent}" if start and not indent.strip() else ", "
     for name in _written(mend.field, key):
-        for value in _written(mend.text, key):
+        for value in _written_field(mend, key):
             yield [(last.end, last.end, f"{gap}{name}: {value}")]
 
 
@@ -223,7 +233,7 @@ def _into_lines(text: str, children: Sequence[Extent], mend: Mend) -> Iterator[l
         end = len(text) if end < 0 else end - (text[end - 1] == "\r")
         if "\n" in text[child.key[0] : child.end] or child.style == "block" or not _OPENED.fullmatch(opening):
             continue
-        for value in _written(mend.text, ""):
+        for value in _written_field(mend, ""):
             yield [(end, end, f"{_line_end(text)}{' ' * len(opening)}{mend.field}: {value}")]
 
 
@@ -240,11 +250,18 @@ def _value(data: Any, path: Path) -> Any:
     return data
 
 
+def _parts(mend: Mend) -> list[Mend]:
+    """Return a mend, and the one that goes with it."""
+    return [mend, *_parts(mend.also)] if mend.also else [mend]
+
+
 def _changed(data: Any, mend: Mend) -> Any:
     """Return the data with a mend made, or None where it can't change the value."""
     path = mend.place.path
+    if mend.also:
+        return _changed(_changed(data, mend._replace(also=None)), mend.also)
     if mend.field:
-        return _with(data, path, lambda owner: {**owner, mend.field: mend.text})
+        return _with(data, path, lambda owner: {**owner, mend.field: mend.text or True})
     if mend.place.key:
         name = path[-1]
         return _with(data, path[:-1], lambda owner: {mend.text if key == name else key: owner[key] for key in owner})
@@ -283,6 +300,11 @@ def _escaped(text: str, opening: str, style: str | None) -> str:
     if style == "double":
         return text.replace("\\", "\\\\").replace(opening, "\\" + opening)
     return text
+
+
+def _written_field(mend: Mend, like: str) -> Iterator[str]:
+    """Yield notations of the value of a new field."""
+    yield from _written(mend.text, like) if mend.text else ("true", "True")
 
 
 def _written(value: str, like: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.continuing import continuation, falls_into_failure
 from stepward.validator.rules.naming import MAX_TRIED, arm_words, ends_the_run
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
 from stepward.vm.language.flow import Flow, target_at
@@ -117,14 +118,15 @@ class UnreachableStep(Rule):
         """Yield the first step of each region that no path of edges reaches."""
         flow, reachable = context.facts.flow, context.facts.graph.reachable
         dead = [number for number in range(len(flow.steps)) if number not in reachable]
-        for number, behind in regions_among(dead, context.facts.graph):
+        for count, (number, behind) in enumerate(regions_among(dead, context.facts.graph)):
             step = context.facts.program.steps[number]
             related = []
             if number - 1 in reachable and ends_the_run(flow, number - 1):
                 related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
             help = _help_to_reach(context, number, behind)
+            mend = continuation(context, number, behind) if count < MAX_TRIED else None
             message = f"no path leads to step `{step.id}`{behind_words(behind, flow)}"
-            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related)
+            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related, mend=mend)
 
 
 def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
@@ -132,7 +134,12 @@ def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
     flow = context.facts.flow
     if number - 1 in context.facts.graph.reachable and flow.is_arm_without_successor(number - 1):
         above, here = (flow.steps[one].id for one in (number - 1, number))
-        return f"`{above}` is {arm_words(flow, above)}, so the run ends after it; add `next_step: {here}` to `{above}`"
+        help = f"`{above}` is {arm_words(flow, above)}, so the run ends after it; add `next_step: {here}` to `{above}`"
+        last = falls_into_failure(flow, (number, *behind))
+        if last is not None:
+            last_id, ending = flow.steps[last].id, flow.steps[last + 1].id
+            help += f", and `is_terminal: true` to `{last_id}`, which would else go on to `{ending}` and fail"
+        return help
     help = "name it in a branch, a `next_step` or an `error_step`"
     if can_be_removed((number, *behind), context):
         help += f", or remove it{' with all that is behind it' if behind else ''}"

@@ -42,12 +42,14 @@ class Place(NamedTuple):
 class Mend(NamedTuple):
     """A safe fix of a document: `text` replaces the value, the key or the part of a text at `place`.
 
-    With `field`, the mapping at `place` gets this field instead, with `text` as its value.
+    With `field`, the mapping at `place` gets this field instead, with `text` as its value, or true if `text` is empty.
+    `also` is a second fix, without which the first is wrong.
     """
 
     place: Place
     text: str
     field: str = ""
+    also: Mend | None = None
 
 
 class LineIndex:

@@ -55,7 +55,10 @@ def test_the_help_at_a_step_below_an_arm_says_why_and_what(
     )
     (finding,) = check(data)
     assert finding.code == "SW102"
-    assert finding.help == f"`a` is {what} of `c`, so the run ends after it; add `next_step: b` to `a`"
+    assert finding.help == (
+        f"`a` is {what} of `c`, so the run ends after it; add `next_step: b` to `a`, "
+        "and `is_terminal: true` to `b`, which would else go on to `bad` and fail"
+    )
     assert [label.text for label in finding.related] == ["the step above ends the run here"]
     (done,) = rewrites(data, finding, DOING)
     assert [code for code in codes(done) if code != "SW107"] == []
@@ -251,3 +254,39 @@ def test_an_arm_that_the_step_above_falls_into_is_offered_what_adds_no_error() -
     assert finding.code == "SW106"
     assert finding.help == "add `next_step: was_found` to `search` to pass it by"
     assert finding.mend is None
+
+
+LIVE = {"id": "end_it", "type": "end"}
+
+
+@pytest.mark.parametrize(
+    ("below", "edits"),
+    [
+        ([{"id": "b", **CALL}, END], {"a": {"next_step": "b"}, "b": {"is_terminal": True}}),
+        ([{"id": "b", **CALL}, LIVE, END], {"a": {"next_step": "b"}}),
+        ([{"id": "b", **CALL}, {"id": "b2", **CALL}, END], {"a": {"next_step": "b"}, "b2": {"is_terminal": True}}),
+        ([{"id": "b", **CALL, "next_step": "bad"}, END], {"a": {"next_step": "b"}}),
+        ([{"id": "b", **CALL, "is_terminal": True}, END], {"a": {"next_step": "b"}}),
+        ([{"id": "b", **CALL, "next_step": "c"}, END], None),
+        ([{"id": "b", **CALL}, {"id": "d", "type": "condition", "condition": "$x", "then": "b2"}, END], None),
+        ([{"id": "b2", **CALL}, {"id": "b", **CALL}, END], None),
+    ],
+    ids=["failure", "success", "two", "goes on", "ends", "loops", "condition", "two arms"],
+)
+def test_an_arm_goes_on_to_the_dead_step_below_where_only_that_can_be_meant(
+    below: list[dict[str, Any]], edits: dict[str, Any] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = [one["id"] for one in below]
+    other = "b2" if names[0] == "b2" else "d" if "d" in names else "bad"
+    data = program(
+        {"id": "c", "type": "condition", "condition": "$x", "then": "a", "otherwise": other},
+        {"id": "a", **CALL},
+        *below,
+    )
+    Path("p.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    CliRunner().invoke(main, ["check", "--isolated", "--fix", "--no-cache", "p.yaml"], catch_exceptions=False)
+    fixed = {one["id"]: one for one in yaml.safe_load(Path("p.yaml").read_text())["steps"]}
+    before = {one["id"]: one for one in data["steps"]}
+    changed = {name: fixed[name].items() - before[name].items() for name in fixed if fixed[name] != before[name]}
+    assert {name: dict(items) for name, items in changed.items() if name in ("a", *(edits or ()))} == (edits or {})
