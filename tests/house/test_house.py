@@ -199,6 +199,8 @@ def test_the_wheel_holds_every_module_and_the_type_marker(tmp_path: Path) -> Non
         f"stepward/{path.relative_to(ROOT).as_posix()}" for folder in ALLOWED for path in (ROOT / folder).rglob("*.py")
     }
     expected |= {f"stepward/{folder}/py.typed" for folder in ALLOWED}
+    templates = [path for path in (ROOT / "validator/templates").rglob("*") if path.is_file()]
+    expected |= {f"stepward/{path.relative_to(ROOT).as_posix()}" for path in templates}
     assert expected <= names, expected - names
     assert not any(name.startswith(("vm/", "validator/", "sabotage/", "tests/")) for name in names)
 

@@ -23,8 +23,15 @@ MAX_VERDICTS: Final = 1_024
 class Finding(Protocol):
     """A finding of a checker, as far as the machine needs it."""
 
-    code: str
-    message: str
+    @property
+    def code(self) -> str:
+        """The code of its rule."""
+        ...
+
+    @property
+    def message(self) -> str:
+        """What is wrong."""
+        ...
 
     @property
     def severity(self) -> str:
