@@ -13,7 +13,7 @@ help:
 	@echo "make fast      the tests that take under two seconds each"
 	@echo "make test      lint, types and all tests"
 	@echo "make format    format the code"
-	@echo "make docs      write the generated pages again: rules, schemas"
+	@echo "make docs      write the generated pages again: rules, attacks, Python, schemas"
 	@echo "make fixtures  write the expected output of the bad programs again (read the diff)"
 	@echo "make seconds   record what each test takes, for make quick (FILES=tests/vm/language/test_record.py records one)"
 	@echo "make bench     measure; see benchmarks/README.md"
@@ -85,6 +85,7 @@ format: .venv/installed-test
 docs: .venv/installed
 	$(BIN)/python -m stepward.validator.rules.pages > specs/rules.md
 	$(BIN)/python -m stepward.sabotage.campaigns.threats > specs/threat-model.md
+	$(BIN)/python -m stepward.validator.python_page > specs/guide/python.md
 	$(BIN)/stepward schema program > specs/program.schema.json
 	$(BIN)/stepward schema policy > specs/policy.schema.json
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stepward.vm.errors import StepwardError as StepwardError
     from stepward.vm.errors import UndefinedReferenceError as UndefinedReferenceError
     from stepward.vm.journal.memory import MemoryJournal as MemoryJournal
+    from stepward.vm.journal.postgres import PostgresJournal as PostgresJournal
     from stepward.vm.journal.signing import SigningKey as SigningKey
     from stepward.vm.journal.sqlite import SQLiteJournal as SQLiteJournal
     from stepward.vm.language.flow import Flow as Flow
@@ -53,6 +54,7 @@ _HOMES = {
     "StepwardError": "errors",
     "UndefinedReferenceError": "errors",
     "MemoryJournal": "journal.memory",
+    "PostgresJournal": "journal.postgres",
     "SigningKey": "journal.signing",
     "SQLiteJournal": "journal.sqlite",
     "Flow": "language.flow",
