@@ -73,38 +73,48 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--output-format", type=FORMAT, default="full", show_default=True, help="The format.")
-@click.option("--output-file", type=FILE, metavar="FILE", help="Where to write it, in place of standard output.")
+@click.option("--output-file", type=FILE, metavar="FILE", help="Where to write it, instead of standard output.")
 @_output_options
 @click.option("--select", multiple=True, metavar="CODES", help="Report these codes only: `SW401,SW5` (repeatable).")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Leave these codes out (repeatable).")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
-@click.option("--fail-on", type=click.Choice(["error", "warning"]), help="What shuts the gate.  [default: error]")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning"]),
+    help="The level of findings that fails the check.  [default: error]",
+)
 @click.option(
     "--time-limit",
     type=float,
     metavar="SECONDS",
     help="Stop the proofs of a program after this long.  [default: 60]",
 )
-@click.option("--no-recheck", is_flag=True, help="Report proofs that the second checker has not checked.")
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
+@click.option("--no-recheck", is_flag=True, help="Skip the second checker, and report its proofs unconfirmed.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("--fix", is_flag=True, help="Fix in the files what can be fixed safely, then report the rest.")
-@click.option("--diff", is_flag=True, help="Show what `--fix` would change, in place of the report; 1 when it would.")
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Show what `--fix` would change, and no report. Exits with 1 if it would change something.",
+)
 @click.option("--baseline", type=FILE, metavar="FILE", help="Hide the findings that this file lists.")
 @click.option("--write-baseline", type=FILE, metavar="FILE", help="List the findings of this run in a file.")
 @click.option("--witnesses", type=FILE, metavar="DIR", help="Write a file for `stepward replay` for each violation.")
 @click.option("--certificates", type=FILE, metavar="DIR", help="Write a file for `stepward recheck` for each proof.")
-@click.option("--statistics", is_flag=True, help="Count the findings by code, and say what a run can do.")
-@click.option("--skip-non-programs", is_flag=True, help="Skip files that are no programs, also those that are named.")
+@click.option("--statistics", is_flag=True, help="Count the findings by code, and show the most that a run can do.")
+@click.option("--skip-non-programs", is_flag=True, help="Skip files that are not programs, even if they are named.")
 @click.option("--object", "objects", multiple=True, metavar="MODULE:NAME", help="Import a program and check it.")
 @click.option("--no-cache", is_flag=True, envvar="STEPWARD_NO_CACHE", help="Check every file again, and cache nothing.")
-@click.option("--stdin-filename", metavar="NAME", help="The file that standard input stands for, with PATHS `-`.")
+@click.option("--stdin-filename", metavar="NAME", help="The file name of standard input, if PATHS is `-`.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 def check(**given: Any) -> None:
-    """Check the programs in files and folders, the current one unless said otherwise.
+    """Check the programs in files and folders.
 
-    PATHS may be `-` for standard input. Exits with 0 when no error is found, 1 when one is, 2 when the command or its
-    configuration can't be used, 3 when there is nothing to check.
+    PATHS are files and folders; without them the current folder is checked. `-` is standard input.
+
+    Exit status: 0 no error was found, 1 at least one was, 2 the command or its configuration can't be used, 3 there is
+    nothing to check.
     """
     outputs = {name: path for name in OUTPUTS if (path := given.pop(f"{name}_output")) is not None}
     options = CheckOptions(outputs=outputs, **given)

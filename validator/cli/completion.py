@@ -9,7 +9,7 @@ import click
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that makes a shell complete `stepward`.
+    """Print a completion script for your shell.
 
     bash: `eval "$(stepward completion bash)"` in ~/.bashrc; zsh: the same with zsh in ~/.zshrc;
     fish: `stepward completion fish > ~/.config/fish/completions/stepward.fish`.

@@ -8,9 +8,10 @@ import click
 @click.command()
 @click.argument("code", required=False)
 def explain(code: str | None) -> None:
-    """Explain a code: what it reports, why that is bad, and what to write instead.
+    """Explain a code that a check reports.
 
-    CODE is a code or the name of a rule, such as SW401 or guardrail-bypassed. Without one, all are listed.
+    Prints what the rule reports, why that is bad, and what to write instead. CODE is a code or the name of a rule, such
+    as SW401 or guardrail-bypassed. Without CODE all rules are listed.
     """
     from stepward.validator.rules.registry import RULES
 

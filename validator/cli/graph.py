@@ -39,9 +39,9 @@ FILE: Final = click.Path(path_type=Path)
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 def graph(file: Path, **options: Any) -> None:
-    """Draw the program in FILE with the findings of a check, as an SVG or PNG picture, or as DOT or Mermaid text.
+    """Draw a program and its findings.
 
-    Without -o it is written to standard output.
+    Writes an SVG or PNG picture, or DOT or Mermaid text. Without -o it goes to standard output.
     """
     _refuse_contradictions(options)
     chosen = options["format_"] or _format_of(options["output"])

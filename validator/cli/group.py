@@ -104,4 +104,7 @@ def _stop(message: str, help: str) -> NoReturn:
 @click.group(cls=_Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="stepward", prog_name="stepward", message="%(prog)s %(version)s")
 def main() -> None:
-    """Stepward proves that a workflow program can only go where it is allowed to go."""
+    """Stepward checks workflow programs, runs them, and attacks the machine that runs them.
+
+    If you are new here, `stepward init` makes a first project.
+    """

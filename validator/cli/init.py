@@ -68,10 +68,10 @@ class MadeFile(NamedTuple):
     help="What the project is about.",
 )
 def init(folder: Path, name: str) -> None:
-    """Make a first project in FOLDER: a program, its tools, a policy, a test, and the gate for commits and CI.
+    """Make a first project in a folder.
 
-    The project passes the gate and its tests at once. Files that exist are never overwritten. Without FOLDER it is the
-    current folder.
+    It has a program, its tools, a policy, a test, and the gate for commits and CI. It passes the gate and its tests at
+    once. Existing files are never overwritten. Without FOLDER the project is made in the current folder.
     """
     made = project_of(name)
     _refuse_existing(folder, made)

@@ -14,10 +14,10 @@ from stepward.validator.cli.output import write_output
 @click.command()
 @click.argument("file", type=FILE)
 def key(file: Path) -> None:
-    """Make a pair of Ed25519 keys: the private one in FILE, the public one in FILE.pub.
+    """Make a pair of keys to sign journals.
 
-    The private key signs runs (`--key` of `run` and `runs`); people who can write the journal must not have it. The
-    public key is for everybody who verifies.
+    The private Ed25519 key goes into FILE, the public one into FILE.pub. The private key signs runs (`--key` of `run`
+    and `runs`). Keep it from people who can write the journal. The public key is for everybody who verifies.
     """
     public = file.with_name(f"{file.name}.pub")
     if os.path.lexists(public):

@@ -65,18 +65,18 @@ format_option = click.option(
 key_option = click.option(
     "--key", "key_file", type=FILE, metavar="FILE", help="A private key to sign with; `stepward key` makes one."
 )
-by_option = click.option("--by", metavar="NAME", help="Who does it: for the journal, and policies with `four_eyes`.")
+by_option = click.option("--by", metavar="NAME", help="Your name, for the journal and for policies with `four_eyes`.")
 
 
 def driving_options(function: F) -> F:
     """Add the options of a command that continues a run: its tools, its model, and the key that signs."""
     model = click.option(
-        "--model", metavar="NAME", help="The model: `script:FILE`, or a name that LiteLLM knows, for llm steps."
+        "--model", metavar="NAME", help="The model for llm steps: `script:FILE`, or a name that LiteLLM knows."
     )
     tools = click.option(
         "--tools",
         metavar="MODULE",
-        help="The tools: a module (`package.module`) or a .py file whose functions they are.",
+        help="The module (`package.module`) or .py file whose functions are the tools.",
     )
     return tools(model(key_option(function)))
 

@@ -22,10 +22,12 @@ REFUSED, NOTHING_THERE = 1, 3
 @click.argument("source", type=click.Path(path_type=Path), metavar="DIR|CERTIFICATE")
 @format_option
 def recheck(source: Path, **options: Any) -> None:
-    """Check the certificates in a folder, or one, that `stepward check --certificates` wrote.
+    """Check certificates of proofs again.
 
-    Tables are evaluated, and formulas given to a solver: cvc5, or Z3 where cvc5 is not installed. Exits with 0 when all
-    are accepted, 1 when one is refused, 2 when the command can't be used, 3 when there is none.
+    `stepward check --certificates` writes them. This command evaluates their tables and gives their formulas to a
+    solver: cvc5, or Z3 if cvc5 is not installed.
+
+    Exit status: 0 all are accepted, 1 one is refused, 2 the command can't be used, 3 there is no certificate.
     """
     from stepward.validator.recheck.certificates import recheck as rechecked
 

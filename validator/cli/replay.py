@@ -27,7 +27,7 @@ DIFFERS = 1
 @click.argument("run", required=False, shell_complete=complete_runs)
 @format_option
 def replay(source: str, run: str | None, **options: Any) -> None:
-    """Replay a RUN of a JOURNAL, or a WITNESS file.
+    """Replay a run of a journal, or a witness.
 
     A run: its records are replayed, and each is compared with the one that the machine would write; no tool and no
     model is called. A witness: its program is run on the machine with its inputs and answers. Exits with 0 when all

@@ -57,7 +57,7 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
     "pairs",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An input (repeatable); plain text where text is declared, else YAML or JSON.",
+    help="An input (repeatable). A value is text if the program declares text, else YAML or JSON.",
     shell_complete=_complete_inputs,
 )
 @click.option(
@@ -68,17 +68,21 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
 )
 @driving_options
 @click.option("--journal", metavar="FILE", help="The journal: a SQLite file, or `postgresql://…`.  [default: memory]")
-@click.option("--run-id", metavar="ID", help="Names the run; the same id and inputs give the run that exists.")
+@click.option(
+    "--run-id", metavar="ID", help="The id of the run. If a run with this id exists, it is shown and not run again."
+)
 @by_option
-@click.option("--accept", multiple=True, metavar="CODES", help="Run in spite of these findings (repeatable).")
+@click.option("--accept", multiple=True, metavar="CODES", help="Run even with these findings (repeatable).")
 @click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
 @policy_options
 @format_option
 def run(file: Path, **options: Any) -> None:
-    """Run the program in PROGRAM if it passes the gate, and print its trace.
+    """Run a program if it passes the gate.
 
-    Exits with 0 when the run ended in SUCCESS, 1 when it ended in another way, 2 when it was refused or the command
-    can't be used, 4 when it has not ended: it is suspended, in doubt, or driven by somebody else.
+    PROGRAM is a file. Prints the trace of the run.
+
+    Exit status: 0 the run ended in SUCCESS, 1 it ended in another way, 2 it was refused or the command can't be used, 4
+    it has not ended: it is suspended, in doubt, or driven by somebody else.
     """
     refuse_two_configurations(config=options["config"], isolated=options["isolated"])
     gc.enable()  # unlike a check, a run may last

@@ -77,8 +77,8 @@ run_argument = click.argument("run", metavar="RUN", shell_complete=complete_runs
 def runs() -> None:
     """List the runs of a journal, show one, or act on one.
 
-    `stepward runs` lists, `stepward runs RUN` shows the trace of one; a run whose id is the name of an action is shown
-    by `stepward runs show RUN`. Commands that continue a run exit as `stepward run` does.
+    `stepward runs` lists the runs, and `stepward runs RUN` shows the trace of one. If the id of a run is the name of an
+    action, use `stepward runs show RUN`. Commands that continue a run have the exit status of `stepward run`.
     """
 
 
@@ -173,9 +173,10 @@ def _row_data(row: Row) -> dict[str, Any]:
 @key_option
 @journal_option
 def receipt(run: str, output: Path | None, **options: Any) -> None:
-    """Write a receipt for the current state of a run; it shows later whether the journal was rewritten or cut.
+    """Write a receipt for a run.
 
-    Store it outside of the journal. With a key, the run must be signed by it: a receipt vouches for all its records.
+    It shows later whether the journal was rewritten or cut since then. Store it outside of the journal. With a key, the
+    run must be signed by that key: a receipt vouches for all records of the run.
     """
     from stepward.validator.cli.machine import load_key
     from stepward.vm.journal.receipts import Receipt
@@ -203,7 +204,10 @@ def receipt(run: str, output: Path | None, **options: Any) -> None:
 @journal_option
 @format_option
 def resume(token: str, payload: str, **options: Any) -> None:
-    """Resume a suspended run with its TOKEN, which works once."""
+    """Resume a suspended run.
+
+    TOKEN is what the run waits for; `stepward runs RUN` shows it. A token works once.
+    """
     from stepward.validator.cli.values import value_of
     from stepward.vm.machine.keys import Token
 
@@ -233,9 +237,10 @@ def resume(token: str, payload: str, **options: Any) -> None:
 @journal_option
 @format_option
 def reconcile(run: str, step: str, verdict: str, output: str | None, **options: Any) -> None:
-    """Say whether the write happened that STEP of a run is in doubt about, and continue the run.
+    """Say whether a write in doubt has happened.
 
-    done: it happened; not-done: it did not, so it is made again under its key; abandon: the run ends CANCELLED.
+    Then the run continues. done: STEP has written. not-done: it has not, so it is made again under its key. abandon:
+    the run ends CANCELLED.
     """
     from stepward.validator.cli.values import value_of
 
@@ -264,9 +269,10 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
 @journal_option
 @format_option
 def recover(run: str | None, **options: Any) -> None:
-    """Continue a run that nobody drives any more, or all such runs.
+    """Continue runs whose machine has gone.
 
-    A write that had started is made again under its key when its tool is idempotent; else the run is in doubt.
+    Without RUN it continues all of them. If a write had started and its tool is idempotent, it is made again under its
+    key; otherwise the run is in doubt.
     """
     if run is not None:
         with _opened_run(options, run) as (journal, found):
@@ -319,9 +325,11 @@ def _print_why_left(row: Row, means: Means, journal: Journal, refused: StepwardE
 @journal_option
 @format_option
 def cancel(run: str, **options: Any) -> None:
-    """End a run CANCELLED; a call that is under way is finished first.
+    """End a run as CANCELLED.
 
-    Exits with 0 when the run is CANCELLED, 1 when it had ended otherwise, 4 when its driver still has to end it.
+    A call that is under way is finished first.
+
+    Exit status: 0 the run is CANCELLED, 1 it had ended in another way, 4 its driver still has to end it.
     """
     with _opened_run(options, run) as (journal, _):
         machine = load_means(options).machine(journal)
@@ -342,7 +350,10 @@ def cancel(run: str, **options: Any) -> None:
 @journal_option
 @format_option
 def erase(run: str, yes: bool, **options: Any) -> None:
-    """Destroy every sensitive value of a run for ever; an unfinished run is cancelled first."""
+    """Destroy the sensitive values of a run.
+
+    They can't be restored. An unfinished run is cancelled first.
+    """
     with _opened_run(options, run) as (journal, _):
         if not yes:
             click.confirm(f"destroy every sensitive value of run `{run}` for ever?", abort=True, err=True)

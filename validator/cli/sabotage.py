@@ -75,23 +75,26 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.option("--require-all", is_flag=True, help="Exit with 4 if an attack did not run.")
 @click.option("--seed", type=click.IntRange(0), help="Repeat the campaign that printed this seed.")
 @click.option("--workers", type=click.IntRange(1), default=1, help="Processes to attack with.  [default: 1]")
-@click.option("--save", type=FILE, metavar="DIR", help="Where breaches go.  [default: stepward-breaches]")
+@click.option("--save", type=FILE, metavar="DIR", help="The folder for saved breaches.  [default: stepward-breaches]")
 @click.option("--details", is_flag=True, help="Print a row for each attack, too.")
 @click.option("--output-format", type=click.Choice(FORMATS), default="text", help="The format of the report.")
 @click.option("--output-file", type=FILE, metavar="FILE", help="Write the report there.")
 @click.option("--replay", type=FILE, metavar="FILE", help="Play a saved breach again, and nothing else.")
-@click.option("--self-test", is_flag=True, help="Attack machines that lack a defence: the alarm has to go off.")
+@click.option("--self-test", is_flag=True, help="Attack machines that lack a defence: do the attacks find it?")
 @click.option("--tools", metavar="MODULE", help="With --call-real-tools: a module, or a .py file, with the tools.")
 @click.option("--call-real-tools", is_flag=True, help="Call the functions of --tools, without network, and judge them.")
 @click.option("--probe", metavar="MODULE:FUNCTION", help="With --call-real-tools: what returns the state of the world.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 def sabotage(file: Path | None, **options: Any) -> None:
-    """Attack the machine that runs the program in FILE, on its real store.
+    """Attack the machine that runs a program.
 
-    Hypothesis generates many cases of each attack, and an oracle judges them that shares only the parsed program with
-    the machine. A breach is shrunk, repeated by a fresh process, and saved. Exits with 0 when nothing broke, 1 when
-    something did, 3 when something broke once and not again, and with --require-all 4 when an attack did not run.
+    FILE is the program. The machine is the real one, on its real store. Each attack is tried in many generated cases,
+    and an independent oracle judges the outcome. A breach is reduced to its smallest case, repeated by a fresh process,
+    and saved.
+
+    Exit status: 0 nothing broke, 1 something did, 2 the command can't be used, 3 something broke once and not again, 4
+    an attack did not run (only with --require-all).
     """
     is_real = calls_real_tools(options)
     if options["replay"] is not None:

@@ -8,7 +8,10 @@ import click
 @click.command()
 @click.argument("kind", type=click.Choice(["program", "policy"]), default="program")
 def schema(kind: str) -> None:
-    """Print the JSON Schema of a program (or of a policy), for editors and other tools."""
+    """Print a JSON Schema for your editor.
+
+    It is the schema of a program, or with `policy` that of a policy.
+    """
     import json
 
     from stepward.validator.schema import json_schema

@@ -39,11 +39,12 @@ DAMAGED, NOTHING_TO_VERIFY = 1, 3
 @click.option("--receipt", "receipts", type=FILE, multiple=True, metavar="FILE", help="A receipt (repeatable).")
 @format_option
 def verify(journal: str, run: str | None, keys: tuple[Path, ...], receipts: tuple[Path, ...], **options: Any) -> None:
-    """Check that the runs in JOURNAL, or one of them, are as they were written, and report all damage.
+    """Check that a journal is as it was written.
 
-    With a key every head has to be signed by it; a receipt shows whether records were rewritten or cut since it was
-    given. Exits with 0 when all is intact, 1 when something is not, 2 when the journal can't be read, 3 when it has no
-    runs.
+    Checks one RUN or all of them, and reports all damage. With a key, every head must be signed by that key. A receipt
+    shows whether records were rewritten or cut since the receipt was made.
+
+    Exit status: 0 everything is intact, 1 something is not, 2 the journal can't be read, 3 it has no runs.
     """
     gc.enable()  # there may be very many runs
     with explained(), closing(open_journal(journal)) as opened:
