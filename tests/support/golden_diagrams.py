@@ -60,6 +60,18 @@ def node(source: str, name: str) -> str:
 
 
 def edge(source: str, start: str, end: str) -> str:
-    """Return the line of an edge in DOT text."""
-    (line,) = [line for line in source.splitlines() if re.match(rf"\s*{start} -> {end}( |$)", line)]
+    """Return the line of an edge in DOT text; for one with a label the line to the label, and that of the label."""
+    (line,) = edge_lines(source, start, end)
     return line
+
+
+def edge_lines(source: str, start: str, end: str) -> list[str]:
+    """Return the lines of all edges from one node to another, in the form of `edge`."""
+    lines = [line for line in source.splitlines() if re.match(rf"\s*{start} -> {end}( |$)", line)]
+    for name in re.findall(rf"^\s*(e\d+) -> {end}(?: |$)", source, re.MULTILINE):
+        lines += [
+            f"{line} {node(source, name)}"
+            for line in source.splitlines()
+            if re.match(rf"\s*{start} -> {name}( |$)", line)
+        ]
+    return lines

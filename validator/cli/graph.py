@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from stepward.validator.analysis.facts import ProgramFacts
     from stepward.validator.diagram.marks import Marks, Walk
+    from stepward.validator.diagram.picture import Picture
     from stepward.validator.failures import Failures
     from stepward.validator.findings import Finding
     from stepward.vm.errors import DocumentError
@@ -24,6 +25,8 @@ INTERNAL: Final = 2
 
 FORMATS: Final = ("svg", "png", "dot", "mermaid")
 SUFFIXES: Final = {".svg": "svg", ".png": "png", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
+
+DISTANCE: Final = 2
 
 FILE: Final = click.Path(path_type=Path)
 
@@ -35,6 +38,15 @@ FILE: Final = click.Path(path_type=Path)
 @click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
 @click.option("--witness", type=FILE, metavar="FILE", help="Draw the path of this witness.  [default: the first found]")
+@click.option("--collapse", is_flag=True, help="Draw parallel steps, and chains without a branch, as one node each.")
+@click.option("--around", metavar="STEP", help="Draw this step, and the steps near it.")
+@click.option(
+    "--distance",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --around: how many steps before and after.  [default: 2]",
+)
+@click.option("--left-to-right", is_flag=True, help="Draw from left to right, and not from the top down.")
 @click.option("--no-findings", is_flag=True, help="Draw the program alone, and do not check it.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
@@ -46,13 +58,15 @@ def graph(file: Path, **options: Any) -> None:
     _refuse_contradictions(options)
     chosen = options["format_"] or _format_of(options["output"])
     program = _load(file, options["name"])
+    _check_step(program, options["around"])
     from stepward.validator.diagram.drawing import draw
     from stepward.validator.failures import Failures
     from stepward.vm.errors import StepwardError
 
     failures = Failures(StepwardError, click.ClickException)
     facts, marks = _alone(program, options) if options["no_findings"] else _checked(program, options, failures)
-    _write(_drawn(draw(facts, marks), chosen), options["output"])
+    picture = _viewed(draw(facts, marks, is_brief=options["collapse"]), options)
+    _write(_drawn(picture, chosen), options["output"])
     if failures.found:
         from stepward.validator.cli.internal import print_failures
 
@@ -62,6 +76,8 @@ def graph(file: Path, **options: Any) -> None:
 
 def _refuse_contradictions(options: dict[str, Any]) -> None:
     refuse_two_configurations(config=options["config"], isolated=options["isolated"])
+    if options["distance"] is not None and options["around"] is None:
+        raise click.UsageError("--distance is for --around STEP: name the step, or leave --distance out")
     if options["no_findings"] and options["policies"]:
         raise click.UsageError("--policy is for a check, --no-findings leaves it out: give one of the two")
 
@@ -74,6 +90,18 @@ def _format_of(output: Path | None) -> str:
             f"--output: `{output}` does not end in .svg, .png, .dot or .mmd; say which with --format"
         )
     return SUFFIXES[output.suffix]
+
+
+def _viewed(picture: Picture, options: dict[str, Any]) -> Picture:
+    """Return the part and the level of a picture that the options ask for."""
+    from stepward.validator.diagram.around import around
+    from stepward.validator.diagram.collapse import collapsed
+    from stepward.validator.diagram.stubs import with_stubs
+
+    picture = picture._replace(is_sideways=options["left_to_right"])
+    if options["around"] is not None:
+        picture = around(picture, options["around"], options["distance"] or DISTANCE)
+    return with_stubs(collapsed(picture) if options["collapse"] else picture)
 
 
 def _drawn(picture: Any, format_: str) -> bytes:
@@ -94,6 +122,18 @@ def _write(content: bytes, output: Path | None) -> None:
         sys.stdout.flush()  # here a full disk is still reported
         return
     write_output(output, content, "correct the path of `-o`")
+
+
+def _check_step(program: Program, step: str | None) -> None:
+    """Refuse a step to draw around that the program does not have."""
+    from stepward.validator.gate.settings import ConfigurationError, did_you_mean
+
+    ids = [part.id for one in program.steps for part in (one, *one.sub_steps)]
+    if step is not None and step not in ids:
+        raise ConfigurationError(
+            f"--around: program `{program.name}` has no step `{step}`",
+            did_you_mean(step, ids, "leave `--around` out: the diagram shows all steps"),
+        )
 
 
 # -- the program -------------------------------------------------------------------------------------------------------

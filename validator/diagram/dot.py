@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.validator.diagram.picture import Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
+from stepward.validator.diagram.picture import Badge, Box, Edge, EdgeKind, Group, Kind, Line, Node, Picture, Tone
 from stepward.validator.diagram.words import wrapped
 from stepward.validator.report.text import columns_of, safe
 
@@ -14,10 +15,29 @@ if TYPE_CHECKING:
     from graphviz import Digraph
 
 _FONT: Final = "Helvetica"
-_POINTS: Final = 11
-_EM_INCHES: Final = _POINTS / 72
-_CHARACTER_EM: Final = 0.64
-"""Width of a character in the widest usual font: the viewer of the picture may not have the font that we name."""
+
+
+class _Look(NamedTuple):
+    """Sizes of fonts in points, the width of a character in ems; the space between nodes and between ranks in inches.
+
+    The characters are those of a wide font: who looks at the picture may not have the font that we name.
+    """
+
+    points: float
+    label_points: float
+    heading_points: int
+    em: float
+    node_space: str
+    rank_space: str
+    margin: str
+
+    def width(self, columns: int) -> float:
+        """Return the width of so many characters in points."""
+        return columns * self.em * self.points
+
+
+_WHOLE: Final = _Look(11, 10, 16, 0.64, "0.3", "0.4", "0.14,0.07")
+_BRIEF: Final = _Look(7.5, 7.5, 11, 0.55, "0.08", "0.07", "0.05,0.02")
 
 _PATH: Final = "#c4007a"
 _RED: Final = "#b02a2a"
@@ -36,12 +56,18 @@ _STYLES: Final[dict[Kind, dict[str, str]]] = {
     "llm": {"shape": "box", "style": "rounded,filled", "fillcolor": "#e8e4fb", "color": "#5b4bb4"},
     "read": {"shape": "box", "style": "filled", "fillcolor": "#eef4fb", "color": "#3a6ea5"},
     "write": {"shape": "box", "style": "filled", "fillcolor": "#ffe3c2", "color": "#c25a00", "penwidth": "2"},
-    "condition": {"shape": "hexagon", "style": "filled", "fillcolor": "#fff8d6", "color": "#8a7400", "margin": "0,0"},
+    "condition": {
+        "shape": "hexagon",
+        "style": "filled",
+        "fillcolor": "#fff8d6",
+        "color": "#8a7400",
+        "margin": "0.02,0.0",
+    },
     "set": {"shape": "note", "style": "filled", "fillcolor": "#f3f3f3", "color": "#666666"},
     "success": {**_END, "fillcolor": "#dcf3dc", "color": "#2d7d2d"},
     "failure": {**_END, "fillcolor": "#fbdcdc", "color": _RED},
     "broken": {"shape": "octagon", "style": "filled", "fillcolor": "#fbdcdc", "color": _RED},
-    "sign": {"shape": "plaintext", "margin": "0.05,0.02"},
+    "sign": {"shape": "box", "style": "rounded", "color": "#aaaaaa", "margin": "0.06,0.02", "height": "0.2"},
     "bar": {"shape": "box", "style": "filled", "fillcolor": "#444444", "height": "0.06", "width": "1.2", "label": ""},
 }
 _DEAD: Final = {"style": "dashed", "fillcolor": "white", "color": _GREY, "fontcolor": "#808080", "penwidth": "1"}
@@ -51,6 +77,9 @@ _ARROWS: Final[dict[EdgeKind, dict[str, str]]] = {
     "error": {"style": "dashed", "color": _RED},
     "visits": {"style": "dotted", "color": "#666666"},
 }
+_FOCUS: Final = {"color": "#000000", "penwidth": "3"}
+_UPRIGHT: Final = {"height": "1.0", "width": "0.06"}
+_LABEL: Final = {"shape": "plaintext", "margin": "0.04,0.01", "height": "0.1", "width": "0.1"}
 _TONES: Final[dict[Tone, str]] = {
     "name": "<b>{}</b>",
     "text": "{}",
@@ -68,56 +97,90 @@ def to_dot(picture: Picture) -> str:
     """Return a picture as DOT text: the same text for the same picture."""
     from graphviz import Digraph
 
-    common = {"fontname": _FONT, "fontsize": str(_POINTS)}
+    look = _BRIEF if picture.is_brief else _WHOLE
+    common = {"fontname": _FONT, "fontsize": str(look.points)}
+    direction = {"rankdir": "LR"} if picture.is_sideways else {}
     graph = Digraph(
         "program",
-        graph_attr={"label": _heading(picture), "labelloc": "t", "labeljust": "l", "fontname": _FONT, "fontsize": "12",
-                    "nodesep": "0.3", "ranksep": "0.4", "pad": "0.3", "tooltip": safe(picture.title)},
-        node_attr={**common, "margin": "0.14,0.07", "height": "0.3"},
-        edge_attr={**common, "fontsize": "10", "arrowsize": "0.8"},
+        graph_attr={"label": _heading(picture, look), "labelloc": "t", "labeljust": "l", "fontname": _FONT,
+                    "fontsize": str(look.points + 1), "nodesep": look.node_space, "ranksep": look.rank_space,
+                    "pad": "0.3" if look is _WHOLE else "0.06", "tooltip": safe(picture.title), **direction},
+        node_attr={**common, "margin": look.margin, "height": "0.3" if look is _WHOLE else "0.2"},
+        edge_attr={**common, "fontsize": str(look.label_points), "arrowsize": "0.8" if look is _WHOLE else "0.6"},
     )  # fmt: skip
     for node in picture.nodes:
         if isinstance(node, Box):
-            _box(graph, node)
+            _box(graph, node, look, is_sideways=picture.is_sideways)
         else:
-            _node(graph, node)
-    for edge in picture.edges:
-        _edge(graph, edge)
+            _node(graph, node, look)
+    for number, edge in enumerate(picture.edges):
+        _edge(graph, edge, f"e{number}", look)
+    _order(graph, picture)
     return str(graph.source)
 
 
-def _heading(picture: Picture) -> str:
+def _order(graph: Digraph, picture: Picture) -> None:
+    """Keep the columns in their order, and what stands aside at the far end."""
+    for before, after in pairwise(picture.heads):
+        graph.edge(before, after, style="invis", constraint="false")
+    if not picture.aside:
+        return
+    first = [node.name for node in picture.nodes if node.name == "start"]
+    for rank, names in (("min", [*first, *picture.heads[1:]]), ("max", picture.aside)):
+        with graph.subgraph(graph_attr={"rank": rank}) as level:
+            for name in names:
+                level.node(name)
+
+
+def _heading(picture: Picture, look: _Look) -> str:
     lines = [
-        f'<font point-size="16"><b>{_text(line)}</b></font>' for line in wrapped(picture.title, 80, 3, by_clause=False)
+        f'<font point-size="{look.heading_points}"><b>{_text(line)}</b></font>'
+        for line in wrapped(picture.title, 80, 3, by_clause=False)
     ]
     for note in picture.notes:
         heading, *rest = note.lines
-        lines += [" ", f"<b>{_text(heading)}</b>", *(_text(_roomy(line)) for line in rest)]
-    return "<" + "".join(f'{line}<br align="left"/>' for line in [*lines, " "]) + ">"
+        lines += [" ", f"<b>{_text(heading)}</b>"] if heading else []
+        lines += (_text(_roomy(line)) for line in rest)
+    return "<" + "".join(f'{line}<br align="left"/>' for line in [*lines, *([" "] if look is _WHOLE else [])]) + ">"
 
 
 # -- nodes -------------------------------------------------------------------------------------------------------------
 
 
-def _node(graph: Digraph, node: Node) -> None:
+def _node(graph: Digraph, node: Node, look: _Look) -> None:
     style: dict[str, str] = dict(_STYLES[node.kind])
     if node.is_dead:
         style |= _DEAD
+    if node.group is not None:
+        style |= _group(node.group)
+    if node.is_focus:
+        style |= _FOCUS
     if node.is_walked:
         style |= {"color": _PATH, "penwidth": "3"}
     if node.lines:
-        style |= {"label": _label(node.lines, node.badges, is_dead=node.is_dead), "width": _width(node)}
+        style |= {"label": _label(node.lines, node.badges, look, is_dead=node.is_dead), "width": _width(node, look)}
     if node.hint:
         style["tooltip"] = _escaped(node.hint)
     graph.node(node.name, **style)
 
 
-def _width(node: Node) -> str:
+def _group(group: Group) -> dict[str, str]:
+    """Return what the style of a node gets where the node stands for more than a step."""
+    return (
+        {"shape": "box", "style": "filled,diagonals", "margin": "0.07,0.025"}
+        if group.size != 1
+        else {"peripheries": "2"}
+    )
+
+
+def _width(node: Node, look: _Look) -> str:
     longest = max(columns_of(line.text) for line in node.lines)
-    return f"{longest * _CHARACTER_EM * _EM_INCHES + 0.28:.2f}"
+    return f"{look.width(longest) / 72 + 2 * float(look.margin.split(',')[0]):.2f}"
 
 
-def _label(lines: Sequence[Line], badges: Sequence[Badge], *, is_dead: bool = False, is_left: bool = False) -> str:
+def _label(
+    lines: Sequence[Line], badges: Sequence[Badge], look: _Look, *, is_dead: bool = False, is_left: bool = False
+) -> str:
     """Return an HTML-like label: the badges on a row of their own, then the lines."""
     end = '<br align="left"/>' if is_left else "<br/>"
     text = end.join(_toned(line, is_dead=is_dead) for line in lines) + (end if is_left else "")
@@ -125,7 +188,7 @@ def _label(lines: Sequence[Line], badges: Sequence[Badge], *, is_dead: bool = Fa
         return f"<{text}>"
     # A row is as wide as the text below it, and would stretch badges without a fixed size.
     cells = "".join(
-        f'<td fixedsize="true" width="{columns_of(badge.text) * _CHARACTER_EM * _POINTS + 10:.0f}" height="17" '
+        f'<td fixedsize="true" width="{look.width(columns_of(badge.text)) + 10:.0f}" height="{look.points + 6:.0f}" '
         f'bgcolor="{_BADGES[badge.kind]}"><font color="white"><b>{_text(badge.text)}</b></font></td>'
         for badge in badges
     )
@@ -139,20 +202,24 @@ def _toned(line: Line, *, is_dead: bool = False) -> str:
     return _TONES[tone].format(_text(line.text))
 
 
-def _box(graph: Digraph, box: Box) -> None:
+def _box(graph: Digraph, box: Box, look: _Look, *, is_sideways: bool) -> None:
     """Draw a box with a bar where the sub-steps start and one where they join."""
-    color = _PATH if box.is_walked else _GREY if box.is_dead else "#444444"
+    color = _PATH if box.is_walked else _FOCUS["color"] if box.is_focus else _GREY if box.is_dead else "#444444"
     style = {"style": "rounded,dashed" if box.is_dead else "rounded", "color": color}
-    if box.is_walked:
+    if box.is_walked or box.is_focus:
         style["penwidth"] = "3"
     lines = [Line(_roomy(line.text), line.tone) for line in box.lines]
-    bar: dict[str, Any] = {**_STYLES["bar"], **({"fillcolor": _GREY, "color": _GREY} if box.is_dead else {})}
+    bar: dict[str, Any] = {
+        **_STYLES["bar"],
+        **(_UPRIGHT if is_sideways else {}),
+        **({"fillcolor": _GREY, "color": _GREY} if box.is_dead else {}),
+    }
     with graph.subgraph(name=f"cluster_{box.name}") as inside:
-        label = _label(lines, box.badges, is_dead=box.is_dead, is_left=True)
-        inside.attr(label=label, labeljust="l", fontsize=str(_POINTS), **style)
+        label = _label(lines, box.badges, look, is_dead=box.is_dead, is_left=True)
+        inside.attr(label=label, labeljust="l", fontsize=str(look.points), **style)
         inside.node(box.fork, **bar)
         for part in box.parts:
-            _node(inside, part)
+            _node(inside, part, look)
         inside.node(box.join, **bar)
         # Heavy edges center the bars over the sub-steps.
         arrow = {"arrowsize": "0.6", "weight": "10", **({"color": _GREY} if box.is_dead else {})}
@@ -164,19 +231,24 @@ def _box(graph: Digraph, box: Box) -> None:
 # -- edges -------------------------------------------------------------------------------------------------------------
 
 
-def _edge(graph: Digraph, edge: Edge) -> None:
+def _edge(graph: Digraph, edge: Edge, name: str, look: _Look) -> None:
     style: dict[str, str] = dict(_ARROWS[edge.kind])
     if edge.is_dead:
         style |= {"style": "dashed", "color": _GREY}
     if edge.is_walked:
         style |= {"color": _PATH, "penwidth": "2.5"}
-    if edge.lines:
-        # Space at both ends: fonts differ, and a label must not touch its neighbours.
-        lines = [Line(f" {_roomy(line.text, 12)}", line.tone) for line in edge.lines]
-        style["label"] = _label(lines, (), is_dead=edge.is_dead)
-        if edge.is_dead:
-            style["fontcolor"] = "#808080"
-    graph.edge(edge.start, edge.end, **style)
+    if not edge.lines:
+        graph.edge(edge.start, edge.end, **style)
+        return
+    # A label is a node on its edge: no other edge is drawn over a node.
+    lines = [Line(_roomy(line.text, 12), line.tone) for line in edge.lines]
+    label = {
+        "label": _label(lines, (), look, is_dead=edge.is_dead),
+        **({"fontcolor": "#808080"} if edge.is_dead else {}),
+    }
+    graph.node(name, **_LABEL, fontsize=str(look.label_points), **label)
+    graph.edge(edge.start, name, **style, arrowhead="none")
+    graph.edge(name, edge.end, **style)
 
 
 # -- text --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.diagram.marks import Marks
 from stepward.validator.diagram.notes import notes_of
-from stepward.validator.diagram.picture import Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
+from stepward.validator.diagram.picture import MAX_BADGES, Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
 from stepward.validator.diagram.words import lines_of, sub_step_lines, visits_words, whole_of, wrapped
 from stepward.vm.language.flow import target_at
 from stepward.vm.language.guardrails import BranchSelector, FollowedBy, Requires, guards, protected
@@ -27,22 +27,18 @@ from stepward.vm.language.steps import (
 )
 from stepward.vm.language.transitions import END, MISSING, Transition
 
-MAX_ERROR_EDGES: Final = 3
-"""Error routes to one step that are drawn as edges; if there are more, each is a line of the node it starts from."""
-
-MAX_EDGES: Final = 6
-"""Other edges to one step; if there are more, all but the nearest lead to a sign that names the step."""
-
 _HINT: Final = 1_500
 """Characters of a hint."""
 
-_BADGES: Final = 4
 _NUMBERS: Final = 5
 
 
-def draw(facts: ProgramFacts, marks: Marks | None = None) -> Picture:
-    """Return the picture of a program, with the marks of a check on it if there are any."""
-    return _Drawing(facts, marks or Marks()).picture()
+def draw(facts: ProgramFacts, marks: Marks | None = None, *, is_brief: bool = False) -> Picture:
+    """Return the whole picture of a program, with the marks of a check on it if there are any.
+
+    `is_brief` says that it will be collapsed, and shortens its notes.
+    """
+    return _Drawing(facts, marks or Marks()).picture(is_brief=is_brief)
 
 
 class _Drawing:
@@ -52,10 +48,9 @@ class _Drawing:
         self.walked = marks.walk.transitions if marks.walk is not None else frozenset()
         self.guarded, self.required = self._rules()
         self.badges = self._badges()
-        self.error_sources, self.other_sources = self._sources()
         self.signs: dict[str, Node] = {}
 
-    def picture(self) -> Picture:
+    def picture(self, *, is_brief: bool) -> Picture:
         """Return the whole picture."""
         start = Node("start", "start")
         nodes: list[Node | Box] = [start]
@@ -67,7 +62,8 @@ class _Drawing:
             nodes += self.signs.values()
             self.signs = {}
         program = self.facts.program
-        return Picture(program.name, tuple(notes_of(self.meaning, self.marks)), tuple(nodes), tuple(edges))
+        notes = tuple(notes_of(self.meaning, self.marks, is_brief=is_brief))
+        return Picture(program.name, notes, tuple(nodes), tuple(edges))
 
     # -- the whole program ---------------------------------------------------------------------------------------------
 
@@ -105,44 +101,35 @@ class _Drawing:
         seen: Counter[str] = Counter()
         for (step, severity, code), count in sorted(counts.items()):
             seen[step] += 1
-            if seen[step] > _BADGES:
+            if seen[step] > MAX_BADGES:
                 continue
             text = f"{code} ×{count}" if count > 1 else code
-            if seen[step] == _BADGES and sum(one[0] == step for one in counts) > _BADGES:
+            if seen[step] == MAX_BADGES and sum(one[0] == step for one in counts) > MAX_BADGES:
                 text += " …"
             found.setdefault(step, []).append(Badge(text, "error" if severity == "error" else "warning"))
         return {step: tuple(badges) for step, badges in found.items()}
 
-    def _sources(self) -> tuple[dict[int, set[int]], dict[int, set[int]]]:
-        """Return the predecessors of each step, by error routes and by other transitions."""
-        errors: dict[int, set[int]] = {}
-        others: dict[int, set[int]] = {}
-        for number, transitions in enumerate(self.flow.transitions):
-            for transition in transitions:
-                if transition.to >= 0:
-                    (errors if transition.kind in ("failed", "visits") else others).setdefault(
-                        transition.to, set()
-                    ).add(number)
-        return errors, others
-
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def _step(self, number: int, step: AnyStep) -> Node:
-        lines = (*self._entered(number), *self._error_lines(number))
-        return self._node(f"s{number}", step, lines, is_dead=self._is_dead(number))
+        return self._node(f"s{number}", step, (), is_dead=self._is_dead(number))
 
     def _node(self, name: str, step: AnyPart, more: Iterable[Line], *, is_dead: bool) -> Node:
         spec = self.meaning.tool(step.tool) if isinstance(step, ToolCall) else None
         is_declared = not isinstance(step, ToolCall) or step.tool in self.meaning.manifest
         lines = (*lines_of(step, spec, is_declared=is_declared), *self._rule_lines(step), *more)
+        kind = self._kind(step)
         return Node(
             name,
-            self._kind(step),
+            kind,
             (*lines, Line("no run gets here", "faint")) if is_dead else lines,
             self.badges.get(step.id, ()),
             self._hint(step, lines),
             is_dead,
             self._is_walked(step),
+            step.id,
+            self._rule_names(step),
+            writes=int(kind == "write"),
         )
 
     def _kind(self, step: AnyPart) -> Kind:
@@ -171,31 +158,19 @@ class _Drawing:
         lines = (
             *lines_of(step, None),
             *self._rule_lines(step),
-            *self._entered(number),
-            *self._error_lines(number),
             *([Line("no run gets here", "faint")] if is_dead else ()),
         )
-        return Box(f"s{number}", lines, parts, self.badges.get(step.id, ()), is_dead, self._is_walked(step))
+        badges, is_walked = self.badges.get(step.id, ()), self._is_walked(step)
+        return Box(f"s{number}", lines, parts, badges, is_dead, is_walked, step.id, self._rule_names(step))
+
+    def _rule_names(self, step: BaseStep) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*self.guarded.get(step.id, ()), *self.required.get((step.id, None), ())]))
 
     def _rule_lines(self, step: BaseStep) -> Iterator[Line]:
         if names := self.guarded.get(step.id):
             yield from _wrapped_lines("rules: " + ", ".join(names), "rule")
         if names := self.required.get((step.id, None)):
             yield from _wrapped_lines("required by: " + ", ".join(names), "rule")
-
-    def _entered(self, number: int) -> Iterator[Line]:
-        """Yield the number of predecessors whose edges are not drawn."""
-        if self._is_crowded(number) and number > 0:
-            yield Line(f"entered from {len(self.other_sources[number])} steps", "faint")
-        if self._is_crowded(number, is_error=True):
-            yield Line(f"on error from {len(self.error_sources[number])} steps", "error")
-
-    def _error_lines(self, number: int) -> Iterator[Line]:
-        """Yield the error routes of a step that are lines and not edges."""
-        for index, transition in enumerate(self.flow.transitions[number]):
-            if self._is_listed(number, index, transition):
-                words = "on error" if transition.kind == "failed" else "after the last visit"
-                yield from _wrapped_lines(f"{words} → {self.flow.steps[transition.to].id}", "error")
 
     def _hint(self, step: AnyPart, lines: Iterable[Line]) -> str:
         """Return the full text of a node whose lines are cut, and its findings."""
@@ -209,17 +184,6 @@ class _Drawing:
 
     def _is_walked(self, step: BaseStep) -> bool:
         return self.marks.walk is not None and step.id in self.marks.walk.numbers
-
-    def _is_crowded(self, target: int, *, is_error: bool = False) -> bool:
-        if is_error:
-            return len(self.error_sources.get(target, ())) > MAX_ERROR_EDGES
-        return len(self.other_sources.get(target, ())) > MAX_EDGES
-
-    def _is_listed(self, number: int, index: int, transition: Transition) -> bool:
-        """Return whether an error route is a line of its node."""
-        if transition.kind not in ("failed", "visits") or transition.to < 0 or (number, index) in self.walked:
-            return False
-        return self._is_crowded(transition.to, is_error=True)
 
     # -- edges ---------------------------------------------------------------------------------------------------------
 
@@ -237,23 +201,18 @@ class _Drawing:
             if not self._is_drawn(number, index, transition) or (transition.kind == "uncovered" and is_dead):
                 continue
             lines = tuple(self._label(transition, step, merged, is_dead=is_dead))
-            end = self._end(number, transition, is_walked=is_walked)
-            yield Edge(start, end, _edge_kind(transition), lines, is_dead or self._is_dead(number), is_walked)
+            end = self._end(number, transition)
+            rules = tuple(self.required.get((step.id, transition.branch), ())) if transition.branch is not None else ()
+            yield Edge(start, end, _edge_kind(transition), lines, is_dead or self._is_dead(number), is_walked, rules)
 
     def _is_drawn(self, number: int, index: int, transition: Transition) -> bool:
         if transition.kind in ("end", "fallback", "skipped"):
             return False  # an `end` step is a node; the others are written on the edge of success
-        if not transition.is_drawn and transition.kind != "uncovered":
-            return (number, index) in self.walked
-        return not self._is_listed(number, index, transition)
+        return transition.is_drawn or transition.kind == "uncovered" or (number, index) in self.walked
 
-    def _end(self, number: int, transition: Transition, *, is_walked: bool) -> str:
+    def _end(self, number: int, transition: Transition) -> str:
         if transition.to >= 0:
-            if is_walked or transition.kind in ("failed", "visits") or self._is_near(number, transition.to):
-                return self._into(transition.to)
-            target = self.flow.steps[transition.to]
-            lines = (Line("→ " + wrapped(target.id, most=2)[0], "name"),)
-            return self._sign(f"s{number}to{transition.to}", "sign", lines, number)
+            return self._into(transition.to)
         name = f"s{number}{transition.kind}{transition.branch or ''}"
         if transition.to == MISSING:
             missing = target_at(self.flow.steps[number], transition.field)
@@ -269,12 +228,6 @@ class _Drawing:
     def _sign(self, name: str, kind: Kind, lines: Iterable[Line], number: int) -> str:
         self.signs[name] = Node(name, kind, tuple(lines), is_dead=self._is_dead(number))
         return name
-
-    def _is_near(self, number: int, target: int) -> bool:
-        """Return whether an edge is drawn to its target: of many edges to one step, only the nearest is."""
-        if not self._is_crowded(target):
-            return True
-        return number == min(self.other_sources[target], key=lambda source: (abs(source - target), source))
 
     def _into(self, number: int) -> str:
         return f"s{number}fork" if isinstance(self.flow.steps[number], ParallelStep) else f"s{number}"

@@ -20,7 +20,7 @@ _SHAPES: Final[dict[Kind, tuple[str, str]]] = {
     "success": ("([", "])"),
     "failure": ("([", "])"),
     "broken": ("[/", "\\]"),
-    "sign": ("[", "]"),
+    "sign": ("(", ")"),
     "bar": ("[", "]"),
 }
 _CLASSES: Final = {
@@ -33,14 +33,15 @@ _CLASSES: Final = {
     "success": "fill:#dcf3dc,stroke:#2d7d2d,stroke-width:2px,color:#000",
     "failure": "fill:#fbdcdc,stroke:#b02a2a,stroke-width:2px,color:#000",
     "broken": "fill:#fbdcdc,stroke:#b02a2a,color:#000",
-    "sign": "fill:none,stroke:none",
+    "sign": "fill:#fff,stroke:#aaa,color:#000",
     "bar": "fill:#444,stroke:#444,color:#fff",
     "note": "fill:none,stroke:#bbb,text-align:left",
     "box": "fill:none,stroke:#444",
     "dead": "fill:none,stroke:#999,stroke-dasharray:4 3,color:#808080",
+    "focus": "stroke:#000,stroke-width:4px",
     "walked": "stroke:#c4007a,stroke-width:4px",
 }
-_HEAD: Final = '%%{init: {"flowchart": {"wrappingWidth": 480}}}%%\nflowchart TD'
+_HEAD: Final = '%%{init: {"flowchart": {"wrappingWidth": 480}}}%%'
 _ARROWS: Final[dict[EdgeKind, str]] = {"next": "-->", "branch": "-->", "error": "-.->", "visits": "-.->"}
 _LINKS: Final[dict[EdgeKind, str]] = {"error": "stroke:#b02a2a", "visits": "stroke:#666"}
 
@@ -55,12 +56,12 @@ _LIST: Final = re.compile(r"^(\d+)([.)])")
 
 def to_mermaid(picture: Picture) -> str:
     """Return a picture as a Mermaid flowchart: the same text for the same picture."""
-    lines = [_HEAD, *_notes(picture)]
+    lines = [_HEAD, f"flowchart {'LR' if picture.is_sideways else 'TD'}", *_notes(picture)]
     classes: dict[str, list[str]] = {}
     for node in picture.nodes:
         lines += _box(node, classes) if isinstance(node, Box) else [_node(node)]
     for node in all_nodes(picture.nodes):
-        _classify(node.name, "dead" if node.is_dead else node.kind, node.is_walked, classes)
+        _classify(node.name, "dead" if node.is_dead else node.kind, node, classes)
     edges = [edge for node in picture.nodes if isinstance(node, Box) for edge in _inner(node)]
     edges += picture.edges
     lines += map(_edge, edges)
@@ -68,15 +69,16 @@ def to_mermaid(picture: Picture) -> str:
     classes = {"note": ["notes"], **classes}
     lines += (f"classDef {name} {_CLASSES[name]}" for name in _CLASSES if name in classes)
     lines += (f"class {','.join(classes[name])} {name}" for name in _CLASSES if name in classes)
-    head, *rest = lines
-    return "\n".join([head, *(f"  {line}" for line in rest)]) + "\n"
+    directive, head, *rest = lines
+    return "\n".join([directive, head, *(f"  {line}" for line in rest)]) + "\n"
 
 
 def _notes(picture: Picture) -> Iterator[str]:
     lines = [f"<b>{_text(line)}</b>" for line in wrapped(picture.title, 80, 3, by_clause=False)]
     for note in picture.notes:
         heading, *rest = note.lines
-        lines += ["", f"<b>{_text(heading)}</b>", *map(_text, _unwrapped(rest))]
+        lines += ["", f"<b>{_text(heading)}</b>"] if heading else []
+        lines += map(_text, _unwrapped(rest))
     yield f'notes["{"<br/>".join(lines)}"]'
 
 
@@ -117,9 +119,9 @@ def _box(box: Box, classes: dict[str, list[str]]) -> Iterator[str]:
     for part in (Node(box.fork, "bar"), *box.parts, Node(box.join, "bar")):
         yield f"  {_node(part)}"
     yield "end"
-    _classify(box.name, "dead" if box.is_dead else "box", box.is_walked, classes)
+    _classify(box.name, "dead" if box.is_dead else "box", box, classes)
     for bar in (box.fork, box.join):
-        _classify(bar, "dead" if box.is_dead else "bar", False, classes)
+        _classify(bar, "dead" if box.is_dead else "bar", Node(bar, "bar"), classes)
 
 
 def _inner(box: Box) -> Iterator[Edge]:
@@ -128,9 +130,11 @@ def _inner(box: Box) -> Iterator[Edge]:
         yield Edge(part.name, box.join, is_dead=box.is_dead)
 
 
-def _classify(name: str, kind: str, is_walked: bool, classes: dict[str, list[str]]) -> None:
+def _classify(name: str, kind: str, node: Node | Box, classes: dict[str, list[str]]) -> None:
     classes.setdefault(kind, []).append(name)
-    if is_walked:
+    if node.is_focus:
+        classes.setdefault("focus", []).append(name)
+    if node.is_walked:
         classes.setdefault("walked", []).append(name)
 
 

@@ -16,14 +16,20 @@ if TYPE_CHECKING:
     from stepward.vm.language.meaning import Meaning
 
 COLUMNS: Final = 96
+BRIEF_COLUMNS: Final = 190
 MAX_RULES: Final = 24
 MAX_FINDINGS: Final = 10
 
 
-def notes_of(meaning: Meaning, marks: Marks) -> Iterator[Note]:
-    """Yield the notes of a diagram."""
-    if rules := list(_rules(meaning)):
-        yield Note(("guardrails", *_at_most(rules, MAX_RULES, "guardrail")))
+def notes_of(meaning: Meaning, marks: Marks, *, is_brief: bool = False) -> Iterator[Note]:
+    """Yield the notes of a diagram; where it is brief, the guardrails have their names alone."""
+    if rules := dict(_rules(meaning)):
+        if is_brief:
+            words = f"{counted(len(rules), 'guardrail')}: {', '.join(rules)}"
+            yield Note(("", *wrapped(words, BRIEF_COLUMNS, by_clause=False)))
+        else:
+            entries = ["\n".join(_entry(name, demand)) for name, demand in rules.items()]
+            yield Note(("guardrails", *_at_most(entries, MAX_RULES, "guardrail")))
     if marks.findings:
         entries = [
             "\n".join(_entry(f"{one.severity} {one.code}" + (f" at {one.step}" if one.step else ""), one.message))
@@ -37,12 +43,12 @@ def notes_of(meaning: Meaning, marks: Marks) -> Iterator[Note]:
         )
 
 
-def _rules(meaning: Meaning) -> Iterator[str]:
-    """Yield the guardrails of the program, and those of policies that protect one of its steps."""
+def _rules(meaning: Meaning) -> Iterator[tuple[str, str]]:
+    """Yield the names and demands of the guardrails of the program, and of policies that protect one of its steps."""
     for rule, policy in meaning.rules:
         if policy is None or any(matches(selector, meaning) for selector in protected(rule)):
             name = rule.name if policy is None else f"{rule.name} (policy {policy.policy})"
-            yield "\n".join(_entry(name, rule_words(rule)))
+            yield name, rule_words(rule)
 
 
 def _entry(name: str, words: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 Kind = Literal["start", "llm", "read", "write", "condition", "set", "success", "failure", "broken", "sign", "bar"]
 """What a node is: a step by its type, a tool by its effect, an ending by its outcome.
@@ -16,6 +16,12 @@ Tone = Literal["name", "text", "write", "retry", "error", "rule", "faint"]
 
 EdgeKind = Literal["next", "branch", "error", "visits"]
 """Why control goes along an edge: on success, by a branch, after a failure, after the last visit."""
+
+
+Ending = Literal["success", "failure"]
+
+MAX_BADGES: Final = 4
+"""Badges of findings on one node; the last says that there are more."""
 
 
 class Line(NamedTuple):
@@ -32,8 +38,21 @@ class Badge(NamedTuple):
     kind: Literal["path", "error", "warning"]
 
 
+class Group(NamedTuple):
+    """What a node of a collapsed picture stands for: how many steps, the id of the last, and how a run ends there."""
+
+    size: int
+    last: str
+    ending: Ending | None = None
+
+
 class Node(NamedTuple):
-    """One node. `hint` is the full text of cut `lines`; `is_dead` says that no run reaches the node."""
+    """One node. `hint` is the full text of cut `lines`; `is_dead` says that no run reaches the node.
+
+    `step` is the id of the step that the node shows, and empty for a node that is no step. `rules` are the guardrails
+    that protect the step or ask for it. `is_focus` marks the step that the picture is about. `writes` is how many calls
+    of the step have a write effect.
+    """
 
     name: str
     kind: Kind
@@ -42,6 +61,11 @@ class Node(NamedTuple):
     hint: str = ""
     is_dead: bool = False
     is_walked: bool = False
+    step: str = ""
+    rules: tuple[str, ...] = ()
+    is_focus: bool = False
+    group: Group | None = None
+    writes: int = 0
 
 
 class Box(NamedTuple):
@@ -53,6 +77,9 @@ class Box(NamedTuple):
     badges: tuple[Badge, ...] = ()
     is_dead: bool = False
     is_walked: bool = False
+    step: str = ""
+    rules: tuple[str, ...] = ()
+    is_focus: bool = False
 
     @property
     def fork(self) -> str:
@@ -74,21 +101,39 @@ class Edge(NamedTuple):
     lines: tuple[Line, ...] = ()
     is_dead: bool = False
     is_walked: bool = False
+    rules: tuple[str, ...] = ()
 
 
 class Note(NamedTuple):
-    """A paragraph beside the picture, wrapped; its first line is its heading."""
+    """A paragraph beside the picture, wrapped; its first line is its heading, which may be empty."""
 
     lines: tuple[str, ...]
 
 
 class Picture(NamedTuple):
-    """The diagram of a program, in the order of the program; it only depends on the program and its marks."""
+    """The diagram of a program, in the order of the program; it only depends on the program and its marks.
+
+    `is_sideways` says that it runs from left to right, `is_brief` that it is collapsed. `heads` are the nodes at which
+    the columns start, if there are several; `aside` are the steps that errors of many others lead to, for the far end.
+    """
 
     title: str
     notes: tuple[Note, ...]
     nodes: tuple[Node | Box, ...]
     edges: tuple[Edge, ...]
+    is_sideways: bool = False
+    is_brief: bool = False
+    heads: tuple[str, ...] = ()
+    aside: tuple[str, ...] = ()
+
+
+def holders(nodes: Iterable[Node | Box]) -> dict[str, str]:
+    """Return for each name that an edge can start or end at the name of the node or box that has it."""
+    found: dict[str, str] = {}
+    for one in nodes:
+        names = (one.fork, one.join, *(part.name for part in one.parts)) if isinstance(one, Box) else (one.name,)
+        found.update(dict.fromkeys(names, one.name))
+    return found
 
 
 def all_nodes(nodes: Iterable[Node | Box]) -> list[Node]:

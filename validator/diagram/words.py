@@ -101,6 +101,12 @@ def _fitting(text: str, limit: int) -> str:
     return text
 
 
+def shortened(text: str, limit: int) -> str:
+    """Return a text on one line; an ellipsis replaces what does not fit."""
+    shown = safe(text[: limit * 2].replace("\n", " "))
+    return shown if columns_of(shown) <= limit else f"{_fitting(shown, limit - 1).rstrip()}…"
+
+
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 

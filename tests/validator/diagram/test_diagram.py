@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from diagram_programs import large_program
-from golden_diagrams import EVERYTHING, edge, node
+from golden_diagrams import EVERYTHING, edge, edge_lines, node
 from paths import ROOT
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.diagram import dot as dot_text
 from stepward.validator.diagram import rendering
-from stepward.validator.diagram.drawing import MAX_EDGES, MAX_ERROR_EDGES, draw
+from stepward.validator.diagram.collapse import collapsed
+from stepward.validator.diagram.drawing import draw
 from stepward.validator.diagram.picture import Picture, all_nodes
 from stepward.validator.diagram.rendering import DiagramError, render
+from stepward.validator.diagram.stubs import MAX_EDGES, MAX_ERROR_EDGES, MAX_SPAN, with_stubs
 from stepward.validator.diagram.words import wrapped
 from stepward.validator.report.text import columns_of
 from stepward.vm import Policy, Program
@@ -27,7 +29,7 @@ PROGRAM = EVERYTHING
 
 def picture(text: str | dict = PROGRAM, *policies: Policy) -> Picture:
     program = Program.from_yaml(text) if isinstance(text, str) else Program.from_dict(text)
-    return draw(ProgramFacts(program, policies))
+    return with_stubs(draw(ProgramFacts(program, policies)))
 
 
 def dot(text: str | dict = PROGRAM) -> str:
@@ -39,7 +41,10 @@ def words(source: str, name: str) -> str:
 
 
 def edges(source: str) -> set[tuple[str, str]]:
-    return set(re.findall(r"^\s*(\w+) -> (\w+)", source, re.MULTILINE))
+    """Return the edges, those with a label in one piece."""
+    pairs = re.findall(r"^\s*(\w+) -> (\w+)", source, re.MULTILINE)
+    labelled = {start: end for start, end in pairs if re.fullmatch(r"e\d+", start)}
+    return {(start, labelled.get(end, end)) for start, end in pairs if start not in labelled}
 
 
 def test_the_same_program_gives_the_same_text_whatever_the_hash_seed() -> None:
@@ -100,7 +105,7 @@ def test_edges_follow_control_flow_and_say_why() -> None:
     assert "case 2" in edge(source, "s3", "s0")
     assert "$amount == 2" in edge(source, "s3", "s0")
     assert "also after a time-out" in edge(source, "s5", "s0")
-    assert "after 2 visits" in [line for line in source.splitlines() if "s5 -> s9" in line][1]
+    assert "after 2 visits" in edge_lines(source, "s5", "s9")[1]
 
 
 def test_endings_are_drawn_and_so_is_what_is_not_covered_or_missing() -> None:
@@ -169,12 +174,29 @@ def fan(count: int, **fields: str) -> dict:
 def test_few_errors_that_lead_to_one_place_are_edges_and_many_are_told_by_their_steps() -> None:
     few, many = dot(fan(MAX_ERROR_EDGES, error_step="failed")), dot(fan(MAX_ERROR_EDGES + 1, error_step="failed"))
     assert len([pair for pair in edges(few) if pair[1] == f"s{MAX_ERROR_EDGES + 1}"]) == MAX_ERROR_EDGES
-    assert not [pair for pair in edges(many) if pair[1] == f"s{MAX_ERROR_EDGES + 2}"]
+    failed = f"s{MAX_ERROR_EDGES + 2}"
+    assert [pair for pair in edges(many) if pair[1] == failed] == [(f"{failed}errors", failed)]
     assert "on error → failed" in words(many, "s0")
-    assert f"on error from {MAX_ERROR_EDGES + 1} steps" in words(many, f"s{MAX_ERROR_EDGES + 2}")
+    assert f"on error: from {MAX_ERROR_EDGES + 1} steps" in words(many, f"{failed}errors")
+    assert "style=dashed" in edge(many, f"{failed}errors", failed)
 
 
-def test_of_many_edges_to_one_place_the_nearest_is_drawn_and_the_others_lead_to_signs() -> None:
+def test_an_ending_that_many_errors_share_stands_at_the_far_end_and_not_beside_the_start() -> None:
+    many = dot(fan(MAX_ERROR_EDGES + 1, error_step="failed"))
+    rank = re.compile(r"graph \[rank=(\w+)\]\s+([^{}]*)\}")
+    assert {found[1]: found[2].split() for found in rank.finditer(many)} == {
+        "min": ["start"],
+        "max": [f"s{MAX_ERROR_EDGES + 2}"],
+    }
+    steps = [{"id": f"s{number}", "type": "llm", "prompt": "x", "error_step": "help"} for number in range(5)]
+    more = [{"id": "done", "type": "end"}, {"id": "help", "type": "llm", "prompt": "x", "next_step": "s0"}]
+    goes_on = dot({"name": "p", "steps": [*steps, *more]})
+    assert "helperrors" not in goes_on
+    assert "s6errors" in goes_on
+    assert "rank=max" not in goes_on
+
+
+def test_of_many_edges_to_one_place_the_nearest_is_drawn_and_the_others_lead_to_stubs() -> None:
     count = MAX_EDGES + 1
     steps = [
         {"id": f"c{number}", "type": "condition", "condition": "$x > 1", "then": f"c{number + 1}", "otherwise": "out"}
@@ -183,10 +205,56 @@ def test_of_many_edges_to_one_place_the_nearest_is_drawn_and_the_others_lead_to_
     ends = [{"id": f"c{count}", "type": "end"}, {"id": "out", "type": "end", "outcome": "failure"}]
     source = dot({"name": "p", "steps": [*steps, *ends]})
     out = f"s{count + 1}"
-    assert [pair for pair in edges(source) if pair[1] == out] == [(f"s{count - 1}", out)]
+    assert {pair for pair in edges(source) if pair[1] == out} == {(f"s{count - 1}", out), (f"{out}from", out)}
+    assert words(source, f"s0to{count + 1}").count("otherwise") == 1
     assert "→ out" in words(source, f"s0to{count + 1}")
     assert ("s0", f"s0to{count + 1}") in edges(source)
-    assert f"entered from {count} steps" in words(source, out)
+    assert f"from {count - 1} steps" in words(source, f"{out}from")
+
+
+def line_of(count: int, **first: str) -> dict:
+    """A program of so many steps in a line; its first has more fields."""
+    steps = [{"id": f"a{number}", "type": "llm", "prompt": "x"} for number in range(count - 1)]
+    steps[0] |= first
+    return {"name": "p", "steps": [*steps, {"id": "last", "type": "end"}]}
+
+
+def test_an_edge_over_many_ranks_ends_in_a_stub_and_begins_again_at_its_target() -> None:
+    short, long = dot(line_of(MAX_SPAN, error_step="last")), dot(line_of(MAX_SPAN + 2, error_step="last"))
+    assert ("s0", f"s{MAX_SPAN - 1}") in edges(short)
+    end = f"s{MAX_SPAN + 1}"
+    assert ("s0", end) not in edges(long)
+    assert {("s0", f"s0to{end[1:]}"), (f"{end}from", end)} <= edges(long)
+    assert words(long, f"s0to{end[1:]}").split("label=<")[1].startswith("on error → last")
+    assert "from a0" in words(long, f"{end}from")
+
+
+def test_a_long_way_back_is_a_stub_too() -> None:
+    steps = line_of(MAX_SPAN + 4)["steps"]
+    steps[-2] = {"id": "again", "type": "condition", "condition": "$x > 1", "then": "a1", "otherwise": "last"}
+    source = dot({"name": "p", "steps": steps})
+    assert (f"s{MAX_SPAN + 2}", "s1") not in edges(source)
+    assert ("s1from", "s1") in edges(source)
+    assert "then → a1" in words(source, f"s{MAX_SPAN + 2}to1")
+
+
+@pytest.mark.parametrize("name", ["loan_decision", "customer_onboarding"])
+@pytest.mark.parametrize("is_brief", [False, True])
+def test_no_label_is_under_an_edge(name: str, is_brief: bool) -> None:
+    """A label is a node of its own, around which edges are led: an edge has none itself."""
+    facts = ProgramFacts(Program.load(ROOT / f"specs/programs/good/{name}.yaml"))
+    whole = draw(facts, is_brief=is_brief)
+    source = dot_text.to_dot(with_stubs(collapsed(whole) if is_brief else whole))
+    arrows = [line for line in source.splitlines() if " -> " in line]
+    assert arrows
+    assert not [line for line in arrows if "label=" in line]
+    labels = set(re.findall(r"^\s*(e\d+) \[", source, re.MULTILINE))
+    assert labels
+    for label in labels:
+        (into,) = [line for line in arrows if re.search(rf"-> {label} ", line)]
+        (out,) = [line for line in arrows if re.match(rf"\s*{label} -> ", line)]
+        assert "arrowhead=none" in into
+        assert "arrowhead=none" not in out
 
 
 # -- texts -------------------------------------------------------------------------------------------------------------
@@ -269,7 +337,7 @@ def test_wrapping(text: str, lines: list[str]) -> None:
 @pytest.mark.parametrize("name", ["password_reset", "loan_decision", "post_checkout"])
 def test_good_programs_are_drawn_as_pictures(name: str) -> None:
     program = Program.load(ROOT / f"specs/programs/good/{name}.yaml")
-    source = dot_text.to_dot(draw(ProgramFacts(program)))
+    source = dot_text.to_dot(with_stubs(draw(ProgramFacts(program))))
     svg = render(source, "svg")
     for step in program.steps:
         assert f">{step.id}".encode() in svg
