@@ -71,18 +71,86 @@ def json_schema(kind: str) -> dict[str, Any]:
             if name in _DESCRIPTIONS:
                 field["description"] = _DESCRIPTIONS[name]
     if "ConditionStep" in definitions:
-        definitions["ConditionStep"]["oneOf"] = [{"required": ["condition"]}, {"required": ["cases"]}]
+        definitions["ConditionStep"] |= {
+            "if": {"required": ["cases"]},
+            "then": {"properties": {"condition": False}},
+            "else": {"required": ["condition"]},
+        }
     if kind == "policy":
         # A tool without conditions is written as its name alone.
         allow = schema["properties"]["allow"]
-        allow["items"] = {"anyOf": [{"type": "string", "minLength": 1}, allow["items"]]}
+        allow["items"] = {"if": {"type": "string"}, "then": {"minLength": 1}, "else": allow["items"]}
     return {
         "$schema": DIALECT,
         "$id": _ID.format(kind=kind),
         "title": f"Stepward {kind}",
-        **schema,
-        "$defs": definitions,
+        **_told_apart(schema, definitions),
+        "$defs": {name: _told_apart(entry, definitions) for name, entry in definitions.items()},
     }
+
+
+# -- unions ------------------------------------------------------------------------------------------------------------
+#
+# Of a document that none of the schemas of a `oneOf` accepts, an editor marks the whole. So a union says first which of
+# its schemas a document is meant for, by its `type` or by a key that only one of them requires; then this one alone
+# speaks, and an editor marks the field.
+
+
+def _told_apart(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Return a schema in which each `oneOf` is a row of `if`, `then` and `else`."""
+    if isinstance(schema, list):
+        return [_told_apart(entry, definitions) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    told = {key: _told_apart(value, definitions) for key, value in schema.items() if key != "oneOf"}
+    match schema.get("oneOf"):
+        case None:
+            return told
+        case [{"type": "boolean"}, dict() as other]:
+            return {**told, "if": {"type": "boolean"}, "else": other}
+        case choices:
+            models = {choice["$ref"]: definitions[choice["$ref"].rpartition("/")[2]] for choice in choices}
+            is_typed = all("type" in model["properties"] for model in models.values())
+            return {**told, **(_by_type(models) if is_typed else _by_key(models))}
+
+
+def _by_type(models: dict[str, Any]) -> dict[str, Any]:
+    """Return the union of models that their `type` tells apart."""
+    kinds = {ref: model["properties"]["type"]["const"] for ref, model in models.items()}
+    rest = {
+        "properties": dict.fromkeys(sorted({name for model in models.values() for name in model["properties"]}), True)
+    }
+    cases = {ref: {"properties": {"type": {"const": kind}}, "required": ["type"]} for ref, kind in kinds.items()}
+    head = {"required": ["type"], "properties": {"type": {"enum": list(kinds.values())}}}
+    return {**head, **_cases(cases, {**rest, "additionalProperties": False})}
+
+
+def _by_key(models: dict[str, Any]) -> dict[str, Any]:
+    """Return the union of models that a key tells apart: one that no other has, or else any that it requires."""
+    needed = {ref: set(model["required"]) for ref, model in models.items()}
+    shared = sorted(set.intersection(*needed.values()))
+    names = {ref: set(model["properties"]) for ref, model in models.items()}
+    own = {ref: keys.difference(*(names[other] for other in names if other != ref)) for ref, keys in names.items()}
+    order = sorted(models, key=lambda ref: not own[ref])
+    cases = {ref: _has_any(own[ref] or needed[ref]) for ref in order}
+    rest = {"properties": dict.fromkeys(shared, True), "additionalProperties": False, "minProperties": len(shared) + 1}
+    return _cases(cases, rest)
+
+
+def _has_any(keys: set[str]) -> dict[str, Any]:
+    choices = [{"required": [key]} for key in sorted(keys)]
+    return choices[0] if len(choices) == 1 else {"anyOf": choices}
+
+
+def _cases(cases: dict[str, dict[str, Any]], otherwise: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of conditions with the model for each; `otherwise` is for a document that none of them fits."""
+    row = otherwise
+    for ref, condition in reversed(cases.items()):
+        row = {"if": condition, "then": {"$ref": ref}, "else": row}
+    return row
+
+
+# -- tidying -----------------------------------------------------------------------------------------------------------
 
 
 def _tidied(schema: Any) -> Any:
