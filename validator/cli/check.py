@@ -80,8 +80,8 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
 @click.option(
     "--fail-on",
-    type=click.Choice(["error", "warning"]),
-    help="The level of findings that fails the check.  [default: error]",
+    metavar="LEVEL|CODES",
+    help="What fails the check: error, warning, or codes or prefixes.  [default: error]",
 )
 @click.option(
     "--time-limit",
@@ -209,24 +209,31 @@ def _apply_fixes(options: CheckOptions, configurations: Configurations) -> None:
 
 
 def _configurations(options: CheckOptions) -> Configurations:
-    from stepward.validator.findings import Severity
-    from stepward.validator.gate.settings import Configurations, Overrides, UnknownCodeError, checked_codes
+    from stepward.validator.gate.settings import (
+        Configurations,
+        Overrides,
+        UnknownCodeError,
+        checked_codes,
+        checked_fail_on,
+    )
 
-    def codes(name: str, texts: tuple[str, ...]) -> tuple[str, ...] | None:
+    def codes(
+        name: str, texts: tuple[str, ...], checked: Callable[[list[str]], tuple[str, ...]] = checked_codes
+    ) -> tuple[str, ...] | None:
         given = [code.strip() for text in texts for code in text.split(",") if code.strip()]
         if not texts:
             return None
         if not given:
             raise click.UsageError(f"--{name} names no code")
         try:
-            return checked_codes(given)
+            return checked(given)
         except UnknownCodeError as error:
             raise click.UsageError(f"--{name}: {error.message}; {error.help}") from None
 
     overrides = Overrides(
         select=codes("select", options.select),
         ignore=codes("ignore", options.ignore),
-        fail_on=Severity(options.fail_on) if options.fail_on else None,
+        fail_on=None if options.fail_on is None else codes("fail-on", (options.fail_on,), checked_fail_on),
         baseline=options.baseline,
         policies=options.policies,
         time_limit=options.time_limit,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.validator.failures import CODE as INTERNAL
 from stepward.validator.failures import Failure, Failures
 from stepward.validator.files import absolute, shown_name
-from stepward.validator.findings import Finding, Property, Report, Severity
+from stepward.validator.findings import Finding, Property, Report
 from stepward.validator.gate.baseline import Baseline, write_baseline
 from stepward.validator.gate.discovery import (
     Candidate,
@@ -48,6 +48,9 @@ STDIN: Final = "<stdin>"
 BLOCKING: Final = frozenset({"SW001", "SW002", "SW003", "SW004", "SW101", "SW106"})
 """Findings without which guardrails can be judged. Under a policy they can't be silenced: the author of a program could
 otherwise escape all findings of the policy by breaking the program and silencing the break."""
+
+UNJUDGED: Final = BLOCKING | {INTERNAL}
+"""Findings after which nobody knows whether the program keeps its rules."""
 
 
 @dataclass(slots=True)
@@ -381,8 +384,7 @@ class Run:
             self._sources[idle.file] = idle.text
             self._entries.append(_Entry(idle.finding, idle.settings))
         # A rule of a policy is not called vacuous while some program can't be judged: it may match there.
-        unjudged = BLOCKING | {INTERNAL}
-        if self._programs and not any(entry.finding.code in unjudged for entry in self._entries):
+        if self._programs and not any(entry.finding.code in UNJUDGED for entry in self._entries):
             find = partial(vacuous_rules, self._policies.used(), self._matched)
             for vacuous in self._failures.collect("the search for vacuous rules of policies", find):
                 self._sources[vacuous.file] = vacuous.text
@@ -443,7 +445,8 @@ def _first(findings: tuple[Finding, ...], _: str) -> Sequence[Finding]:
 
 
 def _fails(entry: _Entry) -> bool:
-    return entry.finding.severity is Severity.ERROR or entry.settings.fail_on is Severity.WARNING
+    """Return whether a finding fails the gate: one that leaves the program unjudged always does."""
+    return entry.settings.fails(entry.finding) or entry.finding.code in UNJUDGED
 
 
 def _is_hidden(entry: _Entry, baselines: Mapping[FilePath, Baseline]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from stepward.validator.engine.clock import LIMIT_SECONDS
 from stepward.validator.files import absolute, shown_name, why_not
-from stepward.validator.findings import Severity
+from stepward.validator.findings import Finding, Severity
 from stepward.validator.gate.paths import Patterns, is_pattern
 from stepward.validator.result import AdvisedError
 
@@ -41,7 +41,7 @@ class Overrides:
 
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
-    fail_on: Severity | None = None
+    fail_on: tuple[str, ...] | None = None
     baseline: FilePath | None = None
     policies: tuple[FilePath, ...] = ()
     time_limit: float | None = None
@@ -52,6 +52,7 @@ class Overrides:
 class Settings:
     """The configuration of the files below `folder`; `source` is the file that it was read from, if any.
 
+    `fail_on` has severities, codes and beginnings of codes: a finding that one of them names fails the gate.
     `exclude` is None where it is not configured: hidden folders are then left out.
     """
 
@@ -59,7 +60,7 @@ class Settings:
     source: FilePath | None = None
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
-    fail_on: Severity = Severity.ERROR
+    fail_on: tuple[str, ...] = (Severity.ERROR,)
     policies: tuple[FilePath, ...] = ()
     exclude: tuple[str, ...] | None = None
     extend_exclude: tuple[str, ...] = ()
@@ -72,6 +73,15 @@ class Settings:
         """Return the settings, overridden by the options of the command line."""
         said = {name: value for name, value in vars(overrides).items() if value is not None}
         return replace(self, **{**said, "policies": tuple(dict.fromkeys((*self.policies, *overrides.policies)))})
+
+    def fails(self, finding: Finding) -> bool:
+        """Return whether a finding fails the gate; an error of a policy always does."""
+        is_error = finding.severity is Severity.ERROR
+        if Severity.WARNING in self.fail_on or (is_error and finding.policy is not None):
+            return True
+        return (is_error and Severity.ERROR in self.fail_on) or finding.code.startswith(
+            tuple(word for word in self.fail_on if word not in tuple(Severity))
+        )
 
     @property
     def for_proofs(self) -> dict[str, Any]:
@@ -198,7 +208,7 @@ class _Reader:
         fields: dict[str, Callable[[str, Any], Any]] = {
             "select": self._codes,
             "ignore": self._codes,
-            "fail-on": self._severity,
+            "fail-on": self._fail_on,
             "policies": self._paths,
             "exclude": self._patterns,
             "extend-exclude": self._patterns,
@@ -232,10 +242,13 @@ class _Reader:
         except UnknownCodeError as error:
             raise self._error(f"`{key}`: {error.message}", error.help) from None
 
-    def _severity(self, key: str, value: Any) -> Severity:
-        if value not in tuple(Severity):
-            raise self._error(f"`{key}` must be `error` or `warning`", f'write `{key} = "warning"`')
-        return Severity(value)
+    def _fail_on(self, key: str, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, str | list):
+            raise self._error(f"`{key}` must be text or a list of texts", f'write `{key} = "warning"`')
+        try:
+            return checked_fail_on(self._texts(key, [value] if isinstance(value, str) else value))
+        except UnknownCodeError as error:
+            raise self._error(f"`{key}`: {error.message}", error.help) from None
 
     def _seconds(self, key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
@@ -306,6 +319,24 @@ def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
     for code in checked:
         if not any(known.startswith(code) for known in RULE_BY_CODE):
             raise UnknownCodeError(f"`{code}` is not a code, nor the beginning of one", near_code(code))
+    return checked
+
+
+def checked_fail_on(words: Iterable[str]) -> tuple[str, ...]:
+    """Return severities, codes and beginnings of codes as given; raises UnknownCodeError for the first other word.
+
+    A severity stands for itself and what is worse, so `warning` stands for every finding.
+    """
+    from stepward.validator.rules.registry import RULE_BY_CODE
+
+    checked = tuple(words)
+    if not checked:
+        raise UnknownCodeError("names nothing", "write `error`, `warning` or a code")
+    for word in checked:
+        if word in tuple(Severity) or any(known.startswith(word) for known in RULE_BY_CODE):
+            continue
+        severity = did_you_mean(word, Severity, near_code(word))
+        raise UnknownCodeError(f"`{word}` is not `error`, `warning`, a code, nor the beginning of one", severity)
     return checked
 
 

@@ -5,11 +5,11 @@ GitHub shows at most ten errors and ten warnings of a step of a workflow, so fin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stepward.validator.findings import Finding
-from stepward.validator.report.text import advice, error_lines, safe, summary
+from stepward.validator.report.text import advice, error_lines, safe, story, summary, values_of
 
 if TYPE_CHECKING:
     from stepward.validator.result import AdvisedError, RunResult
@@ -19,7 +19,8 @@ def render(result: RunResult) -> str:
     """Return a command for each finding, and the summary."""
     error = [_error(result.error)] if result.error is not None else []
     findings = sorted(result.findings, key=lambda finding: finding not in result.failing)
-    return "".join(f"{line}\n" for line in [*error, *map(_command, findings), summary(result)])
+    commands = map(_command, findings, values_of(findings))
+    return "".join(f"{line}\n" for line in [*error, *commands, summary(result)])
 
 
 def _error(error: AdvisedError) -> str:
@@ -27,9 +28,9 @@ def _error(error: AdvisedError) -> str:
     return f"::error title=stepward::{_data(text)}"
 
 
-def _command(finding: Finding) -> str:
+def _command(finding: Finding, values: Sequence[str]) -> str:
     properties = ",".join(f"{name}={_property(value)}" for name, value in _properties(finding))
-    text = "\n".join([finding.message, *advice(finding)])
+    text = "\n".join([finding.message, *story(finding, values), *advice(finding)])
     return f"::{finding.severity} {properties}::{_data(text)}"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.report.fingerprints import digest, fingerprints
-from stepward.validator.report.text import advice, error_lines, json_text
+from stepward.validator.report.text import advice, error_lines, json_text, story, values_of
 
 if TYPE_CHECKING:
     from stepward.validator.result import AdvisedError, RunResult
@@ -18,7 +19,7 @@ _SEVERITIES: Final = {Severity.ERROR: "major", Severity.WARNING: "minor"}
 def render(result: RunResult) -> str:
     """Return the findings as JSON text."""
     marks = fingerprints(result.findings)
-    issues = [_issue(finding, mark) for finding, mark in zip(result.findings, marks, strict=True)]
+    issues = list(map(_issue, result.findings, marks, values_of(result.findings)))
     return json_text([*issues, _undecided(result.error)] if result.error is not None else issues)
 
 
@@ -33,10 +34,10 @@ def _undecided(error: AdvisedError) -> dict[str, Any]:
     }
 
 
-def _issue(finding: Finding, mark: str) -> dict[str, Any]:
+def _issue(finding: Finding, mark: str, values: Sequence[str]) -> dict[str, Any]:
     lines = {"begin": finding.span.line, "end": finding.span.end_line} if finding.span else {"begin": 1}
     return {
-        "description": "; ".join([finding.message, *advice(finding)]),
+        "description": "; ".join([finding.message, *story(finding, values), *advice(finding)]),
         "check_name": f"{finding.code} {finding.name}",
         "fingerprint": mark,
         "severity": _SEVERITIES[finding.severity],

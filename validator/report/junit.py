@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from stepward.validator.findings import Finding, Property, Verdict
-from stepward.validator.report.text import advice, error_lines, position, safe
+from stepward.validator.report.text import advice, error_lines, position, safe, story, values_of
 
 if TYPE_CHECKING:
     from stepward.validator.result import RunResult
@@ -40,8 +40,8 @@ def _written(root: Element) -> str:
 def _add_suite(root: Element, file: str, result: RunResult) -> None:
     suite = SubElement(root, "testsuite", name=_text(file))
     findings = [finding for finding in result.findings if finding.file == file]
-    for finding in findings:
-        _add_finding(suite, finding, fails=finding in result.failing)
+    for finding, values in zip(findings, values_of(findings), strict=True):
+        _add_finding(suite, finding, values, fails=finding in result.failing)
     for entry in result.properties:
         if entry.file == file and entry.verdict is Verdict.PROVED:
             _add_case(suite, _proof(entry))
@@ -55,13 +55,14 @@ def _proof(entry: Property) -> str:
     return f"{entry.name} `{entry.rule}`{owner} is proved"
 
 
-def _add_finding(suite: Element, finding: Finding, *, fails: bool) -> None:
-    where = f" at step {finding.step}" if finding.step else ""
-    case = _add_case(suite, f"{finding.code} {finding.name}{where}")
+def _add_finding(suite: Element, finding: Finding, values: Sequence[str], *, fails: bool) -> None:
+    at = f" at step {finding.step}" if finding.step else ""
+    case = _add_case(suite, f"{finding.code} {finding.name}{at}")
     if finding.span:
         case.set("file", _text(finding.file))
         case.set("line", str(finding.span.line))
-    text = _text(finding.message, *advice(finding), finding.file + position(finding.place, finding.span))
+    where = finding.file + position(finding.place, finding.span)
+    text = _text(finding.message, *story(finding, values), *advice(finding), where)
     if fails:
         failure = SubElement(case, "failure", type=finding.code, message=_text(finding.message))
         failure.text = text

