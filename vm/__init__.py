@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stepward.vm.language.transitions import Transition as Transition
     from stepward.vm.machine.execution import ExecutionVM as ExecutionVM
     from stepward.vm.machine.litellm import LiteLLMModel as LiteLLMModel
+    from stepward.vm.machine.models import Model as Model
     from stepward.vm.machine.models import ModelReply as ModelReply
     from stepward.vm.machine.models import ModelRequest as ModelRequest
     from stepward.vm.machine.models import ScriptedModel as ScriptedModel
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from stepward.vm.machine.tools import InDoubt as InDoubt
     from stepward.vm.machine.tools import Suspend as Suspend
     from stepward.vm.machine.tools import ToolContext as ToolContext
+    from stepward.vm.machine.tools import Tools as Tools
     from stepward.vm.reading.source import Place as Place
     from stepward.vm.reading.source import Span as Span
 
@@ -68,6 +70,7 @@ _HOMES = {
     "RunBusy": "machine.refusals",
     "RunRefused": "machine.refusals",
     "LiteLLMModel": "machine.litellm",
+    "Model": "machine.models",
     "ModelReply": "machine.models",
     "ModelRequest": "machine.models",
     "ScriptedModel": "machine.models",
@@ -76,6 +79,7 @@ _HOMES = {
     "InDoubt": "machine.tools",
     "Suspend": "machine.tools",
     "ToolContext": "machine.tools",
+    "Tools": "machine.tools",
     "Place": "reading.source",
     "Span": "reading.source",
 }
@@ -90,3 +94,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also those that were not imported yet."""
+    return sorted({*globals(), *__all__})

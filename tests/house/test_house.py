@@ -130,6 +130,7 @@ def test_the_core_of_the_machine_knows_no_clock_and_no_chance() -> None:
             "from stepward.vm import Program, Policy, Flow",
             {"networkx", "z3", "hypothesis", "graphviz", "click", "rich"},
         ),
+        ("import stepward.sabotage", {"pydantic", "networkx", "z3", "hypothesis", "graphviz"}),
         ("import stepward.validator", {"networkx", "z3", "hypothesis", "graphviz", "rich"}),
         ("from stepward.validator import ProgramValidator, StepGraph", {"networkx", "z3", "hypothesis", "graphviz"}),
         ("from stepward.validator.cli import main", {"pydantic", "networkx", "z3", "hypothesis", "rich"}),
@@ -162,7 +163,7 @@ except RunRefused as error:
     assert not loaded_after(code) & {"z3", "hypothesis", "graphviz", "rich"}
 
 
-@pytest.mark.parametrize("floor", ["vm", "validator"])
+@pytest.mark.parametrize("floor", ["vm", "sabotage", "validator"])
 def test_type_checkers_know_the_public_names_from_where_they_come(floor: str) -> None:
     package = import_module(f"stepward.{floor}")
     tree = ast.parse((ROOT / floor / "__init__.py").read_text(encoding="utf-8"))
@@ -170,6 +171,15 @@ def test_type_checkers_know_the_public_names_from_where_they_come(floor: str) ->
     known = {one.asname: node.module for node in block.body if isinstance(node, ast.ImportFrom) for one in node.names}
     assert known == {name: f"stepward.{floor}.{home}" for name, home in package._HOMES.items()}
     assert all(getattr(package, name) is not None for name in package.__all__)
+
+
+@pytest.mark.parametrize("floor", ["vm", "sabotage", "validator"])
+def test_completion_shows_the_public_names_before_they_are_imported(floor: str) -> None:
+    code = (
+        f"import stepward.{floor} as floor\nprint(set(floor.__all__) <= set(dir(floor)), 'ExecutionVM' in vars(floor))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert shown == "True False\n"
 
 
 def test_the_list_of_packages_is_the_tree() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from stepward.vm.journal.canonical import LARGEST, opened
@@ -121,7 +122,7 @@ async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most
         if is_async(model.complete):
             waiting = model.complete(request)
         else:
-            waiting = in_thread(model.complete, {"request": request})
+            waiting = in_thread(partial(model.complete, request), {})
         answer = _await_answer(waiting)  # type: ignore[arg-type]
         reply = await (answer if plan.timeout is None else clock.limit(answer, plan.timeout))
     except TimeoutError:

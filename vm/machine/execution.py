@@ -26,6 +26,7 @@ from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
 from stepward.vm.machine.data import completed
 from stepward.vm.machine.deliveries import Deliveries, Verdict
 from stepward.vm.machine.driver import Driver, Setup
+from stepward.vm.machine.equipment import require_facts, require_model, tool_fault, tools_of
 from stepward.vm.machine.events import NOTHING, event, unsealed
 from stepward.vm.machine.history import History
 from stepward.vm.machine.models import Model
@@ -34,7 +35,7 @@ from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, MAX_PLANS, is_id, run_of
 from stepward.vm.machine.state import Limits, before
-from stepward.vm.machine.tools import FunctionTools, Tools
+from stepward.vm.machine.tools import Tools
 from stepward.vm.machine.waiting import ThreadLoop, wait
 from stepward.vm.values import ByteBudget, FrozenMap, TooLarge, ValueRefused, freeze
 
@@ -44,12 +45,18 @@ T = TypeVar("T")
 class ExecutionVM(Deliveries):
     """Runs programs.
 
-    `tools` are functions by name (or an object or module that has them), `model` an adapter, `journal` a store (memory
-    unless given), `policy` one policy or several. `checker` checks a program before its first run on this machine:
-    `stepward.validator.check_program`, or None to accept any program; without this argument there is a
-    NoCheckerWarning. `key` signs heads. `retry_delay` returns the seconds to wait before an attempt. `lease_seconds` is
-    how long a run stays leased to a machine that does not renew its lease: a day at most, else ValueError. `random`
-    returns a number of bytes that nobody can guess, for run ids, tokens and salts; only tests replace it.
+    `tools` are functions by name, or a module or object that has them, or a provider with `has` and `call`. `model` is
+    a Model: an adapter with a method `complete`. `journal` is a store (memory unless given), `policy` one policy or
+    several. `checker` is a function of a program and its policies that returns findings; a finding of severity `error`
+    refuses the program before its first run on this machine. Give `stepward.validator.check_program`, or None to accept
+    any program; without this argument there is a NoCheckerWarning. `key` signs heads. `retry_delay` gets the number of
+    the attempt that comes next (2 for the first retry) and returns the seconds to wait before it; unless given, 1, 2,
+    4, 8, 16, and then 30 seconds. `lease_seconds` is how long a run stays leased to a machine that does not renew its
+    lease: a day at most, else ValueError. `random` returns a number of bytes that nobody can guess, for run ids, tokens
+    and salts; only tests replace it.
+
+    Raises TypeError for a model that can't be asked, for tools that can't be called, and for a tool that can't take the
+    arguments that a policy declares. Arguments that a program declares are compared when it is run: RunRefused.
     """
 
     def __init__(  # noqa: PLR0913 - each is a part of the machine that users may replace
@@ -67,11 +74,12 @@ class ExecutionVM(Deliveries):
         lease_seconds: float = 60.0,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        if model is not None and not callable(getattr(model, "complete", None)):
-            raise ValueError("`model` is an adapter with a method `complete`: ScriptedModel, LiteLLMModel, or your own")
-        self.tools: Tools = tools if _has_tools(tools) else FunctionTools({} if tools is None else tools)  # type: ignore[assignment]
+        if model is not None:
+            require_model(model)
+        self.tools = tools_of(tools)
         self.model = model
         self.policies = (policy,) if isinstance(policy, Policy) else tuple(policy)
+        require_facts(self.tools, self.policies)
         self.limits = Limits(*(min(int(bound), LARGEST) for bound in limits))  # records have no larger numbers
         store: Journal = MemoryJournal() if journal is None else journal
         if not 0 < lease_seconds <= LONGEST_LEASE:
@@ -218,6 +226,10 @@ class ExecutionVM(Deliveries):
                         raise RunRefused(f"`{call.id}` asks a model, and the machine has none")
                 elif not self.tools.has(call.tool):
                     raise RunRefused(f"`{call.id}` calls tool `{call.tool}`, and the machine has no such tool")
+                else:
+                    why = None if call.arg_types is None else tool_fault(self.tools, call.tool, call.arg_types)
+                    if why is not None:
+                        raise RunRefused(f"`{call.id}` calls tool `{call.tool}`: {why}")
         self._equipped.add(plan.digest)
 
     async def recover(self, run_id: str | None = None) -> list[Run]:
@@ -341,10 +353,6 @@ def _waived(program: Program, policies: Iterable[Policy], today: datetime.date |
         for waiver in policy.waivers
         if today is not None and waiver.program == program.name and not waiver.is_expired(today)
     )
-
-
-def _has_tools(tools: object) -> bool:
-    return callable(getattr(tools, "has", None)) and callable(getattr(tools, "call", None))
 
 
 def _frozen(inputs: Mapping[str, Any], most: int) -> Mapping[str, Any]:

@@ -39,7 +39,11 @@ class ModelReply(NamedTuple):
 
 
 class Model(Protocol):
-    """An adapter to a model. If `complete` raises, the attempt has failed."""
+    """An adapter to a model: any object with a method `complete`, plain or async.
+
+    If `complete` raises, the attempt has failed, and the step is retried or goes to its error step as the program says.
+    An adapter must not retry by itself: the machine counts and charges each attempt.
+    """
 
     def complete(self, request: ModelRequest) -> ModelReply | Awaitable[ModelReply]:
         """Return the reply, or an awaitable for it. A function that is not async runs in a thread."""

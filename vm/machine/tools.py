@@ -35,7 +35,13 @@ class Suspend(NamedTuple):
 
 
 class ToolContext(NamedTuple):
-    """The argument of a tool's parameter `context`. `resume_token` is empty unless the tool may suspend."""
+    """The argument of a tool's parameter `context`: which call this is.
+
+    `program` is the digest of the program, `run` the id of the run, `step` the id of the step or sub-step. `visit`
+    counts how often the run came to the step, `attempt` the tries of this visit, and `performance` the effects that are
+    tried for: attempts under one idempotency key are one performance. All three count from 1. `resume_token` resumes
+    the run after the tool has returned Suspend; it is empty unless the manifest says that the tool `suspends`.
+    """
 
     program: str
     run: str
@@ -79,6 +85,11 @@ class FunctionTools:
     def has(self, name: str) -> bool:
         """Return whether there is a function with a name."""
         return self._find(name) is not None
+
+    def function(self, name: str) -> Callable[..., Any] | None:
+        """Return the function with a name, or None if there is none."""
+        found = self._find(name)
+        return None if found is None else found[0]
 
     def _find(self, name: str) -> tuple[Callable[..., Any], bool, frozenset[str]] | None:
         if name not in self._known:

@@ -1,0 +1,29 @@
+"""The page on Python: its examples run, one after the other, in one folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from paths import ROOT
+from stepward.validator import assert_valid
+from stepward.vm import Program
+
+PAGE = (ROOT / "specs/python.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_examples_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (program,) = blocks("yaml")
+    Path("refund.yaml").write_text(program, encoding="utf-8")
+    assert_valid(Program.load("refund.yaml"))
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks("python"):
+        exec(compile(block, "python.md", "exec", dont_inherit=True), names)
+    assert names["program"] is not None
