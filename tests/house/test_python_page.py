@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from paths import ROOT
 from stepward.validator import assert_valid
 from stepward.vm import Program
+from stepward.vm.trace import AnyRecord
 
 PAGE = (ROOT / "specs/python.md").read_text(encoding="utf-8")
 
@@ -27,3 +30,13 @@ def test_the_examples_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
     for block in blocks("python"):
         exec(compile(block, "python.md", "exec", dont_inherit=True), names)
     assert names["program"] is not None
+
+
+def test_the_table_of_records_has_every_field() -> None:
+    rows = dict(re.findall(r"^\| `([A-Z]\w+)` \| (.*) \|$", PAGE.partition("| class | fields")[2], re.MULTILINE))
+    assert list(rows) == [one.__name__ for one in get_args(AnyRecord)]
+    for one in get_args(AnyRecord):
+        names = {field.name for field in dataclasses.fields(one)} - {"seq", "at"}
+        if "and where it goes" in rows[one.__name__]:
+            names -= {"next", "ends", "reason"}
+        assert set(re.findall(r"`(\w+)`", rows[one.__name__])) == names

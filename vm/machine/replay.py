@@ -72,7 +72,8 @@ def replay(journal: Journal, run: str) -> Replayed | None:
     found = load(journal, run, lambda *documents: stored_plan(journal, *documents))
     if found is None:
         return None
-    return Replayed(Run(run, found.plan, found.state, found.last), tuple(misfits(found)), len(found.events))
+    played = Run(run, found.plan, found.state, found.last, history=lambda: found)
+    return Replayed(played, tuple(misfits(found)), len(found.events))
 
 
 def replayer(journal: Journal, run: str, receipts: Sequence[Receipt] = (), plans: Plans | None = None) -> Replay:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from stepward.vm.journal.canonical import opened
 from stepward.vm.journal.store import Entry
+from stepward.vm.machine.history import History
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import State, snapshot
-from stepward.vm.machine.views import View, view
+from stepward.vm.machine.views import View, traced, view
+from stepward.vm.trace import AnyRecord, record_of
 
 
 class Suspension(NamedTuple):
@@ -35,7 +37,7 @@ class Doubt(NamedTuple):
 
 
 class Run:
-    """A run, as read from its journal; immutable.
+    """A run, as read from its journal; immutable. `history` reads its records again, for `trace`.
 
     `status` is RUNNING, SUSPENDED or IN_DOUBT, or how it ended: SUCCESS, FAILED, BUDGET_EXCEEDED, STALLED, CANCELLED;
     `reason` says why. `error` is the error of the run, if any. `step` is its present step.
@@ -49,6 +51,8 @@ class Run:
         last: Entry,
         suspensions: tuple[Suspension, ...] = (),
         doubts: tuple[Doubt, ...] = (),
+        *,
+        history: Callable[[], History | None] = lambda: None,
     ) -> None:
         self.id = run
         self.program = plan.program.name
@@ -61,6 +65,7 @@ class Run:
         self._plan = plan
         self._state = state
         self._last = last
+        self._history = history
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.status})"
@@ -110,6 +115,19 @@ class Run:
         """The `followed_by` rules that the ended run broke, with the reasons."""
         state = self._state
         return self._plan.watch.complaints(state.monitors, state.status, state.reason) if state.is_over else ()
+
+    @cached_property
+    def trace(self) -> tuple[AnyRecord, ...]:
+        """The records of the run up to this state, with the types of `stepward.vm.trace`, without sensitive values.
+
+        They are read from the journal on first use, which may block: in an event loop with a store on disk, use
+        `asyncio.to_thread(lambda: run.trace)`. Raises JournalError if they can't be read.
+        """
+        found = self._history()
+        if found is None:
+            return ()
+        pairs = list(zip(found.records, found.events, strict=True))[: self.seq + 1]
+        return tuple(record_of(one.seq, one.at, one.kind, traced(event.body), one.note) for one, event in pairs)
 
     def view(self, kind: View) -> Mapping[str, Any]:
         """Return the values that a model, a tool or a trace may see, by name."""

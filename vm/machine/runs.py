@@ -97,14 +97,16 @@ class Runs:
         return await self._io(partial(self.journal.rows, statuses, program=program, since=since, limit=limit))
 
     async def _load(self, run: str) -> History | None:
-        if not is_id(run):
-            return None
+        return await self._io(self._read, run) if is_id(run) else None
+
+    def _read(self, run: str) -> History | None:
+        """Return a run from the journal, or None if there is none; this may block."""
         key = None if self._setup.key is None else self._setup.key.public
         try:
-            return await self._io(load, self.journal, run, self._stored_plan, key)
+            return load(self.journal, run, self._stored_plan, key)
         except JournalError:
             # An erasure may have come between reading the records and the values: real damage fails again.
-            return await self._io(load, self.journal, run, self._stored_plan, key)
+            return load(self.journal, run, self._stored_plan, key)
 
     async def _found(self, run: str) -> History:
         found = await self._load(run)
@@ -225,7 +227,7 @@ class Runs:
                 await self._io(self.journal.release, driver.lease)
         state, last = driver.committed
         if state.is_over:
-            return Run(driver.run, driver.plan, state, last)
+            return Run(driver.run, driver.plan, state, last, history=partial(self._read, driver.run))
         found = await self._found(driver.run)
         if found.state.is_cancelled and not found.state.is_over:
             # The request came after the last append, while this driver still had the lease.
@@ -293,4 +295,4 @@ def run_of(found: History) -> Run:
         elif call_state.phase == "doubt":
             key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance)
             doubts.append(Doubt(call.id, call.tool, key, call_state.error))
-    return Run(found.run, plan, state, found.last, tuple(suspensions), tuple(doubts))
+    return Run(found.run, plan, state, found.last, tuple(suspensions), tuple(doubts), history=lambda: found)

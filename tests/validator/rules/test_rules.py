@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from paths import PROGRAMS
 from stepward.validator import ProgramValidator, Report, Severity, Verdict, assert_valid
 from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.analysis.product import Exploration, explore
@@ -379,7 +381,7 @@ def test_a_policy_that_cannot_be_read_is_refused() -> None:
 
 def test_assert_valid_passes_a_good_program_and_tells_all_about_a_bad_one() -> None:
     assert_valid({**BASE, "steps": [look("a")]})
-    with pytest.raises(AssertionError, match=r"SW101 steps\[0\].next_step"):
+    with pytest.raises(AssertionError, match=r"error\[SW101\].*\n.*steps\[0\].next_step"):
         assert_valid({**BASE, "steps": [look("a", next_step="b")]})
     with pytest.raises(AssertionError, match="not a program"):
         assert_valid({"steps": []})
@@ -387,6 +389,22 @@ def test_assert_valid_passes_a_good_program_and_tells_all_about_a_bad_one() -> N
     assert_valid(warned)
     with pytest.raises(AssertionError, match="SW210"):
         assert_valid(warned, allow_warnings=False)
+
+
+def test_assert_valid_shows_file_line_path_and_values(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """For a program from a file, by its path or loaded, also where it can't be read."""
+    monkeypatch.chdir(PROGRAMS / "bad/SW401")
+    expected = Path("gold-bonus.yaml.out").read_text(encoding="utf-8").strip()
+    for given in ("gold-bonus.yaml", Path("gold-bonus.yaml"), Program.load("gold-bonus.yaml")):
+        with pytest.raises(AssertionError) as failed:
+            assert_valid(given)
+        assert str(failed.value) == f"program `gold_refund` does not pass:\n\n{expected}"
+    assert "--> gold-bonus.yaml:20:10" in expected
+    assert "with amount = 476" in expected
+    monkeypatch.chdir(tmp_path)
+    Path("odd.yaml").write_text("name: odd\nsteps:\n  - {id: a, type: tol}\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"not a program:\n\nerror\[SW002\](.*\n)+.*odd.yaml:3:19(.*\n)+3 \|   - "):
+        assert_valid("odd.yaml")
 
 
 def test_every_severity_is_error_or_warning() -> None:
