@@ -48,12 +48,13 @@ class LeavingRecord(StepRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(TraceRecord):
-    """The run starts. `inputs` have their defaults; `policies` are digests, `waived` the names of waived rules.
+    """The run starts. `program` is the digest of its program, `policies` are digests, `waived` names of waived rules.
 
-    `by` is who started it, if somebody said so.
+    `inputs` have their defaults; `by` is who started it, if somebody said so.
     """
 
     kind: ClassVar[str] = "started"
+    program: str
     inputs: Mapping[str, Any]
     policies: tuple[str, ...]
     waived: tuple[str, ...]

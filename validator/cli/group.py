@@ -26,6 +26,7 @@ COMMANDS: Final = (
     "runs",
     "replay",
     "recheck",
+    "coverage",
     "sabotage",
     "verify",
     "key",

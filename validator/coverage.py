@@ -1,0 +1,184 @@
+"""Coverage of a program by runs: which steps, branches and declared error ways the traces of runs have taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.program import Program
+from stepward.vm.language.steps import BaseStep, ConditionStep, Failing, FailingStep, parts, path_of
+from stepward.vm.language.steps import Call as CallPart
+from stepward.vm.machine.plan import Plan
+from stepward.vm.reading.source import Place, Span
+from stepward.vm.trace import (
+    AnyRecord,
+    Blocked,
+    Branched,
+    Ended,
+    Joined,
+    LeavingRecord,
+    Passed,
+    Rejected,
+    Started,
+    StepRecord,
+)
+from stepward.vm.trace import Attempt as AttemptRecord
+
+Kind = Literal["step", "branch", "error"]
+
+KINDS: Final[tuple[Kind, ...]] = ("step", "branch", "error")
+
+UNCOVERED: Final = "no branch"
+VISITS: Final = "visits"
+
+
+class Way(NamedTuple):
+    """What a run can take: a step (`how` is empty), or one way out of it.
+
+    `how` is `then`, `otherwise`, `case 1`, `no branch`, `failed`, `skipped`, `fallback` or `visits`.
+    """
+
+    step: str
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A way that runs should take. `to` is the step that it leads to, empty if it ends the run; `span` its place."""
+
+    way: Way
+    kind: Kind
+    to: str = ""
+    span: Span | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The goals of a program, the ways that runs have taken, and the number of these runs.
+
+    `others` is the number of runs that are of another version of the program, or of another program.
+    """
+
+    program: str
+    file: str
+    goals: tuple[Goal, ...]
+    taken: frozenset[Way]
+    runs: int
+    others: int = 0
+
+    @property
+    def missing(self) -> tuple[Goal, ...]:
+        """The goals that no run has taken."""
+        return tuple(goal for goal in self.goals if goal.way not in self.taken)
+
+    def count(self, kind: Kind | None = None) -> tuple[int, int]:
+        """Return how many goals of a kind, or of all kinds, were taken, and how many there are."""
+        goals = [goal for goal in self.goals if kind in (None, goal.kind)]
+        return sum(goal.way in self.taken for goal in goals), len(goals)
+
+    @property
+    def percent(self) -> float:
+        """The part of the goals that was taken, in percent."""
+        taken, total = self.count()
+        return 100.0 * taken / total if total else 100.0
+
+
+def coverage_of(program: Program, traces: Iterable[Iterable[AnyRecord]], file: str = "") -> Coverage:
+    """Return what the traces of runs (`Run.trace`) have taken of a program; `file` is its name in reports.
+
+    Runs of other programs, and of other versions of this one, are counted as `others`. Raises ProgramError for a
+    program that no machine can run.
+    """
+    digest = Plan(program).digest
+    taken: set[Way] = set()
+    runs = others = 0
+    for trace in traces:
+        records = tuple(trace)
+        if program_of(records) == digest:
+            runs += 1
+            taken |= ways_taken(records)
+        else:
+            others += 1
+    goals = tuple(_located(program))
+    return Coverage(program.name, file or program.source_name, goals, frozenset(taken), runs, others)
+
+
+def program_of(trace: Iterable[AnyRecord]) -> str:
+    """Return the digest of the program of a trace; empty for an empty trace."""
+    return next((record.program for record in trace if isinstance(record, Started)), "")
+
+
+def ways_taken(trace: Iterable[AnyRecord]) -> frozenset[Way]:
+    """Return the ways that a trace has taken."""
+    return frozenset(way for record in trace for way in _ways(record))
+
+
+def _ways(record: AnyRecord) -> Iterator[Way]:
+    match record:
+        case Passed():
+            yield Way(record.step, VISITS)
+        case Blocked() | Rejected():
+            yield Way(record.step, record.outcome)
+        case Branched():
+            yield Way(record.step)
+            yield Way(record.step, _named(record.branch))
+        case AttemptRecord() | Joined():
+            yield Way(record.step)
+            yield Way(record.step, record.outcome)
+        case Ended():
+            if record.step is not None:
+                yield Way(record.step)
+        case StepRecord() | LeavingRecord():
+            yield Way(record.step)
+
+
+def _named(branch: str | int | None) -> str:
+    if branch is None:
+        return UNCOVERED
+    return f"case {branch}" if isinstance(branch, int) else branch
+
+
+# -- goals -------------------------------------------------------------------------------------------------------------
+
+
+def _located(program: Program) -> Iterator[Goal]:
+    """Yield the goals of a program with their places."""
+    found = list(_goals(program))
+    document = program.document
+    spans = {} if document is None else document.locate([place for _, place in found])
+    for goal, place in found:
+        yield Goal(goal.way, goal.kind, goal.to, spans.get(place), place.text())
+
+
+def _goals(program: Program) -> Iterator[tuple[Goal, Place]]:
+    flow = Flow(program)
+    for number, step in enumerate(program.steps):
+        for sub, part in parts(step):
+            place = Place(path_of(number, sub))
+            yield Goal(Way(part.id), "step"), place.child("id")
+            for how, field in _errors(part):
+                to = getattr(part, "error_step", None) or "" if how in ("failed", VISITS) else ""
+                yield Goal(Way(part.id, how), "error", to), place.child(field)
+        if isinstance(step, ConditionStep):
+            place = Place(path_of(number, None))
+            for one in flow.transitions[number]:
+                if one.kind == "branch":
+                    to = program.steps[one.to].id if one.to >= 0 else ""
+                    yield Goal(Way(step.id, _named(one.branch)), "branch", to), place.child(*one.field)
+                elif one.kind == "uncovered":
+                    yield Goal(Way(step.id, UNCOVERED), "error"), place.child("id")
+
+
+def _errors(part: BaseStep) -> Iterator[tuple[str, str]]:
+    """Yield the error ways that a step or sub-step declares, each with its field."""
+    if isinstance(part, CallPart) and part.on_timeout == "fallback":
+        yield "fallback", "on_timeout"
+    if isinstance(part, Failing) and part.on_error == "skip":
+        yield "skipped", "on_error"
+    elif isinstance(part, FailingStep) and part.error_step is not None:
+        yield "failed", "error_step"
+    if getattr(part, "max_visits", None) is not None:
+        yield VISITS, "max_visits"
