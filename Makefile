@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PACKAGES := vm sabotage validator
+PACKAGES := vm sabotage validator testing
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test lint fast seconds format docs fixtures bench clean
@@ -64,7 +64,7 @@ demo: .venv/installed
 lint: .venv/installed-test .typing/stepward
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p stepward.vm -p stepward.sabotage -p stepward.validator
+	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p stepward.vm -p stepward.sabotage -p stepward.validator -p stepward.testing
 
 test: lint
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal

@@ -137,7 +137,9 @@ def _at(name: str, where: dict[str, str]) -> str:
 def commands(selection: Selection, workers: int) -> list[tuple[Sequence[str], Path]]:
     """Return what to run and where, in order."""
     programs = Path(sys.executable).parent
-    packages = [word for package in ("vm", "sabotage", "validator") for word in ("-p", f"stepward.{package}")]
+    packages = [
+        word for package in ("vm", "sabotage", "validator", "testing") for word in ("-p", f"stepward.{package}")
+    ]
     where = paths_of_tests()
     tests = [where[file] for file in selection.files]
     deselected = [word for name in selection.left_out for word in ("--deselect", _at(name, where))]

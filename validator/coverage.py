@@ -44,6 +44,13 @@ class Way(NamedTuple):
     how: str = ""
 
 
+class Taken(NamedTuple):
+    """What one run has taken; `program` is the digest of its program."""
+
+    program: str
+    ways: frozenset[Way]
+
+
 @dataclass(frozen=True)
 class Goal:
     """A way that runs should take. `to` is the step that it leads to, empty if it ends the run; `span` its place."""
@@ -92,28 +99,28 @@ def coverage_of(program: Program, traces: Iterable[Iterable[AnyRecord]], file: s
     Runs of other programs, and of other versions of this one, are counted as `others`. Raises ProgramError for a
     program that no machine can run.
     """
+    return coverage_by(program, map(taken_by, traces), file)
+
+
+def coverage_by(program: Program, runs: Iterable[Taken], file: str = "") -> Coverage:
+    """Return what runs have taken of a program, as `coverage_of` does."""
     digest = Plan(program).digest
-    taken: set[Way] = set()
-    runs = others = 0
-    for trace in traces:
-        records = tuple(trace)
-        if program_of(records) == digest:
-            runs += 1
-            taken |= ways_taken(records)
+    ways: set[Way] = set()
+    count = others = 0
+    for run in runs:
+        if run.program == digest:
+            count += 1
+            ways |= run.ways
         else:
             others += 1
-    goals = tuple(_located(program))
-    return Coverage(program.name, file or program.source_name, goals, frozenset(taken), runs, others)
+    return Coverage(program.name, file or program.source_name, tuple(_located(program)), frozenset(ways), count, others)
 
 
-def program_of(trace: Iterable[AnyRecord]) -> str:
-    """Return the digest of the program of a trace; empty for an empty trace."""
-    return next((record.program for record in trace if isinstance(record, Started)), "")
-
-
-def ways_taken(trace: Iterable[AnyRecord]) -> frozenset[Way]:
-    """Return the ways that a trace has taken."""
-    return frozenset(way for record in trace for way in _ways(record))
+def taken_by(trace: Iterable[AnyRecord]) -> Taken:
+    """Return what a run has taken, by its trace."""
+    records = tuple(trace)
+    digest = next((record.program for record in records if isinstance(record, Started)), "")
+    return Taken(digest, frozenset(way for record in records for way in _ways(record)))
 
 
 def _ways(record: AnyRecord) -> Iterator[Way]:

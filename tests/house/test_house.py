@@ -15,7 +15,12 @@ import pytest
 from modules import imported, loaded_after, modules
 from paths import ROOT
 
-ALLOWED = {"vm": {"vm"}, "sabotage": {"vm", "sabotage"}, "validator": {"vm", "sabotage", "validator"}}
+ALLOWED = {
+    "vm": {"vm"},
+    "sabotage": {"vm", "sabotage"},
+    "validator": {"vm", "sabotage", "validator"},
+    "testing": {"vm", "validator", "testing"},
+}
 
 
 @pytest.mark.parametrize("folder", ALLOWED)
@@ -131,6 +136,7 @@ def test_the_core_of_the_machine_knows_no_clock_and_no_chance() -> None:
             {"networkx", "z3", "hypothesis", "graphviz", "click", "rich"},
         ),
         ("import stepward.sabotage", {"pydantic", "networkx", "z3", "hypothesis", "graphviz"}),
+        ("import stepward.testing.plugin", {"pydantic", "networkx", "z3", "hypothesis", "graphviz", "click", "yaml"}),
         ("import stepward.validator", {"networkx", "z3", "hypothesis", "graphviz", "rich"}),
         ("from stepward.validator import ProgramValidator, StepGraph", {"networkx", "z3", "hypothesis", "graphviz"}),
         ("from stepward.validator.cli import main", {"pydantic", "networkx", "z3", "hypothesis", "rich"}),
@@ -163,17 +169,19 @@ except RunRefused as error:
     assert not loaded_after(code) & {"z3", "hypothesis", "graphviz", "rich"}
 
 
-@pytest.mark.parametrize("floor", ["vm", "sabotage", "validator"])
+@pytest.mark.parametrize("floor", ALLOWED)
 def test_type_checkers_know_the_public_names_from_where_they_come(floor: str) -> None:
     package = import_module(f"stepward.{floor}")
     tree = ast.parse((ROOT / floor / "__init__.py").read_text(encoding="utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     known = {one.asname: node.module for node in block.body if isinstance(node, ast.ImportFrom) for one in node.names}
-    assert known == {name: f"stepward.{floor}.{home}" for name, home in package._HOMES.items()}
+    homes = {name: home.removeprefix("stepward.") for name, home in package._HOMES.items()}
+    within = "" if floor == "testing" else f"{floor}."
+    assert known == {name: f"stepward.{within}{home}" for name, home in homes.items()}
     assert all(getattr(package, name) is not None for name in package.__all__)
 
 
-@pytest.mark.parametrize("floor", ["vm", "sabotage", "validator"])
+@pytest.mark.parametrize("floor", ALLOWED)
 def test_completion_shows_the_public_names_before_they_are_imported(floor: str) -> None:
     code = (
         f"import stepward.{floor} as floor\nprint(set(floor.__all__) <= set(dir(floor)), 'ExecutionVM' in vars(floor))"
@@ -212,7 +220,7 @@ def test_the_wheel_holds_every_module_and_the_type_marker(tmp_path: Path) -> Non
     templates = [path for path in (ROOT / "validator/templates").rglob("*") if path.is_file()]
     expected |= {f"stepward/{path.relative_to(ROOT).as_posix()}" for path in templates}
     assert expected <= names, expected - names
-    assert not any(name.startswith(("vm/", "validator/", "sabotage/", "tests/")) for name in names)
+    assert not any(name.startswith(("vm/", "validator/", "sabotage/", "testing/", "tests/")) for name in names)
 
 
 def test_no_file_is_a_house_of_its_own() -> None:

@@ -29,6 +29,10 @@ def test_the_examples_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
     names: dict[str, object] = {"__name__": "page"}
     for block in blocks("python"):
         exec(compile(block, "python.md", "exec", dont_inherit=True), names)
+    tests = [test for name, test in names.items() if name.startswith("test_") and callable(test)]
+    assert len(tests) == 3
+    for test in tests:
+        test()
     assert names["program"] is not None
 
 

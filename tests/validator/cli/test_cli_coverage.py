@@ -75,6 +75,12 @@ def test_a_program_or_a_journal_that_is_not_there_is_said() -> None:
     assert stepward("coverage", "none.yaml").exit_code == 2
 
 
+FALLBACK = {"on_timeout": "fallback", "fallback": 1}
+SIBLINGS = [
+    {"id": "a", "type": "tool", "tool": "read", "on_error": "skip"},
+    {"id": "b", "type": "tool", "tool": "read"},
+]
+CASES = [{"when": "$n == 1", "then": "bad"}, {"when": "$n == 2", "then": "end"}]
 ERRORS = Program.from_dict(
     {
         "name": "errors",
@@ -82,16 +88,15 @@ ERRORS = Program.from_dict(
         "inputs": {"n": {"type": "integer"}},
         "steps": [
             {"id": "skip", "type": "tool", "tool": "read", "on_error": "skip"},
-            {"id": "late", "type": "tool", "tool": "read", "timeout_seconds": 1, "on_timeout": "fallback", "fallback": 1},
+            {"id": "late", "type": "tool", "tool": "read", "timeout_seconds": 1, **FALLBACK},
             {"id": "bad", "type": "tool", "tool": "read", "error_step": "lost", "max_visits": 1, "next_step": "side"},
-            {"id": "side", "type": "parallel", "parallel_steps": [
-                {"id": "a", "type": "tool", "tool": "read", "on_error": "skip"}, {"id": "b", "type": "tool", "tool": "read"}]},
-            {"id": "many", "type": "condition", "cases": [{"when": "$n == 1", "then": "bad"}, {"when": "$n == 2", "then": "end"}]},
+            {"id": "side", "type": "parallel", "parallel_steps": SIBLINGS},
+            {"id": "many", "type": "condition", "cases": CASES},
             {"id": "end", "type": "end"},
             {"id": "lost", "type": "end", "outcome": "failure"},
         ],
     }
-)  # fmt: skip
+)
 
 
 def ran(n: int, **answers: Any) -> Run:
