@@ -21,7 +21,7 @@ from stepward.validator.diagram.picture import (
     holders,
 )
 from stepward.validator.diagram.words import shortened, wrapped
-from stepward.validator.report.text import counted
+from stepward.validator.report.text import columns_of, counted
 
 COLUMNS: Final = 22
 """Columns of a line in a node."""
@@ -97,10 +97,9 @@ def _node(chain: Sequence[Node]) -> Node:
     ending = _ending(last) if len(chain) > 1 else None
     if len(steps) <= 1:
         return _brief_node(first, ending)
-    name = f"{first.step} … {steps[-1].step}, {len(steps)} steps"
     rules = tuple(dict.fromkeys(rule for node in steps for rule in node.rules))
     lines = (
-        *(Line(line, "name") for line in wrapped(name, COLUMNS, by_clause=False)),
+        *_chain_name(first.step, steps[-1].step, len(steps)),
         *_effect(steps, ending),
         *_guardrails(rules),
     )
@@ -113,6 +112,13 @@ def _node(chain: Sequence[Node]) -> Node:
         rules=rules,
         group=Group(len(steps), steps[-1].step, ending),
     )
+
+
+def _chain_name(first: str, last: str, count: int) -> Iterator[Line]:
+    *lines, end = wrapped(f"{first} … {last},", COLUMNS, by_clause=False)
+    words = f"{count} steps"
+    ends = [f"{end} {words}"] if columns_of(f"{end} {words}") <= COLUMNS + 2 else [end, words]
+    yield from (Line(line, "name") for line in (*lines, *ends))
 
 
 def _brief_node(node: Node, ending: Ending | None) -> Node:
