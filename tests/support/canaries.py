@@ -12,23 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from paths import SUPPORT
 from stepward.sabotage.campaign import DEFAULT_EXAMPLES, Matrix, Orders, attack_program
 from stepward.sabotage.campaigns.script import Script
 from stepward.vm import Policy, Program
-
-FAMILIES = (
-    "injection",
-    "functions",
-    "load",
-    "replays",
-    "times",
-    "interleavings",
-    "hashes",
-    "transitions",
-    "crashes",
-    "drawn",
-    "durability",
-)
 
 
 class Canary(NamedTuple):
@@ -63,6 +50,6 @@ def repeated_here(script: Script, postgres: str | None = None) -> bool:
 
 
 def canaries() -> tuple[Canary, ...]:
-    """Return all canaries, in the order of the families."""
-    modules = [importlib.import_module(f"canaries_{family}") for family in FAMILIES]
+    """Return all canaries, by the name of their file."""
+    modules = [importlib.import_module(path.stem) for path in sorted(SUPPORT.glob("canaries_*.py"))]
     return tuple(canary for module in modules for canary in module.CANARIES)
