@@ -17,7 +17,7 @@ from typing import Any, get_args
 import lark
 import pytest
 import z3
-from test_expressions_grammar import LARK
+from test_expressions_grammar import LARK, hold_against
 
 import strategies
 from language_features import every_feature
@@ -285,6 +285,17 @@ def test_all_agree_about_functions(word: FunctionName) -> None:
         if result != ERROR:
             tree = Compare(0, 0, "==", called(word, value), Constant(0, 0, result))
             assert_all_agree(tree, is_condition=True)
+
+
+STATES = [{"a": left, "b": right} for left, right in product(VALUES, repeat=2)]
+
+
+@pytest.mark.parametrize(
+    "text", [*(f"$a {word} $b" for word in (*OPERATORS, *POWERS)), *(f"{word}($a)" for word in FUNCTIONS)]
+)
+def test_the_second_grammar_agrees(text: str) -> None:
+    """Generated conditions hold it against the table, too, and have some of the words seldom."""
+    assert hold_against(text, *STATES) is not None
 
 
 @pytest.mark.parametrize("decide", [by_machine, by_reference, by_recheck, by_terms])
