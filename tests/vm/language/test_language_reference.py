@@ -34,7 +34,7 @@ from stepward.validator.validator import validate_document
 from stepward.vm.errors import EvaluationError, ExpressionError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.lexer import tokens
-from stepward.vm.expressions.operators import KEYWORDS
+from stepward.vm.expressions.operators import FUNCTION_WORDS, FUNCTIONS, KEYWORDS, OPERATORS, POWERS
 from stepward.vm.expressions.parser import MAX_NESTING, parse
 from stepward.vm.expressions.template import fill
 from stepward.vm.language import guardrails, policy, steps
@@ -222,6 +222,20 @@ def test_the_grammar_has_the_terminals_of_the_lexer() -> None:
     words = {terminal for terminal in terminals if terminal[0].isalpha()}
     assert words == KEYWORDS
     assert terminals - words == {sign for sign in signs if is_sign(sign)}
+
+
+def words_of(title: str, header: str) -> set[str]:
+    return {text.partition("(")[0] for row in rows(title, header) for text in re.findall(r"`([^`]+)`", row[0])}
+
+
+def test_the_table_of_operators_has_every_one() -> None:
+    known = {*OPERATORS, *POWERS, *FUNCTION_WORDS, "not"}
+    assert not known ^ words_of("Conditions and expressions", "operator")
+
+
+def test_the_table_of_inference_has_every_operator_that_says_something_of_a_type() -> None:
+    says = {*OPERATORS, *POWERS, *FUNCTIONS, "not"} - {"not in", "not contains"}
+    assert not says - words_of("Inference", "use")
 
 
 def test_every_name_of_the_grammar_is_defined_once_and_used() -> None:
