@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from paths import ROOT
 from stepward.validator.cli import main
 from stepward.vm import DocumentError, Policy, Program
+from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, BaseStep
 from stepward.vm.reading.files import read_file
 
 KINDS = {"program": Program, "policy": Policy}
@@ -46,6 +47,13 @@ def test_the_schema_is_fresh(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_schema_is_a_schema(kind: str) -> None:
     Draft202012Validator.check_schema(schema(kind))
+
+
+@pytest.mark.parametrize("model", [*STEP_MODELS.values(), *SUB_STEP_MODELS.values()], ids=lambda model: model.__name__)
+def test_an_editor_can_say_what_a_field_of_a_step_is(model: type[BaseStep]) -> None:
+    fields = schema("program")["$defs"][model.__name__]["properties"]
+    lacking = [name for name, field in fields.items() if name != "type" and "description" not in field]
+    assert not lacking, f"validator/schema.py has to say what these are: {lacking}"
 
 
 @pytest.mark.parametrize("path", documents("specs/programs/good"))
