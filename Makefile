@@ -14,7 +14,7 @@ help:
 	@echo "make test      lint, types and all tests"
 	@echo "make format    format the code"
 	@echo "make docs      write the generated pages again: rules, attacks, Python, schemas"
-	@echo "make fixtures  write the expected output of the bad programs again (read the diff)"
+	@echo "make fixtures  write the expected outputs of tests again (read the diff)"
 	@echo "make seconds   record what each test takes, for make quick (FILES=tests/vm/language/test_record.py records one)"
 	@echo "make bench     measure; see benchmarks/README.md"
 
@@ -90,7 +90,8 @@ docs: .venv/installed
 	$(BIN)/stepward schema policy > specs/policy.schema.json
 
 fixtures: .venv/installed-test
-	STEPWARD_WRITE_FIXTURES=1 $(BIN)/python -m pytest -q tests/validator/rules/test_fixtures.py tests/validator/diagram/test_diagram_golden.py
+	STEPWARD_WRITE_FIXTURES=1 $(BIN)/python -m pytest -q tests/validator/rules/test_fixtures.py tests/validator/diagram/test_diagram_golden.py \
+		tests/vm/language/test_language_features.py
 
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers]'

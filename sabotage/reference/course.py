@@ -233,6 +233,7 @@ class Reference(Later):
             return self._choose(step)
         if step.type == "set":
             return self._assign(step)
+        assert step.type == "end", f"the reference does not say what a `{step.type}` step does"
         self.output = to_value(filled(step.output, self._data.read))
         raise self._over(step, "end", "SUCCESS" if step.outcome == "success" else "FAILED", "declared")
 

@@ -18,6 +18,7 @@ from paths import ROOT
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.sabotage.reference import Lost, Raised, Reference, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined, value_of
+from stepward.sabotage.reference.facts import STEP_TYPES
 from stepward.sabotage.reference.inference import Types
 from stepward.sabotage.reference.plain import same, to_value
 from stepward.sabotage.reference.templates import filled
@@ -25,6 +26,7 @@ from stepward.sabotage.reference.types import is_of
 from stepward.vm import InDoubt, MemoryJournal, Policy, Program, Suspend
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.steps import STEP_MODELS
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.reading.yaml_format import read_yaml
@@ -45,6 +47,12 @@ FORBIDDEN = (
     "stepward.vm.language.selectors",
     "stepward.vm.language.typecheck",
 )
+
+
+def test_it_knows_every_step_type() -> None:
+    assert STEP_MODELS.keys() == STEP_TYPES, (
+        "STEP_TYPES in sabotage/reference/facts.py, and course.py says what it does"
+    )
 
 
 # -- it shares nothing -------------------------------------------------------------------------------------------------
