@@ -125,7 +125,10 @@ def test_doing_literally_what_a_help_says_mends_and_does_no_harm(path: Path, mon
         try:
             done = rewrites(program.data, finding, DOING)
         except NoRewriteError:
-            assert has_a_reason(finding), f"{finding.code}: nothing says what it means to do this: {finding.help}"
+            assert has_a_reason(finding), (
+                f"{finding.code}: nothing says what it means to do this: {finding.help}; "
+                "write it into tests/support/doing.py, or here into NOT_MECHANICAL why nobody can"
+            )
             continue
         for data in done:
             assert not harm_of(finding, known, program.errors(data)), finding.help

@@ -10,13 +10,16 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import NamedTuple
 
 import pytest
 
 from paths import ROOT
+from stepward.validator import rules
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import HEADINGS, Rule
 from stepward.validator.rules.pages import rules_page
@@ -147,6 +150,21 @@ def test_codes_are_unique_and_in_order() -> None:
     assert list(RULE_BY_CODE) == sorted({rule.code for rule in RULES})
     assert len(RULE_BY_CODE) == len(RULES) == len({rule.name for rule in RULES})
     assert all(RULE_BY_CODE[rule.code] is rule for rule in RULES)
+
+
+def test_every_rule_is_registered() -> None:
+    for module in iter_modules(rules.__path__):
+        import_module(f"{rules.__name__}.{module.name}")
+    written = {
+        rule for rule in subclasses(Rule) if hasattr(rule, "code") and rule.__module__.startswith(rules.__name__)
+    }
+    assert not written - set(RULES), "validator/rules/registry.py lists every rule"
+
+
+def subclasses(base: type[Rule]) -> Iterator[type[Rule]]:
+    for rule in base.__subclasses__():
+        yield rule
+        yield from subclasses(rule)
 
 
 @every_rule
