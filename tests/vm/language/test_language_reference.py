@@ -324,6 +324,15 @@ def test_the_table_of_steps_gives_a_step_type_its_fields(kind: str) -> None:
     assert table_of_steps()[kind] == fields(steps.STEP_MODELS[kind])
 
 
+def test_the_page_lists_the_step_types_and_those_without_an_output() -> None:
+    (row,) = (row for row in rows("Steps", "field") if row[0].startswith("`id`"))
+    assert in_ticks(row[2]) == list(steps.STEP_MODELS)
+    (sentence,) = re.findall(r"Steps of the types (.*) have no `\.output`", REFERENCE)
+    assert in_ticks(sentence) == [
+        kind for kind, model in steps.STEP_MODELS.items() if not vars(model).get("has_output", True)
+    ]
+
+
 @pytest.mark.parametrize("kind", steps.SUB_STEP_MODELS)
 def test_the_table_of_steps_gives_a_sub_step_its_fields(kind: str) -> None:
     own = {"llm": {"prompt", "system", "allowed_outputs", "returns"}, "tool": {"tool", "args"}}[kind]

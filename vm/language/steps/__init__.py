@@ -5,8 +5,8 @@ The anatomy (`Anatomy`) describes a step, so that readers of a program need not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 from pydantic import Field
 
@@ -37,15 +37,14 @@ Step = Annotated[AnyStep, Field(discriminator="type")]
 AnyPart = AnyStep | AnyCall
 FailingPart = AnyCall | ParallelStep
 
-STEP_MODELS: dict[str, type[BaseStep]] = {
-    "llm": LlmStep,
-    "tool": ToolStep,
-    "condition": ConditionStep,
-    "parallel": ParallelStep,
-    "set": SetStep,
-    "end": EndStep,
-}
-SUB_STEP_MODELS: dict[str, type[BaseStep]] = {"llm": LlmCall, "tool": ToolCall}
+
+def _by_type(models: Iterable[type[BaseStep]]) -> dict[str, type[BaseStep]]:
+    """Return models by what `type` says in a program."""
+    return {get_args(model.fields()["type"])[0]: model for model in models}
+
+
+STEP_MODELS: Final = _by_type(get_args(AnyStep))
+SUB_STEP_MODELS: Final = _by_type(get_args(AnyCall))
 
 
 def parts(step: AnyStep) -> Iterator[tuple[int | None, AnyPart]]:
