@@ -14,6 +14,7 @@ from stepward.validator.recheck.budgets import Budget
 from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, of_value
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references, splits, truths
+from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import State
 from stepward.validator.recheck.names import Names
@@ -21,7 +22,7 @@ from stepward.validator.recheck.parts import Hit, by_step
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, Unreadable
 from stepward.validator.recheck.selectors import branch_of, guards, matches
-from stepward.validator.recheck.steps import Exit, Part, Steps
+from stepward.validator.recheck.steps import Part, Steps
 from stepward.validator.recheck.tracked import plain
 from stepward.validator.recheck.types import has_default
 from stepward.vm.expressions.parser import parse

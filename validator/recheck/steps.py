@@ -34,6 +34,7 @@ from stepward.validator.recheck.definite import (
     written_by,
 )
 from stepward.validator.recheck.evaluation import FAILS, Environment, references, splits, values
+from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, both
 from stepward.validator.recheck.flow import FAILS as END_FAILS
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, Followed, State
@@ -61,19 +62,6 @@ Part = tuple[int, int | None]
 
 MAX_EXITS: Final = 50_000
 """The most exits of one step in one state, with all combinations of assigned values."""
-
-NOTHING: Final[frozenset[int | None]] = frozenset()
-
-
-class Exit(NamedTuple):
-    """An exit: its changes, the parts that started and those that succeeded (None is the step itself), and the cost."""
-
-    transition: Transition
-    changes: Changes
-    started: frozenset[int | None]
-    succeeded: frozenset[int | None]
-    cost: int
-
 
 Test = Callable[[Block], bool]
 
@@ -338,12 +326,12 @@ class Steps:
         taken = set() if self.is_blind else {branch_taken(step, outcome) for outcome in self.outcomes(number, state)}
         for transition in transitions:
             if (transition.kind, transition.branch) in taken or (self.is_blind and transition.kind != "visits"):
-                yield Exit(transition, (), _ALONE, _ALONE if transition.kind == "branch" else NOTHING, 1)
+                yield Exit(transition, (), ALONE, ALONE if transition.kind == "branch" else NOTHING, 1)
 
     def _set(self, number: int, step: SetStep, transitions: Iterable[Transition], state: State) -> Iterator[Exit]:
         if self.is_blind:
             yield from (
-                Exit(transition, (), _ALONE, _succeeded(transition), 1)
+                Exit(transition, (), ALONE, _succeeded(transition), 1)
                 for transition in transitions
                 if transition.kind != "visits"
             )
@@ -360,9 +348,9 @@ class Steps:
                 changes.update(dict.fromkeys(self._assigned(number, step, state, results)))
         for transition in transitions:
             if transition.kind == "success":
-                yield from (Exit(transition, change, _ALONE, _ALONE, 1) for change in changes)
+                yield from (Exit(transition, change, ALONE, ALONE, 1) for change in changes)
             elif transition.kind == "failed" and fails:
-                yield Exit(transition, (), _ALONE, NOTHING, 1)
+                yield Exit(transition, (), ALONE, NOTHING, 1)
 
     def _assigned(self, number: int, step: SetStep, state: State, results: list[set[Block]]) -> Iterator[Changes]:
         """Yield the changes of a `set` in order, given the results of its texts."""
@@ -391,11 +379,11 @@ class Steps:
     def _end(self, number: int, step: EndStep, transitions: Iterable[Transition], state: State) -> Iterator[Exit]:
         read = [(UNDEFINED, TEXT)] if self.is_blind else [self.blocks(name, number, state) for name in read_by(step)]
         if any(UNDEFINED in blocks for blocks in read):
-            yield Exit(END_FAILS, (), _ALONE, NOTHING, 1)
+            yield Exit(END_FAILS, (), ALONE, NOTHING, 1)
         if not any(blocks == (UNDEFINED,) for blocks in read):
             # The run is over: an `end` does not succeed, and starts no obligation.
             yield from (
-                Exit(transition, (), _ALONE, NOTHING, 1) for transition in transitions if transition.kind == "end"
+                Exit(transition, (), ALONE, NOTHING, 1) for transition in transitions if transition.kind == "end"
             )
 
     def falls_back(self, part: AnyCall) -> bool:
@@ -417,13 +405,13 @@ class Steps:
         failed = tuple(self._left_without(step, has_error=True))
         for transition in transitions:
             if may_start and transition.kind == "success":
-                yield from (Exit(transition, change, _ALONE, _ALONE, 1) for change in self._success(step))
+                yield from (Exit(transition, change, ALONE, ALONE, 1) for change in self._success(step))
             elif may_start and transition.kind == "fallback" and self.falls_back(step):
-                yield from (Exit(transition, change, _ALONE, NOTHING, 1) for change in self._fallback(step))
+                yield from (Exit(transition, change, ALONE, NOTHING, 1) for change in self._fallback(step))
             elif transition.kind in ("failed", "skipped"):
                 for change in failed:
                     if may_start:
-                        yield Exit(transition, change, _ALONE, NOTHING, 1 + _again(step))
+                        yield Exit(transition, change, ALONE, NOTHING, 1 + _again(step))
                     if may_fail:
                         yield Exit(transition, change, NOTHING, NOTHING, 1)
 
@@ -439,21 +427,21 @@ class Steps:
                 _Joined(
                     before.failed or result.failed,
                     before.round + result.round,
-                    _add(before.exit, result.exit),
+                    both(before.exit, result.exit),
                 ): None
                 for before in joined
                 for result in results
             }
         for failed, round_, before in joined:
             ends = self._left_without(step, has_error=True) if failed else self._success(step)
-            whole = _ALONE if not failed else NOTHING
+            whole = ALONE if not failed else NOTHING
             again = _again(step) * (1 + round_) if failed else 0
             for change in ends:
                 changes = tuple(sorted({**dict(before.changes), **dict(change)}.items()))
                 for transition in transitions:
                     if transition.kind in (("failed", "skipped") if failed else ("success",)):
                         yield Exit(
-                            transition, changes, before.started | _ALONE, before.succeeded | whole, before.cost + again
+                            transition, changes, before.started | ALONE, before.succeeded | whole, before.cost + again
                         )
 
     def _results(self, number: int, sub: int, part: AnyCall, state: State) -> Iterator[_Joined]:
@@ -476,24 +464,10 @@ class Steps:
                 yield _Joined(counts, 0, Exit(transition, change, NOTHING, NOTHING, 1))
 
 
-_ALONE: Final[frozenset[int | None]] = frozenset({None})
-
-
 def _succeeded(transition: Transition) -> frozenset[int | None]:
-    return _ALONE if transition.kind == "success" else NOTHING
+    return ALONE if transition.kind == "success" else NOTHING
 
 
 def _again(step: Failing) -> int:
     """Return the attempts after the first that a step makes before it fails."""
     return step.max_retries - 1 if step.on_error == "retry" else 0
-
-
-def _add(before: Exit, result: Exit) -> Exit:
-    changes = tuple(sorted({**dict(before.changes), **dict(result.changes)}.items()))
-    return Exit(
-        before.transition,
-        changes,
-        before.started | result.started,
-        before.succeeded | result.succeeded,
-        before.cost + result.cost,
-    )

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED
+from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import END
 from stepward.validator.recheck.followed import Changes, Followed, State
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import TooLarge
 from stepward.validator.recheck.rules import Memory, Watcher
-from stepward.validator.recheck.steps import Exit, Steps
+from stepward.validator.recheck.steps import Steps
 
 MAX_SPLITS: Final = 100_000
 """The most states that one state with open references stands for at a step."""
