@@ -45,7 +45,8 @@ UNJUDGED = EXEMPT | {
 
 
 WHERE = (
-    "small_programs.py, small_language.py or seasoned_programs.py in tests/support make it, and brute_force.py plays it"
+    "small_programs.py, rare_programs.py, small_language.py or seasoned_programs.py in tests/support make it, "
+    "and brute_force.py plays it"
 )
 
 
