@@ -11,6 +11,7 @@ from brute_force import Truth, truth
 from comparing import (
     RULE_CODES,
 )
+from rare_programs import rare_programs
 from small_programs import small_program
 from small_runs import Chance
 
@@ -292,6 +293,13 @@ def test_the_programs_are_worth_asking_about() -> None:
         met.update(code for places in found.broken.values() for code, _ in places)
     assert min(met[kind] for kind in ("broken", "by conditions", "anyhow")) > 0.19 * 600, met
     assert all(met[code] for code in RULE_CODES), met
+
+
+def test_who_looks_at_no_condition_gets_at_least_as_far() -> None:
+    for data in (*rare_programs(), *map(small_program, range(40))):
+        found, unseen = truth(data), truth(data, blind=True)
+        assert found.reached
+        assert found.reached <= unseen.reached, data
 
 
 @pytest.mark.parametrize("seed", range(40))
