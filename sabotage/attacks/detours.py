@@ -184,7 +184,7 @@ def _allowed(trial: Trial, records: list[Data], seq: int) -> list[Data] | None:
     name = rejected["body"]["step"]
     if step.is_parallel or not step.calls or state.calls is not None or step.id != name:
         return None
-    call, visit = step.calls[0], visits_of(plan, state, step.position) + 1
+    call, visit = step.calls[0], visits_of(state, step) + 1
     ready = prepare(Visit(plan, state, step, visit), call, FRESH)
     output = trial.case.pick(trial.named("output of what was rejected"), trial.target.output(call))
     fields = successor_fields(plan, step.transitions["success"])

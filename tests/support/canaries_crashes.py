@@ -93,7 +93,7 @@ def repeats_anything(patch: pytest.MonkeyPatch) -> None:
     def go_on(plan: Any, state: Any, step: Any, held: Any) -> Any:
         found = whole(plan, state, step, held)
         is_doubt = getattr(found, "kind", "") == "doubt"
-        return calls._wave(plan, state, step, held, calls.visits_of(plan, state, step.position)) if is_doubt else found
+        return calls._wave(plan, state, step, held, calls.visits_of(state, step)) if is_doubt else found
 
     patch.setattr("stepward.vm.machine.decide.go_on", go_on)
 
@@ -102,7 +102,7 @@ def doubts_anything(patch: pytest.MonkeyPatch) -> None:
     whole = calls.go_on
 
     def go_on(plan: Any, state: Any, step: Any, held: Any) -> Any:
-        visit = calls.visits_of(plan, state, step.position)
+        visit = calls.visits_of(state, step)
         for call, now in zip(step.calls, held, strict=True):
             if now.phase == OPEN:
                 return event("doubt", {"step": call.id, "visit": visit, "error": "the machine stopped while it ran"})

@@ -66,7 +66,7 @@ def _taken_if(patch: pytest.MonkeyPatch, is_good: Any) -> None:
 
     def awaited(found: Any, token: Token) -> Any:
         step = found.plan.steps[found.state.at]
-        visit = visits_of(found.plan, found.state, step.position)
+        visit = visits_of(found.state, step)
         for call, held in zip(step.calls, found.state.calls or (), strict=False):
             if held.phase == "suspended" and is_good(found, call, held, visit, token):
                 return call

@@ -123,8 +123,8 @@ def any_delivery(patch: pytest.MonkeyPatch) -> None:
     """What is delivered is taken, whether somebody waited for it or not."""
 
     def settled(plan: Any, state: Any, event: Event, _: str) -> Any:
-        state, step, sub = apply._begin(plan, state, event)
-        held = state.calls[sub]._replace(phase="success", value=event.body["output"], error="", token="")
+        state, step, sub, held = apply._begin(plan, state, event)
+        held = held._replace(phase="success", value=event.body["output"], error="", token="")
         return apply._settle(plan, state, step, sub, held, event)
 
     patch.setattr(apply, "_settled_from_outside", settled)

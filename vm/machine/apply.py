@@ -16,7 +16,7 @@ from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED,
 from stepward.vm.machine.monitors import Left, Part
 from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan, policy_digest
 from stepward.vm.machine.slots import UNDEFINED, get, put
-from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Limits, State
+from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Limits, State, visits_of
 from stepward.vm.machine.traces import traced
 from stepward.vm.values import FrozenMap, arithmetic
 
@@ -117,10 +117,10 @@ def _assigned(plan: Plan, state: State, event: Event) -> State:
 
 def _passed(plan: Plan, state: State, event: Event) -> State:
     step = _step(plan, state, event.body)
-    if step.max_visits is None or _visits(state, step) < step.max_visits:
+    if step.max_visits is None or visits_of(state, step) < step.max_visits:
         raise MisfitError(f"`{step.id}` has visits left")
     state = _count_visit(state, step)
-    is_last = _visits(state, step) > step.max_visits + 1
+    is_last = visits_of(state, step) > step.max_visits + 1
     changes = _failure_changes(step, event.body["error"])
     for call in step.calls if step.is_parallel else ():
         changes += _failure_changes(call, event.body["error"])
@@ -142,39 +142,34 @@ def _enter(plan: Plan, state: State, step: StepPlan) -> State:
 
 
 def _count_visit(state: State, step: StepPlan, **changes: Any) -> State:
-    counter = get(state.slots, step.visits)
-    visits, size = (0, 0) if counter is UNDEFINED else counter
+    visits, size = get(state.slots, step.visits)
     return state._replace(slots=put(state.slots, [(step.visits, (visits + 1, size))]), **changes)
-
-
-def _visits(state: State, step: StepPlan) -> int:
-    counter = get(state.slots, step.visits)
-    return 0 if counter is UNDEFINED else int(counter[0])
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-def _begin(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int]:
-    """Return the state in which the step has begun, the step, and the index of the call that the event is about."""
+def _begin(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int, CallState]:
+    """Return the state in which the step has begun, the step, and the call of the event: its index and its state."""
     step = plan.steps[state.at]
     name = event.body["step"]
     sub = next((number for number, call in enumerate(step.calls) if call.id == name), NOWHERE)
     if sub == NOWHERE:
         raise MisfitError(f"`{event.kind}` of `{name}` while `{step.id}` is performed")
-    if state.calls is None:
+    calls = state.calls
+    if calls is None:
         monitors = plan.watch.performed(state.monitors, step.part) if step.is_parallel else state.monitors
         calls = (FRESH,) * len(step.calls)
         state = _count_visit(state, step, steps=state.steps + step.cost, calls=calls, round=1, monitors=monitors)
-    if event.body["visit"] != _visits(state, step):
+    if event.body["visit"] != visits_of(state, step):
         raise MisfitError(f"`{event.kind}` of visit {event.body['visit']} of `{name}`")
-    return state, step, sub
+    return state, step, sub, calls[sub]
 
 
-def _count_attempt(plan: Plan, state: State, step: StepPlan, sub: int, event: Event) -> tuple[State, CallState]:
-    """Charge a new attempt, and mark a new performance; return the state and the call's state."""
-    assert state.calls is not None
-    call_state = state.calls[sub]
+def _count_attempt(
+    plan: Plan, state: State, step: StepPlan, sub: int, call_state: CallState, event: Event
+) -> tuple[State, dict[str, Any]]:
+    """Charge a new attempt, and mark a new performance; return the state, and the changes of the call's state."""
     attempt, performance = event.note["attempt"], event.note["performance"]
     if call_state.phase not in (READY, OPEN) or not call_state.attempt <= attempt <= call_state.attempt + 1:
         raise MisfitError(f"attempt {attempt} of `{step.calls[sub].id}` does not follow attempt {call_state.attempt}")
@@ -184,39 +179,13 @@ def _count_attempt(plan: Plan, state: State, step: StepPlan, sub: int, event: Ev
         part = (step.position, sub if step.is_parallel else None)
         if part in plan.watch.asked:
             state = state._replace(monitors=plan.watch.performed(state.monitors, part))
-    return state, call_state._replace(attempt=attempt, performance=performance, repeats=False)
+    return state, {"attempt": attempt, "performance": performance, "repeats": False}
 
 
 def _intent(plan: Plan, state: State, event: Event) -> State:
-    step = plan.steps[state.at]
-    if state.calls is None and not step.is_parallel and step.calls and _is_first_intent(state, step, event):
-        return _open_at_once(plan, state, step, event)
-    state, step, sub = _begin(plan, state, event)
-    state, call_state = _count_attempt(plan, state, step, sub, event)
-    return _with_call(state, sub, call_state._replace(phase=OPEN, token=event.note.get("token", "")))
-
-
-def _is_first_intent(state: State, step: StepPlan, event: Event) -> bool:
-    """Return whether an event is the intent that begins the step."""
-    body = event.body
-    is_here = body["step"] == step.calls[0].id and body["visit"] == _visits(state, step) + 1
-    return is_here and bool(0 <= event.note["attempt"] <= 1)
-
-
-def _open_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> State:
-    """Apply the intent of a step's first attempt: a short cut for the common case."""
-    note, counter = event.note, get(state.slots, step.visits)
-    visits, size = (0, 0) if counter is UNDEFINED else counter
-    attempt, performance = note["attempt"], note["performance"]
-    monitors = plan.watch.performed(state.monitors, step.part) if performance > 0 else state.monitors
-    return state._replace(
-        status=RUNNING,
-        slots=put(state.slots, [(step.visits, (visits + 1, size))]),
-        calls=(CallState(OPEN, attempt, 0, performance, token=note.get("token", "")),),
-        round=1,
-        steps=state.steps + step.cost,
-        monitors=monitors,
-    )
+    state, step, sub, call_state = _begin(plan, state, event)
+    state, counted = _count_attempt(plan, state, step, sub, call_state, event)
+    return _with_call(state, sub, call_state._replace(phase=OPEN, token=event.note.get("token", ""), **counted))
 
 
 def _attempt(plan: Plan, state: State, event: Event) -> State:
@@ -227,15 +196,16 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
         if _is_outcome(state, step, event):
             bound = _output_changes(step.calls[0], event.body.get("output"))
             return _leave(plan, state, step, event, step.succeeds, _Done(bound, len(event.text), (step.part,)))
-    state, step, sub = _begin(plan, state, event)
+    state, step, sub, call_state = _begin(plan, state, event)
+    state, counted = _count_attempt(plan, state, step, sub, call_state, event)
     call = step.calls[sub]
-    state, call_state = _count_attempt(plan, state, step, sub, event)
     if call.has_intent and call_state.phase != OPEN:
         raise MisfitError(f"`{call.id}` has an outcome without an intent")
     kind, note = event.body["kind"], event.note
     if "tokens" in note:
         state = _charged(state, note)
     call_state = call_state._replace(
+        **counted,
         phase=READY if kind == "again" else kind,
         value=event.body.get("request" if kind == "suspended" else "output"),
         error=event.body.get("error", ""),
@@ -250,7 +220,7 @@ def _is_outcome(state: State, step: StepPlan, event: Event) -> bool:
     assert state.calls is not None
     call_state, body, note = state.calls[0], event.body, event.note
     said = (body["step"], body["visit"], note["attempt"], note["performance"])
-    is_said = said == (step.calls[0].id, _visits(state, step), call_state.attempt, call_state.performance)
+    is_said = said == (step.calls[0].id, visits_of(state, step), call_state.attempt, call_state.performance)
     return is_said and call_state.phase == OPEN and "tokens" not in note
 
 
@@ -263,7 +233,7 @@ def _succeed_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> 
     """Apply the success of a step's first attempt, which needed no intent: a short cut for the common case."""
     call = step.calls[0]
     body = event.body
-    if body["step"] != call.id or call.has_intent or body["visit"] != _visits(state, step) + 1:
+    if body["step"] != call.id or call.has_intent or body["visit"] != visits_of(state, step) + 1:
         raise MisfitError(f"`{event.kind}` of `{body['step']}` while `{step.id}` is to be performed")
     part = step.part
     if part in plan.watch.asked:
@@ -311,11 +281,10 @@ def _output_changes(call: CallPlan | StepPlan, value: Any) -> list[tuple[int, An
 
 
 def _doubt(plan: Plan, state: State, event: Event) -> State:
-    state, step, sub = _begin(plan, state, event)
-    assert state.calls is not None
-    if state.calls[sub].phase != OPEN:
+    state, step, sub, call_state = _begin(plan, state, event)
+    if call_state.phase != OPEN:
         raise MisfitError(f"`{step.calls[sub].id}` has no open intent")
-    return _with_call(state, sub, state.calls[sub]._replace(phase="doubt", error=event.body["error"]))
+    return _with_call(state, sub, call_state._replace(phase="doubt", error=event.body["error"]))
 
 
 def _resumed(plan: Plan, state: State, event: Event) -> State:
@@ -326,9 +295,7 @@ def _reconciled(plan: Plan, state: State, event: Event) -> State:
     verdict = event.note["verdict"]
     if verdict == "done":
         return _settled_from_outside(plan, state, event, "doubt")
-    state, step, sub = _begin(plan, state, event)
-    assert state.calls is not None
-    call_state = state.calls[sub]
+    state, step, sub, call_state = _begin(plan, state, event)
     if call_state.phase != "doubt":
         raise MisfitError(f"`{step.calls[sub].id}` is not in doubt")
     if verdict == "abandon":
@@ -337,9 +304,7 @@ def _reconciled(plan: Plan, state: State, event: Event) -> State:
 
 
 def _settled_from_outside(plan: Plan, state: State, event: Event, phase: str) -> State:
-    state, step, sub = _begin(plan, state, event)
-    assert state.calls is not None
-    call_state = state.calls[sub]
+    state, step, sub, call_state = _begin(plan, state, event)
     if call_state.phase != phase:
         raise MisfitError(f"`{step.calls[sub].id}` is not held")
     call_state = call_state._replace(phase="success", value=event.body["output"], error="", token="")
@@ -353,9 +318,8 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
         is_begun = not step.calls and event.body.get("reason") != "guardrail"
         state = _enter(plan, state, step) if is_begun else state
         return _end(state, event.body, traced(state.trace, event))
-    state, step, sub = _begin(plan, state, event)
-    assert state.calls is not None
-    call_state = state.calls[sub]._replace(phase=event.body["kind"], error=event.body["error"])
+    state, step, sub, call_state = _begin(plan, state, event)
+    call_state = call_state._replace(phase=event.body["kind"], error=event.body["error"])
     return _settle(plan, state, step, sub, call_state, event)
 
 
@@ -420,8 +384,7 @@ def _leave(
     """
     body, (changes, size, succeeded) = event.body, done
     slots, idle = state.slots, state.idle
-    counter = get(slots, step.visits)
-    visits, before = (0, 0) if counter is UNDEFINED else counter
+    visits, before = get(slots, step.visits)
     if plan.max_stalled is not None:
         idle = idle + 1 if all(_is_same(get(slots, slot), value) for slot, value in changes) else 0
     monitors = state.monitors

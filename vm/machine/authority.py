@@ -143,7 +143,7 @@ def _arguments(plan: Plan, state: State, call: CallPlan, happened: Event) -> Any
         return opened(happened.body["args"])
     step = plan.steps[state.at]
     call_state = FRESH if state.calls is None else state.calls[call.sub]
-    visit = visits_of(plan, state, step.position) + (state.calls is None)
+    visit = visits_of(state, step) + (state.calls is None)
     ready = prepare(Visit(plan, state, step, visit), call, call_state, asks=False)
     return ready.args if isinstance(ready, Call) else None
 

@@ -84,8 +84,7 @@ def size_refusal(state: State, step: StepPlan, size: int, most: int | None = Non
     most = state.limits.output_bytes if most is None else most
     if size > most:
         return f"the output has {size} bytes, more than the {most} allowed"
-    counter = get(state.slots, step.visits)
-    total = state.size + size - (0 if counter is UNDEFINED else counter[1])
+    total = state.size + size - get(state.slots, step.visits)[1]
     if total > state.limits.state_bytes:
         return f"the state would have {total} bytes, more than the {state.limits.state_bytes} allowed"
     return None
@@ -106,7 +105,7 @@ def enter_calls(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
 
 def go_on(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState, ...]) -> Action:
     """Return the next action in a step that has begun."""
-    visit = visits_of(plan, state, step.position)
+    visit = visits_of(state, step)
     if state.is_cancelled:
         return ended(plan, state, "CANCELLED", "cancelled")
     for call, call_state in zip(step.calls, call_states, strict=True):

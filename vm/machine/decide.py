@@ -21,8 +21,8 @@ from stepward.vm.machine.calls import (
 from stepward.vm.machine.data import filled
 from stepward.vm.machine.events import IDLE, RUNNING, Action, Event, event, unsealed
 from stepward.vm.machine.plan import Plan, StepPlan
-from stepward.vm.machine.slots import UNDEFINED, get
-from stepward.vm.machine.state import Reader, State
+from stepward.vm.machine.slots import UNDEFINED
+from stepward.vm.machine.state import Reader, State, visits_of
 
 
 def decide(plan: Plan, state: State) -> Action:
@@ -34,8 +34,7 @@ def decide(plan: Plan, state: State) -> Action:
         return go_on(plan, state, step, state.calls)
     if state.is_cancelled:
         return _cancelled(plan, state)
-    counter = get(state.slots, step.visits)
-    visit = 1 if counter is UNDEFINED else counter[0] + 1
+    visit = visits_of(state, step) + 1
     if step.max_visits is not None and visit > step.max_visits:
         return _passed(plan, step, visit)
     if out_of_steps(plan, state, step.cost):

@@ -83,7 +83,7 @@ class Deliveries(Runs):
     ) -> None:
         """Record the output of a call that was delivered from outside."""
         step = driver.plan.steps[driver.state.at]
-        visit = visits_of(driver.plan, driver.state, step.position)
+        visit = visits_of(driver.state, step)
         body = {"kind": "success", "output": output, "step": call.id, "visit": visit}
         if not step.is_parallel:
             body |= successor_fields(driver.plan, step.transitions["success"])
@@ -116,7 +116,7 @@ class Deliveries(Runs):
                     raise DeliveryRefused(objection[1])
                 self._settle(driver, call, "reconciled", result.value, {"verdict": "done", **who})
             elif verdict in ("not_done", "abandon"):
-                visit = visits_of(found.plan, found.state, found.state.at)
+                visit = visits_of(found.state, found.plan.steps[found.state.at])
                 body: dict[str, Any] = {"step": step, "visit": visit}
                 if verdict == "abandon":
                     body |= {"ends": "CANCELLED", "reason": "abandoned"}
@@ -167,7 +167,7 @@ class Deliveries(Runs):
 def _awaited(found: History, token: Token) -> CallPlan | None:
     """Return the suspended call of a token, or None."""
     step = found.plan.steps[found.state.at]
-    visit = visits_of(found.plan, found.state, step.position)
+    visit = visits_of(found.state, step)
     for call, call_state in zip(step.calls, found.state.calls or (), strict=False):
         if call_state.phase == "suspended" and call_state.token == token.digest(found.plan.digest, call.id, visit):
             return call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -11,6 +12,7 @@ from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.records import KEY_TAG, TOKEN_TAG
 
 
+@lru_cache(maxsize=64)  # the intent needs the key, and then the tool
 def idempotency_key(program: str, run: str, step: str, visit: int, performance: int) -> str:
     """Return the key of a performance: stable after a crash, and different for each run, step, visit and program."""
     # Canonical JSON, written by hand because every intent needs one. `program` is a digest, and needs no quoting.

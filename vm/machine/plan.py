@@ -26,6 +26,7 @@ from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
 from stepward.vm.machine.monitors import Watch
+from stepward.vm.machine.slots import empty, put
 from stepward.vm.patterns.matching import RE2, PythonPattern
 from stepward.vm.reading.source import Place
 
@@ -208,7 +209,7 @@ class Plan:
         for name in (*self.inputs, *self.meaning.names.variables):
             self.slot((name,))
         self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(program.steps))
-        self.size = len(self._slots)
+        self.slots = put(empty(len(self._slots)), [(step.visits, (0, 0)) for step in self.steps])
 
     def _require_runnable(self) -> None:
         """Raise ProgramError if no machine could run the program; the checker finds more, with better messages."""

@@ -211,7 +211,7 @@ def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
     call = next((call for call in step.calls if call.id == body.get("step")), None)
     verdict = happened.note["verdict"] if happened.kind == "reconciled" else "done"
     found = {name: value for name, value in body.items() if name != "output"}
-    due: dict[str, Any] = {"step": body.get("step"), "visit": visits_of(plan, state, step.position)}
+    due: dict[str, Any] = {"step": body.get("step"), "visit": visits_of(state, step)}
     if verdict == "done":
         due |= (
             {"kind": "success"}
@@ -286,7 +286,7 @@ def _call_misfit(plan: Plan, run: str, state: State, happened: Event) -> str | N
 def _prepared(plan: Plan, state: State, call: CallPlan) -> Call | Event:
     """Return the next attempt of a call, or the event of its failure before it starts."""
     step = plan.steps[state.at]
-    visit = visits_of(plan, state, step.position) + (state.calls is None)
+    visit = visits_of(state, step) + (state.calls is None)
     call_state = FRESH if state.calls is None else state.calls[call.sub]
     return prepare(Visit(plan, state, step, visit), call, call_state)
 

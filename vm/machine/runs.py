@@ -285,7 +285,7 @@ def run_of(found: History) -> Run:
     """Return the public view of a run, with its suspensions and doubts."""
     plan, state = found.plan, found.state
     step = plan.steps[state.at]
-    visit = visits_of(plan, state, step.position)
+    visit = visits_of(state, step)
     suspensions, doubts = [], []
     for call, call_state in zip(step.calls, state.calls or (), strict=False):
         if call_state.phase == "suspended":

@@ -9,8 +9,8 @@ from stepward.vm.errors import UndefinedReferenceError
 from stepward.vm.journal.canonical import Sealed, Secret, canonical, is_sealed, opened, portable
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.machine.events import RUNNING
-from stepward.vm.machine.plan import Names, Plan
-from stepward.vm.machine.slots import UNDEFINED, Slots, empty, get
+from stepward.vm.machine.plan import Names, Plan, StepPlan
+from stepward.vm.machine.slots import UNDEFINED, Slots, get
 
 READY: Final = "ready"
 OPEN: Final = "open"
@@ -94,7 +94,7 @@ def before(plan: Plan) -> State:
         RUNNING,
         "",
         0,
-        empty(plan.size),
+        plan.slots,
         None,
         1,
         0,
@@ -158,18 +158,15 @@ class Reader:
         return value
 
 
-def visits_of(plan: Plan, state: State, position: int) -> int:
+def visits_of(state: State, step: StepPlan) -> int:
     """Return the number of visits of a step."""
-    counter = get(state.slots, plan.steps[position].visits)
-    return 0 if counter is UNDEFINED else int(counter[0])
+    return int(get(state.slots, step.visits)[0])
 
 
 def snapshot(plan: Plan, state: State) -> bytes:
     """Return the canonical bytes of a state: equal for equal states, on any machine."""
     values = {name: get(state.slots, slot) for slot, name in plan.names_of_slots.items()}
-    counters = {
-        step.id: list(counter) for step in plan.steps if (counter := get(state.slots, step.visits)) is not UNDEFINED
-    }
+    counters = {step.id: list(get(state.slots, step.visits)) for step in plan.steps if visits_of(state, step)}
     data = state._asdict()
     del data["slots"]
     data |= {

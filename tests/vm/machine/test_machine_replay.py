@@ -114,8 +114,8 @@ def _happened(found: History, key: str) -> tuple[Any] | None:
     return None
 
 
-def test_the_short_ways_of_the_fold_come_to_what_the_long_way_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An intent and an outcome, where nothing else is to be counted, are folded in one go."""
+def test_the_short_way_of_the_fold_comes_to_what_the_long_way_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outcome, where nothing else is to be counted, is folded in one go."""
     loop = [tool("a", "again", max_visits=3, next_step="b"), tool("b", "write", next_step="c"), check("c", "true", "a")]
     guarded = program(*loop, guardrails=[{"name": "once", "at_most_once": {"step": "b"}}])
     known = [*GOOD.values(), program(*loop), guarded, program(tool("a", "again", on_error="retry"))]
@@ -127,7 +127,6 @@ def test_the_short_ways_of_the_fold_come_to_what_the_long_way_comes_to(monkeypat
             found = history(bench, "run")
             states = [fold(found.plan, found.events[:length]) for length in range(len(found.events) + 1)]
             with monkeypatch.context() as patch:
-                patch.setattr(fold_module, "_is_first_intent", lambda *_: False)
                 patch.setattr(fold_module, "_is_outcome", lambda *_: False)
                 for state, happened, after in zip(states, found.events, states[1:], strict=False):
                     assert apply(found.plan, state, happened) == after, f"{number}, seed {seed}: {happened.kind}"
