@@ -48,30 +48,6 @@ class Terms(NamedTuple):
 class CallPlan:
     """A call to a model or a tool, as a step or as a sub-step of a parallel one."""
 
-    __slots__ = (
-        "allowed",
-        "arg_types",
-        "attempts",
-        "call",
-        "error",
-        "first",
-        "has_intent",
-        "id",
-        "is_idempotent",
-        "is_model",
-        "keeps_key",
-        "may_suspend",
-        "on_error",
-        "output",
-        "returns",
-        "sub",
-        "success_fields",
-        "timeout",
-        "tool",
-        "variable",
-        "writes",
-    )
-
     def __init__(self, call: LlmCall | ToolCall, sub: int, plan: Plan, success_fields: Mapping[str, str]) -> None:
         self.id = call.id
         self.sub = sub
@@ -111,28 +87,6 @@ class CallPlan:
 
 class StepPlan:
     """A step of the program's list. `is_parallel`: its calls are sub-steps."""
-
-    __slots__ = (
-        "assigned",
-        "branches",
-        "calls",
-        "clauses",
-        "concurrency",
-        "cost",
-        "error",
-        "id",
-        "is_parallel",
-        "max_visits",
-        "output",
-        "part",
-        "position",
-        "stalls",
-        "step",
-        "succeeds",
-        "transitions",
-        "variable",
-        "visits",
-    )
 
     def __init__(self, position: int, step: AnyStep, plan: Plan) -> None:
         self.position = position
