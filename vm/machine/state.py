@@ -60,27 +60,27 @@ class State(NamedTuple):
     that it came under later.
     """
 
-    status: str
-    reason: str
-    at: int
-    slots: Slots
-    calls: tuple[CallState, ...] | None
-    round: int
-    steps: int
-    tokens: int
-    cost: int | Decimal
-    idle: int
-    size: int
-    monitors: tuple[Any, ...]
-    trace: bytes
-    output: Any
-    error: str
-    refusals: int
-    is_cancelled: bool
-    is_erased: bool
-    limits: Limits
-    by: str
-    governed: int
+    status: str = RUNNING
+    reason: str = ""
+    at: int = 0
+    slots: Slots = ()
+    calls: tuple[CallState, ...] | None = None
+    round: int = 1
+    steps: int = 0
+    tokens: int = 0
+    cost: int | Decimal = 0
+    idle: int = 0
+    size: int = 0
+    monitors: tuple[Any, ...] = ()
+    trace: bytes = NO_DIGEST
+    output: Any = None
+    error: str = ""
+    refusals: int = 0
+    is_cancelled: bool = False
+    is_erased: bool = False
+    limits: Limits = Limits()
+    by: str = ""
+    governed: int = 0
 
     @property
     def is_over(self) -> bool:
@@ -90,29 +90,7 @@ class State(NamedTuple):
 
 def before(plan: Plan) -> State:
     """Return the state of a run that has not started."""
-    return State(
-        RUNNING,
-        "",
-        0,
-        plan.slots,
-        None,
-        1,
-        0,
-        0,
-        0,
-        0,
-        0,
-        (),
-        NO_DIGEST,
-        None,
-        "",
-        0,
-        False,
-        False,
-        Limits(),
-        "",
-        0,
-    )
+    return State(slots=plan.slots)
 
 
 class Reader:
