@@ -14,7 +14,7 @@ from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.models import Model
-from stepward.vm.machine.plan import Names, Plan
+from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.tools import Tools
 
 T = TypeVar("T")
@@ -80,17 +80,16 @@ class Machine(ExecutionVM):
         is_the_same = program is target.program and self.policies == target.policies
         return target.plan if is_the_same else super()._plan(program)
 
-    def _stored_plan(
-        self, program: str, policies: Names, waived: Names, later: tuple[tuple[Names, Names], ...], patterns: str | None
-    ) -> Plan:
+    def _stored_plan(self, *documents: Any) -> Plan:
         """Return the cached plan if the store has exactly its documents."""
+        program, policies, waived, later, patterns = documents
         plan = self._target.plan
         made_of = (plan.digest, plan.policy_digests, plan.waived, plan.patterns)
         if not later and (program, policies, frozenset(waived), patterns) == made_of:
             stored = [self.journal.document(digest) for digest in (program, *policies)]
             if stored == [plan.document, *plan.policy_documents.values()]:
                 return plan
-        return super()._stored_plan(program, policies, waived, later, patterns)
+        return super()._stored_plan(*documents)
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
         name = getattr(function, "__name__", "call")

@@ -219,7 +219,7 @@ def any_document(patch: pytest.MonkeyPatch) -> None:
         return plan
 
     whole = history.stored_plan
-    for module in (history, runs, replay):
+    for module in (history, replay):
         patch.setattr(module, "stored_plan", believing)
 
 

@@ -32,8 +32,9 @@ from stepward.vm.machine.history import History
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.plan import Plan, Terms
 from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.replay import MAX_PLANS
 from stepward.vm.machine.run import Run
-from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, MAX_PLANS, is_id, run_of
+from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, is_id, run_of
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.tools import Tools
 from stepward.vm.machine.waiting import ThreadLoop, wait

@@ -12,6 +12,7 @@ from stepward.vm.journal.sealing import unsealer
 from stepward.vm.journal.signing import VerifyKey, signer_of
 from stepward.vm.journal.store import Entry, Head, Journal, JournalError
 from stepward.vm.language.loading import build_program
+from stepward.vm.language.node import plain
 from stepward.vm.language.policy import Policy
 from stepward.vm.machine.apply import MisfitError, apply
 from stepward.vm.machine.events import Event
@@ -176,10 +177,4 @@ def _document(journal: Journal, digest: str) -> Any:
     text = journal.document(digest)
     if type(text) is not bytes or document_digest(text) != digest:
         raise JournalError(f"the document `{digest[:16]}…` is missing, or not what was kept; see `stepward verify`")
-    return _plain(read_document(text))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    return plain(read_document(text))

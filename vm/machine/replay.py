@@ -40,7 +40,7 @@ START_FIELDS: Final = frozenset({"inputs", "policies", "program", "waived"})
 """The fields of the first record, without the optional dialect of patterns."""
 
 MAX_PLANS: Final = 64
-"""Maximal number of cached plans in a check of many runs."""
+"""Maximal number of cached plans of a machine, or in a check of many runs."""
 
 DELIVERIES: Final = ("resumed", "reconciled")
 

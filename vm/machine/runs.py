@@ -19,12 +19,12 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import governed, missing_terms
 from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.events import Event, entry_of, event
-from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.history import History, load
 from stepward.vm.machine.keeping import Abandoned, Keeper
 from stepward.vm.machine.keys import idempotency_key, stored_token, token_reference
-from stepward.vm.machine.plan import Names, Plan, Terms, policy_digest, policy_text
+from stepward.vm.machine.plan import Plan, Terms, policy_digest, policy_text
 from stepward.vm.machine.refusals import NoSuchRun, RunBusy
-from stepward.vm.machine.replay import misfits
+from stepward.vm.machine.replay import cached_plans, misfits
 from stepward.vm.machine.run import Doubt, Run, Suspension
 from stepward.vm.machine.state import State, visits_of
 
@@ -32,9 +32,6 @@ T = TypeVar("T")
 
 MAX_REFUSALS: Final = 100
 """Maximal number of refused deliveries that the journal of one run records."""
-
-MAX_PLANS: Final = 64
-"""Maximal number of cached plans of a machine."""
 
 LONGEST_LEASE: Final = 86_400
 """The longest possible lease in seconds: a longer one was given by a wrong clock."""
@@ -53,7 +50,7 @@ class Runs:
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._leases = 0
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
-        self._stored: dict[Any, Plan] = {}
+        self._stored = cached_plans(setup.journal)
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
         """Call the journal: directly if it does not block or nothing else runs, else in a thread."""
@@ -114,15 +111,9 @@ class Runs:
             raise NoSuchRun(f"there is no run `{run}`")
         return found
 
-    def _stored_plan(
-        self, program: str, policies: Names, waived: Names, later: tuple[tuple[Names, Names], ...], patterns: str | None
-    ) -> Plan:
-        key = (program, policies, waived, later, patterns)
-        if key not in self._stored:
-            if len(self._stored) >= MAX_PLANS:
-                self._stored.clear()
-            self._stored[key] = stored_plan(self.journal, *key)
-        return self._stored[key]
+    def _stored_plan(self, *documents: Any) -> Plan:
+        """Return the cached plan of stored documents, with the parameters of `stored_plan` after the journal."""
+        return self._stored(*documents)
 
     def _next_holder(self) -> str:
         """Return a new holder's name: two tasks of one machine must not share a lease."""
