@@ -98,12 +98,6 @@ def is_exact(block: Block) -> bool:
     return block.single or (block.contents is not None and all(map(is_exact, block.contents)))
 
 
-def holds(block: Block, value: Any) -> bool:
-    """Return whether a scalar may belong to a block."""
-    other = of_value(value)
-    return other.kind == block.kind and meet(block, other)
-
-
 def meet(one: Block, other: Block) -> bool:
     """Return whether two blocks may have a common value."""
     if one.kind != other.kind:

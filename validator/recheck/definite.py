@@ -16,7 +16,7 @@ from stepward.validator.recheck.cells import UNDEFINED, Block
 from stepward.validator.recheck.evaluation import FAILS, references, truths, values
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.names import Names
-from stepward.validator.recheck.origins import Origin, Origins, below, candidates, prefixes
+from stepward.validator.recheck.origins import Origin, Origins, below, prefixes
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.tracked import Tracked, plain
 from stepward.vm.expressions.syntax import Expression
@@ -127,7 +127,7 @@ class Definite:
         origin = self._origin(names, sure)
         if self._is_sure(names, sure):
             return origin.blocks or (UNDEFINED,)
-        return candidates(origin, is_there=False)
+        return (UNDEFINED, *origin.blocks)
 
     def _is_sure(self, names: Names, sure: int) -> bool:
         if self._numbered.has(sure, names):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple, assert_never
 
-from stepward.validator.recheck.cells import FALSE, NUMBER, TRUE, Block, answer_of, follows, holds, meet, of_value
+from stepward.validator.recheck.cells import FALSE, NUMBER, TRUE, Block, answer_of, follows, meet, of_value
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.operators import Comparison, FunctionName
 from stepward.vm.expressions.syntax import (
@@ -59,18 +59,14 @@ def splits(names: Iterable[Names], environment: Environment) -> Iterator[Environ
         yield {**environment, **{name: (block,) for name, block in zip(names, chosen, strict=True)}}
 
 
-def truths(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> set[bool | None]:
+def truths(tree: Expression, environment: Environment) -> set[bool | None]:
     """Return the possible values of a condition: true, false, or None where it fails."""
-    found: set[bool | None] = set()
-    for block in values(tree, environment, may_overflow=may_overflow):
-        found.add(block.value if block.kind == "boolean" else None)
-    return found
+    return {block.value if block.kind == "boolean" else None for block in values(tree, environment)}
 
 
 def values(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> Found:
     """Return the blocks of the possible values of an expression, and FAILS where it may fail."""
-    evaluation = _Evaluation(environment, may_overflow=may_overflow)
-    return evaluation.of(tree)
+    return _Evaluation(environment, may_overflow=may_overflow).of(tree)
 
 
 class _Evaluation:
@@ -245,8 +241,8 @@ def _equal(left: Block, right: Block) -> frozenset[bool | None]:
 
 def _with_itself(blocks: Iterable[Block], *, is_equal: bool) -> Found:
     """Return the results of comparing a value of some blocks with itself."""
-    said = {one for block in blocks for one in _equal(block, block) - {False}}
-    return {_truth(one if is_equal else None if one is None else not one) for one in said}
+    said = frozenset(one for block in blocks for one in _equal(block, block) - {False})
+    return set(map(_truth, said if is_equal else _opposite(said)))
 
 
 def _ordered(left: Block, right: Block, *, or_equal: bool) -> frozenset[bool | None]:
@@ -293,7 +289,7 @@ def _asked(question: str, text: Block, literal: Block) -> frozenset[bool | None]
     if text.kind != "string" or literal.kind != "string":
         return _ONLY_FAILS
     if not literal.single:
-        if text.single and not any(holds(literal, part) for part in _parts(question, text.value)):
+        if text.single and not any(meet(literal, of_value(part)) for part in _parts(question, text.value)):
             return frozenset({False})
         return BOTH
     asked = (question, literal.value)

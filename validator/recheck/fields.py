@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from stepward.validator.recheck.refusals import Refused
+
+T = TypeVar("T")
 
 
 class Fields:
@@ -25,16 +27,15 @@ class Fields:
         self.taken.add(name)
         return self.data[name]
 
-    def is_any(self, name: str) -> bool:
-        """Return whether a field says `any`."""
-        return bool(self.any(name) == "any")
+    def _of(self, kind: type[T], name: str, is_not: str) -> T:
+        value = self.any(name)
+        if type(value) is not kind:
+            raise Refused(f"`{name}` of {self.what} is {is_not}")
+        return value
 
     def text(self, name: str) -> str:
         """Return a field that holds text."""
-        value = self.any(name)
-        if not isinstance(value, str):
-            raise Refused(f"`{name}` of {self.what} is no text")
-        return value
+        return self._of(str, name, "no text")
 
     def maybe(self, name: str) -> str | None:
         """Return a field that holds text, or None if it is absent."""
@@ -42,28 +43,15 @@ class Fields:
 
     def flag(self, name: str) -> bool:
         """Return a field that holds true or false; false if it is absent."""
-        if self.data.get(name) is None:
-            return False
-        value = self.any(name)
-        if not isinstance(value, bool):
-            raise Refused(f"`{name}` of {self.what} is neither true nor false")
-        return value
+        return self.data.get(name) is not None and self._of(bool, name, "neither true nor false")
 
     def whole(self, name: str) -> int:
         """Return a field that holds a whole number."""
-        value = self.any(name)
-        if type(value) is not int:
-            raise Refused(f"`{name}` of {self.what} is no whole number")
-        return value
+        return self._of(int, name, "no whole number")
 
     def list(self, name: str) -> list[Any]:
         """Return a field that holds a list; an empty list if it is absent."""
-        if self.data.get(name) is None:
-            return []
-        value = self.any(name)
-        if not isinstance(value, list):
-            raise Refused(f"`{name}` of {self.what} is no list")
-        return value
+        return [] if self.data.get(name) is None else self._of(list, name, "no list")
 
     def objects(self, name: str) -> Iterator[Fields]:
         """Yield the objects of a list."""

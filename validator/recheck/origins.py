@@ -282,11 +282,6 @@ def below(names: Names, root: Names) -> bool:
     return names[: len(root)] == root
 
 
-def candidates(origin: Origin, *, is_there: bool) -> tuple[Block, ...]:
-    """Return the possible blocks of a reference; `is_there` says that its variable is certainly defined."""
-    return origin.blocks if is_there and not origin.may_be_absent else (UNDEFINED, *origin.blocks)
-
-
 def prefixes(names: Names) -> Iterator[Names]:
     """Yield a reference after all its owners."""
     return (names[:end] for end in range(1, len(names) + 1))

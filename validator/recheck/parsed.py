@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from stepward.validator.recheck.flow import Control
 from stepward.validator.recheck.names import Lookup
-from stepward.validator.recheck.parts import Hit, all_parts
+from stepward.validator.recheck.parts import Hit
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression
@@ -18,7 +18,7 @@ from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyPart, AnyStep, ToolCall
+from stepward.vm.language.steps import AnyPart, AnyStep, ToolCall, parts
 
 _EFFECTS: Final = ("none", "read", "write")
 _UNKNOWN: Final = ToolSpec.model_construct(effect="write", idempotent=False)
@@ -92,8 +92,8 @@ class Parsed:
 
     @cached_property
     def parts(self) -> tuple[Hit, ...]:
-        """Every step and sub-step."""
-        return tuple(all_parts(self.steps))
+        """Every step, and every sub-step after its step."""
+        return tuple(Hit(number, sub, part) for number, step in enumerate(self.steps) for sub, part in parts(step))
 
     @cached_property
     def calls(self) -> tuple[Hit, ...]:

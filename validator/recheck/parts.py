@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from stepward.vm.language.steps import AnyPart, AnyStep, parts
+from stepward.vm.language.steps import AnyPart
 
 
 class Hit(NamedTuple):
@@ -14,12 +14,6 @@ class Hit(NamedTuple):
     step: int
     sub: int | None
     part: AnyPart
-
-
-def all_parts(steps: Iterable[AnyStep]) -> Iterator[Hit]:
-    """Yield every step, and every sub-step after its step."""
-    for number, step in enumerate(steps):
-        yield from (Hit(number, sub, part) for sub, part in parts(step))
 
 
 def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:

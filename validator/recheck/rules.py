@@ -6,9 +6,9 @@ of numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.budgets import Budget
 from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, of_value
@@ -399,29 +399,21 @@ def watcher(claim: Property, reading: Reading) -> Watcher:
     own = [rule for rule, policy in reading.rules() if policy == claim.policy]
     if claim.number is not None and 0 < claim.number <= len(own):
         rule = own[claim.number - 1]
-        if rule.name == claim.rule and _KINDS[type(rule)] == claim.property:
-            return _watcher(rule, reading)
+        kind, watch = _KINDS[type(rule)]
+        if rule.name == claim.rule and kind == claim.property:
+            return watch(rule, reading)
     of = f" of policy `{claim.policy}`" if claim.policy else ""
     raise Refused(f"there is no guardrail `{claim.rule}`{of} of the kind `{claim.property}`")
 
 
-_KINDS: dict[type[AnyRule], str] = {
-    Requires: "requires",
-    Never: "never",
-    AtMostOnce: "at_most_once",
-    FollowedBy: "followed_by",
-    Exclusive: "exclusive",
+_KINDS: Final[dict[type[AnyRule], tuple[str, Callable[[Any, Reading], Watcher]]]] = {
+    Requires: ("requires", RequiresWatcher),
+    Never: ("never", lambda rule, reading: NeverWatcher(reading, matches(rule.never, reading), rule.when)),
+    AtMostOnce: ("at_most_once", lambda rule, reading: AtMostOnceWatcher(reading, matches(rule.at_most_once, reading))),
+    FollowedBy: ("followed_by", FollowedByWatcher),
+    Exclusive: ("exclusive", ExclusiveWatcher),
 }
-
-
-def _watcher(rule: AnyRule, reading: Reading) -> Watcher:
-    if isinstance(rule, Requires):
-        return RequiresWatcher(rule, reading)
-    if isinstance(rule, Never):
-        return NeverWatcher(reading, matches(rule.never, reading), rule.when)
-    if isinstance(rule, AtMostOnce):
-        return AtMostOnceWatcher(reading, matches(rule.at_most_once, reading))
-    return ExclusiveWatcher(rule, reading) if isinstance(rule, Exclusive) else FollowedByWatcher(rule, reading)
+"""The kinds of rules, each with the name of its property and its watcher."""
 
 
 def _allowed(claim: Property, reading: Reading) -> Watcher:

@@ -143,7 +143,7 @@ class TableCheck:
             for cost, held in row.costs("costs"):
                 for state in self._decoded(held):
                     states[state] = min(cost, states.get(state, cost))
-        elif row.is_any("states"):
+        elif row.any("states") == "any":
             row.close()
             return Pair(step, memory, visits), Row(None)
         else:
