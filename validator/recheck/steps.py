@@ -7,9 +7,10 @@ reference one block; where the state is not known, every value that the types al
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, Literal, NamedTuple, assert_never
 
 from stepward.validator.recheck.arguments import starts
 from stepward.validator.recheck.cells import (
@@ -66,6 +67,15 @@ MAX_EXITS: Final = 50_000
 Test = Callable[[Block], bool]
 
 
+class _Outcome(NamedTuple):
+    """An outcome of a call: the kind of its transition, its changes, whether it started, and its cost."""
+
+    kind: Literal["success", "fallback", "failed"]
+    changes: Changes
+    is_started: bool
+    cost: int
+
+
 class _Joined(NamedTuple):
     """The joint outcome of some sub-steps: whether their step fails, the cost of a further round, and the exit."""
 
@@ -79,6 +89,7 @@ DescribeField = Callable[[Names, bool], tuple[Test, bool]]
 may be in a block, and whether it may be undefined."""
 
 
+@dataclass(eq=False)
 class Steps:
     """The steps of one program, seen through the references of a certificate.
 
@@ -87,25 +98,15 @@ class Steps:
     first read.
     """
 
-    def __init__(
-        self,
-        reading: Reading,
-        followed: Followed,
-        parts: Iterable[Part] = (),
-        *,
-        has_costs: bool = False,
-        is_blind: bool = False,
-        is_lazy: bool = False,
-    ) -> None:
-        self.reading = reading
-        self.transitions = reading.control.transitions
-        self.followed = followed
-        self.is_blind = is_blind
-        self.is_lazy = is_lazy
-        self._reads: dict[int, tuple[int, ...]] = {}
-        self._exits: dict[tuple[int, State], tuple[Exit, ...]] = {}
-        self.parts = frozenset(parts)
-        self.has_costs = has_costs
+    reading: Reading
+    followed: Followed
+    parts: frozenset[Part] = frozenset()
+    _: KW_ONLY
+    has_costs: bool = False
+    is_blind: bool = False
+    is_lazy: bool = False
+    _reads: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _exits: dict[tuple[int, State], tuple[Exit, ...]] = field(default_factory=dict)
 
     @cached_property
     def origins(self) -> Origins:
@@ -179,27 +180,29 @@ class Steps:
         return trees
 
     def _all(self, number: int, step: AnyStep, state: State) -> Iterator[Exit]:
-        transitions = self.transitions[number]
         match step:
             case ConditionStep():
-                yield from self._condition(number, step, transitions, state)
+                yield from self._condition(number, step, state)
             case SetStep():
-                yield from self._set(number, step, transitions, state)
+                yield from self._set(number, step, state)
             case EndStep():
-                yield from self._end(number, step, transitions, state)
+                yield from self._end(number, step, state)
             case ParallelStep():
-                yield from self._parallel(number, step, transitions, state)
+                yield from self._parallel(number, step, state)
             case LlmStep() | ToolStep():
-                yield from self._call(number, step, transitions, state)
+                yield from self._call(number, step, state)
             case _:
                 assert_never(step)
-        for transition in transitions:
+        for transition in self._transitions(number):
             if transition.kind == "visits":  # it starts nothing, and costs nothing
                 yield from (Exit(transition, changes, NOTHING, NOTHING, 0) for changes in self._passed(step))
 
+    def _transitions(self, number: int) -> tuple[Transition, ...]:
+        return self.reading.control.transitions[number]
+
     def _passed(self, step: AnyStep) -> Iterator[Changes]:
         parts = (step, *step.sub_steps)
-        return self.together([self._left_without(part, has_error=True) for part in parts if isinstance(part, Failing)])
+        return self.together([self._left_without(part) for part in parts if isinstance(part, Failing)])
 
     # -- assigning -------------------------------------------------------------------------------------------------
 
@@ -303,11 +306,11 @@ class Steps:
         given = self._valued(written_by(part), self._written(part.fallback))
         return self.together([given, self.undefined((part.id, "error"))])
 
-    def _left_without(self, part: FailingPart, *, has_error: bool) -> Iterator[Changes]:
-        """Yield the changes of a part that has no output."""
+    def _left_without(self, part: FailingPart) -> Iterator[Changes]:
+        """Yield the changes of a part that failed: it has an error, and no output."""
         error = self._valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
         gone = [self.undefined(root) for root in written_by(part)]
-        return self.together([*gone, error if has_error else self.undefined((part.id, "error"))])
+        return self.together([*gone, error])
 
     # -- conditions, assignments, ends -------------------------------------------------------------------------------
 
@@ -320,19 +323,17 @@ class Steps:
         environment = self.environment(names, number, state)
         return {one for split in self._fitting(names, environment) for one in outcomes(trees, split)}
 
-    def _condition(
-        self, number: int, step: ConditionStep, transitions: Iterable[Transition], state: State
-    ) -> Iterator[Exit]:
+    def _condition(self, number: int, step: ConditionStep, state: State) -> Iterator[Exit]:
         taken = set() if self.is_blind else {branch_taken(step, outcome) for outcome in self.outcomes(number, state)}
-        for transition in transitions:
+        for transition in self._transitions(number):
             if (transition.kind, transition.branch) in taken or (self.is_blind and transition.kind != "visits"):
                 yield Exit(transition, (), ALONE, ALONE if transition.kind == "branch" else NOTHING, 1)
 
-    def _set(self, number: int, step: SetStep, transitions: Iterable[Transition], state: State) -> Iterator[Exit]:
+    def _set(self, number: int, step: SetStep, state: State) -> Iterator[Exit]:
         if self.is_blind:
             yield from (
                 Exit(transition, (), ALONE, _succeeded(transition), 1)
-                for transition in transitions
+                for transition in self._transitions(number)
                 if transition.kind != "visits"
             )
             return
@@ -346,7 +347,7 @@ class Steps:
             fails = fails or any(FAILS in found for found in results)
             if all(found != {FAILS} for found in results):
                 changes.update(dict.fromkeys(self._assigned(number, step, state, results)))
-        for transition in transitions:
+        for transition in self._transitions(number):
             if transition.kind == "success":
                 yield from (Exit(transition, change, ALONE, ALONE, 1) for change in changes)
             elif transition.kind == "failed" and fails:
@@ -376,15 +377,14 @@ class Steps:
 
         return describe
 
-    def _end(self, number: int, step: EndStep, transitions: Iterable[Transition], state: State) -> Iterator[Exit]:
+    def _end(self, number: int, step: EndStep, state: State) -> Iterator[Exit]:
         read = [(UNDEFINED, TEXT)] if self.is_blind else [self.blocks(name, number, state) for name in read_by(step)]
         if any(UNDEFINED in blocks for blocks in read):
             yield Exit(END_FAILS, (), ALONE, NOTHING, 1)
         if not any(blocks == (UNDEFINED,) for blocks in read):
             # The run is over: an `end` does not succeed, and starts no obligation.
-            yield from (
-                Exit(transition, (), ALONE, NOTHING, 1) for transition in transitions if transition.kind == "end"
-            )
+            ends = (transition for transition in self._transitions(number) if transition.kind == "end")
+            yield from (Exit(transition, (), ALONE, NOTHING, 1) for transition in ends)
 
     def falls_back(self, part: AnyCall) -> bool:
         """Return whether a time-out may end in the fallback: a write that can't be repeated stays in doubt."""
@@ -398,26 +398,29 @@ class Steps:
             return True, True
         return starts(self.reading, part, lambda names: self.blocks(names, number, state))
 
-    def _call(
-        self, number: int, step: LlmStep | ToolStep, transitions: Iterable[Transition], state: State
-    ) -> Iterator[Exit]:
-        may_start, may_fail = self.starts(number, step, state)
-        failed = tuple(self._left_without(step, has_error=True))
-        for transition in transitions:
-            if may_start and transition.kind == "success":
-                yield from (Exit(transition, change, ALONE, ALONE, 1) for change in self._success(step))
-            elif may_start and transition.kind == "fallback" and self.falls_back(step):
-                yield from (Exit(transition, change, ALONE, NOTHING, 1) for change in self._fallback(step))
-            elif transition.kind in ("failed", "skipped"):
-                for change in failed:
-                    if may_start:
-                        yield Exit(transition, change, ALONE, NOTHING, 1 + _again(step))
-                    if may_fail:
-                        yield Exit(transition, change, NOTHING, NOTHING, 1)
+    def _outcomes(self, number: int, part: AnyCall, state: State) -> Iterator[_Outcome]:
+        """Yield the possible outcomes of a call."""
+        may_start, may_fail = self.starts(number, part, state)
+        if may_start:
+            yield from (_Outcome("success", change, True, 1) for change in self._success(part))
+            if self.falls_back(part):
+                yield from (_Outcome("fallback", change, True, 1) for change in self._fallback(part))
+        for change in self._left_without(part):
+            if may_start:
+                yield _Outcome("failed", change, True, 1 + _again(part))
+            if may_fail:
+                yield _Outcome("failed", change, False, 1)
 
-    def _parallel(
-        self, number: int, step: ParallelStep, transitions: Sequence[Transition], state: State
-    ) -> Iterator[Exit]:
+    def _call(self, number: int, step: LlmStep | ToolStep, state: State) -> Iterator[Exit]:
+        transitions = self._transitions(number)
+        for kind, changes, is_started, cost in self._outcomes(number, step, state):
+            started, succeeded = ALONE if is_started else NOTHING, ALONE if kind == "success" else NOTHING
+            for transition in transitions:
+                if transition.kind == kind or (transition.kind == "skipped" and kind == "failed"):
+                    yield Exit(transition, changes, started, succeeded, cost)
+
+    def _parallel(self, number: int, step: ParallelStep, state: State) -> Iterator[Exit]:
+        transitions = self._transitions(number)
         joined: dict[_Joined, None] = {_Joined(False, 0, Exit(transitions[0], (), NOTHING, NOTHING, 1)): None}
         for sub, part in enumerate(step.parallel_steps):
             results = list(dict.fromkeys(self._results(number, sub, part, state)))
@@ -433,7 +436,7 @@ class Steps:
                 for result in results
             }
         for failed, round_, before in joined:
-            ends = self._left_without(step, has_error=True) if failed else self._success(step)
+            ends = self._left_without(step) if failed else self._success(step)
             whole = ALONE if not failed else NOTHING
             again = _again(step) * (1 + round_) if failed else 0
             for change in ends:
@@ -446,22 +449,13 @@ class Steps:
 
     def _results(self, number: int, sub: int, part: AnyCall, state: State) -> Iterator[_Joined]:
         """Yield the possible outcomes of a sub-step."""
-        may_start, may_fail = self.starts(number, part, state)
         here = frozenset({sub}) if (number, sub) in self.parts else NOTHING
-        transition, counts = self.transitions[number][0], part.on_error != "skip"
-        again = _again(part) if self.has_costs else 0
-        if may_start:
-            yield from (_Joined(False, 0, Exit(transition, change, here, here, 1)) for change in self._success(part))
-            if self.falls_back(part):
-                yield from (
-                    _Joined(False, 0, Exit(transition, change, here, NOTHING, 1)) for change in self._fallback(part)
-                )
-        for change in self._left_without(part, has_error=True):
-            if may_start:
-                round_ = 1 + again if counts and self.has_costs else 0
-                yield _Joined(counts, round_, Exit(transition, change, here, NOTHING, 1 + again))
-            if may_fail:
-                yield _Joined(counts, 0, Exit(transition, change, NOTHING, NOTHING, 1))
+        for kind, changes, is_started, cost in self._outcomes(number, part, state):
+            failed = kind == "failed" and part.on_error != "skip"
+            round_ = cost if failed and is_started and self.has_costs else 0
+            started, succeeded = here if is_started else NOTHING, here if kind == "success" else NOTHING
+            whole = Exit(self._transitions(number)[0], changes, started, succeeded, cost if self.has_costs else 1)
+            yield _Joined(failed, round_, whole)
 
 
 def _succeeded(transition: Transition) -> frozenset[int | None]:
