@@ -202,11 +202,11 @@ class Automaton:
         number = len(self._subsets)
         self._subsets.append((reached or frozenset(), is_start))
         self._table.append([FOUND if found else -1] * self._size)
-        self._accepts.append(reached is None or self._ends(reached, is_start=is_start))
+        self._accepts.append(reached is None or self._reached(reached, is_start=is_start, is_end=True) is None)
         self._number_of[reached or frozenset(), is_start] = number
         return number
 
-    def _reached(self, numbers: list[int], *, is_start: bool) -> frozenset[int] | None:
+    def _reached(self, numbers: Iterable[int], *, is_start: bool, is_end: bool = False) -> frozenset[int] | None:
         """Return the NFA states that are reached without reading a letter; None if the pattern is found that way."""
         pending, visited = list(numbers), set(numbers)
         reached: set[int] = set()
@@ -216,7 +216,10 @@ class Automaton:
             match nfa_state.kind:
                 case "found":
                     return None
-                case "read" | "end":
+                case "read":
+                    reached.add(number)
+                    continue
+                case "end" if not is_end:
                     reached.add(number)
                     continue
                 case "start" if not is_start:
@@ -225,18 +228,3 @@ class Automaton:
             visited.update(new)
             pending += new
         return frozenset(reached)
-
-    def _ends(self, reached: frozenset[int], *, is_start: bool) -> bool:
-        """Return whether the pattern is found if the text ends in these NFA states."""
-        pending = [number for number in reached if self._nfa[number].kind == "end"]
-        visited = set(pending)
-        while pending:
-            nfa_state = self._nfa[pending.pop()]
-            if nfa_state.kind == "found":
-                return True
-            if nfa_state.kind == "read" or (nfa_state.kind == "start" and not is_start):
-                continue
-            new = [one for one in nfa_state.next if one not in visited]
-            visited.update(new)
-            pending += new
-        return False
