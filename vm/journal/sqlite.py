@@ -122,20 +122,15 @@ class SQLiteJournal:
         since: float | None = None,
         limit: int | None = None,
     ) -> list[Row]:
-        wanted: list[tuple[str, list[object]]] = []
-        if statuses is not None:
-            given: list[object] = [*statuses]
-            wanted.append((f"status IN ({', '.join('?' * len(given))})", given))
-        if program is not None:
-            wanted.append(("program = ?", [program]))
-        if since is not None:
-            wanted.append(("started >= ?", [since]))
-        where = f"WHERE {' AND '.join(text for text, _ in wanted)}" if wanted else ""
+        wanted = None if statuses is None else list(statuses)
+        where = "program = coalesce(?, program) AND started >= coalesce(?, started)"
+        if wanted is not None:
+            where += f" AND status IN ({', '.join('?' * len(wanted))})"
         # A limit selects the newest runs.
-        query = f"SELECT {_ROW} FROM runs {where} ORDER BY started DESC, number DESC LIMIT ?"
-        values = [value for _, values in wanted for value in values]
+        query = f"SELECT {_ROW} FROM runs WHERE {where} ORDER BY started DESC, number DESC LIMIT ?"
+        values = (program, since, *(wanted or ()), -1 if limit is None else limit)
         with self._file.reading() as connection:
-            found = connection.execute(query, (*values, -1 if limit is None else limit)).fetchall()
+            found = connection.execute(query, values).fetchall()
         return [Row.read(values) for values in reversed(found)]
 
     def row(self, run: str) -> Row | None:
