@@ -8,7 +8,8 @@ import datetime
 import os
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import LARGEST, canonical, opened, portable
@@ -24,7 +25,7 @@ from stepward.vm.machine.ask import error_text
 from stepward.vm.machine.authority import require_name
 from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
 from stepward.vm.machine.data import completed
-from stepward.vm.machine.deliveries import Deliveries, Verdict
+from stepward.vm.machine.deliveries import Deliveries
 from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.equipment import require_facts, require_model, tool_fault, tools_of
 from stepward.vm.machine.events import NOTHING, event, unsealed
@@ -41,6 +42,18 @@ from stepward.vm.machine.waiting import ThreadLoop, wait
 from stepward.vm.values import ByteBudget, FrozenMap, TooLarge, ValueRefused, freeze
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _without_loop(form: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """Return a method that does as `form` does, for code without an event loop."""
+
+    @wraps(form)
+    def waiting(machine: Any, /, *args: P.args, **named: P.kwargs) -> T:
+        done: T = machine._wait(getattr(machine, form.__name__)(*args, **named))
+        return done
+
+    return waiting
 
 
 class ExecutionVM(Deliveries):
@@ -303,47 +316,14 @@ class ExecutionVM(Deliveries):
         context.run(INLINE.set, True)
         return wait(thread_loop.loop, coroutine, context)
 
-    def run_sync(
-        self,
-        program: Program,
-        inputs: Mapping[str, Any] | None = None,
-        *,
-        run_id: str | None = None,
-        accept: Collection[str] = (),
-        by: str | None = None,
-    ) -> Run:
-        """Do as `run` does, for code without an event loop."""
-        return self._wait(self.run(program, inputs, run_id=run_id, accept=accept, by=by))
-
-    def get_sync(self, run: str) -> Run:
-        """Do as `get` does, for code without an event loop."""
-        return self._wait(self.get(run))
-
-    def recover_sync(self, run_id: str | None = None) -> list[Run]:
-        """Do as `recover` does, for code without an event loop."""
-        return self._wait(self.recover(run_id))
-
-    def recover_all_sync(self) -> tuple[list[Run], dict[str, StepwardError]]:
-        """Do as `recover_all` does, for code without an event loop."""
-        return self._wait(self.recover_all())
-
-    def resume_sync(self, token: str, payload: Any = None, *, by: str | None = None) -> Run:
-        """Do as `resume` does, for code without an event loop."""
-        return self._wait(self.resume(token, payload, by=by))
-
-    def reconcile_sync(
-        self, run_id: str, step: str, verdict: Verdict, output: Any = None, *, by: str | None = None
-    ) -> Run:
-        """Do as `reconcile` does, for code without an event loop."""
-        return self._wait(self.reconcile(run_id, step, verdict, output, by=by))
-
-    def cancel_sync(self, run_id: str, *, by: str | None = None) -> Run:
-        """Do as `cancel` does, for code without an event loop."""
-        return self._wait(self.cancel(run_id, by=by))
-
-    def erase_sync(self, run_id: str, *, by: str | None = None) -> Run:
-        """Do as `erase` does, for code without an event loop."""
-        return self._wait(self.erase(run_id, by=by))
+    run_sync = _without_loop(run)
+    get_sync = _without_loop(Deliveries.get)
+    recover_sync = _without_loop(recover)
+    recover_all_sync = _without_loop(recover_all)
+    resume_sync = _without_loop(Deliveries.resume)
+    reconcile_sync = _without_loop(Deliveries.reconcile)
+    cancel_sync = _without_loop(Deliveries.cancel)
+    erase_sync = _without_loop(Deliveries.erase)
 
 
 def _waived(program: Program, policies: Iterable[Policy], today: datetime.date | None) -> list[str]:
