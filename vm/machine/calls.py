@@ -289,15 +289,6 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     """Return the event of an attempt that was made: its outcome, and the successor if that settles the step."""
     step = plan.steps[state.at]
     call = step.calls[attempt.sub]
-    if result.answer == "output" and not plan.has_sensitive:
-        body = {
-            "kind": "success",
-            "output": result.value,
-            "step": call.id,
-            "visit": attempt.visit,
-            **call.success_fields,
-        }
-        return event("attempt", body, note)
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     kind = _outcome(call, attempt.attempt - base, result)
     body = {"kind": kind, "step": call.id, "visit": attempt.visit}

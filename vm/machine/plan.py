@@ -48,7 +48,7 @@ class Terms(NamedTuple):
 class CallPlan:
     """A call to a model or a tool, as a step or as a sub-step of a parallel one."""
 
-    def __init__(self, call: LlmCall | ToolCall, sub: int, plan: Plan, success_fields: Mapping[str, str]) -> None:
+    def __init__(self, call: LlmCall | ToolCall, sub: int, plan: Plan) -> None:
         self.id = call.id
         self.sub = sub
         self.call = call
@@ -73,7 +73,6 @@ class CallPlan:
         self.may_suspend = spec.suspends or not is_known
         self.has_intent = self.writes or (self.may_suspend and is_known)
         self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[call.id])
-        self.success_fields = success_fields
         self.first: Calls | None = None
         is_free = not any(terms.policies for terms in plan.terms)
         if isinstance(call, ToolCall) and self.arg_types is None and is_free and not any(embedded(call.args)):
@@ -108,24 +107,13 @@ class StepPlan:
         self.part: tuple[int, None] = (position, None)
         self.succeeds = self.transitions.get("success", Transition("success", NOWHERE))
         self.clauses: list[Clause] = plan.meaning.clauses_of.get(position, [])
-        self.calls: tuple[CallPlan, ...] = ()
         self.output = self.error = self.variable = NOWHERE
         if isinstance(step, Failing):
             self.output, self.error = plan.slot((step.id, "output")), plan.slot((step.id, "error"))
             self.variable = NOWHERE if step.output_key is None else plan.slot((step.output_key,))
-        self.calls = tuple(
-            CallPlan(call, sub or 0, plan, self._success_fields(plan) if sub is None else {})
-            for sub, call in step.calls
-        )
+        self.calls = tuple(CallPlan(call, sub or 0, plan) for sub, call in step.calls)
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
         self.cost = 1 + len(step.sub_steps)
-
-    def _success_fields(self, plan: Plan) -> Mapping[str, str]:
-        """Return the fields of a record for the transition on success."""
-        transition = self.transitions["success"]
-        if transition.ending is None:
-            return {"next": plan.program.steps[transition.to].id}
-        return {"ends": transition.ending.status, "reason": transition.ending.reason}
 
 
 class Plan:
