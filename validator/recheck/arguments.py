@@ -89,17 +89,11 @@ def _is_within(block: Block, spec: TypeSpec) -> bool:
     ):
         return False
     if block.kind == "number":
-        low = spec.minimum is None or (
-            block.low is not None
-            and block.low >= spec.minimum - (1 if block.whole and isinstance(spec.minimum, int) else 0)
-        )
-        return low and (
-            spec.maximum is None
-            or (
-                block.high is not None
-                and block.high <= spec.maximum + (1 if block.whole and isinstance(spec.maximum, int) else 0)
-            )
-        )
+        low, high = spec.minimum, spec.maximum
+        # The bounds of a block are not in it: the last whole number before one is another.
+        before, behind = (1 if block.whole and isinstance(end, int) else 0 for end in (low, high))
+        is_above = low is None or (block.low is not None and block.low >= low - before)
+        return is_above and (high is None or (block.high is not None and block.high <= high + behind))
     if block.kind == "string":
         return spec.pattern is None and (
             spec.max_length is None or (block.high is not None and block.high <= spec.max_length + 1)

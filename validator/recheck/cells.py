@@ -123,21 +123,18 @@ def common(one: Block, other: Block) -> Block:
     """Return a block with every common value of two blocks. The second has no answers to questions about texts."""
     if is_exact(other):
         return other
-    lows = [block.low for block in (one, other) if block.low is not None]
-    highs = [block.high for block in (one, other) if block.high is not None]
-    low, high = max(lows, default=None), min(highs, default=None)
+    low, high = _bounds(one, other)
     items = one.items if other.items is None else other.items
     return one._replace(low=low, high=high, whole=one.whole or other.whole, items=items, contents=other.contents)
 
 
 def _has_text(one: Block, other: Block) -> bool:
     """Return whether two blocks with compatible answers may have a common text that is short enough for both."""
-    highs = [block.high for block in (one, other) if block.high is not None]
-    if not highs:
+    low, high = _bounds(one, other)
+    if high is None:
         return True
-    lows = [block.low for block in (one, other) if block.low is not None]
-    shortest = max(0, floor(max(lows, default=-1)) + 1)
-    return may_exist(one.answers | other.answers, one.but | other.but, shortest, ceil(min(highs)) - 1)
+    shortest = 0 if low is None else max(0, floor(low) + 1)
+    return may_exist(one.answers | other.answers, one.but | other.but, shortest, ceil(high) - 1)
 
 
 def _is_between(number: Number, block: Block) -> bool:
@@ -146,12 +143,15 @@ def _is_between(number: Number, block: Block) -> bool:
     return (block.low is None or block.low < number) and (block.high is None or number < block.high)
 
 
-def _overlap(one: Block, other: Block) -> bool:
+def _bounds(one: Block, other: Block) -> tuple[Number | None, Number | None]:
+    """Return the bounds of what two blocks share."""
     lows = [block.low for block in (one, other) if block.low is not None]
     highs = [block.high for block in (one, other) if block.high is not None]
-    return _has_room(
-        max(lows, default=None), min(highs, default=None), whole=one.whole or other.whole or one.kind != "number"
-    )
+    return max(lows, default=None), min(highs, default=None)
+
+
+def _overlap(one: Block, other: Block) -> bool:
+    return _has_room(*_bounds(one, other), whole=one.whole or other.whole or one.kind != "number")
 
 
 def _has_room(low: Number | None, high: Number | None, *, whole: bool) -> bool:

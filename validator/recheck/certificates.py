@@ -64,12 +64,10 @@ def recheck_data(data: Any, name: str = "<certificate>") -> Rechecked:
         parts = whole.list("parts")
         whole.close()
         found = Checker(Reading(program_data, policies), solves_all=True).verdict(claim, parts)
-    except Refused as error:
-        return Rechecked(claim, why_not=str(error), file=name, program=program)
     except DocumentError as error:
         why = f"its program or a policy is none: {error.problems[0].message}"
         return Rechecked(claim, why_not=why, file=name, program=program)
-    except StepwardError as error:
+    except (Refused, StepwardError) as error:
         return Rechecked(claim, why_not=str(error), file=name, program=program)
     except RecursionError:
         return Rechecked(claim, why_not="it is nested too deep", file=name, program=program)

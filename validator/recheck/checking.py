@@ -38,23 +38,16 @@ class Rechecked:
 
     def to_data(self) -> dict[str, Any]:
         """Return the verdict as plain data."""
-        about = (
-            {}
-            if self.claim is None
-            else {name: value for name, value in self.claim._asdict().items() if value is not None}
-        )
-        data = {
+        claim = {} if self.claim is None else self.claim._asdict()
+        return {
             "file": self.file,
             "program": self.program,
-            **about,
+            **{name: value for name, value in claim.items() if value is not None},
             "kinds": list(self.kinds),
             "checkers": list(self.checkers),
+            "verdict": "accepted" if self.is_accepted else "refused",
+            **({"reason": self.why_not} if self.why_not else {}),
         }
-        return (
-            data
-            | {"verdict": "accepted" if self.is_accepted else "refused"}
-            | ({"reason": self.why_not} if self.why_not else {})
-        )
 
 
 class Checker:

@@ -133,16 +133,18 @@ def _copies(part: Rest, number: int) -> Rest:
 
 @lru_cache(CACHE_SIZE)
 def _asks_where(rest: Rest) -> bool:
+    return isinstance(rest, Edge) or any(map(_asks_where, _parts(rest)))
+
+
+def _parts(rest: Rest) -> Iterable[Rest]:
     match rest:
-        case Edge():
-            return True
         case Then(first=first, second=second):
-            return _asks_where(first) or _asks_where(second)
+            return first, second
         case Or(parts=parts):
-            return any(map(_asks_where, parts))
+            return parts
         case Times(part=part):
-            return _asks_where(part)
-    return False
+            return (part,)
+    return ()
 
 
 def _written(tree: Node) -> Rest:
@@ -169,19 +171,13 @@ def _sought(rest: Rest) -> Rest:
     return then(ALL, then(rest, ALL))
 
 
-def _is(text: str) -> Rest:
-    found: Rest = Edge("end")
-    for sign in reversed(text):
-        found = then(One(((ord(sign), ord(sign)),)), found)
-    return then(Edge("start"), found)
-
-
 def _question(word: str, text: str) -> Rest:
-    """Return the texts that contain, start with or end with a text."""
+    """Return where a text contains another, starts or ends with it, or is it."""
     edges: dict[str, tuple[Rest, Rest]] = {
         "contains": (NOTHING, NOTHING),
         "starts_with": (Edge("start"), NOTHING),
         "ends_with": (NOTHING, Edge("end")),
+        "is": (Edge("start"), Edge("end")),
     }
     first, found = edges[word]
     for sign in reversed(text):
@@ -279,7 +275,7 @@ def may_match(
     # A pattern that is not known is left out, which only adds texts.
     wanted += [_sought(_question(*asked)) for asked, answer in answers if answer]
     refused += [_sought(_question(*asked)) for asked, answer in answers if not answer]
-    refused += [_is(text) for text in sorted(but)]
+    refused += [_question("is", text) for text in sorted(but)]
     try:
         known = [one for one in wanted if one is not None]
         return _is_any(known, [one for one in refused if one is not None], above, below)
@@ -326,17 +322,10 @@ def _codes(rests: Iterable[Rest]) -> list[int]:
 
 
 def _sets(rest: Rest) -> Iterable[Ranges]:
-    match rest:
-        case One(ranges=ranges):
-            yield ranges
-        case Then(first=first, second=second):
-            yield from _sets(first)
-            yield from _sets(second)
-        case Or(parts=parts):
-            for part in parts:
-                yield from _sets(part)
-        case Times(part=part):
-            yield from _sets(part)
+    if isinstance(rest, One):
+        yield rest.ranges
+    for part in _parts(rest):
+        yield from _sets(part)
 
 
 def covers(wide: str | None, narrow: str | None, longest: int | None, upto: int | None) -> bool:

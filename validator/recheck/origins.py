@@ -5,7 +5,7 @@ The machine enforces types on values from outside, so these results hold in ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -224,10 +224,7 @@ class Origins:
         meant = self.lookup.meaning(names)
         if meant is None or any(source.kind == "set" for source in meant.sources):
             return False
-        numbers = [block for block in self.of(names).blocks if block.kind == "number"]
-        return all(
-            block.single or (block.whole and block.low is not None and block.high is not None) for block in numbers
-        )
+        return _are_bounded(self.of(names).blocks)
 
     @cached_property
     def _slow(self) -> frozenset[Names]:
@@ -244,11 +241,7 @@ class Origins:
     def _is_slow(self, names: Names, slow: set[Names]) -> bool:
         for source in self.lookup.variables[names[0]]:
             if source.kind != "set":
-                if not all(
-                    block.kind != "number" or (block.whole and None not in (block.low, block.high))
-                    for block in of_type(self.spec(source))
-                    if not block.single
-                ):
+                if not _are_bounded(of_type(self.spec(source))):
                     return False
                 continue
             tree = self.tree(source)
@@ -262,6 +255,12 @@ class Origins:
             ):
                 return False
         return True
+
+
+def _are_bounded(blocks: Iterable[Block]) -> bool:
+    """Return whether all numbers of blocks are single ones, or whole and between bounds."""
+    numbers = [block for block in blocks if block.kind == "number" and not block.single]
+    return all(block.whole and None not in (block.low, block.high) for block in numbers)
 
 
 def _multiplies(tree: Expression | None) -> bool:
