@@ -35,24 +35,15 @@ def verify(
     keys: Sequence[VerifyKey] = (),
     receipts: Sequence[Receipt] = (),
     replay: Replay | None = None,
+    document_fault: Callable[[str | None], str] | None = None,
 ) -> Verdict:
     """Check all of a run, also after a first fault; the first fault is where the damage begins.
 
     With `keys` the head and the receipts have to be signed by one of them. Without keys and receipts it can't be
     detected that a journal was rewritten as a whole, or truncated with a matching head.
-    `replay` is called only if the chain is unbroken. Raises JournalError if the store can't be read at all.
+    `replay` is called only if the chain is unbroken. `document_fault` returns what is wrong with the document of a
+    digest, for checks of many runs. Raises JournalError if the store can't be read at all.
     """
-    return _verified(journal, run, partial(_document_fault, journal), keys, receipts, replay)
-
-
-def _verified(
-    journal: Journal,
-    run: str,
-    document_fault: Callable[[str | None], str],
-    keys: Sequence[VerifyKey],
-    receipts: Sequence[Receipt],
-    replay: Replay | None,
-) -> Verdict:
     head, entries = read_together(journal, run)
     signer = signer_of(run, head, keys)
     good, bad = _judged(run, receipts, keys)
@@ -76,7 +67,7 @@ def _verified(
         faults.append(Fault(run, None, f"the list of runs is damaged: {row.fault}", help))
     faults += _off_the_chain(chain, off_chain, on_chain)
     faults += bad
-    faults += _documents(chain, document_fault)
+    faults += _documents(chain, document_fault or partial(_document_fault, journal))
     faults += _secrets(journal, chain)
     if replay is not None and not chain.faults and entries:
         faults += replay(entries, [chain.records[entry.seq] for entry in entries])
@@ -105,7 +96,8 @@ def verify_all(
 
     def verified(run: str) -> Verdict:
         own = by_run.pop(run, ())
-        return _verified(journal, run, document_fault, keys, own, replay(run, own) if replay is not None else None)
+        check = None if replay is None else replay(run, own)
+        return verify(journal, run, keys=keys, receipts=own, replay=check, document_fault=document_fault)
 
     yield from map(verified, journal.names())
     yield from map(verified, list(by_run))
