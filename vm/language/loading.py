@@ -435,13 +435,18 @@ def _words(name: str) -> list[str]:
     return sorted(name.replace("-", "_").lower().split("_"))
 
 
+def _near(name: str, candidates: Collection[str], n: int, cutoff: float = 0.6) -> list[str]:
+    """Return the candidates with the same words as a name, else those most similar to it; none of too many."""
+    if len(candidates) > MAX_CANDIDATES:
+        return []
+    known = sorted(candidates)
+    # The same words in another order beat similar letters: `count_orders` is `orders_count`.
+    return [one for one in known if one != name and _words(one) == _words(name)] or _alike(name, known, n, cutoff)
+
+
 def only_near(name: str, candidates: Collection[str]) -> str | None:
     """Return the candidate that a name is surely a misspelling of, or None: it has to be similar, and the only one."""
-    if len(candidates) > MAX_CANDIDATES:
-        return None
-    known = sorted(candidates)
-    near = [one for one in known if one != name and _words(one) == _words(name)]
-    near = near or _alike(name, known, n=2, cutoff=_MISSPELT)
+    near = _near(name, candidates, n=2, cutoff=_MISSPELT)
     return near[0] if len(near) == 1 else None
 
 
@@ -453,9 +458,5 @@ def respelt(place: Place, name: str, candidates: Collection[str]) -> Mend | None
 
 def near_words(name: str, candidates: Collection[str]) -> str:
     """Return a question that offers the candidate most similar to a name, or an empty text."""
-    if len(candidates) > MAX_CANDIDATES:
-        return ""
-    known = sorted(candidates)
-    # The same words in another order beat similar letters: `count_orders` is `orders_count`.
-    near = [one for one in known if one != name and _words(one) == _words(name)] or _alike(name, known, n=1, cutoff=0.6)
+    near = _near(name, candidates, n=1)
     return f"did you mean `{near[0]}`?" if near else ""

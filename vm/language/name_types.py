@@ -111,7 +111,6 @@ class Typing:
         self._settled: dict[Location, View] = {}
         """Cached views of `set` names, cleared by each new use."""
         self._views: dict[tuple[Resolution, tuple[str, ...]], View] = {}
-        self._declared_views: dict[tuple[int, bool], tuple[TypeSpec, View]] = {}
         self.conflicts: list[Conflict] = []
 
     # -- what is declared ------------------------------------------------------------------------------------------
@@ -195,20 +194,11 @@ class Typing:
             return View(never=True)
         optional = bool(path) and self._is_optional(location)
         if spec is not None:
-            return self._declared_view(spec, optional)
+            return View(static_kinds(spec.kinds), spec.enum, optional)
         variable = self._variables.get(self._find(location))
         if variable is None or (variable.kinds == ANY and not variable.uses):
             return View(optional=optional, is_known=False)
         return View(variable.kinds | (frozenset({"null"}) if variable.may_be_null else frozenset()), None, optional)
-
-    def _declared_view(self, spec: TypeSpec, optional: bool) -> View:
-        """Return the view of a declared type, cached for all names of that type."""
-        known = self._declared_views.get((id(spec), optional))
-        if known is None:
-            # The entry holds the type: while the type lives, no other one gets its id.
-            known = spec, View(static_kinds(spec.kinds), spec.enum, optional)
-            self._declared_views[id(spec), optional] = known
-        return known[1]
 
     def _is_optional(self, location: Location) -> bool:
         """Return whether some field on the path may be absent."""
