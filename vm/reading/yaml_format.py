@@ -102,7 +102,6 @@ class _Open:
     anchor: str | None
     nodes: int = 1
     key: str | None = None
-    seen_key: bool = False
 
 
 @dataclass(slots=True)
@@ -130,15 +129,12 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         if self._expects_key():
-            self._stack[-1].key = self._key(event)
-            self._stack[-1].seen_key = True
-            if event.anchor is not None:
-                self._anchors[event.anchor] = (event.value, 1)
-            return
-        value = self._value(event)
+            value = self._stack[-1].key = self._key(event)
+        else:
+            value = self._value(event)
+            self._add(value, 1)
         if event.anchor is not None:
             self._anchors[event.anchor] = (value, 1)
-        self._add(value, 1)
 
     def _value(self, event: yaml.ScalarEvent) -> Any:
         if event.tag is not None and event.tag != "!":
@@ -180,7 +176,7 @@ class _Builder:
         return key
 
     def _expects_key(self) -> bool:
-        return bool(self._stack) and isinstance(self._stack[-1].value, dict) and not self._stack[-1].seen_key
+        return bool(self._stack) and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is None
 
     def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         if self._expects_key():
@@ -219,7 +215,7 @@ class _Builder:
             top.value.append(value)
         else:
             top.value[top.key] = value
-            top.seen_key = False
+            top.key = None
 
     def _report(self, event: yaml.Event, code: str, message: str, help: str) -> None:
         self.problems.append(Problem(code, message, help, span=self._span(event)))
