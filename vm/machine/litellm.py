@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 
 from stepward.vm.errors import StepwardError
@@ -65,8 +65,6 @@ class LiteLLMModel:
         """Return the cost of the call by LiteLLM; 0 for a model whose price it does not know."""
         try:
             cost = Decimal(str(self._litellm.completion_cost(completion_response=response)))
-        except InvalidOperation:
-            return 0
         except Exception:  # it has no common class for "the price is not known"
             return 0
         return cost if cost.is_finite() else 0
