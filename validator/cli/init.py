@@ -119,7 +119,7 @@ def next_commands(folder: Path, template: Template) -> list[str]:
         *enter,
         "stepward check",
         "python -m pytest",
-        f"stepward sabotage {program} --time 20",
+        f"stepward sabotage {program} --families injection --examples 5 --no-specimens",
         f"stepward run {program} {template.options} --tools tools.py --journal runs.db --run-id first",
     ]
 
