@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stepward.vm.language.policy import Policy as Policy
     from stepward.vm.language.program import Program as Program
     from stepward.vm.language.transitions import Transition as Transition
+    from stepward.vm.machine.declared import tool as tool
     from stepward.vm.machine.execution import ExecutionVM as ExecutionVM
     from stepward.vm.machine.litellm import LiteLLMModel as LiteLLMModel
     from stepward.vm.machine.models import Model as Model
@@ -82,6 +83,7 @@ _HOMES = {
     "Tools": "machine.tools",
     "Place": "reading.source",
     "Span": "reading.source",
+    "tool": "machine.declared",
 }
 
 __all__ = list(_HOMES)

@@ -51,6 +51,7 @@ class CheckOptions:
     statistics: bool
     skip_non_programs: bool
     objects: tuple[str, ...]
+    tools: str | None
     no_cache: bool
     stdin_filename: str | None
     config: Path | None
@@ -104,6 +105,7 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--statistics", is_flag=True, help="Count the findings by code, and show the most that a run can do.")
 @click.option("--skip-non-programs", is_flag=True, help="Skip files that are not programs, even if they are named.")
 @click.option("--object", "objects", multiple=True, metavar="MODULE:NAME", help="Import a program and check it.")
+@click.option("--tools", metavar="MODULE", help="Import a module, and compare its functions with the manifest.")
 @click.option("--no-cache", is_flag=True, envvar="STEPWARD_NO_CACHE", help="Check every file again, and cache nothing.")
 @click.option("--stdin-filename", metavar="NAME", help="The file name of standard input, if PATHS is `-`.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")
@@ -119,7 +121,7 @@ def check(**given: Any) -> None:
     outputs = {name: path for name in OUTPUTS if (path := given.pop(f"{name}_output")) is not None}
     options = CheckOptions(outputs=outputs, **given)
     _refuse_contradictions(options)
-    if not options.objects:
+    if not options.objects and options.tools is None:
         # Programs need no pydantic plugin, and to search for one takes a tenth of a short check. An imported object
         # may have models that need one.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -245,6 +247,12 @@ def _configurations(options: CheckOptions) -> Configurations:
 def _run(options: CheckOptions, configurations: Configurations) -> RunResult:
     from stepward.validator.gate.checking import Run
 
+    tools = None
+    if options.tools is not None:
+        from stepward.validator.cli.machine import load_tools
+        from stepward.validator.gate.tool_module import ToolModule
+
+        tools = ToolModule(load_tools(options.tools), options.tools)
     progress = _Progress()
     cache = None if options.no_cache else _cache(options, configurations)
     run = Run(
@@ -255,6 +263,7 @@ def _run(options: CheckOptions, configurations: Configurations) -> RunResult:
         certify=options.certificates is not None,
         on_file=progress.listener,
         cache=cache,
+        tools=tools,
     )
     try:
         for name in options.objects:

@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "coverage",
     "sabotage",
     "verify",
+    "manifest",
     "key",
     "completion",
 )

@@ -40,6 +40,7 @@ from stepward.vm.reading.limits import MAX_BYTES
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
     from stepward.validator.gate.cache import Cache
+    from stepward.validator.gate.tool_module import ToolModule
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
 
@@ -68,10 +69,11 @@ class Run:
     `today` is the day by which waivers are judged; `on_file` gets the name of each file before it is read.
     `with_bounds` computes the bounds of programs, `with_fixes` the fixes of findings, and `certify` keeps the proofs
     that certificates are written from. Files of paths whose reports a `cache` has are not checked again; `certify`
-    turns the cache off, because cached reports have no proofs.
+    turns the cache off, because cached reports have no proofs. The functions of `tools` are compared with the manifest
+    of each program.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is an option of the command
         self,
         configurations: Configurations,
         *,
@@ -82,7 +84,9 @@ class Run:
         today: datetime.date | None = None,
         on_file: Callable[[str], None] | None = None,
         cache: Cache | None = None,
+        tools: ToolModule | None = None,
     ) -> None:
+        self._tools = tools
         self._configurations = configurations
         self._skip_non_programs = skip_non_programs
         self._with_bounds = with_bounds
@@ -92,7 +96,7 @@ class Run:
         self._on_file = on_file
         self._policies = Policies()
         self._known: KnownFiles | None = None
-        if cache is not None and not certify:
+        if cache is not None and not certify and tools is None:
             self._known = KnownFiles(cache, self._policies, self._today, with_bounds=with_bounds, with_fixes=with_fixes)
         self._entries: list[_Entry] = []
         self._silenced: list[tuple[_Entry, Suppressed]] = []
@@ -183,7 +187,8 @@ class Run:
         from stepward.validator.validator import ProgramValidator, isolated
 
         def check() -> Report:
-            return ProgramValidator(program, policies, **self._check_arguments, **settings.for_proofs).validate()
+            report = ProgramValidator(program, policies, **self._check_arguments, **settings.for_proofs).validate()
+            return report if self._tools is None else self._tools.compared(report, program, policies)
 
         return isolated(program.source_name, check)
 
@@ -261,6 +266,8 @@ class Run:
             yield unreadable(contents.error)
         for number, document in enumerate(contents.documents):
             report = validate_document(document, policies, **self._check_arguments, **settings.for_proofs)
+            if self._tools is not None:
+                report = self._tools.compared(report, document, policies)
             if self._with_fixes and any(finding.mend is not None for finding in report.findings):
                 from stepward.validator.gate.mending import with_fixes
 

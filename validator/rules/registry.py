@@ -24,6 +24,7 @@ from stepward.validator.rules.control_flow import (
 )
 from stepward.validator.rules.effects import EffectInLoop, FallbackForEffect, ParallelRace, RetriedEffect, SiblingRead
 from stepward.validator.rules.feasibility import InfeasibleStep
+from stepward.validator.rules.functions import FunctionMismatch, KeyNotTaken
 from stepward.validator.rules.guardrails import (
     ExclusiveBroken,
     ForbiddenState,
@@ -72,6 +73,8 @@ RULES: Final[tuple[type[Rule], ...]] = (
     SensitiveToModel,
     UnguardedTextToEffect,
     UndeclaredInput,
+    FunctionMismatch,
+    KeyNotTaken,
     ConditionSyntax,
     UncoveredCondition,
     ConstantCondition,

@@ -91,6 +91,16 @@ class FunctionTools:
         found = self._find(name)
         return None if found is None else found[0]
 
+    def special(self, name: str) -> frozenset[str]:
+        """Return which of the parameters `idempotency_key` and `context` a function has."""
+        found = self._find(name)
+        return frozenset() if found is None else found[2]
+
+    def names(self) -> list[str]:
+        """Return the names of all tools, sorted."""
+        known = self._functions if isinstance(self._functions, Mapping) else dir(self._functions)
+        return sorted(name for name in known if not name.startswith("_") and self.has(name))
+
     def _find(self, name: str) -> tuple[Callable[..., Any], bool, frozenset[str]] | None:
         if name not in self._known:
             if isinstance(self._functions, Mapping):

@@ -1,7 +1,7 @@
 """Fixture pairs: every bad program beside the output that it must produce.
 
-To add one, drop a program into specs/programs/bad/SWnnn/ (a policy that it needs beside it as NAME.policy.yaml), run
-`make fixtures`, and read what was written.
+To add one, drop a program into specs/programs/bad/SWnnn/ (a policy that it needs beside it as NAME.policy.yaml, tools
+as NAME.tools.py), run `make fixtures`, and read what was written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fixtures(folder: str) -> list[Path]:
     return sorted(
         path
         for path in (PROGRAMS / folder).rglob("*")
-        if path.suffix in SUFFIXES and not path.name.endswith(".policy.yaml")
+        if path.suffix in SUFFIXES and not path.name.endswith((".policy.yaml", ".tools.py"))
     )
 
 
@@ -37,6 +37,9 @@ def output_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     policy = path.with_suffix(".policy.yaml")
     if policy.exists():
         arguments += ["--policy", policy.name]
+    tools = path.with_suffix(".tools.py")
+    if tools.exists():
+        arguments += ["--tools", tools.name]
     return CliRunner().invoke(main, arguments, catch_exceptions=False).output
 
 

@@ -53,6 +53,8 @@ SW207 tool-arguments
 SW208 sensitive-to-model
 SW209 unguarded-text-to-effect warning
 SW210 undeclared-input warning
+SW221 function-mismatch
+SW222 key-not-taken warning
 SW301 condition-syntax
 SW302 uncovered-condition
 SW303 constant-condition warning
@@ -83,8 +85,9 @@ SW903 internal-error
 FOUND_BY_NOBODY = {"SW901", "SW902", "SW903"}
 """What no program has without a bug of ours: some tests plant one."""
 
-FOUND_BY_THE_COMMAND = {"SW701"}
-"""What no validator finds: whether a comment silences something is known when every finding is there."""
+FOUND_BY_THE_COMMAND = {"SW221", "SW222", "SW701"}
+"""What no validator finds: whether a comment silences something is known when every finding is there, and functions are
+compared with the option `--tools` alone."""
 
 BESIDE = {"SW304": {"SW103"}, "SW502": {"SW202"}, "SW901": {"SW401"}}
 """Other findings that an example can't be without, by code: no run gets to the step of a branch that is never taken."""
@@ -99,6 +102,7 @@ class Part(NamedTuple):
     text: str
     programs: tuple[str, ...]
     policies: tuple[str, ...]
+    tools: tuple[str, ...]
 
 
 def parts_of(rule: type[Rule]) -> dict[str, Part]:
@@ -108,11 +112,12 @@ def parts_of(rule: type[Rule]) -> dict[str, Part]:
 
 def part(text: str) -> Part:
     blocks = re.findall(r"^```([a-z ]+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    assert {kind for kind, _ in blocks} <= {"yaml", "text", "yaml policy"}
+    assert {kind for kind, _ in blocks} <= {"yaml", "text", "yaml policy", "python"}
     return Part(
         text.strip(),
         tuple(block for kind, block in blocks if kind in ("yaml", "text")),
         tuple(block for kind, block in blocks if kind == "yaml policy"),
+        tuple(block for kind, block in blocks if kind == "python"),
     )
 
 
@@ -209,14 +214,17 @@ def test_an_example_has_its_finding(rule: type[Rule]) -> None:
 @each(rule for rule in RULES if rule.code in FOUND_BY_THE_COMMAND)
 def test_an_example_has_its_finding_by_the_command(rule: type[Rule], tmp_path: Path) -> None:
     parts = parts_of(rule)
-    assert command_codes(tmp_path, *parts["Example"].programs) == {rule.code}
-    assert command_codes(tmp_path, *parts["Use instead"].programs) == set()
+    assert command_codes(tmp_path, *parts["Example"].programs, *parts["Example"].tools) == {rule.code}
+    assert command_codes(tmp_path, *parts["Use instead"].programs, *parts["Use instead"].tools) == set()
 
 
-def command_codes(folder: Path, program: str) -> set[str]:
+def command_codes(folder: Path, program: str, tools: str | None = None) -> set[str]:
     (folder / "example.yaml").write_text(program, encoding="utf-8")
     code = "from stepward.validator.cli import main; main()"
     command = [sys.executable, "-c", code, "check", "--isolated", "--output-format=json", "example.yaml"]
+    if tools is not None:
+        (folder / "tools.py").write_text(tools, encoding="utf-8")
+        command.append("--tools=tools.py")
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return {finding["code"] for finding in json.loads(done.stdout)["findings"]}
 
@@ -259,6 +267,6 @@ def test_a_rule_has_bad_programs(rule: type[Rule]) -> None:
     programs = [
         path
         for path in folder.iterdir()
-        if path.suffix in {".yaml", ".json", ".py"} and not path.name.endswith(".policy.yaml")
+        if path.suffix in {".yaml", ".json", ".py"} and not path.name.endswith((".policy.yaml", ".tools.py"))
     ]
     assert len(programs) >= 2

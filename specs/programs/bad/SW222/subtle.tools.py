@@ -1,0 +1,2 @@
+def send(**args: object) -> None:
+    del args

@@ -1,0 +1,240 @@
+"""Fast: `check --tools` and `stepward manifest`: functions against manifests, and manifests from functions."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from paths import ROOT
+from stepward.validator.cli import main
+from stepward.vm import Program, tool
+from stepward.vm.language.annotations import type_of
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def put(name: str, text: str) -> str:
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def program(spec: str, args: str = "{a: $a}") -> str:
+    text = f"name: p\ninputs: {{a: {{type: integer}}}}\ntools: {{t: {spec}}}\nsteps:\n"
+    return put("p.yaml", f"{text}  - {{id: s, type: tool, tool: t, args: {args}}}\n")
+
+
+def messages(spec: str, function: str) -> list[str]:
+    program(spec)
+    put("f.py", f"from typing import *\nfrom stepward.vm import Suspend\n{function}\n")
+    result = run("check", "--isolated", "--output-format", "json", "p.yaml", "--tools", "f.py")
+    found = json.loads(result.stdout)["findings"]
+    assert {one["code"] for one in found} <= {"SW221", "SW222"}, found
+    assert all(one["line"] == 3 for one in found)
+    return [one["message"] for one in found]
+
+
+ARG = "{effect: read, args: {a: %s}}"
+RETURNS = "{effect: read, args: {a: {type: integer}}, returns: %s}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "function"),
+    [
+        (ARG % "{type: integer}", "def t(a: int): ..."),
+        (ARG % "{type: integer}", "def t(a: float): ..."),
+        (ARG % "{type: integer}", "def t(a): ..."),
+        (ARG % "{type: integer}", "def t(a: 'Nowhere'): ..."),
+        (ARG % "{type: integer}", "def t(a: object, context: Any): ..."),
+        (ARG % "{type: integer}", "def t(**rest: str): ..."),
+        (ARG % "{type: integer}", "def t(a: int | None = None, b: str = 'x'): ..."),
+        (ARG % "{}", "def t(a: str): ..."),
+        (RETURNS % "{type: string}", "def t(a): return 1"),
+        (RETURNS % "{type: string}", "def t(a) -> str | Suspend: ..."),
+        (RETURNS % "{type: number}", "async def t(a) -> int: ..."),
+        (RETURNS % "{type: number}", "def t(a) -> Awaitable[int]: ..."),
+        (RETURNS % "{type: object, properties: {b: {type: string}}, required: [b]}", "def t(a) -> dict[str, Any]: ..."),
+        (RETURNS % "{type: string, enum: [x, y]}", "def t(a) -> Literal['x']: ..."),
+        ("{effect: write, idempotent: true}", "def t(a, idempotency_key): ..."),
+        ("{effect: write, idempotent: true}", "def t(a, context): ..."),
+        ("{effect: write, idempotent: false}", "def t(a): ..."),
+    ],
+)
+def test_a_function_that_fits_has_no_finding(spec: str, function: str) -> None:
+    assert messages(spec, function) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "function", "message"),
+    [
+        (ARG % "{type: integer}", "def u(a): ...", "`f.py` has no function for tool `t`"),
+        (ARG % "{type: integer}", "t = 3", "`f.py` has no function for tool `t`"),
+        (ARG % "{type: integer}", "def t(b): ...", "the manifest declares the argument `a`, and the function has no"),
+        (
+            ARG % "{type: integer}",
+            "def t(a, b): ...",
+            "the function needs the parameter `b`, and the manifest declares",
+        ),
+        (ARG % "{type: number}", "def t(a: int): ...", "lets `a` of tool `t` be a number, and the function does not"),
+        (ARG % "{type: integer}", "def t(a: str): ...", "lets `a` of tool `t` be an integer"),
+        (ARG % "{type: [integer, 'null']}", "def t(a: int): ...", "lets `a` of tool `t` be null"),
+        (RETURNS % "{type: string}", "def t(a) -> int: ...", "may return an integer as its output"),
+        (RETURNS % "{type: string}", "def t(a) -> None: ...", "may return null as its output"),
+        (
+            RETURNS % "{type: array, items: {type: string}}",
+            "def t(a) -> list[int]: ...",
+            "an integer as its `output[]`",
+        ),
+        ("{effect: write, idempotent: true}", "def t(a): ...", "takes no `idempotency_key`"),
+    ],
+)
+def test_a_function_that_does_not_fit_is_a_finding(spec: str, function: str, message: str) -> None:
+    (found,) = messages(spec, function)
+    assert message in found
+
+
+def test_functions_are_compared_with_what_a_policy_declares_and_also_for_objects() -> None:
+    put("p.yaml", "name: p\nsteps: [{id: s, type: tool, tool: t, args: {}}]\n")
+    put("policy.yaml", "policy: house\ntools: {t: {effect: read, args: {}, returns: {type: string}}}\n")
+    put("f.py", "def t() -> int: ...\n")
+    result = run("check", "--isolated", "p.yaml", "--policy", "policy.yaml", "--tools", "f.py")
+    assert result.exit_code == 1
+    assert "may return an integer as its output" in result.output
+    put("made_here_for_tools.py", "from stepward.vm import Program\nP = Program.load('p.yaml')\n")
+    named = ["--object", "made_here_for_tools:P", "--policy", "policy.yaml", "--tools", "f.py"]
+    assert "may return an integer as its output" in run("check", "--isolated", *named).output
+
+
+def test_a_comment_silences_a_finding_and_the_cache_is_not_asked() -> None:
+    text = Path(program("{effect: write, idempotent: true}")).read_text(encoding="utf-8")
+    put("f.py", "def t(a): ...\n")
+    assert run("check", "p.yaml").exit_code == 0
+    assert "SW222" in run("check", "p.yaml", "--tools", "f.py").output
+    assert "SW222" not in run("check", "p.yaml").output
+    put("p.yaml", text.replace("tools:", "# stepward: ignore[SW222] setting a row twice sets it once\ntools:"))
+    assert "SW222" not in run("check", "p.yaml", "--tools", "f.py").output
+
+
+@pytest.mark.parametrize("command", [("check", "p.yaml", "--tools"), ("manifest",)])
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import no_such_module_here", "`f.py` can't be imported: ModuleNotFoundError"),
+        ("raise SystemExit(3)", "`f.py` can't be imported: SystemExit"),
+        ("def t(:", "`f.py` can't be imported: SyntaxError"),
+    ],
+)
+def test_a_module_that_can_not_be_imported_is_an_error_in_words(command: tuple[str, ...], code: str, why: str) -> None:
+    program("{effect: read}")
+    put("f.py", code)
+    result = run(*command, "f.py")
+    assert result.exit_code == 2
+    assert why in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_module_is_imported_only_when_the_option_is_given() -> None:
+    program("{effect: read}")
+    put("f.py", "open('imported', 'w').close()\ndef t(a): ...\n")
+    run("check", "p.yaml")
+    assert not Path("imported").exists()
+    run("check", "p.yaml", "--tools", "f.py")
+    assert Path("imported").exists()
+
+
+# -- manifests ---------------------------------------------------------------------------------------------------------
+
+PAGE = (ROOT / "specs/command.md").read_text(encoding="utf-8").partition("### Functions and manifests")[2]
+
+
+def test_the_example_of_the_page_gives_a_manifest_that_its_functions_fit() -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    put("shop.py", code)
+    result = run("manifest", "shop.py")
+    assert result.exit_code == 0
+    data = yaml.safe_load(result.stdout)
+    order = {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
+    assert data == {
+        "tools": {
+            "get_order": {
+                "effect": "read", "idempotent": False, "args": {"order_id": {"type": "string"}}, "returns": order,
+            },
+            "issue_refund": {
+                "effect": "write", "idempotent": True,
+                "args": {"order_id": {"type": "string"}, "amount": {"type": "number"}}, "returns": {"type": "string"},
+            },
+        }
+    }  # fmt: skip
+    steps = [
+        {"id": "a", "type": "tool", "tool": "get_order", "args": {"order_id": "A"}, "output_key": "order"},
+        {"id": "b", "type": "tool", "tool": "issue_refund", "args": {"order_id": "A", "amount": "$order.total"}},
+    ]
+    put("p.yaml", yaml.safe_dump({"name": "p", **data, "steps": steps}))
+    checked = run("check", "--isolated", "p.yaml", "--tools", "shop.py")
+    assert checked.exit_code == 0
+    assert "SW22" not in checked.output
+    assert json.loads(run("manifest", "shop.py", "--output-format", "json").stdout) == data
+    run("manifest", "shop.py", "--output-file", "m.yaml")
+    assert Path("m.yaml").read_text(encoding="utf-8") == result.stdout
+
+
+@pytest.mark.parametrize(
+    ("parameters", "args"),
+    [
+        ("", {}),
+        ("a, *rest", {"a": {}}),
+        ("a, **rest", None),
+        ("a: int = 3", {"a": {"type": "integer", "default": 3}}),
+        ("a: str = None", {"a": {"type": ["string", "null"], "default": None}}),
+        ("a: 'Nowhere', b: int", {"a": {}, "b": {"type": "integer"}}),
+        ("a: Literal['x', 2] = 2", {"a": {"enum": ["x", 2], "default": 2}}),
+        ("a: list[int | str]", {"a": {"type": "array", "items": {"type": ["integer", "string"]}}}),
+        ("a: dict[str, bool]", {"a": {"type": "object", "additionalProperties": {"type": "boolean"}}}),
+        ("a: dict | list[int]", {"a": {"type": ["object", "array"], "items": {"type": "integer"}}}),
+        ("a: Annotated[float, 'm']", {"a": {"type": "number"}}),
+        ("a: int | bytes", {"a": {}}),
+        ("a: tuple[int, str]", {"a": {"type": "array"}}),
+        ("a: tuple[int, ...]", {"a": {"type": "array", "items": {"type": "integer"}}}),
+        ("context, idempotency_key", {}),
+    ],
+)
+def test_parameters_become_arguments(parameters: str, args: Any) -> None:
+    put("f.py", f"from typing import *\ndef t({parameters}): ...\ndef _private(): ...\nclass No: ...\n")
+    result = run("manifest", "f.py")
+    assert result.exit_code == 0, result.output
+    found = yaml.safe_load(result.stdout)["tools"]
+    assert list(found) == ["t"]
+    assert found["t"].get("args") == args
+    data = {"name": "p", "tools": found, "steps": [{"id": "s", "type": "tool", "tool": "t"}]}
+    assert Program.from_dict(data).tools is not None
+
+
+def test_a_module_without_functions_is_an_error_and_so_are_facts_that_can_not_be() -> None:
+    result = run("manifest", put("f.py", "from json import dumps\nX = 1\n"))
+    assert (result.exit_code, "`f.py` has no functions" in result.stderr) == (2, True)
+    result = run("manifest", put("g.py", "from stepward.vm import tool\n@tool(effect='kills')\ndef t(): ...\n"))
+    assert (result.exit_code, "function `t` has no valid manifest" in result.stderr) == (2, True)
+
+
+def test_the_decorator_leaves_a_function_as_it_is() -> None:
+    def plain() -> int:
+        return 3
+
+    assert tool(effect="read")(plain) is plain
+    assert plain() == 3
+
+
+def test_an_annotation_without_a_hash_says_nothing() -> None:
+    assert type_of([1]) == {}

@@ -1,0 +1,79 @@
+"""`stepward manifest`: writes the manifest of a module's functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepward.validator.cli.machine import FILE, MachineError, load_tools
+from stepward.validator.cli.output import json_of, write_output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@click.command()
+@click.argument("module")
+@click.option("--output-format", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Format.")
+@click.option("--output-file", type=FILE, metavar="FILE", help="Where to write it, in place of standard output.")
+def manifest(module: str, output_format: str, output_file: Path | None) -> None:
+    """Write a manifest (`tools:`) of the functions in MODULE: a module, or a .py file.
+
+    Types come from annotations, the other facts from the decorator `tool` of `stepward.vm`. If any function has the
+    decorator, only those that have it are tools.
+    """
+    from stepward.vm.reading.yaml_writer import to_yaml
+
+    data = {"tools": tools_in(load_tools(module), module)}
+    text = to_yaml(data) if output_format == "yaml" else json_of(data)
+    if output_file is None:
+        click.echo(text, nl=False)
+    else:
+        write_output(output_file, text, "correct the path of `--output-file`")
+
+
+def tools_in(module: Any, name: str) -> dict[str, Any]:
+    """Return the manifest of a module's functions as plain data; raises MachineError if it has none."""
+    from stepward.vm.machine.declared import facts_of
+    from stepward.vm.machine.tools import FunctionTools
+
+    tools = FunctionTools(module)
+    functions = {one: tools.function(one) for one in tools.names()}
+    declared = {one: function for one, function in functions.items() if facts_of(function) is not None}
+    own = {one: function for one, function in functions.items() if _is_defined_in(function, module)}
+    found = declared or own
+    if not found:
+        help = "write functions there; `@tool(effect=...)` of `stepward.vm` declares what the manifest says of one"
+        raise MachineError(f"`{name}` has no functions", help)
+    return {one: _spec(one, function) for one, function in found.items()}
+
+
+def _is_defined_in(function: Any, module: Any) -> bool:
+    is_class = isinstance(function, type)
+    return not is_class and getattr(function, "__module__", None) == module.__name__
+
+
+def _spec(name: str, function: Callable[..., Any] | None) -> dict[str, Any]:
+    from stepward.vm.language.annotations import signature_of
+    from stepward.vm.language.manifest import ToolSpec
+    from stepward.vm.machine.declared import ToolFacts, facts_of
+    from stepward.vm.machine.equipment import SPECIAL
+    from stepward.vm.machine.tools import Suspend
+
+    assert function is not None, "it was found by its name"
+    facts = facts_of(function) or ToolFacts()
+    signature = signature_of(function, SPECIAL, Suspend)
+    data: dict[str, Any] = {"effect": facts.effect, "idempotent": facts.idempotent}
+    data |= {"suspends": True} if facts.suspends else {}
+    data |= {} if facts.echoes else {"echoes": False}
+    data |= {} if signature.args is None else {"args": signature.args}
+    data |= {"returns": signature.returns} if signature.returns else {}
+    try:
+        ToolSpec.model_validate(data)
+    except ValueError as error:
+        why = str(error).splitlines()[-2].strip() if len(str(error).splitlines()) > 2 else str(error)
+        help = "correct its annotations and defaults, or the decorator"
+        raise MachineError(f"function `{name}` has no valid manifest: {why}", help) from None
+    return data

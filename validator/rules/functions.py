@@ -1,0 +1,186 @@
+"""SW221 and SW222: do the functions of `check --tools` fit what is declared of their tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stepward.validator.findings import Finding, Severity
+from stepward.validator.rules.base import ReportedElsewhere
+from stepward.vm.language.annotations import signature_of
+from stepward.vm.language.loading import near_words
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.steps import ToolCall
+from stepward.vm.language.typecheck import WORDS
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.machine.equipment import SPECIAL, signature_fault
+from stepward.vm.machine.tools import FunctionTools, Suspend
+from stepward.vm.reading.source import Place
+
+_WORDS: Final = {**WORDS, "integer": "an integer"}
+
+
+class FunctionMismatch(ReportedElsewhere):
+    """The function of a tool does not fit what the manifest declares.
+
+    ## What it does
+    With `stepward check --tools MODULE`, compares the function of each tool with its manifest: whether there is one,
+    the names of its arguments, and the types of its annotations. An annotation that is missing, or that says nothing of
+    the kind of value, is not compared.
+
+    ## Why it is bad
+    The machine refuses the program, or the call fails, in every run that gets there. An output of another type is a
+    failed call, and after a write it is a run in doubt.
+
+    ## Example
+    ```yaml
+    name: refund
+    inputs: {amount: {type: number}}
+    tools: {refund: {effect: write, idempotent: true, args: {amount: {type: number}}}}
+    steps:
+      - {id: refund, type: tool, tool: refund, args: {amount: $amount}}
+    ```
+    ```python
+    def refund(sum: float, idempotency_key: str) -> None: ...
+    ```
+
+    ## Use instead
+    ```yaml
+    name: refund
+    inputs: {amount: {type: number}}
+    tools: {refund: {effect: write, idempotent: true, args: {amount: {type: number}}}}
+    steps:
+      - {id: refund, type: tool, tool: refund, args: {amount: $amount}}
+    ```
+    ```python
+    def refund(amount: float, idempotency_key: str) -> None: ...
+    ```
+    """
+
+    code = "SW221"
+    name = "function-mismatch"
+
+    def of(self, meaning: Meaning, tools: FunctionTools, module: str) -> Iterator[Finding]:
+        """Yield what does not fit; `module` is the name of the functions' module in messages."""
+        for name, place, step in called(meaning):
+            function = tools.function(name)
+            if function is None:
+                message = f"`{module}` has no function for tool `{name}`"
+                help = near_words(name, tools.names()) or f"write a function `{name}`, or correct the name of the tool"
+                yield self.finding(message, help, place, step=step)
+                continue
+            spec = meaning.tool(name)
+            why = None if spec.args is None else signature_fault(function, spec.args)
+            if why is not None:
+                help = "give the function the arguments of the manifest, or correct `args`"
+                yield self.finding(f"tool `{name}`: {why}", help, place, step=step)
+            for message, help in _type_faults(name, function, spec):
+                yield self.finding(message, help, place, step=step)
+
+
+class KeyNotTaken(ReportedElsewhere):
+    """The function of an idempotent write does not take its idempotency key.
+
+    ## What it does
+    With `stepward check --tools MODULE`, reports the function of a tool that the manifest calls an idempotent write, if
+    it has neither a parameter `idempotency_key` nor `context`. A write that has the same effect twice by its nature
+    needs no key: silence the finding with that reason.
+
+    ## Why it is bad
+    The machine repeats an idempotent write after a crash. Without its key, the function can't know that it is the same
+    write, and may do it twice.
+
+    ## Example
+    ```yaml
+    name: refund
+    inputs: {amount: {type: number}}
+    tools: {refund: {effect: write, idempotent: true, args: {amount: {type: number}}}}
+    steps:
+      - {id: refund, type: tool, tool: refund, args: {amount: $amount}}
+    ```
+    ```python
+    def refund(amount: float) -> None: ...
+    ```
+
+    ## Use instead
+    ```yaml
+    name: refund
+    inputs: {amount: {type: number}}
+    tools: {refund: {effect: write, idempotent: true, args: {amount: {type: number}}}}
+    steps:
+      - {id: refund, type: tool, tool: refund, args: {amount: $amount}}
+    ```
+    ```python
+    def refund(amount: float, idempotency_key: str) -> None: ...
+    ```
+    """
+
+    code = "SW222"
+    name = "key-not-taken"
+    severity = Severity.WARNING
+
+    def of(self, meaning: Meaning, tools: FunctionTools) -> Iterator[Finding]:
+        """Yield the idempotent writes whose functions do not take a key."""
+        for name, place, step in called(meaning):
+            spec = meaning.tool(name)
+            if spec.effect == "write" and spec.idempotent and tools.has(name) and not tools.special(name):
+                message = f"the manifest calls tool `{name}` idempotent, and its function takes no `idempotency_key`"
+                help = "add the parameter `idempotency_key` and pass it on, or declare `idempotent: false`"
+                yield self.finding(message, help, place, step=step)
+
+
+def called(meaning: Meaning) -> Iterator[tuple[str, Place, str]]:
+    """Yield each tool that a program calls, with the place that declares it, or else its first call, and that step."""
+    seen: set[str] = set()
+    for site in meaning.calls:
+        if isinstance(site.call, ToolCall) and site.call.tool not in seen:
+            name = site.call.tool
+            seen.add(name)
+            is_declared = name in (meaning.program.tools or {})
+            place = Place(("tools", name), key=True) if is_declared else Place((*site.path, "tool"))
+            yield name, place, site.call.id
+
+
+def _type_faults(name: str, function: Any, spec: ToolSpec) -> Iterator[tuple[str, str]]:
+    found = signature_of(function, SPECIAL, Suspend)
+    for argument, declared in (spec.args or {}).items():
+        data = (found.args or {}).get(argument)
+        where, more = _outside(declared, _spec(data), argument)
+        if more:
+            message = f"the manifest lets `{where}` of tool `{name}` be {more}, and the function does not take that"
+            yield message, "correct the annotation, or the type in the manifest"
+    if spec.returns is not None:
+        where, more = _outside(_spec(found.returns), spec.returns, "output")
+        if more:
+            whose = "output" if where == "output" else f"`{where}`"
+            message = (
+                f"the function of tool `{name}` may return {more} as its {whose}, and the manifest does not allow it"
+            )
+            yield message, "correct the annotation, or `returns` in the manifest"
+
+
+def _spec(data: dict[str, Any] | None) -> TypeSpec | None:
+    if not data:
+        return None
+    known = {key: value for key, value in data.items() if key != "default"}
+    return TypeSpec.model_validate(known) if known else None
+
+
+def _outside(given: TypeSpec | None, wanted: TypeSpec | None, where: str) -> tuple[str, str]:
+    """Return a part of a type and the kinds of it that another type does not allow; empty if it allows all."""
+    if given is None or wanted is None or (given.type is None and given.enum is None):
+        return where, ""
+    kinds = wanted.kinds | ({"integer"} if "number" in wanted.kinds else set())
+    outside = {"integer" if one == "number" and given.enum is not None else one for one in given.kinds} - kinds
+    if outside:
+        return where, " or ".join(sorted({_WORDS[one] for one in outside}))
+    parts = [(given.items, wanted.items, f"{where}[]")]
+    parts += [
+        (one, (wanted.properties or {}).get(key), f"{where}.{key}") for key, one in (given.properties or {}).items()
+    ]
+    for one, other, place in parts:
+        found = _outside(one, other, place)
+        if found[1]:
+            return found
+    return where, ""
