@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PACKAGES := vm sabotage validator testing
+PACKAGES := vm sabotage validator
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test lint fast seconds format docs fixtures bench clean
@@ -31,6 +31,7 @@ help:
 .typing/stepward:
 	@mkdir -p $@
 	@for package in $(PACKAGES); do ln -sfn ../../$$package $@/$$package; done
+	@ln -sfn ../../validator/testkit $@/testing
 
 PROGRAMS := specs/programs
 

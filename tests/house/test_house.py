@@ -12,7 +12,7 @@ from pathlib import Path
 import networkx
 import pytest
 
-from modules import imported, loaded_after, modules
+from modules import home, imported, loaded_after, modules
 from paths import ROOT
 
 ALLOWED = {
@@ -172,7 +172,7 @@ except RunRefused as error:
 @pytest.mark.parametrize("floor", ALLOWED)
 def test_type_checkers_know_the_public_names_from_where_they_come(floor: str) -> None:
     package = import_module(f"stepward.{floor}")
-    tree = ast.parse((ROOT / floor / "__init__.py").read_text(encoding="utf-8"))
+    tree = ast.parse((home(floor) / "__init__.py").read_text(encoding="utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     known = {one.asname: node.module for node in block.body if isinstance(node, ast.ImportFrom) for one in node.names}
     homes = {name: home.removeprefix("stepward.") for name, home in package._HOMES.items()}
@@ -190,15 +190,15 @@ def test_completion_shows_the_public_names_before_they_are_imported(floor: str) 
     assert shown == "True False\n"
 
 
+def _files() -> list[tuple[str, Path]]:
+    return [(floor, path) for floor in ALLOWED for path in modules(floor)]
+
+
 def test_the_list_of_packages_is_the_tree() -> None:
     import tomllib
 
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    found = {
-        "stepward." + ".".join(path.parent.relative_to(ROOT).parts)
-        for folder in ALLOWED
-        for path in (ROOT / folder).rglob("*.py")
-    }
+    found = {".".join(("stepward", floor, *path.parent.relative_to(home(floor)).parts)) for floor, path in _files()}
     assert set(listed) == found
 
 
@@ -213,9 +213,7 @@ def test_the_wheel_holds_every_module_and_the_type_marker(tmp_path: Path) -> Non
     )
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    expected = {
-        f"stepward/{path.relative_to(ROOT).as_posix()}" for folder in ALLOWED for path in (ROOT / folder).rglob("*.py")
-    }
+    expected = {f"stepward/{floor}/{path.relative_to(home(floor)).as_posix()}" for floor, path in _files()}
     expected |= {f"stepward/{folder}/py.typed" for folder in ALLOWED}
     templates = [path for path in (ROOT / "validator/templates").rglob("*") if path.is_file()]
     expected |= {f"stepward/{path.relative_to(ROOT).as_posix()}" for path in templates}

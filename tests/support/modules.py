@@ -10,9 +10,20 @@ from pathlib import Path
 
 from paths import ROOT
 
+TESTKIT = ROOT / "validator/testkit"
+"""The folder of `stepward.testing`: a package of its own, below that of the validator."""
+
 
 def modules(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).rglob("*.py"))
+    """Return the files of a package by its name below `stepward`, or of a folder in one."""
+    if folder == "testing":
+        return sorted(TESTKIT.rglob("*.py"))
+    return sorted(path for path in (ROOT / folder).rglob("*.py") if not path.is_relative_to(TESTKIT))
+
+
+def home(package: str) -> Path:
+    """Return the folder of a package by its name below `stepward`."""
+    return TESTKIT if package == "testing" else ROOT / package
 
 
 def imported(path: Path) -> set[str]:
