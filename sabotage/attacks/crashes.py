@@ -223,7 +223,8 @@ def _waited_for(run: Run) -> list[str]:
 
 
 class KilledWhileEnding(Attack):
-    """The process that cancels or erases a run is killed, and the request is repeated."""
+    """The process that cancels or erases a run is killed. Another one recovers all runs, and the request is made
+    again."""
 
     name = "killed-while-ending"
     family = Family.CRASH
@@ -254,6 +255,9 @@ class KilledWhileEnding(Attack):
             with suppress(Killed):
                 case.do(_asked(what, trial.machine(Points(number, case.log)), run))
             wait_for_leases(trial)
+            found = trial.reload()
+            if found.status == "RUNNING" and any(record["kind"] == "cancel" for record in trial.oracle.records):
+                trial.recovered()
             case.log(f"{what} the run again")
             case.count()
             self._judge(case, trial, case.do(_asked(what, trial.machine(), run)), what, secrets)

@@ -14,8 +14,11 @@ from stepward.sabotage.attacks.tampering import receipt_for
 from stepward.sabotage.drawn.cases import THEMES, drawn_case
 from stepward.sabotage.drawn.lockstep import played
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted, Processes
+from stepward.sabotage.drawn.spelled import spelled
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.reference.plain import same, to_value
+from stepward.vm import ExecutionVM, Program
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.verify import verify, verify_all
 from stepward.vm.machine.replay import cached_plans, replay, replayer
@@ -147,14 +150,31 @@ class DrawnTypes(_Drawn):
     theme = "types"
 
 
+SPELLED: Final = 12
+"""The number of expressions of a program whose values are known without a parser."""
+
+
 class DrawnExpressions(_Drawn):
-    """Programs of conditions and computed variables over values of every kind."""
+    """Programs of conditions and computed variables over values of every kind, and expressions that are written with
+    few parentheses and in every spelling of literals."""
 
     name = "drawn-expressions"
     family = Family.INJECTION
     action = "drawn conditions and computations"
     invariant = Invariant.DATA
     theme = "expressions"
+
+    def _play(self, case: Case, seed: str) -> None:
+        super()._play(case, seed)
+        chance = Random(f"spelled {seed}")
+        due = {f"v{number}": spelled(chance) for number in range(SPELLED)}
+        steps = [{"id": "all", "type": "set", "set": {name: one.text for name, one in due.items()}}]
+        program = Program.from_dict({"name": "spelled", "inputs": {}, "steps": steps})
+        run = case.do(ExecutionVM({}, checker=None, **case.weakness.options).run(program))
+        has = run.view("tool")
+        for name, one in due.items():
+            is_so = name in has and same(has[name], to_value(one.value))
+            case.hold(is_so, self.invariant, f"`{one.text}` is {has.get(name, run.error)!r}, and not {one.value!r}")
 
 
 class DrawnRules(_Drawn):

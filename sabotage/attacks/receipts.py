@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
@@ -18,10 +21,13 @@ from stepward.vm.journal.store import JournalError
 from stepward.vm.journal.verify import verify_all
 from stepward.vm.machine.replay import replayer
 
+MOST_STOPS: Final = 4
+"""The largest number of deliveries to a run whose receipts are collected."""
+
 
 class StoreAudited(Attack):
-    """A whole store of runs is verified, with receipts for some of them. Runs are cut, edited and removed, and the text
-    of a receipt is changed."""
+    """A whole store of runs is verified, with one receipt or several for some of them. Runs are cut, edited and
+    removed, one receipt of a run is edited, and the text of a receipt is changed."""
 
     name = "store-audited"
     family = Family.HASHES
@@ -44,21 +50,38 @@ class StoreAudited(Attack):
         gone: list[str] = []
         for number, deed in enumerate(deeds):
             trial = Trial(case, f"run {number}", faults=False, store=store)
-            run = trial.start()
-            receipt = signed_receipt(case, run)
-            if not deed.endswith("without a receipt"):
-                receipts.append(receipt)
-                _hold_text(case, receipt)
+            own = self._given(trial)
+            run = trial.reload()
+            _hold_text(case, own[-1])
             case.log(f"run {number}: {deed}")
             due[run.id] = self._done(trial, store, deed, with_key=with_key)
+            if deed in _FORGED:
+                one = case.pick(f"receipt of run {number} that is edited", st.integers(0, len(own) - 1))
+                own[one] = _FORGED[deed](own[one], case.key if with_key else None)
             if run.id not in store._runs:
                 gone.append(run.id)
+            if not deed.endswith("without a receipt"):
+                receipts += own
+        Random(len(receipts)).shuffle(receipts)
         self._audit(case, store, receipts, due, gone, keys=[case.key] if with_key else [])
         return Outcome.DETECTED if not all(due.values()) else Outcome.ABSORBED
+
+    def _given(self, trial: Trial) -> list[Receipt]:
+        """Play a run, and return the receipts that somebody was given at its first stops and at its end."""
+        run = trial.start()
+        given = [signed_receipt(trial.case, run)]
+        for _ in range(MOST_STOPS):
+            if run.is_over:
+                break
+            run = trial.deliver(run, trial.machine())
+            given.append(signed_receipt(trial.case, run))
+        return given
 
     def _done(self, trial: Trial, store: MemoryJournal, deed: str, *, with_key: bool) -> bool:
         """Do a deed to a run. Return whether it must still be sound."""
         stored = store._runs[trial.run]
+        if deed in _FORGED:
+            return False
         if deed.startswith("left"):
             return True
         if deed.startswith("taken away"):
@@ -89,14 +112,29 @@ class StoreAudited(Attack):
             )
         }
         named = [run for run in due if run not in gone]
-        told = [receipt.run for receipt in receipts if receipt.run in gone]
+        told = list(dict.fromkeys(receipt.run for receipt in receipts if receipt.run in gone))
         case.hold(list(found) == [*named, *told], self.invariant, f"the runs that are verified are {list(found)}")
         for run, verdict in found.items():
             what = f"a run that is {'in order' if due[run] else 'damaged'} is told of {verdict.faults[:1]}"
             case.hold(verdict.is_intact == due[run], self.invariant, what)
 
 
+def _signed_again(receipt: Receipt, key: SigningKey | None, **fields: Any) -> Receipt:
+    """Return a receipt with other fields: signed for those by the right key, or by nobody."""
+    said = replace(receipt, **fields)
+    return Receipt.give(said.run, said.seq, said.digest, said.status, said.trace, key)
+
+
+_FORGED: Final[dict[str, Callable[[Receipt, SigningKey | None], Receipt]]] = {
+    "left, and a receipt has another status": lambda one, key: _signed_again(one, key, status=f"{one.status}?"),
+    "left, and a receipt has another trace": lambda one, key: _signed_again(one, key, trace=flipped(one.trace, 3)),
+    "left, and a receipt has another digest": lambda one, key: _signed_again(one, key, digest=flipped(one.digest, 7)),
+    "left, and a receipt is for a later record": lambda one, key: _signed_again(one, key, seq=one.seq + 1),
+}
+"""What is edited in one of the receipts of a run, by its deed."""
+
 _DEEDS: Final = (
+    *_FORGED,
     "left as it is",
     "left as it is, without a receipt",
     "cut",

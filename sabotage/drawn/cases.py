@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from stepward.sabotage.drawn.expressions import expression_program
-from stepward.sabotage.drawn.fate import Manner
+from stepward.sabotage.drawn.fate import LATE, Manner
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
+from stepward.sabotage.drawn.spelled import misread_text
 from stepward.sabotage.drawn.wide import Theme, wide_program
 from stepward.vm import Policy, Program
 from stepward.vm.language.meaning import Meaning
@@ -30,16 +31,18 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
     ),
     "rules": (
         Theme(
-            (*CALLS, "condition", "condition", "set", "parallel"),
+            (*CALLS, "condition", "condition", "set", "parallel", "parallel"),
             most_steps=6,
             rules=1.0,
+            traps=0.5,
             policies=0.4,
             budgets=0.05,
             repeats=0.3,
             later=0.3,
+            limits=0.6,
             calm=0.7,
         ),
-        Manner(beside=0.02, echoes=0.0),
+        Manner(beside=0.02, echoes=0.0, weights=LATE),
     ),
     "people": (
         Theme((*CALLS, *CALLS, "set", "parallel"), 5, rules=0.3, policies=0.5, later=0.9, waits=0.6, calm=0.9),
@@ -91,7 +94,7 @@ def _of_theme(name: str, seed: str) -> DrawnCase:
     if name == "all":
         noisy = with_nulls(data, chance)
         read = Program.from_dict(noisy)
-        why = misread(read, noisy, program)
+        why = misread(read, noisy, program) or misread_text(noisy, chance)
         if why is not None:
             raise Parted("program", why)
     most = chance.choice((24, 40, 100, 300, 600)) if manner.at_limit else Limits().output_bytes

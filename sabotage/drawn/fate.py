@@ -28,7 +28,11 @@ WEIGHTS: Final = (
     (6, 0, 0, 0, 6, 3),
     (40, 1, 0, 0, 1, 20),
     (20, 6, 1, 1, 1, 5),
+    (5, 1, 9, 0, 0, 2),
 )
+LATE: Final = (*WEIGHTS[:2], (4, 1, 9, 0, 0, 2), (6, 1, 9, 0, 1, 3), (2, 0, 9, 0, 0, 1), (6, 4, 6, 0, 1, 3))
+"""Kinds of answers that are often late."""
+
 ODD: Final[tuple[Any, ...]] = (
     None,
     5,
@@ -66,13 +70,20 @@ COSTS: Final = ("0", "0.1", "0.25", "3")
 
 PEOPLE: Final = ("", "ann", "bob")
 
+DEATHS: Final = (0.0, 0.0, 0.3, 0.7)
+"""The share of the requests whose process may die."""
+
 
 class Manner(NamedTuple):
-    """The manner of answers: the shares of values just outside a type, of values at the size limit, and of echoes."""
+    """The manner of answers: the shares of values just outside a type, of values at the size limit, and of echoes.
+
+    `weights` are those of the kinds of answers, of which a case has one.
+    """
 
     beside: float = 0.1
     at_limit: float = 0.0
     echoes: float = 0.3
+    weights: tuple[tuple[int, ...], ...] = WEIGHTS
 
 
 class World:
@@ -88,10 +99,18 @@ class World:
         self.said: set[str] = set()
         self.calls: dict[str, CallPlan] = {call.id: call for step in plan.steps for call in step.calls}
         self.top = {step.id for step in plan.program.steps}
-        self.weights = self.chance("weights").choice(WEIGHTS)
+        self.weights = self.chance("weights").choice(manner.weights)
         self.cancelled_at = self.chance("cancel").choice([0] * 9 + [1, 2, 3])
         """The number of the call during which the run is cancelled; 0 for never."""
+        self.plan = plan
+        self.lost: set[tuple[str, int, int]] = set()
+        """The attempts whose outcomes died with a process."""
+        self.deaths = 0 if self.cancelled_at or self._has_waves(plan) else self.chance("deaths").choice(DEATHS)
         self._most_bytes = most_bytes
+
+    def _has_waves(self, plan: Plan) -> bool:
+        """Whether a step is parallel: a death there makes other waves, which the reference can't know."""
+        return any(step.is_parallel for step in plan.steps)
 
     def chance(self, *names: Any) -> Random:
         """Return the random source of one decision."""
@@ -153,6 +172,8 @@ class World:
     def answer(self, step: str, visit: int, attempt: int) -> Answer:
         """Return the answer to an attempt."""
         call, chance = self.calls[step], self.chance(step, visit, attempt)
+        if (step, visit, attempt) in self.lost:
+            return Lost()
         kind = chance.choices(KINDS, self.weights)[0]
         cannot_wait = kind == "wait" and not call.may_suspend and chance.random() < 0.9
         if (kind == "late" and call.timeout is None) or cannot_wait:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from stepward.sabotage.drawn import around
 from stepward.sabotage.drawn.fate import PEOPLE, World, given
 from stepward.sabotage.drawn.machine import DrawnCase, Machine, Parted, Processes, equal
 from stepward.sabotage.playing.oracle import odd_of
+from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.reference import (
     Asked,
     Moved,
@@ -23,6 +25,7 @@ from stepward.sabotage.reference import (
 from stepward.sabotage.reference.plain import Unworded, same, written
 from stepward.vm import (
     DeliveryRefused,
+    ExecutionVM,
     MemoryJournal,
     Policy,
     Run,
@@ -38,6 +41,9 @@ from stepward.vm.machine.replay import misfits, replayer
 SHARE_OF_SENSITIVE: Final = 0.5
 SHARE_OF_PLAIN: Final = 0.1
 """The shares of runs that are erased at their end: with sensitive values, and without."""
+
+SHARE_OF_CANCELLED: Final = 0.08
+"""The share of stops at which a run is cancelled."""
 
 VERDICTS: Final = ("done", "done", "not_done", "not_done", "abandon")
 MOST_TURNS: Final = 200
@@ -113,8 +119,11 @@ async def played(
         case.program, case.policies, waived, max_output_bytes=limits.output_bytes, max_steps=limits.steps
     )
     by = world.starter()
+    given_inputs = machine.respelled(inputs)
     try:
-        run = await machine.vm().run(case.program, machine.respelled(inputs), run_id=name, by=by or None)
+        run = await outlived(
+            machine, 0, lambda vm: vm.run(case.program, given_inputs, run_id=name, by=by or None), ("started",)
+        )
     except RunRefused:
         run = None
     try:
@@ -129,27 +138,59 @@ async def played(
     for turn in range(MOST_TURNS):
         pair.answer()
         pair.compare(run)
+        await around.compare_idle(machine, run)
         if reference.is_over:
             again = await machine.vm().run(case.program, machine.respelled(inputs), run_id=name)
             equal("the run when it is asked for again", again.snapshot(), run.snapshot())
             equal("held", (again.suspensions, again.doubts), ((), ()))
             found = machine.history()
+            around.compare_notes(machine, reference, pair.people)
             if world.chance("erased").random() < (SHARE_OF_SENSITIVE if plan.has_sensitive else SHARE_OF_PLAIN):
                 await pair.erase(run)
             pair.compare_records(run)
-            met = frozenset(pair.met | {move.how for move in reference.log})
+            met = frozenset(pair.met | {move.how for move in reference.log} | ({"died"} if machine.died else set()))
             return RunSummary((reference.status, reference.reason), met, len(found.records))
         run = await pair.settle(run, turn)
     raise AssertionError("that run does not end")
 
 
+Request = Callable[[ExecutionVM], Awaitable[Run]]
+"""A request to a machine that drives a run."""
+
+
+async def outlived(machine: Machine, later: int, request: Request, lands: Collection[str]) -> Run:
+    """Make a request until a process lives long enough for it. After each death another process recovers all runs.
+
+    `lands` has the kinds of record that show that the request was accepted. Raises the refusals of the machine.
+    """
+    head = machine.journal.head(machine.run)
+    first = 0 if head is None else head.seq + 1
+    has_landed = False
+    while True:
+        vm = machine.vm(later, is_mortal=True)
+        try:
+            if not has_landed:
+                return await request(vm)
+            recovered = await vm.recover()
+            return recovered[0] if recovered else await vm.get(machine.run)
+        except Killed:
+            machine.bury()
+            machine.died += 1
+            kinds = {json.loads(entry.record)["kind"] for entry in machine.journal.read(machine.run, first)}
+            has_landed = not kinds.isdisjoint(lands)
+
+
 class _Pair:
-    """A run on the machine and the same run on the reference. `met` has the events worth covering."""
+    """A run on the machine and the same run on the reference. `met` has the events worth covering.
+
+    `people` has the names of those who delivered, by the kind of record, in order.
+    """
 
     def __init__(self, case: DrawnCase, machine: Machine, reference: Reference) -> None:
         self.case, self.machine, self.reference, self.world = case, machine, reference, machine.world
         self.answered: list[Asked] = []
         self.met: set[str] = set()
+        self.people: list[tuple[str, str]] = [("started", machine.world.starter())]
 
     def answer(self) -> None:
         """Answer the calls of the reference until it waits for a delivery or is over."""
@@ -168,27 +209,34 @@ class _Pair:
     async def settle(self, run: Run, turn: int) -> Run:
         """Make one delivery to both stopped runs. The person who delivers may be refused."""
         chance, reference = self.world.chance("turn", turn), self.reference
-        if chance.random() < 0.04:
+        if chance.random() < SHARE_OF_CANCELLED:
             self.met.add("cancelled")
             reference.cancel()
-            return await self.machine.vm().cancel(self.machine.run)
+            who = chance.choice(PEOPLE)
+            self.people.append(("cancel", who))
+            run_id = self.machine.run
+            return await outlived(self.machine, 0, lambda vm: vm.cancel(run_id, by=who or None), ("cancel",))
         step = chance.choice([*reference.waiting, *reference.doubtful])
         payload = self.world.value(step, chance) if chance.random() < 0.8 else chance.choice((None, 5, "zz", {}))
         by = chance.choice(PEOPLE)
-        vm = self.machine.vm(chance.randint(0, len(self.case.later)))
+        later = chance.randint(0, len(self.case.later))
+        policies, said = self.case.held(later), self.machine.respelled(payload)
+        request: Request
         if step in reference.waiting:
-            token = next(one.token for one in run.suspensions if one.step == step)
-            delivered = vm.resume(token, self.machine.respelled(payload), by=by or None)
-            due = self._resumed(step, payload, by, vm.policies)
+            token, kind = next(one.token for one in run.suspensions if one.step == step), "resumed"
+            request = lambda vm: vm.resume(token, said, by=by or None)  # noqa: E731
+            due = self._resumed(step, payload, by, policies)
             self.met |= {due, f"resumed {due == 'taken'}"}
         else:
             verdict: Any = chance.choice(VERDICTS)
-            said = self.machine.respelled(payload)
-            delivered = vm.reconcile(self.machine.run, step, verdict, said, by=by or None)
-            due = self._reconciled(step, verdict, payload, by, vm.policies)
+            run_id, kind = self.machine.run, "reconciled"
+            request = lambda vm: vm.reconcile(run_id, step, verdict, said, by=by or None)  # noqa: E731
+            due = self._reconciled(step, verdict, payload, by, policies)
             self.met |= {due, f"{verdict} {due == 'taken'}"}
+        if due == "taken":
+            self.people.append((kind, by))
         try:
-            run, came = await delivered, "taken"
+            run, came = await outlived(self.machine, later, request, (kind,)), "taken"
         except (DeliveryRefused, RunRefused) as error:
             came = "not taken" if isinstance(error, DeliveryRefused) else "stopped"
         equal(f"delivery by `{by}` to `{step}`", came, due, repr(payload))
@@ -241,6 +289,8 @@ class _Pair:
     def compare(self, run: Run) -> None:
         """Compare the full state of both. Raises Parted."""
         reference, machine = self.reference, self.machine
+        if machine.parted is not None:
+            raise machine.parted
         equal("ending", (run.status, run.reason), (reference.status, reference.reason), run.error)
         equal("charges", (run.steps, run.tokens, run.cost), (reference.steps, reference.tokens, machine.cost))
         equal("held", [one.step for one in run.suspensions], list(reference.waiting))
@@ -255,6 +305,7 @@ class _Pair:
             again = Run(machine.run, found.plan, found.state, found.last)
             equal("state when read again", again.snapshot(), run.snapshot())
         equal("misfits of an honest journal", [fault.what for fault in misfits(found)], [])
+        around.compare_held(machine, run)
         self._look_for_secrets(run)
 
     def compare_records(self, run: Run) -> None:
@@ -285,7 +336,8 @@ class _Pair:
             raise Parted("values", f"the output is {run.output!r}, and {reference.output!r} to the reference")
 
     def _compare_calls(self) -> None:
-        asked, answered = self.machine.asked, self.answered
+        lost = self.world.lost
+        asked, answered = ([one for one in many if one[:3] not in lost] for many in (self.machine.asked, self.answered))
         equal("asked", len(asked), len(answered), str(asked[-1:]) + str(answered[-1:]))
         for ours, theirs in zip(sorted(asked, key=_order), sorted(answered, key=_order), strict=True):
             equal("asked", _order(ours), _order(theirs))

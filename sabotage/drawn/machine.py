@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.fate import Manner, World
+from stepward.sabotage.drawn.mishaps import LeapingClock, MortalStore
 from stepward.sabotage.drawn.values import respelled
 from stepward.sabotage.reference import Answer, Asked, Lost, Raised, Replied, Returned, TimedOut, Waits
 from stepward.vm import ExecutionVM, InDoubt, ModelReply, Policy, Program, Suspend, ToolContext
 from stepward.vm.journal.store import Journal
-from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import Limits
@@ -83,6 +86,33 @@ def equal(what: str, ours: Any, theirs: Any, more: str = "") -> None:
         raise Parted(what, f"{ours} to the machine, {theirs} to the reference {more}")
 
 
+MODELS: Final = ("", "small", "large-2")
+"""The names of models that replies have."""
+
+LEASE: Final = 60_000_000
+"""The length of a lease in microseconds."""
+
+MOST_DEATHS: Final = 4
+
+Attempt = tuple[str, int, int]
+"""A step or sub-step, its visit and its attempt."""
+
+
+@dataclass
+class Called:
+    """An attempt as tools and models saw it: its times in microseconds, and what a reply cost."""
+
+    asked: Asked
+    began: int
+    key: str = ""
+    token: str = ""
+    ended: int = 0
+    answer: Answer | None = None
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+    model: str = ""
+
+
 Processes = dict[int, ExecutionVM]
 """The machines that stay alive, by the number of their later policies."""
 
@@ -94,23 +124,36 @@ class Machine:
         self.world = world
         self.case = case
         self.run = run
-        self.clock = ManualClock(DAYS[case.day] + world.chance("hour").choice((0, LATE)))
+        self.clock = LeapingClock(DAYS[case.day] + world.chance("hour").choice((0, LATE)), world.chance("leaps"))
         self.journal = journal
         self._spelling = world.chance("spelling")
         self._processes = processes
         self._keeps = world.chance("processes").random() < 0.5
         self.asked: list[Asked] = []
-        self.cost = Decimal(0)
+        self.calls: dict[Attempt, Called] = {}
+        self.parted: Parted | None = None
+        """The first difference that a tool or model saw. The machine takes it for an error of the tool."""
+        self.died = self._requests = 0
         self._keys: dict[tuple[str, int, int], str] = {}
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
-    def vm(self, later: int = 0) -> ExecutionVM:
-        """Return a machine with a number of the later policies, often in a new process."""
+    @property
+    def cost(self) -> Decimal:
+        """The cost of all replies that count."""
+        return sum((called.cost for called in self.calls.values()), Decimal(0))
+
+    def vm(self, later: int = 0, *, is_mortal: bool = False) -> ExecutionVM:
+        """Return a machine with a number of the later policies, often in a new process, which may be mortal."""
         old = self._processes.get(later)
+        journal = self.journal
+        self._requests += is_mortal
+        chance = self.world.chance("death", self._requests)
+        if is_mortal and self.died < MOST_DEATHS and chance.random() < self.world.deaths:
+            journal = MortalStore(journal, chance)
         vm = self._processes[later] = ExecutionVM(
             self,
             self,
-            self.journal,
+            journal,
             self.case.held(later),
             checker=None,
             clock=self.clock,
@@ -134,12 +177,39 @@ class Machine:
     async def call(self, name: str, args: Any, context: ToolContext) -> Any:
         """Answer as the world."""
         step, visit, attempt, performance = context.step, context.visit, context.attempt, context.performance
-        self.asked.append(Asked(step, visit, attempt, performance, name, args))
-        self._note_key((step, visit, performance), context.idempotency_key)
-        said = await self._said(step, visit, attempt)
+        asked = Asked(step, visit, attempt, performance, name, args)
+        with self._noting():
+            equal("run and program of a context", (context.run, context.program), (self.run, self.world.plan.digest))
+            self._note_key((step, visit, performance), context.idempotency_key)
+            called = self._ask(asked, context.idempotency_key, context.resume_token)
+        said = await self._said(called)
         if isinstance(said, Waits):
             return Suspend({"for": self.world.words(step, visit, attempt)})
         return self.respelled(said.value) if isinstance(said, Returned) else None
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except Parted as error:
+            self.parted = self.parted or error
+            raise
+
+    def _ask(self, asked: Asked, key: str = "", token: str = "") -> Called:
+        """Note an attempt. After a death an attempt is made again, unless it could happen twice."""
+        place = (asked.step, asked.visit, asked.attempt)
+        before = self.calls.get(place)
+        if before is None:
+            self.asked.append(asked)
+        else:
+            call = self.world.calls[asked.step]
+            equal("performance", call.writes and not call.keeps_key, False, f"{place} is made twice after a death")
+            equal("attempt that is made again", asked, before.asked)
+        row = self.journal.row(self.run)
+        if row is None or row.expires <= self.clock.time / 1e6:
+            raise Parted("lease", f"{place} is asked at {self.clock.time}, and the lease is {row}")
+        found = self.calls[place] = Called(asked, self.clock.time, key, token)
+        return found
 
     def _note_key(self, performance: tuple[str, int, int], key: str) -> None:
         equal("key", key, self._keys.setdefault(performance, key), str(performance))
@@ -149,29 +219,52 @@ class Machine:
     async def complete(self, request: Any) -> ModelReply:
         """Answer as the world."""
         step, visit, attempt = request.step, request.visit, request.attempt
-        self.asked.append(Asked(step, visit, attempt, 0, "", {}, request.prompt, request.system))
         call = self.world.calls[step].call
         allowed, returns = getattr(call, "allowed_outputs", None), getattr(call, "returns", None)
-        equal("allowed", request.allowed, allowed)
-        equal("schema", request.schema, None if returns is None else returns.to_data())
-        said = await self._said(step, visit, attempt)
+        with self._noting():
+            called = self._ask(Asked(step, visit, attempt, 0, "", {}, request.prompt, request.system))
+            equal("allowed", request.allowed, allowed)
+            equal("schema", request.schema, None if returns is None else returns.to_data())
+        said = await self._said(called)
         if not isinstance(said, Replied):
             return ModelReply("late")
-        cost = Decimal(self.world.cost(step, visit, attempt))
-        self.cost += cost
-        return ModelReply(self.respelled(said.content), said.tokens, cost)
+        called.cost = Decimal(self.world.cost(step, visit, attempt))
+        called.tokens = said.tokens if type(said.tokens) is int and said.tokens > 0 else 0
+        called.model = self.world.chance("model", step).choice(MODELS)
+        return ModelReply(self.respelled(said.content), said.tokens, called.cost, called.model)
 
-    async def _said(self, step: str, visit: int, attempt: int) -> Answer:
+    async def _said(self, called: Called) -> Answer:
+        step, visit, attempt = called.asked[:3]
         if self.world.cancels(step, len(self.asked)):
+            self.clock.is_even = True
             await self.vm().cancel(self.run)
-        said = self.world.answer(step, visit, attempt)
+            self.clock.is_even = False
+        said = called.answer = self.world.answer(step, visit, attempt)
         if isinstance(said, Raised):
             raise ValueError(f"{said.why} {self.world.words(step, visit, attempt)}")
         if isinstance(said, Lost):
             raise InDoubt(self.world.words(step, visit, attempt))
         if isinstance(said, TimedOut):
             self.clock.time += 10_000_000  # microseconds: longer than any time-out, within one day
+        called.ended = self.clock.time
         return said
+
+    def bury(self) -> None:
+        """Let the lease of a dead process end. The outcome of a write that it had started is lost."""
+        self.clock.time += 2 * LEASE
+        started: dict[str, Attempt] = {}
+        for entry in self.journal.read(self.run):
+            record = json.loads(entry.record)
+            step = record["body"].get("step")
+            if record["kind"] == "intent":
+                started[step] = (step, record["body"]["visit"], record["note"]["attempt"])
+            elif record["kind"] in ("attempt", "doubt"):
+                started.pop(step, None)
+        self.world.lost |= {
+            place
+            for step, place in started.items()
+            if self.world.calls[step].writes and not self.world.calls[step].keeps_key
+        }
 
     def stored_plan(self, *names: Any) -> Plan:
         """Return the cached plan of the store, which is read once for each run."""

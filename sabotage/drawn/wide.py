@@ -8,6 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from stepward.sabotage.drawn.traps import trap
 from stepward.sabotage.drawn.values import POOL, drawn_type
 
 NUMBER: Final = {"type": "number"}
@@ -69,7 +70,8 @@ class Theme(NamedTuple):
 
     `types`: a declared type is random. `rules`, `policies`, `later` policies, `waivers`, `budgets`: the program has
     such. `repeats`: a step is retried or visited again. `models`, `waits`: a call asks a model, or a tool that
-    suspends. `calm`: a step reads nothing that may be undefined.
+    suspends. `limits`: a call has a time-out. `traps`: the program begins with a rare case of a guard. `calm`: a step
+    reads nothing that may be undefined.
     """
 
     kinds: tuple[str, ...] = (*["call"] * 4, *["condition"] * 2, *["set"] * 2, *["parallel"] * 2, "end")
@@ -83,6 +85,8 @@ class Theme(NamedTuple):
     waivers: float = 0.3
     models: float = 0.3
     waits: float = 0.0
+    limits: float = 0.35
+    traps: float = 0.2
     calm: float = 0.0
 
 
@@ -110,6 +114,8 @@ class _Maker:
         self.has_inputs = chance.random() < 0.9
         self.inputs = {name: self.typed(spec) for name, spec in INPUTS.items() if chance.random() < 0.5}
         self.tools = {name: self.tool(facts) for name, facts in TOOLS.items()}
+        self.parts: list[str] = []
+        self.called: list[str] = list(TOOLS)
         self.subs = {name: [f"{name}_{number}" for number in range(chance.randint(1, 4))] for name in self.ids}
 
     def odds(self, share: float) -> bool:
@@ -193,7 +199,13 @@ class _Maker:
     def template(self) -> Any:
         first, second = self.reference(), self.reference()
         return self.pick(
-            first, f"is {first} and {second} $$x $5", "plain", [first, 1], {"k": second, "m": [None, "$$"]}
+            first,
+            f"is {first} and {second} $$x $5",
+            f"$$${first[1:]} {first}. ${{x}} $.x {second}$",
+            "plain",
+            [first, 1],
+            {"k": second, "m": [None, "$$"]},
+            {"$s": first, first: "$$"},
         )
 
     # -- steps ---------------------------------------------------------------------------------------------------------
@@ -215,7 +227,7 @@ class _Maker:
 
     def call(self, name: str, *, top: bool) -> dict[str, Any]:
         step = {"id": name, **self.failing(top=top)}
-        if self.odds(0.35):
+        if self.odds(self.theme.limits):
             step["timeout_seconds"] = 2
         if self.odds(self.theme.models):
             prompts = ("say", "say $s", "$v", f"say {self.reference()} to {self.reference()}")
@@ -252,7 +264,7 @@ class _Maker:
                 args = {"y": self.template(), "z": self.template()}
             if args or self.odds(0.1):
                 step["args"] = args
-        if "timeout_seconds" in step and self.odds(0.5) and fallback is not None:
+        if "timeout_seconds" in step and self.odds(0.7) and fallback is not None:
             step |= {"on_timeout": "fallback", "fallback": fallback}
         return step
 
@@ -290,7 +302,10 @@ class _Maker:
         return {"is_terminal": True, "outcome": self.pick("success", "failure")} if route == "terminal" else {}
 
     def assigning(self, name: str) -> dict[str, Any]:
-        value = self.pick(self.number(), self.condition(), self.reference(), "'ok'", 3, [1, 2], {"total": 1.5}, None)
+        plain = self.pick(
+            3, [1, 2], {"total": 1.5}, None, ["$x", "'a'", [f"${self.ids[0]}.output"]], {"total": "$x + 1"}
+        )
+        value = self.pick(self.number(), self.condition(), self.reference(), "'ok'", plain)
         if self.odds(self.theme.types):
             value = self.pick(*(one for one in POOL if not isinstance(one, str)))
         step: dict[str, Any] = {"id": name, "type": "set", "set": {self.chance.choice(VARIABLES): value}}
@@ -308,6 +323,8 @@ class _Maker:
                 {"when": self.condition(), "then": self.chance.choice(self.ids), "name": f"c{number}"}
                 for number in range(self.chance.randint(1, 3))
             ]
+            if self.odds(0.2):  # it speaks to the checker; in a run the first case that holds wins
+                step["exclusive"] = True
         if self.odds(0.8):
             step["otherwise"] = self.chance.choice(self.ids)
         return step
@@ -317,9 +334,9 @@ class _Maker:
     def selector(self) -> dict[str, Any]:
         name = self.chance.choice(self.ids)
         selectors: list[dict[str, Any]] = [
-            {"tool": self.chance.choice(list(TOOLS))},
+            {"tool": self.chance.choice(self.called)},
             {"step": name},
-            {"step": self.chance.choice(self.subs[name])},
+            {"step": self.chance.choice([*self.parts, *self.subs[name]])},
             {"effect": "write"},
         ]
         return self.chance.choice(selectors)
@@ -332,8 +349,8 @@ class _Maker:
                 "step": step["id"],
                 "branch": self.pick(*([1, "c0", "c1", 2] if "cases" in step else ["then"]), "otherwise"),
             }
-        guards = [{"step": self.chance.choice(self.ids)}, {"tool": self.chance.choice(list(TOOLS))}]
-        return self.chance.choice(guards)
+        name = self.chance.choice([*self.ids, *self.parts])
+        return self.chance.choice([{"step": name}, {"step": name}, {"tool": self.chance.choice(self.called)}])
 
     def requirement(self, steps: list[dict[str, Any]], depth: int = 0) -> dict[str, Any]:
         if depth > 1 or self.odds(0.6):
@@ -345,6 +362,11 @@ class _Maker:
         kind = self.pick("requires", "requires", "at_most_once", "followed_by", "followed_by", "exclusive", "never")
         if kind == "requires":
             rule |= {"protects": self.selector(), "requires": self.requirement(steps), "fresh": self.odds(0.8)}
+            if len(steps) > 1 and self.odds(0.4):  # of a step and one right behind it
+                number = self.chance.randrange(len(steps) - 1)
+                before, after = steps[number : number + 2]
+                part = self.chance.choice([before, *before.get("parallel_steps", ())])
+                rule |= {"protects": {"step": after["id"]}, "requires": {"step": part["id"]}}
         elif kind == "at_most_once":
             rule["at_most_once"] = self.selector()
         elif kind == "followed_by":
@@ -354,29 +376,9 @@ class _Maker:
         elif kind == "exclusive":
             rule["exclusive"] = [self.selector(), self.selector()]
         else:
-            rule |= {
-                "never": self.selector(),
-                "when": self.pick(
-                    "$args.amount > 10", "$v == 1", "defined($v)", "$x > 50", "$args.to == 'me'", "defined($args)"
-                ),
-            }
+            whens = ("$args.amount > 10", "$v == 1", "defined($v)", "$x > 50", "$args.to == 'me'", "defined($args)")
+            rule |= {"never": self.selector()} | ({"when": self.pick(*whens)} if self.odds(0.9) else {})
         return rule
-
-    def trap(self, steps: list[dict[str, Any]]) -> dict[str, Any]:
-        """Start with a rare case: a variable of a branch condition is assigned before the step that the branch
-        guards."""
-        first, gate, edit, last = self.ids[:4]
-        steps[:4] = [
-            {"id": first, "type": "set", "set": {"v": 1}, "next_step": gate},
-            {"id": gate, "type": "condition", "condition": self.pick("$v == 1", "defined($v)"), "then": edit},
-            self.pick(
-                {"id": edit, "type": "set", "set": {self.pick("v", "w"): 1}},
-                {"id": edit, "type": "tool", "tool": "get", "output_key": self.pick("v", "w"), "on_error": "skip"},
-            )
-            | {"next_step": last},
-            {"id": last, "type": "tool", "tool": self.pick("get", "push")},
-        ]
-        return {"name": "r0", "protects": {"step": last}, "requires": {"step": gate, "branch": "then"}}
 
     def policy(self, name: str, steps: list[dict[str, Any]], *, is_later: bool = False) -> dict[str, Any]:
         policy: dict[str, Any] = {"policy": name}
@@ -414,7 +416,12 @@ class _Maker:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of a tool in a policy."""
-        facts = {"effect": self.pick("none", "read", "write"), "idempotent": self.odds(0.4), "suspends": self.odds(0.3)}
+        facts: dict[str, Any] = {"effect": self.pick("none", "read", "write")}
+        facts |= {"idempotent": self.odds(0.4), "suspends": self.odds(0.3)}
+        if self.odds(0.3):
+            facts["returns"] = self.pick({"type": ["number", "null"]}, STRING, {"type": "string", "maxLength": 2}, {})
+        if self.odds(0.2):
+            facts["args"] = {"y": self.pick({}, STRING, {"type": "number", "default": 1}), "z": {"default": "d"}}
         return {key: fact for key, fact in facts.items() if self.odds(0.6)}
 
     def policies(self, steps: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -432,9 +439,13 @@ class _Maker:
 
     def program(self) -> Wide:
         steps = [self.step(name) for name in self.ids]
+        self.parts = [part["id"] for step in steps for part in step.get("parallel_steps", ())]
+        found_tools = {part.get("tool") for step in steps for part in (step, *step.get("parallel_steps", ()))} - {None}
+        self.called = sorted(found_tools) or list(TOOLS)
         rules = [self.rule(f"r{number}", steps) for number in range(self.chance.randint(1, 2))]
-        if len(steps) > 4 and self.odds(0.2):
-            rules[0] = self.trap(steps)
+        if self.odds(self.theme.traps):
+            begins, rules[0] = trap(self.chance, self.ids)
+            steps[: len(begins)] = begins
         elif not self.odds(self.theme.rules):
             rules = []
         _settle_arms(steps)
@@ -442,8 +453,7 @@ class _Maker:
         if self.has_inputs:
             data["inputs"] = self.inputs
         if self.odds(0.9):
-            called = {part.get("tool") for step in steps for part in (step, *step.get("parallel_steps", ()))}
-            data["tools"] = {name: facts for name, facts in self.tools.items() if name in called or self.odds(0.1)}
+            data["tools"] = {name: facts for name, facts in self.tools.items() if name in found_tools or self.odds(0.1)}
         if rules:
             data["guardrails"] = rules
         data["max_steps"] = self.pick(5, 12, 30, 40, 40)

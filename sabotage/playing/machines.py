@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from stepward.sabotage.playing.oracle import Oracle
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.world import ProcessModel, ProcessTools, World
 from stepward.sabotage.stores.through import ThroughStore
-from stepward.vm.journal.store import Append, Entry, Journal, Lease
+from stepward.vm.journal.store import Append, Entry, Journal, Lease, Row
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.execution import ExecutionVM
@@ -26,6 +26,13 @@ class WatchedStore(ThroughStore):
     def __init__(self, inner: Journal, oracle: Oracle) -> None:
         super().__init__(inner)
         self.oracle = oracle
+        self.shows_others = True
+        """Whether the list of runs shows those of other trials, too."""
+
+    def rows(self, statuses: Iterable[str] | None = None, **filters: Any) -> list[Row]:
+        """Return the list of runs."""
+        rows = super().rows(statuses, **filters)
+        return rows if self.shows_others else [row for row in rows if row.run == self.oracle.run.id]
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         """Make a run, then call the oracle."""

@@ -354,6 +354,15 @@ class Oracle:
             raise Breach(Invariant.GUARDRAIL, f"the run is said to have broken {said}")
         self._judge_values(run)
 
+    def listed(self, run: Run) -> None:
+        """Check that the list of runs has a run as its journal has it. Raises Breach."""
+        row = self.run.store.row(run.id)
+        if self.rests and not self.is_adrift:
+            return
+        said = None if row is None else (row.program, row.status, row.seq)
+        if said != (run.program, run.status, run.seq):
+            raise Breach(Invariant.REPLAY, f"the list of runs says {said} of a run that is {run.status} at {run.seq}")
+
     def _judge_effects(self, run: Run) -> None:
         """Check that each effect happened once and is in the journal."""
         counts = self._judge_counts()
@@ -390,7 +399,8 @@ class Oracle:
                 raise Breach(Invariant.DATA, f"`{name}` is {said}")
 
     def _judge_store(self, run: Run) -> None:
-        """Check that another process reads the same run, and would have decided alike."""
+        """Check that another process reads and finds the same run, and would have decided alike."""
+        self.listed(run)
         found = self._history()
         again = Run(self.run.id, found.plan, found.state, found.last)
         if again.snapshot() != run.snapshot() or again.trace_hash != run.trace_hash:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from stepward.sabotage.invariants import Invariant
 from stepward.sabotage.playing.case import Case, named
 from stepward.sabotage.playing.machines import Machine, WatchedStore
 from stepward.sabotage.playing.oracle import Oracle, Watched
@@ -189,16 +190,31 @@ class Trial:
         return run
 
     def outlive(self, run: Run) -> Run:
-        """Let a new process finish a run whose process is dead, and let the oracle judge the end."""
+        """Let a new process find and finish a run whose process is dead, and let the oracle judge the end."""
         self.oracle.forget()
         self.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
-        ended = self.carry_on(run)
+        ended = self.carry_on(self.recovered() if run.status == "RUNNING" else run)
         self.oracle.judge(ended)
         return ended
 
+    def recovered(self) -> Run:
+        """Let a new process recover all runs that nobody drives, this one among them."""
+        case, store = self.case, self.store
+        case.log("a new process recovers all runs")
+        case.count()
+        before, store.shows_others = store.shows_others, False
+        try:
+            found = case.do(self.machine().recover())
+        finally:
+            store.shows_others = before
+        case.hold([run.id for run in found] == [self.run], Invariant.KEPT, f"of `{self.run}`, {found} is recovered")
+        return found[0]
+
     def reload(self) -> Run:
         """Return the run as a new process reads it. Raises NoSuchRun if there is none."""
-        return self.case.do(self.machine().get(self.run))
+        run = self.case.do(self.machine().get(self.run))
+        self.oracle.listed(run)
+        return run
 
     def found(self) -> Run | None:
         """Return the run as a new process reads it, or None if the process died before the run existed."""

@@ -22,7 +22,8 @@ class Call:
 
     `phase` is `ready`, `asked`, `waits`, `doubt`, or how it ended: `success`, `fallback`, `failed`, `skipped`. `before`
     counts attempts in earlier rounds of a retried parallel step. `is_repeat`: the last performance did not happen and
-    is repeated. `is_blocked`: no policy allows the call.
+    is repeated. `is_blocked`: no policy allows the call. `may_have_happened`: the last attempt of a write left that
+    open, and another one follows.
     """
 
     step: Any
@@ -34,6 +35,7 @@ class Call:
     performance: int = 0
     is_repeat: bool = False
     is_blocked: bool = False
+    may_have_happened: bool = False
     args: dict[str, Any] = field(default_factory=dict)
     prompt: str = ""
     system: str | None = None
@@ -104,7 +106,7 @@ def _reply(call: Call, raw: Any) -> Any:
     value = to_value(raw)
     if call.step.allowed_outputs is not None:
         if not isinstance(value, str) or value.strip() not in call.step.allowed_outputs:
-            raise NoValue(repr(value))
+            raise NoValue("none of its allowed_outputs")  # an error without the reply, so that it stays the same
         return value.strip()
     declared = call.step.returns
     if not isinstance(value, str) or declared is None or "string" in (declared.type or ()):
@@ -112,7 +114,7 @@ def _reply(call: Call, raw: Any) -> Any:
     try:
         return to_value(json.loads(value, parse_float=Decimal, parse_constant=_refused))
     except (ValueError, RecursionError, ArithmeticError):
-        raise NoValue(value) from None
+        raise NoValue("no JSON") from None
 
 
 def _refused(word: str) -> Any:
@@ -123,7 +125,7 @@ def judge(call: Call, most_bytes: int) -> None:
     """Decide the next phase of an answered call: its end, another attempt, doubt, or waiting."""
     answer = call.answer
     assert answer is not None
-    call.answer = None
+    call.answer, call.may_have_happened = None, False
     if isinstance(answer, Waits) and call.tool.suspends and not call.is_model:
         call.phase = "waits"  # it has started and not ended ("Failure" 8)
         return
@@ -138,7 +140,7 @@ def judge(call: Call, most_bytes: int) -> None:
         return
     attempts = step.max_retries if is_open or step.on_error == "retry" else 1
     if call.attempt - call.before < attempts:
-        call.phase = "ready"
+        call.phase, call.may_have_happened = "ready", is_open
     elif isinstance(answer, TimedOut) and step.on_timeout == "fallback":
         _falls_back(call, most_bytes)
     elif is_open:

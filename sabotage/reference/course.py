@@ -181,6 +181,9 @@ class Reference(Later):
     def _end(self, over: Over) -> None:
         """End the run: after that, nothing happens ("Control flow" 8)."""
         self.status, self.reason = over.status, over.reason
+        if over.reason in ("cancelled", "guardrail", "max_steps", "max_tokens"):
+            writes = (call for call in self._calls if not call.is_model and call.tool.effect == "write")
+            self.in_doubt = [call.step.id for call in writes if call.phase == "doubt" or call.may_have_happened]
         self._calls = []
 
     # -- one step after the other --------------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ class Run:
         self.output: Any = None
         self.steps = 0
         self.tokens = 0
+        self.in_doubt: list[str] = []
+        """The writes that may have happened in a run that was ended from outside of them ("Failure, Choices")."""
         self._policies = facts.policies_of(program, policies)
         self._terms = [Terms(tuple(self._policies), frozenset(waived))]
         self._past: list[Happened] = []

@@ -8,10 +8,11 @@ import pytest
 
 from canaries import Canary
 from canaries_replays import ASKS, FALSE, MAILS, PAYS, _program, _step
-from rewriting import rewrite
+from rewriting import rewrite, rewritten
+from stepward.vm.journal import chain, verify
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite_vault import SQLiteVault
-from stepward.vm.machine import apply, ask, calls, driver
+from stepward.vm.machine import apply, ask, calls, driver, history
 from stepward.vm.machine.clock import DatedClock
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.runs import Runs
@@ -113,7 +114,22 @@ def lease_goes_with_the_caller(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Runs, "_drive", ("is_held = bool(calls)", "is_held = False"))
 
 
+def reads_the_head_last(patch: pytest.MonkeyPatch) -> None:
+    before = "    head = _readable(journal.head(run))\n    entries = journal.read(run)\n"
+    after = "    entries = journal.read(run)\n    head = _readable(journal.head(run))\n"
+    changed = rewritten(chain.read_together, (before, after))
+    for module in (verify, history):
+        patch.setattr(module, "read_together", changed)
+
+
 CANARIES: tuple[Canary, ...] = (
+    Canary(
+        "reads-the-head-last",
+        "the head of a run is read before its entries",
+        "read-while-it-grows",
+        MAILS,
+        reads_the_head_last,
+    ),
     Canary(
         "nobody-gives-back-what-was-being-leased",
         "who is cancelled while it asks for a lease gives it back",
