@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from stepward.sabotage.drawn.spellings import SPELLINGS
 from stepward.sabotage.drawn.values import beside, fitting, of_size
 from stepward.sabotage.reference import Answer, Lost, Raised, Replied, Returned, TimedOut, Waits
-from stepward.sabotage.reference.echoes import says
+from stepward.sabotage.reference.echoes import LEAST, says
 from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.values import ValueRefused, freeze
@@ -165,7 +165,8 @@ class World:
         """Return a sensitive value in some spelling."""
         secret = chance.choice(self.secrets)
         said = chance.choice(list(SPELLINGS.values()))(secret)
-        if len(said) > len(secret) and not said.isdigit() and says(said, secret):
+        is_sought = len(secret) >= LEAST and len(said) > len(secret)
+        if is_sought and not said.isdigit() and says(said, secret):
             self.said.add(said)
         return said
 

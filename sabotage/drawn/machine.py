@@ -245,7 +245,9 @@ class Machine:
         if isinstance(said, Lost):
             raise InDoubt(self.world.words(step, visit, attempt))
         if isinstance(said, TimedOut):
-            self.clock.time += 10_000_000  # microseconds: longer than any time-out, within one day
+            timeout = self.world.calls[step].timeout
+            assert timeout is not None, "only what has a time-out is late"
+            self.clock.time += int((timeout + 1) * 1_000_000)
         called.ended = self.clock.time
         return said
 

@@ -33,8 +33,12 @@ INPUTS: Final[dict[str, Any]] = {
     "o": {"type": "object", "properties": {"a": HIDDEN, "b": {"type": "string"}}},
     "e": {"type": "string", "enum": ["refund", "order"], "sensitive": True},
     "m": {"type": "object", "additionalProperties": HIDDEN},
+    "p": HIDDEN,
 }
 VARIABLES: Final = ("v", "w", "z")
+
+SHORT: Final = "qv7zk"
+"""A sensitive value that is too short to be looked for."""
 
 MANY: Final = 40
 """The number of sensitive values of some runs: the machine searches for many by another method than for few."""
@@ -61,6 +65,7 @@ def secret_inputs(seed: str, names: list[str]) -> tuple[dict[str, Any], tuple[st
         "k": SALARY,
         "o": {"a": texts[1], "b": "plain"},
         "e": "refund",
+        "p": SHORT,
         "m": {f"f{number}": text for number, text in enumerate(texts[2 : 2 + fields])},
     }
     given = {name: inputs[name] for name in names}

@@ -17,6 +17,15 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "with dashes": lambda text: "bad " + "-".join(text[at : at + 3] for at in range(0, len(text), 3)),
     "over lines": lambda text: "bad\n" + "\n".join(text[at : at + 8] for at in range(0, len(text), 8)),
     "the last half": lambda text: f"bad ***{text[len(text) // 2 :]}",
+    "behind dots": lambda text: f"bad ••{text[len(text) // 2 :]}",
+    "behind blocks": lambda text: f"bad ██{text[len(text) // 2 :]}",
+    "behind small dots": lambda text: f"bad ··{text[len(text) // 2 :]}",
+    "before crosses": lambda text: f"bad {text[: len(text) // 2 + 1]}xx",
+    "before number signs": lambda text: f"bad {text[: len(text) // 2 + 1]}##",
+    "before circles": lambda text: f"bad {text[: len(text) // 2 + 1]}●●",
+    "before squares": lambda text: f"bad {text[: len(text) // 2 + 1]}▪▪",
+    "before three stops": lambda text: f"bad {text[: len(text) // 2 + 1]}...",
+    "in thousands": lambda text: f"bad {int(text):,}" if text.isascii() and text.isdigit() else f"bad {text}",
     "the first half": lambda text: f"bad {text[: len(text) // 2 + 1]}…",
     "but the last one": lambda text: f"bad {text[:-1]}",
     "base64": lambda text: "Basic " + base64.b64encode(text.encode()).decode(),
@@ -30,5 +39,10 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "as JSON": json.dumps,
 }
 
-BY_HALF = ("the last half", "the first half", "but the last one")
+BY_HALF = (
+    "the last half",
+    "the first half",
+    "but the last one",
+    *(name for name in SPELLINGS if name.startswith(("behind ", "before "))),
+)
 """The spellings with only a part of the value. For six characters that is too short to exclude chance."""

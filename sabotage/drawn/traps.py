@@ -40,7 +40,7 @@ def _guard_that_ends(chance: Random, ids: list[str]) -> tuple[list[Step], Step]:
     part |= chance.choice(({}, {"on_error": "skip"}, {"on_error": "retry", "max_retries": 2}))
     if part["tool"] == "pay":
         part["args"] = {"amount": chance.choice((5, 51))}  # more than 50 is not of its type
-    if chance.random() < 0.7:
+    if chance.random() < 0.5:
         fallback = {"get": "m", "mail": "m", "sign": True, "pay": 7}[part["tool"]]
         part |= {"timeout_seconds": 2, "on_timeout": "fallback", "fallback": fallback}
     front = part
@@ -52,7 +52,7 @@ def _guard_that_ends(chance: Random, ids: list[str]) -> tuple[list[Step], Step]:
     front["next_step"] = last
     if front.get("on_error") != "skip":
         front["error_step"] = last
-    guards: list[Step] = [{"step": part["id"]}, {"step": part["id"]}, {"tool": part["tool"]}, {"step": first}]
+    guards: list[Step] = [{"step": part["id"]}, {"tool": part["tool"]}, {"step": first}]
     behind: Step = {"id": last, "type": "tool", "tool": chance.choice(("fetch", "push", "open"))}
     if behind["tool"] == "fetch":
         behind["args"] = {"n": 1}
