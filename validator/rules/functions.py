@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import ReportedElsewhere
-from stepward.vm.language.annotations import signature_of
 from stepward.vm.language.loading import near_words
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.language.typecheck import WORDS
 from stepward.vm.language.types import TypeSpec
-from stepward.vm.machine.equipment import SPECIAL, signature_fault
-from stepward.vm.machine.tools import FunctionTools, Suspend
 from stepward.vm.reading.source import Place
+
+# A check without `--tools` does not import the machine.
+if TYPE_CHECKING:
+    from stepward.vm.machine.tools import FunctionTools
 
 _WORDS: Final = {**WORDS, "integer": "an integer"}
 
@@ -63,6 +64,8 @@ class FunctionMismatch(ReportedElsewhere):
 
     def of(self, meaning: Meaning, tools: FunctionTools, module: str) -> Iterator[Finding]:
         """Yield what does not fit; `module` is the name of the functions' module in messages."""
+        from stepward.vm.machine.equipment import signature_fault
+
         for name, place, step in called(meaning):
             function = tools.function(name)
             if function is None:
@@ -143,6 +146,10 @@ def called(meaning: Meaning) -> Iterator[tuple[str, Place, str]]:
 
 
 def _type_faults(name: str, function: Any, spec: ToolSpec) -> Iterator[tuple[str, str]]:
+    from stepward.vm.language.annotations import signature_of
+    from stepward.vm.machine.equipment import SPECIAL
+    from stepward.vm.machine.tools import Suspend
+
     found = signature_of(function, SPECIAL, Suspend)
     for argument, declared in (spec.args or {}).items():
         data = (found.args or {}).get(argument)
