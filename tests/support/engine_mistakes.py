@@ -530,19 +530,20 @@ def what_is_calculated_keeps_its_class(patch: Patch) -> None:
 
 @planted(FINITE)
 def a_copy_goes_the_other_way(patch: Patch) -> None:
-    true = transfers._Copy.__init__
-    patch.setattr(transfers._Copy, "__init__", lambda self, space, slot, origin: true(self, space, origin, slot))
+    true = transfers._copy
+    patch.setattr(transfers, "_copy", lambda space, slot, origin: true(space, origin, slot))
 
 
 @planted(FINITE)
 def a_copy_reaches_no_class_but_the_first(patch: Patch) -> None:
-    true = transfers._Copy.__init__
+    true = transfers._copy
 
-    def made(self: Any, *asked: Any) -> None:
-        true(self, *asked)
-        self.pairs = self.pairs[:1]
+    def made(*asked: Any) -> transfers.Transfer:
+        found = true(*asked)
+        found.pairs = found.pairs[:1]
+        return found
 
-    patch.setattr(transfers._Copy, "__init__", made)
+    patch.setattr(transfers, "_copy", made)
 
 
 @planted(FINITE, sign="max_steps -max_visits")

@@ -6,7 +6,6 @@ which the assignment connects and, where classes do not distinguish values, some
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -18,102 +17,48 @@ from stepward.vm.expressions.operands import is_condition, result_kinds
 from stepward.vm.expressions.syntax import Expression, Reference
 
 
-class Transfer(ABC):
-    """One assignment. `preimage` returns every state from which the assignment may lead into a set."""
+class Transfer:
+    """One assignment to some references.
 
-    @abstractmethod
-    def image(self, mask: int) -> int:
-        """Return the states to which the assignment leads from those of a set."""
+    Each of `pairs` has the states in which it assigns, and the states to which that may lead: the references take any
+    combination of classes in them. States in no pair have no successor.
+    """
 
-    @abstractmethod
-    def preimage(self, mask: int) -> int:
-        """Return the states from which the assignment leads into a set."""
-
-
-class _Choice(Transfer):
-    """The references take any allowed combination of classes, independent of their old ones."""
-
-    def __init__(self, space: Space, slots: Iterable[Slot], allowed: int) -> None:
+    def __init__(self, space: Space, slots: Iterable[Slot], *pairs: tuple[int, int]) -> None:
         self.space = space
         self.slots = tuple(slots)
-        self.allowed = allowed
-
-    def _smeared(self, mask: int) -> int:
-        for slot in self.slots:
-            mask = self.space.smear(slot, mask)
-        return mask
+        self.pairs = pairs
 
     def image(self, mask: int) -> int:
-        return self._smeared(mask) & self.allowed
+        """Return the states to which the assignment leads from those of a set."""
+        return self._moved(mask, self.pairs)
 
     def preimage(self, mask: int) -> int:
-        return self._smeared(mask & self.allowed)
+        """Return every state from which the assignment may lead into a set."""
+        return self._moved(mask, ((last, first) for first, last in self.pairs))
 
-
-class _Copy(Transfer):
-    """One reference takes the class of another one with the same classes."""
-
-    def __init__(self, space: Space, slot: Slot, origin: Slot) -> None:
-        assert len(slot.values) == len(origin.values), "copied references are cut alike"
-        self.space = space
-        self.slot = slot
-        masks = [1 << number for number in range(len(slot.values))]
-        self.pairs = [(space.expand(slot, mask), space.expand(origin, mask)) for mask in masks]
-
-    def image(self, mask: int) -> int:
-        smear, found = self.space.smear, 0
-        for here, there in self.pairs:
-            moved = mask & there
-            if moved:
-                found |= smear(self.slot, moved) & here
-        return found
-
-    def preimage(self, mask: int) -> int:
-        smear, found = self.space.smear, 0
-        for here, there in self.pairs:
-            moved = mask & here
-            if moved:
-                found |= smear(self.slot, moved) & there
-        return found
-
-
-class _Answer(Transfer):
-    """A reference becomes true where a condition holds, and false where it does not; a failure has no successor."""
-
-    def __init__(self, space: Space, slot: Slot, outcome: Outcome) -> None:
-        self.space = space
-        self.slot = slot
-        true, false = _classes(slot, lambda value: value is True), _classes(slot, lambda value: value is False)
-        self.pairs = (
-            (outcome.holds, space.expand(slot, true)),
-            (space.all & ~outcome.holds & ~outcome.fails, space.expand(slot, false)),
-        )
-
-    def image(self, mask: int) -> int:
-        return self._moved(mask, backwards=False)
-
-    def preimage(self, mask: int) -> int:
-        return self._moved(mask, backwards=True)
-
-    def _moved(self, mask: int, *, backwards: bool) -> int:
+    def _moved(self, mask: int, pairs: Iterable[tuple[int, int]]) -> int:
         found = 0
-        for where, becomes in self.pairs:
-            first, last = (becomes, where) if backwards else (where, becomes)
-            found |= self.space.smear(self.slot, mask & first) & last
+        for first, last in pairs:
+            moved = mask & first
+            for slot in self.slots if moved else ():
+                moved = self.space.smear(slot, moved)
+            found |= moved & last
         return found
 
 
-class _Filter(Transfer):
-    """Assigns nothing, and removes the states that are not allowed."""
+def _copy(space: Space, slot: Slot, origin: Slot) -> Transfer:
+    """Return the transfer by which a reference takes the class of another one with the same classes."""
+    assert len(slot.values) == len(origin.values), "copied references are cut alike"
+    masks = [1 << number for number in range(len(slot.values))]
+    return Transfer(space, [slot], *((space.expand(origin, mask), space.expand(slot, mask)) for mask in masks))
 
-    def __init__(self, allowed: int) -> None:
-        self.allowed = allowed
 
-    def image(self, mask: int) -> int:
-        return mask & self.allowed
-
-    def preimage(self, mask: int) -> int:
-        return mask & self.allowed
+def _answer(space: Space, slot: Slot, outcome: Outcome) -> Transfer:
+    """Return the transfer by which a reference becomes true where a condition holds, and false where it does not."""
+    true, false = _classes(slot, lambda value: value is True), _classes(slot, lambda value: value is False)
+    is_false = space.all & ~outcome.holds & ~outcome.fails
+    return Transfer(space, [slot], (outcome.holds, space.expand(slot, true)), (is_false, space.expand(slot, false)))
 
 
 def _classes(slot: Slot, holds: Callable[[Any], bool]) -> int:
@@ -149,18 +94,22 @@ class Transfers:
             return
         match value:
             case Undefined():
-                yield _Choice(self.space, slots, self.undefined(slots))
+                yield self._any(slots, self.undefined(slots))
             case Given(source=source, maybe=maybe):
                 allowed = self.given(
                     slots, {slot.names: self.domains.given(source, self._fields(slot)) for slot in slots}
                 )
-                yield _Choice(self.space, slots, allowed | (self.undefined(slots) if maybe else 0))
+                yield self._any(slots, allowed | (self.undefined(slots) if maybe else 0))
             case Literal(value=constant):
-                yield _Choice(self.space, slots, self._constant(slots, constant))
+                yield self._any(slots, self._constant(slots, constant))
             case Computed(tree=Reference(names=names)):
                 yield from self._copies(slots, names)
             case Computed(tree=tree):
                 yield self._computed(slots, tree)
+
+    def _any(self, slots: Iterable[Slot], allowed: int) -> Transfer:
+        """Return the transfer by which references take any allowed combination of classes."""
+        return Transfer(self.space, slots, (self.space.all, allowed))
 
     def _fields(self, slot: Slot) -> tuple[str, ...]:
         return slot.names[len(self.domains.root(slot.names)) :]
@@ -214,16 +163,16 @@ class Transfers:
             origin = self.space.slots.get((*names, *self._fields(slot)))
             if origin is None:
                 self.blurs = True
-                yield _Choice(self.space, [slot], self.space.possible)
+                yield self._any([slot], self.space.possible)
                 continue
             if not yielded:
-                yield _Filter(self.space.all & ~self.undefined([self.space.slots[names]]))
+                yield self._any([], self.space.all & ~self.undefined([self.space.slots[names]]))
                 yielded = True
-            yield _Copy(self.space, slot, origin)
+            yield _copy(self.space, slot, origin)
 
     def _computed(self, slots: list[Slot], tree: Expression) -> Transfer:
         if is_condition(tree) and len(slots) == 1:
-            return _Answer(self.space, slots[0], self.space.outcome(tree))
+            return _answer(self.space, slots[0], self.space.outcome(tree))
         self.blurs = True
         values = of_kinds(result_kinds(tree))
-        return _Choice(self.space, slots, self.given(slots, dict.fromkeys((slot.names for slot in slots), values)))
+        return self._any(slots, self.given(slots, dict.fromkeys((slot.names for slot in slots), values)))
