@@ -83,11 +83,6 @@ class StepGraph:
         """Return the loops that remain without some steps; each lies within a loop of the whole graph."""
         return self.loops_among(number for loop in self.loops for number in loop if number not in taken_out)
 
-    @cached_property
-    def has_backward_edge(self) -> bool:
-        """Whether some edge leads to its own step or to an earlier one. Without such an edge there is no loop."""
-        return any(target <= number for number, target in self.digraph.edges)
-
     def leads_out(self, loop: list[int]) -> bool:
         """Return whether an edge leads out of a loop."""
         inside = set(loop)

@@ -131,11 +131,7 @@ class InfeasibleBranches:
     @cached_property
     def _seen(self) -> dict[int, tuple[frozenset[int], str]]:
         result: dict[int, tuple[frozenset[int], str]] = {}
-        clusters = self._clusters()[: MAX_WORK // len(self.flow.steps)]
-        independent = self._clusters_with_no_shared_state(clusters)
-        for conditions, roots in clusters:
-            if conditions[0] in independent:
-                continue
+        for conditions, roots in self._clusters()[: MAX_WORK // len(self.flow.steps)]:
             part = f"the dead branches of `{self.flow.steps[conditions[0]].id}`"
             found = self.failures.attempt(part, partial(self._table, conditions, roots), lambda _: {})
             result.update(found)
@@ -145,15 +141,15 @@ class InfeasibleBranches:
 
     def _clusters(self) -> Clusters:
         """Return the clusters for which a table can show more than the types do."""
+        from networkx.utils import UnionFind
+
         read = self._read_together()
-        leader: dict[Names, Names] = {}
+        together: UnionFind[Names] = UnionFind()
         for roots in dict.fromkeys(read.values()):
-            least = min(roots)
-            for root in roots:
-                leader[_first(leader, root)] = _first(leader, least)
+            together.union(*roots)
         groups: dict[Names, list[int]] = {}
         for number, roots in read.items():
-            groups.setdefault(_first(leader, min(roots)), []).append(number)
+            groups.setdefault(together[min(roots)], []).append(number)
         small = [one for one in groups.values() if len(one) <= MAX_CONDITIONS]
         return [(numbers, frozenset().union(*(read[number] for number in numbers))) for numbers in small]
 
@@ -176,29 +172,6 @@ class InfeasibleBranches:
             if len(sources) > 1 and len(self.moves.writers((name,))) > 1:
                 shared.add((name,))
         return {number: roots for number, roots in read.items() if not roots.isdisjoint(shared)}
-
-    def _clusters_with_no_shared_state(self, clusters: Clusters) -> set[int]:
-        """Return the first condition of each cluster for which a table would show nothing.
-
-        No run meets two of its conditions, and each of them is obviously open: it compares variables that nothing
-        assigns.
-        """
-        if self.facts.graph.has_backward_edge:
-            return set()  # a run may meet a condition again
-        bits = {number: 1 << cluster for cluster, (numbers, _) in enumerate(clusters) for number in numbers}
-        passed, met = [0] * len(self.flow.steps), 0
-        for number, following in enumerate(self.flow.successors):  # every edge leads to a later step
-            bit = bits.get(number, 0)
-            met |= passed[number] & bit
-            for target in following:
-                passed[target] |= passed[number] | bit
-        return {
-            numbers[0]
-            for numbers, roots in clusters
-            if not bits[numbers[0]] & met
-            and not any(self.moves.writers(root) for root in roots)
-            and all(cases is not None and cases.is_plainly_open for cases in map(self.readable.cases, numbers))
-        }
 
     # -- one table -------------------------------------------------------------------------------------------------
 
@@ -263,9 +236,3 @@ class InfeasibleBranches:
         node = nodes[target] if target != UNSET else nodes[number]
         compressed = CompressedEdge(number, None, (), (number, -1))
         return [Edge(node, guards, assigns, 1, compressed)] if target != UNSET or guards else []
-
-
-def _first(leader: dict[Names, Names], name: Names) -> Names:
-    while leader.setdefault(name, name) != name:
-        name = leader[name]
-    return name

@@ -6,13 +6,11 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from paths import ROOT
 from small_programs import small_program
-from stepward.validator import ProgramValidator
 from stepward.validator.context import Context
 from stepward.validator.engine.dead import InfeasibleBranches
 from stepward.vm import Program
@@ -51,16 +49,6 @@ def dead_ways() -> Iterator[InfeasibleBranches]:
     return (context.proofs.dead for context in contexts if context.facts.conditions)
 
 
-def test_conditions_that_no_run_meets_together_are_left_out_without_a_change() -> None:
-    reports = [ProgramValidator(program).validate() for program in samples()]
-    with patch.object(InfeasibleBranches, "_clusters_with_no_shared_state", lambda *_: set()):
-        longer = [ProgramValidator(program).validate() for program in samples()]
-    assert [report.findings for report in reports] == [report.findings for report in longer]
-    left_out = [dead._clusters_with_no_shared_state(dead._clusters()) for dead in dead_ways()]
-    assert sum(map(bool, left_out)) > 3
-    assert sum(finding.code == "SW103" for report in reports for finding in report.findings) > 5
-
-
 def _grouped(dead: InfeasibleBranches) -> list[tuple[list[int], set[tuple[str, ...]]]]:
     """Return the conditions that read the same variables, or what is copied between these, one after the other."""
     groups: list[tuple[list[int], set[tuple[str, ...]]]] = []
@@ -86,16 +74,6 @@ def test_conditions_that_share_nothing_and_read_what_one_step_assigns_are_no_clu
         alone += len(groups) - len(worth)
         together += len(worth)
     assert alone > 20 < together
-
-
-def test_what_a_table_says_of_such_conditions_is_nothing() -> None:
-    for dead in dead_ways():
-        clusters = dead._clusters()
-        apart = dead._clusters_with_no_shared_state(clusters)
-        for numbers, roots in clusters:
-            if numbers[0] in apart:
-                found = dead._table(numbers, roots).values()
-                assert all({0, -1} <= seen or not {0, -1} & seen for seen, _ in found)
 
 
 # -- dominators ------------------------------------------------------------------------------------------------------

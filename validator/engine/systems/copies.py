@@ -20,11 +20,13 @@ def equivalence_groups(system: System, domains: Domains, most: int = MAX_REFEREN
 
     Raises TooMany where there are too many.
     """
+    from networkx.utils import UnionFind
+
     copies: dict[Names, dict[Names, None]] = {}
     for one in assigns(system):
         if isinstance(one.value, Computed) and isinstance(one.value.tree, Reference):
             copies.setdefault(one.root, {})[one.value.tree.names] = None
-    leader: dict[Names, Names] = {}
+    alike: UnionFind[Names] = UnionFind()
     # An object is copied with its fields, so the fields share their cuts as well.
     names = dict.fromkeys(with_owners(system.references, domains))
     pending = list(names)
@@ -33,7 +35,7 @@ def equivalence_groups(system: System, domains: Domains, most: int = MAX_REFEREN
         root = domains.root(name)
         for origin in copies.get(root, ()):
             other = (*origin, *name[len(root) :])
-            leader[_leader(leader, name)] = _leader(leader, other)
+            alike.union(other, name)
             for more in with_owners([other], domains):
                 if more not in names:
                     names[more] = None
@@ -41,15 +43,9 @@ def equivalence_groups(system: System, domains: Domains, most: int = MAX_REFEREN
         if len(names) > most:
             raise TooMany
     groups: dict[Names, list[Names]] = {}
-    for name in leader:
-        groups.setdefault(_leader(leader, name), []).append(name)
+    for name in alike:
+        groups.setdefault(alike[name], []).append(name)
     return list(groups.values())
-
-
-def _leader(leader: dict[Names, Names], name: Names) -> Names:
-    while leader.setdefault(name, name) != name:
-        name = leader[name]
-    return name
 
 
 def constants(system: System, domains: Domains, groups: list[list[Names]]) -> Iterator[tuple[Names, Any]]:
