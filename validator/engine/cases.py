@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.smt.answers import SOLVER, Undecided
-from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS
+from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision
 from stepward.validator.engine.values.calculated import CalculatedDomains, calculated
 from stepward.validator.engine.values.classes import Outcome, Space
 from stepward.validator.engine.values.cuts import TooMany
@@ -145,7 +145,7 @@ class Cases:
         return self._answer(
             lambda layer: layer.uncovered(),
             lambda layer: layer.is_covered(),
-            lambda state: not any(self._evaluate_in_order(state)),
+            lambda state: self._taken_in(state) < 0,
         )
 
     def exclusive(self) -> Answer:
@@ -164,12 +164,9 @@ class Cases:
 
     def overlap(self, state: State) -> tuple[int, int] | None:
         """Return the positions of the case that a state takes, and of the next case that also holds there."""
-        found = self._evaluate_in_order(state)
-        if not found or found[-1] is not True:
-            return None
-        first = len(found) - 1
-        later = range(first + 1, len(self.trees))
-        second = next((case for case in later if outcome(self.trees[case], state) is True), None)
+        first = self._taken_in(state)
+        later = range(first + 1, len(self.trees)) if first >= 0 else ()
+        second = next((case for case in later if outcome(self.trees[case], state)), None)
         return None if second is None else (first, second)
 
     def never_taken(self, case: int) -> bool:
@@ -188,15 +185,9 @@ class Cases:
         never_true, never_false = classes.is_never(case, True), classes.is_never(case, False)
         return None if never_true is never_false else never_false
 
-    def _evaluate_in_order(self, state: State) -> list[bool | None]:
-        """Evaluate cases in order, stopping at the first that is true or fails. A final None means that evaluation
-        failed."""
-        found: list[bool | None] = []
-        for tree in self.trees:
-            found.append(outcome(tree, state))
-            if found[-1] is not False:
-                break
-        return found
+    def _taken_in(self, state: State) -> int:
+        """Return the position of the case that a state takes, negative where it takes none."""
+        return Decision(self.trees).outcome(state)
 
     def _answer(
         self, find: Callable[[Finite], State | None], prove: Callable[[Solved], bool], shows: Callable[[State], bool]

@@ -17,8 +17,8 @@ from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.analysis.ways import TransitionChoices
 from stepward.validator.engine.search import explicit, transfers
 from stepward.validator.engine.systems.system import Literal
-from stepward.validator.engine.values.cuts import UNDEFINED
 from stepward.validator.engine.values.partition import Partition
+from stepward.validator.engine.values.states import UNDEFINED
 from stepward.vm import Program
 from two_sources import Source, happens, picked, program, source
 

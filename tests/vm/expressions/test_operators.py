@@ -28,10 +28,11 @@ from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.versions import Versions
 from stepward.validator.engine.values import texts
 from stepward.validator.engine.values.classes import Space
-from stepward.validator.engine.values.cuts import UNDEFINED, Cuts, class_values
+from stepward.validator.engine.values.cuts import Cuts, class_values
 from stepward.validator.engine.values.domains import Domain, Domains, Range
 from stepward.validator.engine.values.languages import asked, cut_by_automata
 from stepward.validator.engine.values.shortest import shortest
+from stepward.validator.engine.values.states import UNDEFINED
 from stepward.validator.engine.values.texts import Atom
 from stepward.validator.recheck import cells, evaluation, languages
 from stepward.validator.recheck.evaluation import FAILS, result_blocks, values

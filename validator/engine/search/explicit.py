@@ -29,11 +29,9 @@ from stepward.validator.engine.systems.system import (
     Step,
     System,
 )
-from stepward.validator.engine.values.cuts import UNDEFINED, Cutting, TooMany, class_values
+from stepward.validator.engine.values.cuts import Cutting, TooMany, class_values
 from stepward.validator.engine.values.domains import Domain, Domains, Names
-from stepward.validator.engine.values.states import references_of
-from stepward.vm.errors import EvaluationError, UndefinedReferenceError
-from stepward.vm.expressions.evaluator import evaluate
+from stepward.validator.engine.values.states import UNDEFINED, references_of, value_of, within
 from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.values import Number
 
@@ -228,7 +226,7 @@ class Search:
             case Given():
                 return value
             case Literal(value=constant):
-                return tuple(_field(constant, name[len(assign.root) :]) for name in names)
+                return tuple(within(constant, name[len(assign.root) :]) for name in names)
             case Computed(tree=Reference(names=origin)):
                 return self._copied(assign.root, origin, env)
             case Computed(tree=tree):
@@ -253,17 +251,7 @@ class Search:
         names = references_of([tree])
         if any(self.domains.root(name) not in env for name in names):
             return UNDEFINED
-        state = self._values(env, {self.domains.root(name) for name in names})
-
-        def lookup(reference: Names) -> Any:
-            if reference not in state:
-                raise UndefinedReferenceError(".".join(reference))
-            return state[reference]
-
-        try:
-            return evaluate(tree, lookup)
-        except EvaluationError:
-            return UNDEFINED
+        return value_of(tree, self._values(env, {self.domains.root(name) for name in names}))
 
     # -- what comes from outside -----------------------------------------------------------------------------------
 
@@ -331,9 +319,3 @@ def _within(value: Any) -> Iterator[bool | Number]:
             yield one
         elif isinstance(one, tuple | dict):
             pending += one.values() if isinstance(one, dict) else one
-
-
-def _field(value: Any, fields: tuple[str, ...]) -> Any:
-    for name in fields:
-        value = value[name] if isinstance(value, dict) and name in value else UNDEFINED
-    return value

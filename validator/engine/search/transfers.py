@@ -11,8 +11,8 @@ from typing import Any
 
 from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, Undefined
 from stepward.validator.engine.values.classes import Outcome, Slot, Space
-from stepward.validator.engine.values.cuts import UNDEFINED
 from stepward.validator.engine.values.domains import Domain, Names, of_kinds
+from stepward.validator.engine.values.states import UNDEFINED, within
 from stepward.vm.expressions.operands import is_condition, result_kinds
 from stepward.vm.expressions.syntax import Expression, Reference
 
@@ -142,10 +142,7 @@ class Transfers:
     def _constant(self, slots: Iterable[Slot], constant: Any) -> int:
         mask = self.space.all
         for slot in slots:
-            value = constant
-            for field in self._fields(slot):
-                value = value[field] if isinstance(value, Mapping) and field in value else UNDEFINED
-            mask &= self.space.expand(slot, self._class_of(slot, value))
+            mask &= self.space.expand(slot, self._class_of(slot, within(constant, self._fields(slot))))
         return mask
 
     def _class_of(self, slot: Slot, value: Any) -> int:

@@ -10,14 +10,12 @@ import z3
 
 from stepward.validator.engine.smt.payloads import Array, Slot, Text
 from stepward.validator.engine.smt.terms import Terms
+from stepward.validator.engine.values.classes import kind_of_class
 from stepward.validator.engine.values.domains import Domain, Names
 from stepward.validator.engine.values.languages import formed_text
 from stepward.validator.engine.values.numbers import number_of
-from stepward.validator.engine.values.states import State
+from stepward.validator.engine.values.states import UNDEFINED, State, value_of
 from stepward.validator.engine.values.texts import Atom, Wanted, text_of
-from stepward.vm.errors import EvaluationError, UndefinedReferenceError
-from stepward.vm.expressions.evaluator import evaluate
-from stepward.vm.expressions.syntax import Expression
 from stepward.vm.values import FrozenMap
 
 MAX_LENGTH: Final = 100_000
@@ -165,29 +163,18 @@ class _Builder:
         refused = [key for key, term in array.holds.items() if not self.is_true(term)]
         odd = [word for (word, _), term in array.fails.items() if self.is_true(term)]
         for tree, term, failed in array.lookups:
-            value = self.value(tree)
+            value = value_of(tree, self.found)
             if self.is_true(term):
                 held.append(value)
             elif self.is_true(failed):
-                odd.append(_kind(value))
+                odd.append(kind_of_class(value))
             else:
-                refused.append((_kind(value), value))
-        held = list({(_kind(value), value): value for value in held}.values())
+                refused.append((kind_of_class(value), value))
+        held = list({(kind_of_class(value), value): value for value in held}.values())
         filler = held[0] if held else self.filler(array.items, refused, odd)
-        if len(held) > length or (filler is _NOTHING and length):
+        if len(held) > length or (filler is UNDEFINED and length):
             return None
         return (*held, *[filler] * (length - len(held)))
-
-    def value(self, tree: Expression) -> Any:
-        def lookup(names: Names) -> Any:
-            if names not in self.found:
-                raise UndefinedReferenceError(".".join(names))
-            return self.found[names]
-
-        try:
-            return evaluate(tree, lookup)
-        except EvaluationError:
-            return _NOTHING
 
     def filler(self, items: Domain | None, refused: list[tuple[str, Any]], odd: list[str]) -> Any:
         """Return an item that equals none of the searched ones; of another kind where the search has to fail."""
@@ -195,17 +182,14 @@ class _Builder:
         texts = items.examples if items is not None else ()
         numbers = [bound for one in items.ranges for bound in (one.low, one.high)] if items is not None else []
         for value in (*options, *texts, *(number for number in numbers if number is not None), ()):
-            if (items is None or items.allows(value)) and (_kind(value), value) not in refused:
-                compares = {word for word, _ in refused if word == _kind(value) or "null" in (word, _kind(value))}
-                if all(word not in (*compares, _kind(value)) and _kind(value) != "null" for word in odd):
+            if (items is None or items.allows(value)) and (kind_of_class(value), value) not in refused:
+                compares = {
+                    word
+                    for word, _ in refused
+                    if word == kind_of_class(value) or "null" in (word, kind_of_class(value))
+                }
+                if all(
+                    word not in (*compares, kind_of_class(value)) and kind_of_class(value) != "null" for word in odd
+                ):
                     return value
-        return _NOTHING
-
-
-_NOTHING: Final = object()
-
-
-def _kind(value: Any) -> str:
-    from stepward.vm.expressions.operators import kind
-
-    return "nothing" if value is _NOTHING else kind(value)
+        return UNDEFINED

@@ -17,6 +17,7 @@ from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.payloads import Array, Term, Text, Truth, Value
 from stepward.validator.engine.smt.terms import Terms
 from stepward.validator.engine.values.domains import ANYTHING, Domain, Domains, Names
+from stepward.validator.engine.values.states import UNDEFINED, within
 from stepward.vm.expressions.operators import Question, kind
 from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.values import freeze
@@ -323,11 +324,8 @@ def _parts(version: Version, fields: Fields) -> list[tuple[Version, Fields]]:
 
 
 def _written(literal: Any, fields: Fields) -> Value:
-    for name in fields:
-        if not isinstance(literal, dict) or name not in literal:
-            return NO_VALUE
-        literal = literal[name]
-    return Value(False, {kind(literal): (True, literal)})
+    found = within(literal, fields)
+    return NO_VALUE if found is UNDEFINED else Value(False, {kind(found): (True, found)})
 
 
 def _is_literal(payload: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 import z3
 
@@ -27,13 +27,9 @@ from stepward.validator.engine.systems.system import (
     Step,
 )
 from stepward.validator.engine.values.domains import Domain, Domains, Names
-from stepward.validator.engine.values.states import State, with_owners
-from stepward.vm.errors import EvaluationError, UndefinedReferenceError
-from stepward.vm.expressions.evaluator import evaluate
+from stepward.validator.engine.values.states import UNDEFINED, State, value_of, with_owners, within
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.values import FrozenMap, freeze
-
-_MISSING: Final = object()
 
 
 class Walk:
@@ -100,20 +96,20 @@ class _Held:
         return _Held(self.leaf, self.found, self.value, (*self.prefix, *fields))
 
     def get(self, fields: Fields) -> Any:
-        """Return the value of a field, or _MISSING; where the model has none, the simplest value of its domain."""
+        """Return the value of a field, or UNDEFINED; where the model has none, the simplest value of its domain."""
         fields = (*self.prefix, *fields)
         if self.leaf is None:
-            return _within(self.value, fields)
+            return within(self.value, fields)
         for size in range(len(fields) + 1):
             key = (*self.leaf.key, *fields[:size])
             if key in self.found:
                 value = self.found[key]
             elif key in self.leaf.keys:
-                return _MISSING
+                return UNDEFINED
             else:
                 value = simple(self.leaf.domain(fields[:size]))
             if size < len(fields) and not isinstance(value, dict):
-                return _MISSING
+                return UNDEFINED
         return value
 
 
@@ -159,25 +155,19 @@ class _Walker:
                     self._hold(assign.root, _Held(None, {}, freeze(literal)))
                 case Computed(tree=Reference(names=names)):
                     root = self.domains.root(names)
-                    held = self.held[root].below(names[len(root) :]) if root in self.held else _Held(None, {}, _MISSING)
-                    if held.get(()) is _MISSING:
+                    held = (
+                        self.held[root].below(names[len(root) :]) if root in self.held else _Held(None, {}, UNDEFINED)
+                    )
+                    if held.get(()) is UNDEFINED:
                         raise _Astray
                     self._hold(assign.root, held)
                 case Computed(tree=tree):
-                    self._hold(assign.root, _Held(None, {}, self._evaluated(tree)))
+                    value = value_of(tree, self.state)
+                    if value is UNDEFINED:
+                        raise _Astray
+                    self._hold(assign.root, _Held(None, {}, value))
                 case _:
                     self._hold(assign.root, None)
-
-    def _evaluated(self, tree: Any) -> Any:
-        try:
-            return evaluate(tree, self._lookup)
-        except EvaluationError:
-            raise _Astray from None
-
-    def _lookup(self, names: Names) -> Any:
-        if names not in self.state:
-            raise UndefinedReferenceError(".".join(names))
-        return self.state[names]
 
     def _bind(self, root: Names, version: Version) -> None:
         self._hold(root, _Held(version, self.found) if isinstance(version, Leaf) else None)
@@ -189,29 +179,21 @@ class _Walker:
             self.held[root] = held
         for name, own_root in self.root_of.items():
             if own_root == root:
-                value = held.get(name[len(root) :]) if held is not None else _MISSING
-                if value is _MISSING:
+                value = held.get(name[len(root) :]) if held is not None else UNDEFINED
+                if value is UNDEFINED:
                     self.state.pop(name, None)
                 else:
                     self.state[name] = value
 
 
 def simple(domain: Domain) -> Any:
-    """Return a simple value of a domain, or _MISSING where it has none or where none is needed."""
+    """Return a simple value of a domain, or UNDEFINED where it has none or where none is needed."""
     bounds = [bound for one in domain.ranges for bound in (one.low, one.high) if bound is not None]
     wholes = [int(bound) + step for bound in bounds for step in (0, 1, -1)]
     options = (True, False, 0, *bounds, *wholes, *domain.examples, "text", "", (), FrozenMap(), None)
     if domain.undefined:
-        return _MISSING
-    return next((value for value in options if domain.allows(value)), _MISSING)
-
-
-def _within(value: Any, fields: Fields) -> Any:
-    for name in fields:
-        if not isinstance(value, dict) or name not in value:
-            return _MISSING
-        value = value[name]
-    return value
+        return UNDEFINED
+    return next((value for value in options if domain.allows(value)), UNDEFINED)
 
 
 def _is_true(model: Any, term: Any) -> bool:

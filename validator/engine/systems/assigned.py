@@ -19,6 +19,7 @@ from stepward.validator.engine.values.domains import (
     of_constant,
     of_kinds,
 )
+from stepward.validator.engine.values.states import UNDEFINED, within
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import FUNCTIONS, kind
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, FunctionCall, Minus, Reference, children
@@ -138,10 +139,9 @@ class Assigned:
 
 
 def _of_literal(literal: Any, fields: tuple[str, ...]) -> Domain:
-    for name in fields:
-        if not isinstance(literal, dict) or name not in literal:
-            return _ABSENT
-        literal = literal[name]
+    literal = within(literal, fields)
+    if literal is UNDEFINED:
+        return _ABSENT
     return of_constant(literal) if kind(literal) != "number" else Domain(ranges=(Range(literal, literal),))
 
 

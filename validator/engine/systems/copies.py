@@ -8,7 +8,7 @@ from typing import Any, Final
 from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, System
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domains, Names
-from stepward.validator.engine.values.states import with_owners
+from stepward.validator.engine.values.states import with_owners, within
 from stepward.vm.expressions.syntax import Reference
 
 MAX_REFERENCES: Final = 64
@@ -58,7 +58,7 @@ def constants(system: System, domains: Domains, groups: list[list[Names]]) -> It
         for one in set_to.get(root, ()):
             fields = name[len(root) :]
             if isinstance(one.value, Literal):
-                yield name, _field(one.value.value, fields)
+                yield name, within(one.value.value, fields)
             elif isinstance(one.value, Given):
                 yield name, domains.given(one.value.source, fields).texts
 
@@ -66,9 +66,3 @@ def constants(system: System, domains: Domains, groups: list[list[Names]]) -> It
 def assigns(system: System) -> dict[Assign, None]:
     """Return every assignment of a system, once."""
     return dict.fromkeys(one for edges in system.edges for edge in edges for one in edge.assigns)
-
-
-def _field(value: Any, fields: tuple[str, ...]) -> Any:
-    for name in fields:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value

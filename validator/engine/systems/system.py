@@ -13,7 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.values.domains import Names
-from stepward.validator.engine.values.states import State, outcome, references_of
+from stepward.validator.engine.values.states import State, lookup_in, references_of
+from stepward.vm.errors import EvaluationError
+from stepward.vm.expressions.evaluator import Lookup, evaluate_condition
 from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.language.names import Source
 from stepward.vm.language.transitions import Transition
@@ -50,10 +52,16 @@ class Decision:
 
     def outcome(self, state: State) -> int:
         """Return the outcome in a state."""
+        return self.outcome_by(lookup_in(state))
+
+    def outcome_by(self, lookup: Lookup) -> int:
+        """Return the outcome for the values that `lookup` returns; it may raise EvaluationError."""
         for number, tree in enumerate(self.trees):
-            result = outcome(tree, state)
-            if result is not False:
-                return FAILS if result is None else number
+            try:
+                if evaluate_condition(tree, lookup):
+                    return number
+            except EvaluationError:
+                return FAILS
         return NONE_HOLDS
 
 

@@ -13,11 +13,11 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.engine.values.cuts import MAX_CLASSES, UNDEFINED, Cutting, TooMany, single_reference
+from stepward.validator.engine.values.cuts import MAX_CLASSES, Cutting, TooMany, single_reference
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.numbers import simplicity
 from stepward.validator.engine.values.partition import Partition
-from stepward.validator.engine.values.states import State, references_of
+from stepward.validator.engine.values.states import UNDEFINED, State, references_of
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.operators import OPERATORS, Comparison, compare, kind

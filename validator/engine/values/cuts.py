@@ -18,7 +18,7 @@ from stepward.validator.engine.values.domains import Domain, Domains, Names, Ran
 from stepward.validator.engine.values.languages import cut_by_automata
 from stepward.validator.engine.values.numbers import between, simplicity
 from stepward.validator.engine.values.shortest import shortest
-from stepward.validator.engine.values.states import references_of, with_owners
+from stepward.validator.engine.values.states import UNDEFINED, references_of, with_owners
 from stepward.validator.engine.values.texts import Atom, classes, parts_of
 from stepward.vm.expressions.operators import FUNCTIONS, OPERATORS, Operator
 from stepward.vm.expressions.syntax import (
@@ -48,8 +48,6 @@ MAX_PARTS: Final = 64
 
 MAX_POINTS: Final = 64
 """The most whole numbers that are each a class, where a number is compared with another reference."""
-
-UNDEFINED: Final = object()
 
 
 class TooMany(Exception):  # noqa: N818 - no error: the next layer is asked

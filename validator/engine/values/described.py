@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from math import ceil, floor
 from typing import Any
 
-from stepward.validator.engine.values.cuts import UNDEFINED, Cuts
+from stepward.validator.engine.values.cuts import Cuts
 from stepward.validator.engine.values.domains import Domain
+from stepward.validator.engine.values.states import UNDEFINED
 from stepward.vm.expressions.operators import kind
 from stepward.vm.values import Number
 

@@ -13,8 +13,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from stepward.validator.engine.values.cuts import UNDEFINED, Cuts, TooMany, class_values
+from stepward.validator.engine.values.cuts import Cuts, TooMany, class_values
 from stepward.validator.engine.values.domains import Domain
+from stepward.validator.engine.values.states import UNDEFINED
 
 
 class Partition:

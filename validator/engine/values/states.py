@@ -5,17 +5,20 @@ A state that a layer finds counts only when the machine's evaluator shows its cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
-from stepward.vm.expressions.evaluator import Lookup, evaluate_condition
+from stepward.vm.expressions.evaluator import Lookup, evaluate, evaluate_condition
 from stepward.vm.expressions.syntax import Expression, all_references
 from stepward.vm.values import to_json
 
 State = Mapping[Names, Any]
 """The values of references by name; undefined references are left out."""
+
+UNDEFINED: Final = object()
+"""Stands for the value of a reference that has none."""
 
 _LONGEST: Final = 60
 
@@ -36,32 +39,40 @@ def with_owners(names: Iterable[Names], domains: Domains) -> list[Names]:
     return list(found)
 
 
-def outcome(tree: Expression, state: State) -> bool | None:
-    """Return the value of a condition in a state; None where it fails."""
+def lookup_in(state: State) -> Lookup:
+    """Return the function by which the evaluator reads a state."""
 
     def lookup(names: Names) -> Any:
         if names not in state:
             raise UndefinedReferenceError(".".join(names))
         return state[names]
 
+    return lookup
+
+
+def value_of(tree: Expression, state: State) -> Any:
+    """Return the value of an expression in a state; UNDEFINED where it fails."""
     try:
-        return evaluate_condition(tree, lookup)
+        return evaluate(tree, lookup_in(state))
+    except EvaluationError:
+        return UNDEFINED
+
+
+def outcome(tree: Expression, state: State) -> bool | None:
+    """Return the value of a condition in a state; None where it fails."""
+    try:
+        return evaluate_condition(tree, lookup_in(state))
     except EvaluationError:
         return None
 
 
-def decided(trees: Iterable[Expression], lookup: Lookup) -> int | None:
-    """Return the position of the first expression that holds, -1 if none holds; None where one fails before.
-
-    `lookup` raises UndefinedReferenceError where a reference has no value.
-    """
-    for number, tree in enumerate(trees):
-        try:
-            if evaluate_condition(tree, lookup):
-                return number
-        except EvaluationError:
-            return None
-    return -1
+def within(value: Any, fields: Sequence[str]) -> Any:
+    """Return a field of a value; UNDEFINED where there is none."""
+    for name in fields:
+        if not isinstance(value, dict) or name not in value:
+            return UNDEFINED
+        value = value[name]
+    return value
 
 
 def is_possible(state: State, names: Iterable[Names], domains: Domains) -> bool:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.validator.engine.systems.moves import SUCCEEDS, Leaving, Moves
 from stepward.validator.engine.systems.system import (
-    FAILS,
     Assign,
     CompressedEdge,
     Computed,
@@ -25,7 +24,7 @@ from stepward.validator.engine.systems.system import (
     Undefined,
 )
 from stepward.validator.engine.values.domains import Names
-from stepward.validator.engine.values.states import decided
+from stepward.validator.engine.values.states import UNDEFINED, within
 from stepward.validator.engine.witnesses.replay import ERROR
 from stepward.vm.errors import EvaluationError, StepwardError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate
@@ -71,7 +70,6 @@ class _Entry:
     others: Iterator[dict[str, Any]] | None = None
 
 
-_MISSING: Final = object()
 _UNKNOWN: Final = object()
 """A value that may be undefined, as far as the walk knows."""
 
@@ -152,8 +150,7 @@ class Walker:
 
     def _outcome(self, decision: Decision, known: dict[Decision, int]) -> int:
         if decision not in known:
-            found = decided(decision.trees, self._value)
-            known[decision] = FAILS if found is None else found
+            known[decision] = decision.outcome_by(self._value)
         return known[decision]
 
     def take(self, pair: int, leaving: Leaving, target: int, outputs: dict[str, Any]) -> _Entry:
@@ -165,7 +162,7 @@ class Walker:
     def undo(self, entry: _Entry) -> None:
         """Restore the values before a step."""
         for root, value in reversed(entry.undo):
-            if value is _MISSING:
+            if value is UNDEFINED:
                 self.env.pop(root, None)
             else:
                 self.env[root] = value
@@ -178,8 +175,8 @@ class Walker:
         env, undo = self.env, []
         for one in leaving.assigns:
             value = self._assigned(one, outputs)
-            undo.append((one.root, env.get(one.root, _MISSING)))
-            if value is _MISSING:
+            undo.append((one.root, env.get(one.root, UNDEFINED)))
+            if value is UNDEFINED:
                 env.pop(one.root, None)
             else:
                 env[one.root] = value
@@ -194,7 +191,7 @@ class Walker:
             case Literal(value=value):
                 return freeze(value)
             case Undefined():
-                return _MISSING
+                return UNDEFINED
             case Computed(tree=tree):
                 try:
                     return evaluate(tree, self._value)
@@ -211,12 +208,11 @@ class Walker:
     def _value(self, names: Names) -> Any:
         """Return the value of a reference; raises UndefinedReferenceError where there is none, Unsure if unknown."""
         root = self.moves.domains.root(names)
-        value = self.env.get(root, _MISSING)
+        value = self.env.get(root, UNDEFINED)
         if value is _UNKNOWN:
             raise Unsure("it is not known whether it has a value")
-        for field in names[len(root) :]:
-            value = value.get(field, _MISSING) if isinstance(value, dict) else _MISSING
-        if value is _MISSING:
+        value = within(value, names[len(root) :])
+        if value is UNDEFINED:
             raise UndefinedReferenceError(".".join(names))
         return value
 
