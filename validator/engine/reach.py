@@ -176,7 +176,7 @@ class _Search:
             self._note(FINITE, str(error))
             return None
         assert found is not None, "what the table reaches has a path"
-        answer = self._affordable(*found, grounds.affordable_classes, system, table)
+        answer = self._affordable(*found, grounds.table, system, table)
         return self._explicit(system) if answer is None and not table.is_exact else answer
 
     def _explicit(self, system: System) -> Answer | None:
@@ -190,9 +190,11 @@ class _Search:
             self._note(EXPLICIT, str(error))
             return None
         if found is None:
-            proof = f"none of {search.visited} reachable states at {len(system.edges)} places leads to the violation"
+            proof = (
+                f"none of {len(search.reached)} reachable states at {len(system.edges)} places leads to the violation"
+            )
             return self._proved(EXPLICIT, proof, grounds.states, system, search)
-        return self._affordable(*found, grounds.affordable_states, system, search)
+        return self._affordable(*found, grounds.states, system, search)
 
     def _proved(self, layer: str, proof: str, write: Callable[..., ProofPart], *facts: Any) -> Answer:
         """Return the answer that the property is proved, with the parts of its certificate."""

@@ -6,7 +6,6 @@ state is written again, so that a checker needs no knowledge of slices.
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -28,7 +27,6 @@ from stepward.vm.language.automata import NeverAutomaton
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.product import Exploration, Monitor
-    from stepward.validator.engine.smt.answers import Proof
     from stepward.validator.engine.values.classes import Space
     from stepward.vm.language.flow import Flow
 
@@ -123,44 +121,36 @@ class _Whole:
         )
         self.system = replace(whole, edges=edges)
 
-
-def table(builder: Builder, system: System, domains: Domains, known: Table) -> ProofPart:
-    """Return the proof part that no reachable class of states passes an edge to a violation."""
-
-    def write() -> dict[str, Any]:
-        whole = _Whole(builder, system)
-        found = Table(whole.system, domains, UNLIMITED)
-        coded = _Coded(found.space)
-        rows = [
-            {**whole.rows.head(number), "states": coded.runs(mask)}
-            for number, mask in zip(whole.pairs, found.reachable, strict=True)
-            if mask
-        ]
-        return {"references": coded.references(), **whole.rows.data(rows)}
-
-    return ProofPart("table", write, _outline_by_classes(builder, known.space))
+    def table(self, held: Iterable[dict[str, Any]]) -> dict[str, Any]:
+        """Return a table with what is known of the states of each pair; a pair without any has no row."""
+        numbered = zip(self.pairs, held, strict=True)
+        return self.rows.data({**self.rows.head(number), **one} for number, one in numbered if one)
 
 
-def _outline_by_classes(builder: Builder, space: Space) -> Callable[[], dict[str, Any]]:
-    """Return a function that returns the references of a space with their classes."""
-    return lambda: {"references": _Coded(space).references(), **_counted(builder)}
+def table(builder: Builder, system: System, domains: Domains, known: Table, most: int | None = None) -> ProofPart:
+    """Return the proof part that no reachable class of states passes an edge to a violation.
 
-
-def affordable_classes(builder: Builder, system: System, domains: Domains, known: Table, most: int) -> ProofPart:
-    """Return the proof part that every path to a violation costs more than the budget, by classes."""
+    With `most`: that every path to a violation costs more than this budget.
+    """
 
     def write() -> dict[str, Any]:
         whole = _Whole(builder, system)
         found = Table(whole.system, domains, UNLIMITED)
         coded = _Coded(found.space)
-        rows = [
-            {**whole.rows.head(number), "costs": [[cost, coded.runs(mask)] for cost, mask in levels.items()]}
-            for number, levels in zip(whole.pairs, found.levels(most), strict=True)
-            if levels
-        ]
-        return {"references": coded.references(), **whole.rows.data(rows)}
+        held: list[dict[str, Any]]
+        if most is None:
+            held = [{"states": coded.runs(mask)} if mask else {} for mask in found.reachable]
+        else:
+            levels = found.levels(most)
+            held = [
+                {"costs": [[cost, coded.runs(mask)] for cost, mask in one.items()]} if one else {} for one in levels
+            ]
+        return {"references": coded.references(), **whole.table(held)}
 
-    return ProofPart("budget", write, _outline_by_classes(builder, known.space))
+    def outline() -> dict[str, Any]:
+        return {"references": _Coded(known.space).references(), **_counted(builder)}
+
+    return ProofPart("table" if most is None else "budget", write, outline)
 
 
 class _Coded:
@@ -241,23 +231,23 @@ def _shown(names: Names) -> str:
 # -- single states -----------------------------------------------------------------------------------------------------
 
 
-def states(builder: Builder, system: System, domains: Domains, search: Search) -> ProofPart:
-    """Return the proof part that no reachable state passes an edge to a violation."""
+def states(builder: Builder, system: System, domains: Domains, search: Search, most: int | None = None) -> ProofPart:
+    """Return the proof part that no reachable state passes an edge to a violation.
+
+    With `most`: that every path to a violation costs more than this budget.
+    """
 
     def write() -> dict[str, Any]:
-        found = _Listed(builder, system, domains, None)
-        rows = [
-            {**found.whole.rows.head(pair), "states": _stretches(known)}
-            for pair, known in zip(found.whole.pairs, found.numbers(), strict=True)
-            if known
-        ]
-        return {"references": found.references(), **found.whole.rows.data(rows)}
+        found = _Listed(builder, system, domains, most)
+        return {"references": found.references(), **found.whole.table(map(held, found.numbers()))}
 
-    return ProofPart("states", write, _outline_by_values(builder, search))
-
-
-def _outline_by_values(builder: Builder, search: Search) -> Callable[[], dict[str, Any]]:
-    """Return a function that returns the references of a search with the classes of the values that its states have."""
+    def held(known: dict[int, int]) -> dict[str, Any]:
+        if most is None or not known:
+            return {"states": _stretches(known)} if known else {}
+        by_cost: dict[int, set[int]] = {}
+        for number, cost in known.items():
+            by_cost.setdefault(cost, set()).add(number)
+        return {"costs": [[cost, _stretches(by_cost[cost])] for cost in sorted(by_cost)]}
 
     def outline() -> dict[str, Any]:
         classes = _Classes(search)
@@ -269,25 +259,7 @@ def _outline_by_values(builder: Builder, search: Search) -> Callable[[], dict[st
                             classes.number(name, value)
         return {"references": classes.references(), **_counted(builder)}
 
-    return outline
-
-
-def affordable_states(builder: Builder, system: System, domains: Domains, search: Search, most: int) -> ProofPart:
-    """Return the proof part that every path to a violation costs more than the budget, by single states."""
-
-    def write() -> dict[str, Any]:
-        found = _Listed(builder, system, domains, most)
-        rows = []
-        for pair, known in zip(found.whole.pairs, found.numbers(), strict=True):
-            by_cost: dict[int, set[int]] = {}
-            for number, cost in known.items():
-                by_cost.setdefault(cost, set()).add(number)
-            if known:
-                costs = [[cost, _stretches(by_cost[cost])] for cost in sorted(by_cost)]
-                rows.append({**found.whole.rows.head(pair), "costs": costs})
-        return {"references": found.references(), **found.whole.rows.data(rows)}
-
-    return ProofPart("budget", write, _outline_by_values(builder, search))
+    return ProofPart("states" if most is None else "budget", write, outline)
 
 
 class _Classes:
@@ -336,26 +308,13 @@ class _Listed:
         self.classes = _Classes(self.search)
         self.names = self.classes.names
         self.found: list[dict[tuple[int, ...], int]] = [{} for _ in self.whole.pairs]
-        for (node, blocks), cost in self._reached(most).items():
-            for state in self._spelled(node, blocks):
-                self.found[node][state] = min(cost, self.found[node].get(state, cost))
-
-    def _reached(self, most: int | None) -> dict[Any, int]:
-        costs: dict[Any, int] = {}
-        search = self.search
-        queue: list[tuple[int, int, Any]] = [(0, 0, search.first)]
-        count = 0
-        while queue:
-            cost, _, state = heapq.heappop(queue)
-            if state in costs or state[0] == BAD or (most is not None and cost > most):
-                continue
-            costs[state] = cost
-            if len(costs) > MAX_STATES:
+        for cost, (node, blocks) in self.search.settled():
+            if most is not None and cost > most:
+                break
+            if len(self.search.reached) > MAX_STATES:
                 raise TooMuch(f"it has over {MAX_STATES:,} states")
-            for edge, _, target in search.following(state):
-                count += 1
-                heapq.heappush(queue, (cost + edge.cost, count, target))
-        return costs
+            for state in self._spelled(node, blocks) if node != BAD else ():
+                self.found[node].setdefault(state, cost)
 
     def _spelled(self, node: int, blocks: tuple[Any, ...]) -> Iterator[tuple[int, ...]]:
         """Yield states as class numbers, one for each reference; references that are not live are left open."""
@@ -400,14 +359,10 @@ class _Listed:
 # -- formulas and values -----------------------------------------------------------------------------------------------
 
 
-def solved(builder: Builder, proof: Proof) -> ProofPart:
-    """Return the proof part that formulas are unsatisfiable."""
-
-    def write() -> dict[str, Any]:
-        scripts = [{"shows": one.shows, "text": one.text} for one in proof.scripts]
-        return {"places": list(_violations(builder)), "scripts": scripts}
-
-    return ProofPart("formula", write)
+def solved(builder: Builder, write: Callable[[], str]) -> ProofPart:
+    """Return the proof part that the formula of all paths is unsatisfiable."""
+    part = by_script("no path leads to a violation", write)
+    return replace(part, write=lambda: {"places": list(_violations(builder)), **part.write()})
 
 
 def _violations(builder: Builder) -> Iterator[dict[str, Any]]:

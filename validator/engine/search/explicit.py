@@ -9,7 +9,7 @@ no more states than one. The first path found is a cheapest one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -87,9 +87,8 @@ class Search:
         self._choices: dict[Given, dict[Names, tuple[tuple[Any, ...], ...]]] = {}
         self._outcomes: dict[tuple[Decision, tuple[Block, ...]], int] = {}
         self._roots: dict[Decision, tuple[Names, ...]] = {}
-        self.visited = 0
-        self.reached: Collection[State] = ()
-        """The states that `cheapest` visited."""
+        self.reached: dict[State, tuple[State, Edge, Choices] | None] = {}
+        """The states that were visited, each with the one before it, the edge and the choices for it."""
 
     def _ordered(self, live: Iterable[Names]) -> tuple[Names, ...]:
         """Return the roots of live references, in the order of `below`."""
@@ -98,27 +97,28 @@ class Search:
 
     def cheapest(self) -> tuple[Path, int] | None:
         """Return a cheapest path to BAD and its cost; None where there is none, which is a proof."""
-        first = self.first
-        parents: dict[State, tuple[State, Edge, Choices] | None] = {}
-        self.reached = parents.keys()
-        queue: list[tuple[int, int, State, Any]] = [(0, 0, first, None)]
+        for cost, state in self.settled():
+            if len(self.reached) > MAX_STATES:
+                raise TooMany
+            if state[0] == BAD:
+                return self._traced(state), cost
+        return None
+
+    def settled(self) -> Iterator[tuple[int, State]]:
+        """Yield every state that a path reaches, with the cost of a cheapest one, the cheapest first."""
+        queue: list[tuple[int, int, State, Any]] = [(0, 0, self.first, None)]
         count = 0
         while queue:
             cost, _, state, parent = heapq.heappop(queue)
-            if state in parents:
+            if state in self.reached:
                 continue
             self.clock.look()
-            parents[state] = parent
-            self.visited += 1
-            if self.visited > MAX_STATES:
-                raise TooMany
-            if state[0] == BAD:
-                return self._traced(state, parents), cost
-            for edge, chosen, target in self.following(state):
-                if target not in parents:
+            self.reached[state] = parent
+            yield cost, state
+            for edge, chosen, target in self.following(state) if state[0] != BAD else ():
+                if target not in self.reached:
                     count += 1
                     heapq.heappush(queue, (cost + edge.cost, count, target, (state, edge, chosen)))
-        return None
 
     @property
     def first(self) -> State:
@@ -282,13 +282,13 @@ class Search:
 
     # -- the path --------------------------------------------------------------------------------------------------
 
-    def _traced(self, state: State, parents: dict[State, tuple[State, Edge, Choices] | None]) -> Path:
+    def _traced(self, state: State) -> Path:
         """Return the path to a state, with delayed choices moved to where the value was given."""
         back: list[tuple[State, Edge, Choices]] = []
-        parent = parents[state]
+        parent = self.reached[state]
         while parent is not None:
             back.append(parent)
-            parent = parents[parent[0]]
+            parent = self.reached[parent[0]]
         taken = back[::-1]
         env: Env = {root: self._first(root) for root in self.below}
         known: list[Env] = [env]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 from stepward.validator.engine.systems.system import Path
 from stepward.validator.findings import Verdict
@@ -20,42 +19,20 @@ class Undecided(Exception):  # noqa: N818 - an answer
     """A layer for the cases of one step stops without an answer; the message says why."""
 
 
-class Script(NamedTuple):
-    """SMT-LIB 2 text that must be unsatisfiable, and the statement that this shows."""
-
-    shows: str
-    text: str
-
-
-@dataclass
-class Proof:
-    """The justification of a proof: scripts that are each unsatisfiable. Any solver can check them.
-
-    The text is written on first use.
-    """
-
-    write: Callable[[], tuple[Script, ...]]
-
-    @cached_property
-    def scripts(self) -> tuple[Script, ...]:
-        """The scripts."""
-        return self.write()
-
-
 @dataclass(frozen=True)
 class Answer:
     """The answer of a layer for a system.
 
-    Proved: there is no path to BAD, with `proof`. Violated: every guard holds on `path`; in a system with loops the
-    path is only a candidate, since the effect of a loop is guessed and not among its steps. Unknown: with `reason`.
-    `units` is the amount of work.
+    Proved: there is no path to BAD; `proof` writes SMT-LIB 2 text that must be unsatisfiable, for any solver.
+    Violated: every guard holds on `path`; in a system with loops the path is only a candidate, since the effect of a
+    loop is guessed and not among its steps. Unknown: with `reason`. `units` is the amount of work.
     """
 
     verdict: Verdict
     layer: str
     path: Path | None = None
     reason: str = ""
-    proof: Proof | None = None
+    proof: Callable[[], str] | None = None
     units: int = 0
 
 

@@ -8,12 +8,13 @@ path of the plan is one of the system, and is returned only when the evaluator h
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import z3
 
 from stepward.validator.engine.clock import Clock, OutOfTime
-from stepward.validator.engine.smt.answers import SPENT, Answer, Proof, Script, unknown
+from stepward.validator.engine.smt.answers import SPENT, Answer, unknown
 from stepward.validator.engine.smt.asking import asked
 from stepward.validator.engine.smt.encoding import Encoding
 from stepward.validator.engine.smt.facts import Facts
@@ -98,11 +99,8 @@ class _Search:
         return self.units - self.left
 
     def _proved(self) -> Answer:
-        def write() -> tuple[Script, ...]:
-            facts = [*self.terms.facts, *([self.goal] if self.goal is not True else [])]
-            return (Script("no path leads to a violation", script(self.terms, facts)),)
-
-        return Answer(Verdict.PROVED, LAYER, proof=Proof(write), units=self._used())
+        facts = [*self.terms.facts, *([self.goal] if self.goal is not True else [])]
+        return Answer(Verdict.PROVED, LAYER, proof=partial(script, self.terms, facts), units=self._used())
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
