@@ -6,12 +6,12 @@ the graph leaves open: whether a part of a step started, and whether it succeede
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Final, NamedTuple, cast
 
 from stepward.validator.analysis.analyses import Analyses
-from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, State
+from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor, State
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
 from stepward.vm.language.selectors import Hit, by_step
 from stepward.vm.language.steps import BaseStep, Call, Failing, LlmCall, ParallelStep, ToolCall
@@ -70,37 +70,6 @@ def without_ineffective_fallbacks(hits: Iterable[Hit], analyses: Analyses) -> It
         yield hit._replace(part=hit.part.replace(on_timeout="fail")) if is_ineffective else hit
 
 
-class _BaseMonitor:
-    """The base of all monitors. Its defaults never report a violation."""
-
-    asks_ends = False
-    watched: Collection[int] | None = None
-
-    def __init__(self, analyses: Analyses) -> None:
-        self.facts, self.analyses = analyses.facts, analyses
-
-    def start(self) -> State:
-        return 0
-
-    def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
-        return None
-
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
-        return ((),)
-
-    def leave(
-        self,
-        step: int,  # noqa: ARG002
-        state: State,
-        transition: Transition,  # noqa: ARG002
-        call_outcomes: CallOutcomes = NOT_KNOWN,  # noqa: ARG002
-    ) -> Iterable[State]:
-        return (state,)
-
-    def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
-        return None
-
-
 class _Start(NamedTuple):
     """A part whose start matters to a rule, with the numbers of the rule's selectors that match it."""
 
@@ -111,14 +80,14 @@ class _Start(NamedTuple):
 _ONLY: Final = (0,)
 
 
-class RuleMonitor(_BaseMonitor):
+class RuleMonitor(Monitor):
     """The automaton of a rule with nondeterminism: where a step leaves something open, there are several next states.
 
     `doubtless` restricts paths to certain starts, as in a search for violations.
     """
 
     def __init__(self, analyses: Analyses, found: Bound, *, doubtless: bool = False) -> None:
-        super().__init__(analyses)
+        self.facts, self.analyses = analyses.facts, analyses
         self.automaton, self.doubtless, self.stale_by = found.automaton, doubtless, found.stale_by
         self.starts = [by_step(hits) for hits in found.starts]
         self.comes = [by_step(without_ineffective_fallbacks(hits, analyses)) for hits in found.comes]
@@ -259,11 +228,10 @@ def never(analyses: Analyses, hits: list[Hit]) -> RuleMonitor:
     return RuleMonitor(analyses, Bound(NeverAutomaton(), (hits,), (), ()))
 
 
-class ArrivalMonitor(_BaseMonitor):
+class ArrivalMonitor(Monitor):
     """Reports each arrival of control at a step, whether the step starts or not."""
 
-    def __init__(self, analyses: Analyses, step: int) -> None:
-        super().__init__(analyses)
+    def __init__(self, step: int) -> None:
         self.step = step
         self.watched = (step,)
 
@@ -271,11 +239,11 @@ class ArrivalMonitor(_BaseMonitor):
         return "arrives" if step == self.step else None
 
 
-class UndefinedMonitor(_BaseMonitor):
+class UndefinedMonitor(Monitor):
     """Tracks whether a name is defined, and reports each start of some steps without it."""
 
     def __init__(self, analyses: Analyses, key: tuple[str, ...], steps: Iterable[int]) -> None:
-        super().__init__(analyses)
+        self.analyses = analyses
         self.key = key
         self.steps = frozenset(steps)
 

@@ -11,9 +11,9 @@ of the program: it takes both branches of a condition. So
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from stepward.validator.findings import Move
 from stepward.vm.language.flow import Flow
@@ -42,51 +42,63 @@ MAX_COUNTS: Final = 2_000_000
 """Counts of visits that such a search may store, one for each pair and bounded step."""
 
 
-class Monitor(Protocol):
-    """An automaton that observes a run and remembers what its property needs. `asks_ends` says whether `end` may
-    report."""
+class Monitor:
+    """An automaton that observes a run and remembers what its property needs; this one never reports a violation.
 
-    asks_ends: bool
+    `asks_ends` says whether `end` may report. `watched` are the steps that may be reported on entry, or that change the
+    state; None when any step may.
+    """
 
-    @property
-    def watched(self) -> Collection[int] | None:
-        """The steps that may be reported on entry, or that change the state; None when any step may."""
-        ...
+    asks_ends = False
+    watched: Collection[int] | None = None
 
     def start(self) -> State:
         """Return the state before the run."""
-        ...
+        return 0
 
-    def enter(self, step: int, state: State) -> str | None:
+    def enter(self, step: int, state: State) -> str | None:  # noqa: ARG002
         """Return the kind of violation if the step starts in this state, or None."""
-        ...
+        return None
 
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
         """Return the alternatives that make `enter` report: each is a set of parts of the step that start together."""
-        ...
+        return ((),)
 
     def leave(
-        self, step: int, state: State, transition: Transition, call_outcomes: CallOutcomes = NOT_KNOWN
+        self,
+        step: int,  # noqa: ARG002
+        state: State,
+        transition: Transition,  # noqa: ARG002
+        call_outcomes: CallOutcomes = NOT_KNOWN,  # noqa: ARG002
     ) -> Iterable[State]:
         """Return the states that are possible after this transition of the step."""
-        ...
+        return (state,)
 
-    def end(self, step: int, state: State, transition: Transition) -> str | None:
+    def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
         """Return the kind of violation if the run ends by this transition in this state, or None."""
-        ...
+        return None
 
 
-class Passable(Protocol):
-    """A subset of the transitions of a program."""
+class Choice:
+    """A subset of the transitions of a program: those that `passes` accepts.
 
-    @property
-    def following(self) -> Sequence[Sequence[int]]:
+    At every step outside of `asked`, all transitions to other steps belong to it.
+    """
+
+    def __init__(self, flow: Flow, passes: Callable[[int, Transition], bool], asked: Iterable[int]) -> None:
+        self.flow = flow
+        self.passes = passes
+        self._asked = asked
+
+    @cached_property
+    def following(self) -> list[tuple[int, ...]]:
         """The steps that may follow each step by these transitions."""
-        ...
-
-    def passes(self, step: int, transition: Transition) -> bool:
-        """Return whether a transition belongs to the subset."""
-        ...
+        found = list(self.flow.successors)
+        for number in self._asked:
+            transitions = self.flow.transitions[number]
+            passed = (one.to for one in transitions if one.to >= 0 and self.passes(number, one))
+            found[number] = tuple(dict.fromkeys(passed))
+        return found
 
 
 class Bad:
@@ -113,7 +125,7 @@ class Exploration:
     visits.
     """
 
-    def __init__(self, flow: Flow, monitor: Monitor, passable: Passable) -> None:
+    def __init__(self, flow: Flow, monitor: Monitor, passable: Choice) -> None:
         self.flow = flow
         self.monitor = monitor
         self.passable = passable
@@ -278,7 +290,7 @@ class Exploration:
         return pair
 
 
-def explore(flow: Flow, monitor: Monitor, passable: Passable, *, limit: int = MAX_PAIRS) -> Exploration:
+def explore(flow: Flow, monitor: Monitor, passable: Choice, *, limit: int = MAX_PAIRS) -> Exploration:
     """Visit, breadth first, every pair that `passable` transitions reach from the entry.
 
     If `bad` is empty, no path of such transitions violates the monitor's property.
@@ -289,7 +301,7 @@ def explore(flow: Flow, monitor: Monitor, passable: Passable, *, limit: int = MA
 
 
 def explore_counted(
-    flow: Flow, monitor: Monitor, passable: Passable, *, most_counted: int = MAX_COUNTED_PAIRS, limit: int = MAX_PAIRS
+    flow: Flow, monitor: Monitor, passable: Choice, *, most_counted: int = MAX_COUNTED_PAIRS, limit: int = MAX_PAIRS
 ) -> Exploration:
     """Explore with exact counts of visits where that is cheap.
 
@@ -309,12 +321,13 @@ def counted(flow: Flow, monitor: Monitor) -> _Counting | None:
     return _Counting(flow, monitor, bounds) if bounds else None
 
 
-class _Counting:
+class _Counting(Monitor):
     """A monitor extended with counts of visits of every bounded step."""
 
     def __init__(self, flow: Flow, monitor: Monitor, bounds: dict[int, int]) -> None:
         self.monitor = monitor
         self.asks_ends = monitor.asks_ends
+        self.watched = None if monitor.watched is None else bounds.keys() | set(monitor.watched)
         self.bounds = bounds
         self.slot = {step: number for number, step in enumerate(bounds)}
         self.routed = {
@@ -322,11 +335,6 @@ class _Counting:
             for step in bounds
             if any(transition.kind == "visits" and transition.to != END for transition in flow.transitions[step])
         }
-
-    @property
-    def watched(self) -> Collection[int] | None:
-        inner = self.monitor.watched
-        return None if inner is None else self.bounds.keys() | set(inner)
 
     def start(self) -> State:
         return self.monitor.start(), (0,) * len(self.bounds)

@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, assert_never
 
-from stepward.validator.analysis.product import USED_UP, Bad
+from stepward.validator.analysis.product import USED_UP, Bad, Choice
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
-from stepward.vm.language.flow import Flow
 from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
 from stepward.vm.language.transitions import END, Transition
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Assignment
     from stepward.validator.analysis.facts import ProgramFacts
-
-
-class Choice:
-    """A subset of the transitions of a program: those that `passes` accepts.
-
-    At every step outside of `asked`, all transitions to other steps belong to it.
-    """
-
-    def __init__(self, flow: Flow, passes: Callable[[int, Transition], bool], asked: Iterable[int]) -> None:
-        self.flow = flow
-        self.passes = passes
-        self._asked = asked
-
-    @cached_property
-    def following(self) -> list[tuple[int, ...]]:
-        """The steps that may follow each step by these transitions."""
-        found = list(self.flow.successors)
-        for number in self._asked:
-            found[number] = self.after(number)
-        return found
-
-    def after(self, number: int) -> tuple[int, ...]:
-        """Return the steps that may follow one step by these transitions."""
-        transitions = self.flow.transitions[number]
-        return tuple(
-            dict.fromkeys(
-                transition.to for transition in transitions if transition.to >= 0 and self.passes(number, transition)
-            )
-        )
 
 
 class TransitionChoices:

@@ -108,7 +108,7 @@ class Engine:
             # A reference is read only in the evaluated part of a condition.
             test = ((decision, (FAILS,)), *test)
         claim = Claim("SW202", self.analyses.reader(reading).id, reference=reading.reference.text())
-        arrives = ArrivalMonitor(self.analyses, reading.step)
+        arrives = ArrivalMonitor(reading.step)
         found = self.ask(Question(arrives, tests=(test,)), lambda *_: claim)
         path = (*found.evidence.path[:-1], Move(step.id, "starts")) if found.evidence.path else ()
         return replace(found, evidence=replace(found.evidence, path=path))

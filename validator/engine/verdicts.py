@@ -195,7 +195,7 @@ class ConditionVerdicts:
         from stepward.validator.engine.witnesses.reached import is_admitted
         from stepward.validator.engine.witnesses.witness import Claim
 
-        claim, arrives = Claim(code, self.facts.flow.steps[number].id), ArrivalMonitor(self.analyses, number)
+        claim, arrives = Claim(code, self.facts.flow.steps[number].id), ArrivalMonitor(number)
         found = self.proofs.engine.ask(Question(arrives, tests=tests), lambda *_: claim)
         if found.verdict is Verdict.PROVED:
             return Judged(Verdict.PROVED, found.evidence)
