@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from stepward.validator.analysis.graph import StepGraph
+from stepward.validator.analysis.graph import StepGraph, reached
 
 _NEVER: Final = -1
 """The weight of a path that does not exist."""
@@ -211,14 +210,7 @@ class HeaviestRun:
 
     def _reached(self, sources: Iterable[int], within: set[int]) -> set[int]:
         """Return the steps reachable from some steps, themselves included, within a set."""
-        found = within.intersection(sources)
-        pending = list(found)
-        while pending:
-            for target in self.successors[pending.pop()]:
-                if target in within and target not in found:
-                    found.add(target)
-                    pending.append(target)
-        return found
+        return set(reached(within.intersection(sources), lambda step: within.intersection(self.successors[step])))
 
 
 def _rounds_of_one(visits: int, weight: int, returns: int, leaves: int, passes: list[tuple[int, int]]) -> int:

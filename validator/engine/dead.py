@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from stepward.validator.analysis.graph import reached
 from stepward.validator.engine.search.explicit import LAYER as EXPLICIT
 from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import LAYER as FINITE
@@ -99,24 +100,12 @@ class InfeasibleBranches:
     @cached_property
     def infeasible(self) -> tuple[int, ...]:
         """The steps that paths of edges reach from the entry, but only through a dead transition."""
-        seen = bytearray(len(self.flow.steps))
-        seen[0] = 1
-        pending = [0]
-        steps, successors = self.flow.steps, self.flow.successors
-        while pending:
-            number = pending.pop()
-            # Other steps have no dead transition to another step: a fallback has the target of success.
-            following = self._live_targets(number) if isinstance(steps[number], ConditionStep) else successors[number]
-            for target in following:
-                if not seen[target]:
-                    seen[target] = 1
-                    pending.append(target)
-        return tuple(
-            number for number, is_seen in enumerate(seen) if not is_seen and number in self.facts.graph.reachable
-        )
+        return tuple(sorted(self.facts.graph.reachable - reached([0], self._live_targets).keys()))
 
     def _live_targets(self, number: int) -> Sequence[int]:
-        """Return the targets of the transitions of a condition that are not dead."""
+        """Return the targets of the transitions of a step that are not dead."""
+        if not isinstance(self.flow.steps[number], ConditionStep):
+            return self.flow.successors[number]  # a fallback has the target of success: no other transition is dead
         is_open = self.facts.decided_branch(number) is None and self._outcomes(number) <= _ONLY_FAILS
         if is_open or number in self._misread:
             return self.flow.successors[number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from stepward.validator.analysis.graph import reached
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
@@ -204,7 +205,7 @@ def _help_to_leave(context: Context, loop: Sequence[int]) -> str:
     """Return the help to leave a loop at a step from which all its steps stay reachable."""
     for number in list(reversed(loop))[:MAX_TRIED]:
         step = context.facts.program.steps[number]
-        if set(loop) <= _reached_without_leaving(context.facts.flow, number):
+        if _reached_without_leaving(context.facts.flow, number).issuperset(loop):
             if isinstance(step, ConditionStep):
                 return f"give `{step.id}` a branch that leads out"
             return f"end the run in `{step.id}`, or give it a `next_step` that leads out"
@@ -213,13 +214,7 @@ def _help_to_leave(context: Context, loop: Sequence[int]) -> str:
 
 def _reached_without_leaving(flow: Flow, number: int) -> set[int]:
     """Return the steps that paths reach when one step has no successors."""
-    seen, pending = {0}, [0]
-    while pending:
-        one = pending.pop()
-        new = {target for target in flow.successors[one] if one != number} - seen
-        seen |= new
-        pending.extend(new)
-    return seen
+    return set(reached([0], lambda one: flow.successors[one] if one != number else ()))
 
 
 class UnboundedCycle(Rule):
@@ -366,17 +361,15 @@ class NoFailureEnding(Rule):
 
     def _outputs(self, context: Context, number: int) -> set[Source]:
         """Return the outputs that a step reads, also through any number of `set` steps."""
-        found: set[Source] = set()
-        pending, seen = [number], {number}
-        while pending:
-            for reading in context.analyses.assignment.readings_at(pending.pop()):
-                for source in reading.meant.sources if reading.meant else ():
-                    if source.kind == "output":
-                        found.add(source)
-                    elif source.kind == "set" and source.step is not None and source.step not in seen:
-                        seen.add(source.step)
-                        pending.append(source.step)
-        return found
+
+        def read(step: int) -> Iterator[Source]:
+            for reading in context.analyses.assignment.readings_at(step):
+                yield from reading.meant.sources if reading.meant else ()
+
+        def copied(step: int) -> Iterator[int]:
+            return (one.step for one in read(step) if one.kind == "set" and one.step is not None)
+
+        return {source for step in reached([number], copied) for source in read(step) if source.kind == "output"}
 
 
 class SameBranches(Rule):

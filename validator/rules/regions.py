@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from stepward.validator.analysis.graph import StepGraph, reached
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import Requires, guards, protected
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.graph import StepGraph
     from stepward.validator.context import Context
 
 
@@ -27,19 +27,17 @@ def regions_among(dead: Sequence[int], graph: StepGraph) -> Iterator[tuple[int, 
         for target in successors[number]
         if target in among and component_of[target] != component_of[number]
     }
-    seen: set[int] = set()
+    left = set(dead)
+
+    def left_after(number: int) -> set[int]:
+        return left.intersection(successors[number])
+
     for first in dead:
-        if first in seen or component_of[first] in entered:
+        if first not in left or component_of[first] in entered:
             continue
-        seen.add(first)
-        pending, behind = [first], []
-        while pending:
-            for target in successors[pending.pop()]:
-                if target in among and target not in seen:
-                    seen.add(target)
-                    pending.append(target)
-                    behind.append(target)
-        yield first, sorted(behind)
+        region = reached([first], left_after)
+        left -= region.keys()
+        yield first, sorted(region.keys() - {first})
 
 
 def behind_words(behind: Sequence[int], flow: Flow) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from stepward.validator.analysis.assignment import Reading, assigned_names
+from stepward.validator.analysis.graph import reached
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
@@ -200,20 +201,12 @@ class UnguardedTextToEffect(Rule):
         root = names[: len(names) - len(reading.meant.fields)]
         checks = {step for step, fields in self._conditions.get(source, ()) if _overlap(fields, reading.meant.fields)}
         checks.update(number for number in self._assigning.get(root, ()) if number != source.step)
-        pending = [source.step] if source.step is not None else [0]
-        seen = set(pending) if source.step is None else set()
-        if source.step is None and 0 in checks:
-            return False
-        if source.step is None and reading.step == 0:
-            return True
-        while pending:
-            for target in flow.successors[pending.pop()]:
-                if target == reading.step:
-                    return True
-                if target not in seen and target not in checks:
-                    seen.add(target)
-                    pending.append(target)
-        return False
+
+        def passed(step: int) -> set[int]:
+            return {one for one in flow.successors[step] if one == reading.step or one not in checks}
+
+        first = passed(source.step) if source.step is not None else {0} - checks
+        return reading.step in reached(first, passed)
 
 
 def _sources_of(reading: Reading) -> Iterator[tuple[Source, Reading]]:

@@ -261,10 +261,8 @@ def _ranks(system: System) -> list[int]:
     """Return the position of each node in reverse postorder of a depth-first search."""
     import networkx as nx
 
-    graph = nx.DiGraph([(node, edge.target) for node, edges in enumerate(system.edges) for edge in edges])
-    graph.add_node(ENTRY)
     rank = [len(system.edges)] * len(system.edges)
-    for position, node in enumerate(nx.dfs_postorder_nodes(graph, ENTRY)):
+    for position, node in enumerate(nx.dfs_postorder_nodes(system.digraph, ENTRY)):
         if node != BAD:
             rank[node] = -position
     return rank

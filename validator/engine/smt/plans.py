@@ -94,21 +94,8 @@ def _redirected(entering: dict[int, list[EdgeId]]) -> dict[int, list[EdgeId]]:
 
 def useful(system: System) -> set[int]:
     """Return the nodes on paths from the entry to BAD, BAD included."""
-    before: dict[int, list[int]] = {BAD: []}
-    seen, pending = {ENTRY}, [ENTRY]
-    while pending:
-        node = pending.pop()
-        for edge in system.edges[node]:
-            before.setdefault(edge.target, []).append(node)
-            if edge.target != BAD and edge.target not in seen:
-                seen.add(edge.target)
-                pending.append(edge.target)
-    nodes, pending = {BAD}, [BAD]
-    while pending:
-        for node in before.get(pending.pop(), ()):
-            if node not in nodes:
-                nodes.add(node)
-                pending.append(node)
+    graph = system.digraph
+    nodes = nx.ancestors(graph, BAD) & ({ENTRY} | nx.descendants(graph, ENTRY)) | {BAD}
     return nodes if ENTRY in nodes else {BAD}
 
 

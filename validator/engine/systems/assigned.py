@@ -5,9 +5,11 @@ An over-approximation: a root that a loop assigned and a layer forgot has one of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from stepward.validator.analysis.graph import reached
 from stepward.validator.engine.systems.system import Computed, Given, Literal, System, Undefined, Value
 from stepward.validator.engine.values.domains import (
     ANYTHING,
@@ -56,25 +58,19 @@ class Assigned:
 
     def _union(self, slot: Slot) -> Domain:
         found = NOTHING
-        for root, fields in self._copied(slot):
+        for root, fields in reached([slot], self._copied):
             if root not in self.values or len(fields) > MAX_FIELDS:
                 return _UNKNOWN
             for value in self.values[root]:
                 found |= self._of(value, fields)
         return found
 
-    def _copied(self, slot: Slot) -> list[Slot]:
-        """Return the slots that a value may have been copied from, the slot itself included."""
-        seen, pending = {slot: None}, [slot]
-        while pending:
-            root, fields = pending.pop()
-            for value in self.values.get(root, ()) if len(fields) <= MAX_FIELDS else ():
-                if isinstance(value, Computed) and isinstance(value.tree, Reference):
-                    other = self._slot(value.tree, fields)
-                    if other not in seen:
-                        seen[other] = None
-                        pending.append(other)
-        return list(seen)
+    def _copied(self, slot: Slot) -> Iterator[Slot]:
+        """Yield the slots that a value may have been copied from."""
+        root, fields = slot
+        for value in self.values.get(root, ()) if len(fields) <= MAX_FIELDS else ():
+            if isinstance(value, Computed) and isinstance(value.tree, Reference):
+                yield self._slot(value.tree, fields)
 
     def _slot(self, reference: Reference, fields: tuple[str, ...] = ()) -> Slot:
         root = self.domains.root(reference.names)

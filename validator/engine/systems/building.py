@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
+from stepward.validator.analysis.graph import reached
 from stepward.validator.analysis.product import Exploration, Monitor, explore, explore_counted
 from stepward.validator.engine.systems.moves import Guards, Leaving, Moves
 from stepward.validator.engine.systems.slicing import GONE, next_nodes
@@ -87,16 +88,9 @@ class Product:
 
     def _prune(self) -> None:
         """Find the pairs from which the property can still be broken."""
-        before = self.before
-        self.alive = alive = bytearray(self.found.pairs)
-        pending = list(self.bad)
-        for number in pending:
-            alive[number] = 1
-        while pending:
-            for number in before[pending.pop()]:
-                if not alive[number]:
-                    alive[number] = 1
-                    pending.append(number)
+        self.alive = bytearray(self.found.pairs)
+        for number in reached(self.bad, self.before.__getitem__):
+            self.alive[number] = 1
 
     def transitions(self, number: int) -> Iterator[tuple[int, Transition]]:
         """Yield the transitions of a pair, each with its target pair, or GONE where the property can't be broken any

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
+from stepward.validator.analysis.graph import reached
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.systems.system import (
     FAILS,
@@ -136,14 +137,7 @@ class Moves:
 
     def closed(self, roots: Iterable[Names]) -> frozenset[Names]:
         """Return variables with all variables that their values may come from."""
-        found = set(roots)
-        pending = list(found)
-        while pending:
-            for root in self.feeds(pending.pop()):
-                if root not in found:
-                    found.add(root)
-                    pending.append(root)
-        return frozenset(found)
+        return frozenset(reached(roots, self.feeds))
 
     def roots_of(self, decision: Decision) -> frozenset[Names]:
         """Return the variables that a decision reads."""

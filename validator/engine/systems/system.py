@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.values.domains import Names
@@ -20,6 +20,9 @@ from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.language.names import Source
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import same
+
+if TYPE_CHECKING:
+    import networkx
 
 BAD: Final = -1
 """The target of an edge that breaks the property."""
@@ -168,6 +171,16 @@ class System:
     inputs: tuple[tuple[Names, Source], ...]
 
     @cached_property
+    def digraph(self) -> networkx.DiGraph[int]:
+        """The graph for NetworkX."""
+        import networkx
+
+        graph: networkx.DiGraph[int] = networkx.DiGraph()
+        graph.add_nodes_from((ENTRY, BAD))
+        graph.add_edges_from((node, edge.target) for node, edges in enumerate(self.edges) for edge in edges)
+        return graph
+
+    @cached_property
     def decisions(self) -> tuple[Decision, ...]:
         """Every decision that guards an edge, once."""
         return tuple(dict.fromkeys(guard.decision for edges in self.edges for edge in edges for guard in edge.guards))
@@ -211,5 +224,4 @@ def has_cycle(system: System) -> bool:
     """Return whether the edges form a cycle."""
     import networkx as nx
 
-    edges = ((node, edge.target) for node, edges in enumerate(system.edges) for edge in edges)
-    return not nx.is_directed_acyclic_graph(nx.DiGraph(edges))
+    return not nx.is_directed_acyclic_graph(system.digraph)
