@@ -44,6 +44,7 @@ from stepward.validator.engine.systems.system import (
 )
 from stepward.validator.engine.values.domains import Domain, Names
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
+from stepward.vm.values import freeze
 
 _UNDEFINED: Final = Made(Value(True, {}))
 
@@ -189,7 +190,7 @@ class Encoding:
             case Given() as given:
                 return self._given(assign.root, given)
             case Literal(value=literal) | Computed(tree=Constant(value=literal)):
-                return Written(literal)
+                return Written(freeze(literal))
             case Computed(tree=Reference(names=names)):
                 version, fields = self.terms.version(names)
                 conditions.append(self.terms.no(self.terms.component(version, fields).fails))

@@ -8,6 +8,7 @@ of its parts, so that the formula stays linear.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -20,7 +21,6 @@ from stepward.validator.engine.values.domains import ANYTHING, Domain, Domains, 
 from stepward.validator.engine.values.states import UNDEFINED, within
 from stepward.vm.expressions.operators import Question, kind
 from stepward.vm.expressions.syntax import Expression, Reference
-from stepward.vm.values import freeze
 
 MAX_PUSHED: Final = 200_000
 """The most answers about parts of merged texts and arrays."""
@@ -32,76 +32,57 @@ NO_VALUE: Final = Value(True, {})
 _ANY: Final = ANYTHING | Domain(undefined=True)
 
 
+@dataclass(eq=False, slots=True)
 class Version:
     """A value of a root. `known` are the fields that were read; () is the value itself."""
 
-    __slots__ = ("known",)
-
-    def __init__(self) -> None:
-        self.known: dict[Fields, Value] = {}
+    known: dict[Fields, Value] = field(default_factory=dict, init=False)
 
 
+@dataclass(eq=False, slots=True)
 class Leaf(Version):
     """Any value of a domain, read field by field. `keys` are the names of its slots."""
 
-    __slots__ = ("domain", "key", "keys")
-
-    def __init__(self, key: Names, domain: Callable[[Fields], Domain]) -> None:
-        super().__init__()
-        self.key = key
-        self.domain = domain
-        self.keys: list[Names] = []
+    key: Names
+    domain: Callable[[Fields], Domain]
+    keys: list[Names] = field(default_factory=list, init=False)
 
 
+@dataclass(eq=False, slots=True)
 class Made(Version):
     """The value of an expression; it has no fields."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: Value) -> None:
-        super().__init__()
-        self.value = value
+    value: Value
 
 
+@dataclass(eq=False, slots=True)
 class Written(Version):
     """A literal value."""
 
-    __slots__ = ("literal",)
-
-    def __init__(self, literal: Any) -> None:
-        super().__init__()
-        self.literal = freeze(literal)
+    literal: Any
 
 
+@dataclass(eq=False, slots=True)
 class Part(Version):
     """A field of another version."""
 
-    __slots__ = ("base", "fields")
-
-    def __init__(self, base: Version, fields: Fields) -> None:
-        super().__init__()
-        self.base = base
-        self.fields = fields
+    base: Version
+    fields: Fields
 
 
+@dataclass(eq=False, slots=True)
 class Merge(Version):
     """One of several versions: the first whose condition holds, or the last."""
 
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: tuple[tuple[Term, Version], ...]) -> None:
-        super().__init__()
-        self.parts = parts
+    parts: tuple[tuple[Term, Version], ...]
 
 
+@dataclass(eq=False, slots=True)
 class Merged:
     """A text or an array that is one of several: the first whose condition holds, or the last."""
 
-    __slots__ = ("known", "parts")
-
-    def __init__(self, parts: tuple[tuple[Term, Any], ...]) -> None:
-        self.parts = parts
-        self.known: dict[Hashable, Term] = {}
+    parts: tuple[tuple[Term, Any], ...]
+    known: dict[Hashable, Term] = field(default_factory=dict, init=False)
 
 
 Environment = dict[Names, Version]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import z3
 
@@ -82,18 +82,17 @@ class _Astray(Exception):  # noqa: N818 - never seen outside this file
     """A guard does not hold."""
 
 
-class _Held:
+class _Held(NamedTuple):
     """The value of a version on one path; for a value from outside, the fields that the model has."""
 
-    def __init__(self, leaf: Leaf | None, found: Mapping[Names, Any], value: Any = None, prefix: Fields = ()) -> None:
-        self.leaf = leaf
-        self.found = found
-        self.value = value
-        self.prefix = prefix
+    leaf: Leaf | None
+    found: Mapping[Names, Any]
+    value: Any = None
+    prefix: Fields = ()
 
     def below(self, fields: Fields) -> _Held:
         """Return the value of a field as an object of this class."""
-        return _Held(self.leaf, self.found, self.value, (*self.prefix, *fields))
+        return self._replace(prefix=(*self.prefix, *fields))
 
     def get(self, fields: Fields) -> Any:
         """Return the value of a field, or UNDEFINED; where the model has none, the simplest value of its domain."""
