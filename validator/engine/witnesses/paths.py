@@ -11,7 +11,7 @@ from stepward.validator.engine.systems.building import Builder
 from stepward.validator.engine.systems.system import CompressedEdge, Computed, Given, Path
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.states import State
-from stepward.validator.engine.witnesses.reached import completed
+from stepward.validator.engine.witnesses.reached import assembled, completed
 from stepward.validator.engine.witnesses.synthesis import Known, Valueless, Witnesses
 from stepward.validator.engine.witnesses.walk import Unsure, Walker
 from stepward.validator.engine.witnesses.witness import Does
@@ -20,7 +20,6 @@ from stepward.vm.expressions.syntax import Reference
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ParallelStep
 from stepward.vm.language.transitions import Transition
-from stepward.vm.values import FrozenMap
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
@@ -130,7 +129,7 @@ class Traced:
             elif isinstance(value, Computed) and isinstance(value.tree, Reference) and value.tree.names in sources:
                 sources[one.root] = sources[value.tree.names]
             if one.root in sources and one.root in after:
-                self._learn(position, sources[one.root], _assembled(one.root, after))
+                self._learn(position, sources[one.root], assembled(one.root, after))
 
     def _learn(self, position: int, source: Source, value: Any) -> None:
         """Store the fields of an output that one name knows. The output of a parallel step is an object of its parts'
@@ -152,20 +151,10 @@ class Traced:
             meant = self.facts.meaning.names.meaning(root)
             source = next((one for one in meant.sources if one.kind == "input"), None) if meant is not None else None
             if source is not None and meant is not None and not meant.fields:
-                found.append((source.name, self._whole(root, before, source)))
+                found.append(
+                    (source.name, completed(assembled(root, before), self.facts.meaning.typing.effective(source)))
+                )
         return found
-
-    def _whole(self, root: Names, state: State, source: Source) -> Any:
-        """Return a value with the fields that the state names, and those that its type requires."""
-        return completed(_assembled(root, state), self.facts.meaning.typing.effective(source))
-
-
-def _assembled(name: Names, state: State) -> Any:
-    if not isinstance(state[name], FrozenMap):
-        return state[name]
-    depth = len(name)
-    fields = [inner for inner in state if inner[:depth] == name and len(inner) == depth + 1]
-    return {inner[depth]: _assembled(inner, state) for inner in fields}
 
 
 def _merged(first: Any, second: Any) -> Any:

@@ -19,20 +19,20 @@ def is_admitted(analyses: Analyses, state: State) -> bool:
         meant = names.meaning(name)
         if meant is not None and meant.fields:
             continue  # it is checked with its owner
-        value = _whole(name, state)
+        value = assembled(name, state)
         sources = meant.sources if meant is not None else ()
         if not any(source.kind == "set" or _is_of(value, typing.effective(source)) for source in sources):
             return False
     return True
 
 
-def _whole(name: Names, state: State) -> Any:
+def assembled(name: Names, state: State) -> Any:
     """Return a value with the fields that the state names."""
     if not isinstance(state[name], dict):
         return state[name]
     depth = len(name)
     fields = [inner for inner in state if inner[:depth] == name and len(inner) == depth + 1]
-    return {inner[depth]: _whole(inner, state) for inner in fields}
+    return {inner[depth]: assembled(inner, state) for inner in fields}
 
 
 def _is_of(value: Any, spec: TypeSpec | None) -> bool:

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from stepward.validator.engine.witnesses.seen import Asked, Seen, Unstarted, moves_of, records_of
+from stepward.validator.engine.witnesses.seen import Asked, Seen, Unstarted, history_of, moves_of, records_of
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Witness
 from stepward.validator.findings import Move
 from stepward.vm.errors import DocumentError, ExpressionError, StepwardError
@@ -30,7 +30,7 @@ from stepward.vm.language.selectors import Hit, matches
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
-from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.history import History
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
@@ -129,9 +129,7 @@ class Replayed:
 
     def history(self) -> History:
         """Return the history of the run from its journal."""
-        found = load(self.journal, self.run.id, lambda *documents: stored_plan(self.journal, *documents))
-        assert found is not None, "the run was made"
-        return found
+        return history_of(self.journal, self.run)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -50,6 +51,13 @@ def records_of(journal: MemoryJournal, run: str) -> Iterator[Record]:
         yield Record(record.kind, record.body, record.note)
 
 
+def history_of(journal: MemoryJournal, run: Run) -> History:
+    """Return the history of a run from its journal."""
+    found = load(journal, run.id, lambda *documents: stored_plan(journal, *documents))
+    assert found is not None, "the run was made"
+    return found
+
+
 _HOW: Final = {"success": "succeeds", "fallback": "times out, fallback", "skipped": "fails, skipped", "failed": "fails"}
 
 
@@ -72,24 +80,16 @@ def _how(record: Record) -> str:
     return plain.get(record.kind) or _HOW.get(str(body.get("kind")), str(body.get("kind")))
 
 
+@dataclass(frozen=True)
 class Seen:
     """A finished run, searched for the violation that the witness claims."""
 
-    def __init__(
-        self,
-        claim: Claim,
-        parts: frozenset[str],
-        run: Run,
-        records: tuple[Record, ...],
-        journal: MemoryJournal,
-        missing: Asked | None,
-    ) -> None:
-        self.claim = claim
-        self.run = run
-        self.records = records
-        self.journal = journal
-        self.missing = missing
-        self.parts = parts
+    claim: Claim
+    parts: frozenset[str]
+    run: Run
+    records: tuple[Record, ...]
+    journal: MemoryJournal
+    missing: Asked | None
 
     def violation(self) -> str | None:
         """Return the words for the violation, or None."""
@@ -221,9 +221,7 @@ class Seen:
 
     @cached_property
     def _history(self) -> History:
-        found = load(self.journal, self.run.id, lambda *documents: stored_plan(self.journal, *documents))
-        assert found is not None, "the run was made"
-        return found
+        return history_of(self.journal, self.run)
 
     def instead(self) -> str:
         """Return in words what happened instead of the violation."""
