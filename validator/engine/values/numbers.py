@@ -15,19 +15,8 @@ MAX_PLACES: Final = 60
 
 def number_of(fraction: Fraction) -> Number | None:
     """Return a fraction as a number of the language; None where it has no finite decimal, or too many digits."""
-    rest, places = fraction.denominator, 0
-    twos = (rest & -rest).bit_length() - 1
-    rest >>= twos
-    fives = 0
-    while rest % 5 == 0:
-        rest //= 5
-        fives += 1
-    if rest != 1:
-        return None
-    places = max(twos, fives)
-    if places > MAX_DIGITS:
-        return None
-    return _written(fraction.numerator * 10**places // fraction.denominator, places)
+    places = next((count for count in range(MAX_DIGITS + 1) if not 10**count % fraction.denominator), None)
+    return None if places is None else _written(fraction.numerator * 10**places // fraction.denominator, places)
 
 
 def _written(digits: int, places: int) -> Number | None:
