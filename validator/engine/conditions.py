@@ -7,7 +7,7 @@ from functools import cached_property
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.clock import Clock
-from stepward.validator.engine.values.domains import Domains, Names
+from stepward.validator.engine.values.domains import Domains
 
 
 class Conditions:
@@ -18,7 +18,6 @@ class Conditions:
         self.clock = clock
         self.domains = Domains(analyses.facts.meaning)
         self._cases: dict[int, Cases | None] = {}
-        self._valued: dict[Names, bool] = {}
 
     @cached_property
     def _in_conflict(self) -> frozenset[str]:
@@ -36,15 +35,7 @@ class Conditions:
         if not clauses or number in self.analyses.misread:
             return None
         cases = Cases([clause.tree for clause in clauses if clause.tree is not None], self.domains, self.clock)
-        for name in cases.names:
-            if not self._has_values(name):
-                return None
-        return cases
-
-    def _has_values(self, names: Names) -> bool:
-        """Return whether a reference has a type with at least one value."""
-        known = self._valued.get(names)
-        if known is None:
-            is_empty = names[0] in self._in_conflict or self.domains.of(names).is_empty
-            known = self._valued[names] = not is_empty
-        return known
+        has_values = all(
+            name[0] not in self._in_conflict and not self.domains.of(name).is_empty for name in cases.names
+        )
+        return cases if has_values else None
