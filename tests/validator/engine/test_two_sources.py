@@ -15,7 +15,7 @@ import pytest
 from layers import impatient, only
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.analysis.ways import TransitionChoices
-from stepward.validator.engine.search import explicit, transfers
+from stepward.validator.engine.search import explicit
 from stepward.validator.engine.systems.system import Literal
 from stepward.validator.engine.values.partition import Partition
 from stepward.validator.engine.values.states import UNDEFINED
@@ -123,7 +123,7 @@ PLANTED = {
     "what Python takes for one is one": (Literal, "__eq__", tuple.__eq__),
     "a list of 1 is a list of true": (explicit, "_within", lambda value: iter(())),
     "a condition never fails": (TransitionChoices, "_may_fail", lambda self, step: False),
-    "what is given is all that was given before": (transfers, "_allowed_classes", lambda slot, domain: 1),
+    "what is given is all that was given before": (Partition, "classes_of", lambda self, domain: 1),
 }
 
 

@@ -6,7 +6,7 @@ which the assignment connects and, where classes do not distinguish values, some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, Undefined
@@ -56,17 +56,13 @@ def _copy(space: Space, slot: Slot, origin: Slot) -> Transfer:
 
 def _answer(space: Space, slot: Slot, outcome: Outcome) -> Transfer:
     """Return the transfer by which a reference becomes true where a condition holds, and false where it does not."""
-    true, false = _classes(slot, lambda value: value is True), _classes(slot, lambda value: value is False)
     is_false = space.all & ~outcome.holds & ~outcome.fails
-    return Transfer(space, [slot], (outcome.holds, space.expand(slot, true)), (is_false, space.expand(slot, false)))
+    true, false = space.where(slot, lambda value: value is True), space.where(slot, lambda value: value is False)
+    return Transfer(space, [slot], (outcome.holds, true), (is_false, false))
 
 
-def _classes(slot: Slot, holds: Callable[[Any], bool]) -> int:
-    return sum(1 << number for number, value in enumerate(slot.values) if holds(value))
-
-
-def _allowed_classes(slot: Slot, domain: Domain) -> int:
-    return slot.partition.classes_of(domain) | _classes(slot, lambda value: value is UNDEFINED)
+def _is_undefined(value: Any) -> bool:
+    return value is UNDEFINED
 
 
 class Transfers:
@@ -118,7 +114,7 @@ class Transfers:
         """Return the states in which none of the references is defined."""
         mask = self.space.all
         for slot in slots:
-            mask &= self.space.expand(slot, _classes(slot, lambda value: value is UNDEFINED))
+            mask &= self.space.where(slot, _is_undefined)
         return mask
 
     def given(self, slots: Iterable[Slot], domains: Mapping[Names, Domain]) -> int:
@@ -128,31 +124,29 @@ class Transfers:
         mask = space.possible
         for slot in slots:
             domain = domains[slot.names]
-            mask &= space.expand(slot, _allowed_classes(slot, domain))
+            missing, owner = space.where(slot, _is_undefined), self.domains.parent(slot.names)
+            mask &= space.expand(slot, slot.partition.classes_of(domain)) | missing
             if not domain.undefined:
-                owner = self.domains.parent(slot.names)
-                missing = space.expand(slot, _classes(slot, lambda value: value is UNDEFINED))
-                mask &= space.all & ~(missing if owner is None else missing & self._objects(owner))
+                holder = (
+                    space.all if owner is None else space.where(space.slots[owner], lambda one: isinstance(one, dict))
+                )
+                mask &= ~(missing & holder)
         return mask
-
-    def _objects(self, name: Names) -> int:
-        slot = self.space.slots[name]
-        return self.space.expand(slot, _classes(slot, lambda value: isinstance(value, dict)))
 
     def _constant(self, slots: Iterable[Slot], constant: Any) -> int:
         mask = self.space.all
         for slot in slots:
-            mask &= self.space.expand(slot, self._class_of(slot, within(constant, self._fields(slot))))
+            mask &= self._states_of(slot, within(constant, self._fields(slot)))
         return mask
 
-    def _class_of(self, slot: Slot, value: Any) -> int:
-        """Return the class of a value; all classes for a value that has none."""
+    def _states_of(self, slot: Slot, value: Any) -> int:
+        """Return the states in which a reference has the class of a value; any class for a value that has none."""
         number = slot.partition.class_of(value)
         if number is not None:
-            return 1 << number
+            return self.space.expand(slot, 1 << number)
         # A fallback that its type does not allow may have no class; for a declared type that is SW203.
         self.blurs |= value is not UNDEFINED
-        return _classes(slot, lambda one: value is not UNDEFINED and one is not UNDEFINED)
+        return self.space.where(slot, lambda one: value is not UNDEFINED and one is not UNDEFINED)
 
     def _copies(self, slots: Iterable[Slot], names: Names) -> Iterable[Transfer]:
         yielded = False

@@ -108,9 +108,8 @@ class Space:
             owner = self.domains.parent(name)
             if owner is None:
                 continue
-            holder = self.slots[owner]
-            is_object = self.expand(holder, _bits(isinstance(value, dict) for value in holder.values))
-            is_defined = self.expand(slot, _bits(value is not UNDEFINED for value in slot.values))
+            is_object = self.where(self.slots[owner], lambda value: isinstance(value, dict))
+            is_defined = self.where(slot, lambda value: value is not UNDEFINED)
             mask &= is_object | (self.all & ~is_defined)
             if not self.cutting.domain[name].undefined:
                 mask &= is_defined | (self.all & ~is_object)
@@ -220,6 +219,10 @@ class Space:
                 fails |= mask
         return Outcome(holds, fails)
 
+    def where(self, slot: Slot, holds: Callable[[Any], bool]) -> int:
+        """Return the states in which something holds for the value that represents the class of a reference."""
+        return self.expand(slot, sum(1 << number for number, value in enumerate(slot.values) if holds(value)))
+
     def expand(self, slot: Slot, classes: int) -> int:
         """Return the states in which the reference has one of the classes."""
         mask, start = 0, 0
@@ -281,10 +284,6 @@ class Space:
 def kind_of_class(value: Any) -> str:
     """Return the kind of the representative of a class, or `undefined`."""
     return "undefined" if value is UNDEFINED else kind(value)
-
-
-def _bits(flags: Iterable[bool]) -> int:
-    return sum(1 << number for number, flag in enumerate(flags) if flag)
 
 
 def _bits_at(numbers: Iterable[int]) -> int:
