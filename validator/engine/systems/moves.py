@@ -363,8 +363,12 @@ class Moves:
     def left(self, step: Call, transition: Transition, guards: Guards, result: CallOutcome) -> Leaving:
         """Return the move of a call with a given outcome."""
         retries = step.max_retries - 1 if result == FAILED and step.on_error == "retry" else 0
-        assigns = (*self._outputs(step, result), *self._error(step, has_one=result in (FAILED, UNSTARTED)))
-        return Leaving(transition, guards, assigns, ((None, result),), 1 + retries)
+        return Leaving(transition, guards, tuple(self._left_with(step, result)), ((None, result),), 1 + retries)
+
+    def _left_with(self, step: Failing, result: CallOutcome) -> Iterator[Assign]:
+        """Yield the assignments of a step or sub-step with a given outcome."""
+        yield from self._outputs(step, result)
+        yield from self._error(step, has_one=result in (FAILED, UNSTARTED))
 
     def _outputs(self, call: Failing, result: CallOutcome) -> Iterator[Assign]:
         root = (call.id, "output")
@@ -385,11 +389,8 @@ class Moves:
     def _unset(self, step: AnyStep) -> Iterator[Assign]:
         """Yield the assignments of a step that is not started again."""
         if isinstance(step, Failing):
-            for part in step.sub_steps:
-                yield from self._outputs(part, FAILED)
-                yield from self._error(part, has_one=True)
-            yield from self._outputs(step, FAILED)
-            yield from self._error(step, has_one=True)
+            for part in (*step.sub_steps, step):
+                yield from self._left_with(part, FAILED)
 
     # -- parallel steps --------------------------------------------------------------------------------------------
 
@@ -433,11 +434,9 @@ class Moves:
     ) -> Leaving:
         assigns: list[Assign] = []
         for part, result in results:
-            assigns.extend(self._outputs(part.call, result))
-            assigns.extend(self._error(part.call, has_one=result in (FAILED, UNSTARTED)))
+            assigns.extend(self._left_with(part.call, result))
         whole = SUCCEEDS if transition.kind == "success" else FAILED
-        assigns.extend(self._outputs(step, whole))
-        assigns.extend(self._error(step, has_one=whole == FAILED))
+        assigns.extend(self._left_with(step, whole))
         failed = [part.call for part, result in results if result == FAILED and part.call.on_error != "skip"]
         retries = sum(call.max_retries - 1 for call in failed if call.on_error == "retry")
         if whole == FAILED and step.on_error == "retry":
@@ -455,9 +454,7 @@ class Moves:
             roots = [(part.id, "output"), *([(part.output_key,)] if part.output_key is not None else [])]
             assigns.extend(Assign(root, Given(source, maybe=True)) for root in roots)
             assigns.append(Assign((part.id, "error"), Given(source._replace(kind="error"), maybe=True)))
-        whole = SUCCEEDS if transition.kind == "success" else FAILED
-        assigns.extend(self._outputs(step, whole))
-        assigns.extend(self._error(step, has_one=whole == FAILED))
+        assigns.extend(self._left_with(step, SUCCEEDS if transition.kind == "success" else FAILED))
         return Leaving(transition, (), tuple(assigns), (), 1 + len(step.parallel_steps))
 
     def _end(self, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
