@@ -196,12 +196,14 @@ class _Judge:
         possible = explore_counted(self.flow, monitor, self.analyses.transitions.possible)
         if not possible.bad and possible.is_complete:
             return Verdict.PROVED, self._cut(monitor, possible), []
+        from stepward.validator.engine.systems.building import Question
+
         certain = explore_counted(self.flow, strict or monitor, self.analyses.transitions.certain)
         sure = {key: bad for key, bad in certain.bad.items() if self.analyses.transitions.is_real(bad)}
         left = sorted(
             (step, kind) for kind, step in possible.bad if not any((one, step) in sure for one in (kind, _WORST))
         )
-        proof, question = Evidence(LAYER), self._question(monitor, possible)
+        proof, question = Evidence(LAYER), Question(monitor, explored=possible)
         answers: dict[tuple[int, str], Answer] = {}
         if left and possible.is_complete:
             kinds, steps = frozenset(kind for _, kind in left), frozenset(step for step, _ in left)
@@ -235,12 +237,6 @@ class _Judge:
         return Verdict.UNKNOWN if worst.code == "SW408" else Verdict.VIOLATED, worst.evidence, outcomes
 
     # -- the engine ------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _question(monitor: Monitor, found: Exploration | None = None, tests: Tests = ((),)) -> Question:
-        from stepward.validator.engine.systems.building import Question
-
-        return Question(monitor, tests=tests, explored=found)
 
     def _claim_at(self, kind: str, step: int) -> Claim:
         """Return the claim of a witness for a violation at a step."""
@@ -324,6 +320,7 @@ class _Judge:
 
     def _tested(self, hit: Hit, tree: Expression) -> Outcome | Evidence | None:
         """Return the engine's answer for a call with a `when`: forbidden by a rule, or demanded by an allow-list."""
+        from stepward.validator.engine.systems.building import Question
         from stepward.validator.engine.systems.system import DOES_NOT_HOLD, HOLDS_OR_FAILS, Decision
 
         bad = DOES_NOT_HOLD if self.origin.place == ALLOW_LIST else HOLDS_OR_FAILS
@@ -331,8 +328,7 @@ class _Judge:
             tests: Tests = (((Decision((at_start(tree, hit.part, self.facts.meaning),)), bad),),)
         except Inexpressible:
             tests = ((),)
-        question = self._question(never(self.analyses, [hit]), tests=tests)
-        return self._at(hit.step, ["forbidden"], question, {})
+        return self._at(hit.step, ["forbidden"], Question(never(self.analyses, [hit]), tests=tests), {})
 
     def _unreadable_when(self, rule: Never, tree: Expression) -> list[Outcome]:
         """Return the violations where P certainly starts while `when` reads something undefined, which breaks the

@@ -51,6 +51,9 @@ class Judged(NamedTuple):
     pair: tuple[int, int] | None = None
 
 
+_ALL_THERE: Final = Judged(Verdict.PROVED, Evidence("graph", cut=("every outcome has a branch",)))
+
+
 class ConditionVerdict(NamedTuple):
     """The verdict on one property of the condition at a position of the list."""
 
@@ -69,8 +72,6 @@ class ConditionVerdicts:
         self.clock = proofs.clock
         self.domains = proofs.readable.domains
         self._file = proofs.facts.program.source_name
-        all_there = Evidence("graph", cut=("every outcome has a branch",))
-        self._all_there = Judged(Verdict.PROVED, self._certified(all_there))
 
     def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
         """Return the result for one condition; an internal error costs only the verdict on this condition."""
@@ -80,16 +81,16 @@ class ConditionVerdicts:
     def judge(self) -> Iterator[ConditionVerdict]:
         """Yield the verdict on the coverage of every condition, then on the cases that have to be exclusive."""
         for number, step in self.facts.conditions:
-            yield self._verdict(COVERAGE, number, step, self._covered)
+            yield self._verdict(COVERAGE, number, step, self._coverage)
         for number, step in self.facts.conditions:
             if step.exclusive and len(step.cases or ()) > 1:
-                yield self._verdict(EXCLUSIVE_CASES, number, step, self._exclusive)
+                yield self._verdict(EXCLUSIVE_CASES, number, step, self._exclusiveness)
 
     def _verdict(
         self, name: str, number: int, step: ConditionStep, judge: Callable[[int, ConditionStep], Judged]
     ) -> ConditionVerdict:
         started = perf_counter()
-        judged = judge(number, step)
+        judged = self._attempt(number, partial(judge, number, step), _not_judged)
         evidence = self._certified(judged.evidence) if judged.verdict is Verdict.PROVED else judged.evidence
         seconds = perf_counter() - started
         known = Property(name, step.id, judged.verdict, evidence, seconds, self._file, step=step.id)
@@ -105,12 +106,6 @@ class ConditionVerdicts:
 
     # -- coverage --------------------------------------------------------------------------------------------------
 
-    def _covered(self, number: int, step: ConditionStep) -> Judged:
-        """Return whether a condition takes a branch in every reachable state in which it does not fail."""
-        if self._has_its_branch(number, step):
-            return self._all_there
-        return self._attempt(number, lambda: self._coverage(number, step), _not_judged)
-
     def _has_its_branch(self, number: int, step: ConditionStep) -> bool:
         """Whether every outcome has a branch, or constants alone choose an existing branch."""
         if step.otherwise is not None and (step.cases is not None or step.then is not None):
@@ -122,6 +117,9 @@ class ConditionVerdicts:
         return decided is not None and (decided != "then" or step.then is not None)
 
     def _coverage(self, number: int, step: ConditionStep) -> Judged:
+        """Return whether a condition takes a branch in every reachable state in which it does not fail."""
+        if self._has_its_branch(number, step):
+            return _ALL_THERE
         cases = self.cases(number)
         if cases is None:
             return _not_judged(ILL_FORMED)
@@ -140,11 +138,8 @@ class ConditionVerdicts:
         tests: tuple[Test, ...] = (((decision, (outcome,)),),)
         return self._in_context(number, "SW302", cases, answer, tests, lambda _: "takes no branch")
 
-    def _exclusive(self, number: int, step: ConditionStep) -> Judged:
-        """Return whether no two cases of a step hold in one reachable state."""
-        return self._attempt(number, lambda: self._exclusiveness(number, step), _not_judged)
-
     def _exclusiveness(self, number: int, step: ConditionStep) -> Judged:
+        """Return whether no two cases of a step hold in one reachable state."""
         cases = self.cases(number)
         if cases is None:
             return _not_judged(ILL_FORMED)
