@@ -30,25 +30,17 @@ def next_nodes(
     while pending:
         number = pending.pop()
         queued[number] = 0
-        while next_node[number] != number:
-            following = targets(number)
-            if len(following) == 1:  # most nodes of a large program
-                value = following[0] if following[0] == GONE else next_node[following[0]]
-            else:
-                found = {target if target == GONE else next_node[target] for target in following} - {UNSET}
-                if len(found) > 1:
-                    relevant.add(number)
-                value = number if len(found) > 1 else found.pop() if found else UNSET
-            if value < 0 or value == next_node[number]:
-                break
-            next_node[number] = value
-            earlier = before[number]
-            if len(earlier) == 1 and not queued[earlier[0]]:  # process it next, without the queue
-                number = earlier[0]
-                continue
-            for one in earlier:
-                if not queued[one]:
-                    queued[one] = 1
-                    pending.append(one)
-            break
+        if next_node[number] == number:
+            continue
+        found = {target if target == GONE else next_node[target] for target in targets(number)} - {UNSET}
+        if len(found) > 1:
+            relevant.add(number)
+        value = number if len(found) > 1 else found.pop() if found else UNSET
+        if value < 0 or value == next_node[number]:
+            continue
+        next_node[number] = value
+        for one in before[number]:
+            if not queued[one]:
+                queued[one] = 1
+                pending.append(one)
     return next_node
