@@ -136,8 +136,6 @@ class Exploration:
         self.out: list[Sequence[int]] = []
         self.marks: list[tuple[int, str, Transition | None]] = []
         self._numbers: dict[State, dict[int, int]] = {}
-        self._known: list[dict[int, int]] = []
-        """For each pair, the pair numbers of the steps that were visited in its state."""
 
     @property
     def pairs(self) -> int:
@@ -211,36 +209,15 @@ class Exploration:
     def search(self, limit: int) -> None:
         """Visit all pairs breadth first; stop beyond `limit`."""
         self._visit(0, self.monitor.start())
-        steps, states, known, out = self.steps, self.states, self._known, self.out
         following, is_watched = self.passable.following, self._is_watched
-        size = len(steps)
-        for number, step in enumerate(steps):  # the list grows during the loop
-            if size > limit:
+        for number, step in enumerate(self.steps):  # the list grows during the loop
+            if len(self.steps) > limit:
                 return
+            state = self.states[number]
             if is_watched[step]:
-                out.append(self._expand(number, step, states[number]))
-                size = len(steps)
-                continue
-            numbers, targets = known[number], following[step]
-            if len(targets) == 1:  # the state stays: `_visit` without the call
-                target = targets[0]
-                pair = numbers.get(target)
-                if pair is None:
-                    pair = numbers[target] = size
-                    size += 1
-                    steps.append(target)
-                    states.append(states[number])
-                    known.append(numbers)
-                out.append((pair,))
-                continue
-            for target in targets:
-                if target not in numbers:
-                    numbers[target] = size
-                    size += 1
-                    steps.append(target)
-                    states.append(states[number])
-                    known.append(numbers)
-            out.append([numbers[target] for target in targets])
+                self.out.append(self._expand(number, step, state))
+            else:  # the state stays
+                self.out.append([self._visit(target, state) for target in following[step]])
         self.is_complete = True
 
     @cached_property
@@ -286,7 +263,6 @@ class Exploration:
             pair = known[step] = len(self.steps)
             self.steps.append(step)
             self.states.append(state)
-            self._known.append(known)
         return pair
 
 
