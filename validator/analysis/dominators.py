@@ -11,33 +11,14 @@ class Dominators:
     NetworkX has `immediate_dominators`, which takes seconds where thousands of steps name one error step.
     """
 
-    def __init__(self, successors: Sequence[Sequence[int]], predecessors: Sequence[Sequence[int]]) -> None:
-        order = _postorder(successors)
+    def __init__(self, order: list[int], predecessors: Sequence[Sequence[int]]) -> None:
+        """Take the steps that are reachable from the entry, each after its successors in a depth-first walk."""
         self._immediate = _immediate(order, predecessors)
         self._enter, self._leave = _intervals(self._immediate, order)
 
     def dominates(self, above: int, below: int) -> bool:
         """Return whether every path from the entry to `below` passes through `above`; every step dominates itself."""
         return self._enter[above] <= self._enter[below] and self._leave[below] <= self._leave[above]
-
-
-def _postorder(successors: Sequence[Sequence[int]]) -> list[int]:
-    """Return the steps that are reachable from the entry, each after its successors in a depth-first walk."""
-    order: list[int] = []
-    seen = bytearray(len(successors))
-    seen[0] = 1
-    pending = [(0, iter(successors[0]))]
-    while pending:
-        step, following = pending[-1]
-        for target in following:
-            if not seen[target]:
-                seen[target] = 1
-                pending.append((target, iter(successors[target])))
-                break
-        else:
-            order.append(step)
-            pending.pop()
-    return order
 
 
 def _immediate(order: list[int], predecessors: Sequence[Sequence[int]]) -> list[int]:

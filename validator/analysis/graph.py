@@ -66,7 +66,9 @@ class StepGraph:
     @cached_property
     def dominators(self) -> Dominators:
         """The dominators: the steps that are on every path to a step."""
-        return Dominators(self.flow.successors, self.flow.predecessors)
+        import networkx
+
+        return Dominators(list(networkx.dfs_postorder_nodes(self.digraph, 0)), self.flow.predecessors)
 
     # -- loops -----------------------------------------------------------------------------------------------------
 
