@@ -107,25 +107,12 @@ class Facts:
             return
         rows = {tuple([atom.of(one) for atom in text.atoms]) for one in found}
         if len(rows) <= MAX_CLASSES and text.atoms:
-            terms = list(text.atoms.values())
-            self.terms.state(
-                self.terms.either(
-                    *(
-                        self.terms.both(*(_alike(term, answer) for term, answer in zip(terms, row, strict=True)))
-                        for row in sorted(rows)
-                    )
-                )
-            )
+            answers = [self.terms.both(*map(_alike, text.atoms.values(), row)) for row in sorted(rows)]
+            self.terms.state(self.terms.either(*answers))
         if text.length is not None:
             spans = [*(lengths_of(form.pattern) for form in text.forms), *((len(one),) * 2 for one in text.known)]
-            self.terms.state(
-                self.terms.either(
-                    *(
-                        self.terms.both(text.length >= low, True if high is None else text.length <= high)
-                        for low, high in spans
-                    )
-                )
-            )
+            within = [self.terms.both(text.length >= low, high is None or text.length <= high) for low, high in spans]
+            self.terms.state(self.terms.either(*within))
 
     def _same_rules(self, free: list[Text]) -> None:
         by_name = {text.names: text for text in free}

@@ -370,25 +370,20 @@ class Terms(ABC):
             return self.asked("is", other, holder)
         if other.members is not None:
             self.bounded(len(other.members) * len(getattr(holder, "members", None) or (1,)), MAX_PAIRS)
-            return self.either(
-                *(
-                    self.both(other.number == number, self.asked(question, holder, member))
-                    for number, member in enumerate(other.members)
-                )
-            )
+            return self._of_members(other, lambda member: self.asked(question, holder, member))
         if isinstance(holder, str):
             parts = parts_of(question, holder)
             self.bounded(len(parts), MAX_PARTS)
             return self.either(*(self.atom(other, Atom("is", part)) for part in parts))
         if holder.members is not None:
             self.bounded(sum(len(member) ** 2 for member in holder.members), MAX_PAIRS)
-            return self.either(
-                *(
-                    self.both(holder.number == number, self.asked(question, member, other))
-                    for number, member in enumerate(holder.members)
-                )
-            )
+            return self._of_members(holder, lambda member: self.asked(question, member, other))
         return self._between(question, holder, other)
+
+    def _of_members(self, text: Text, ask: Callable[[str], Term]) -> Term:
+        """Return the answer about a text of an enum, from the answers about each member."""
+        answers = enumerate(map(ask, text.members or ()))
+        return self.either(*(self.both(text.number == number, answer) for number, answer in answers))
 
     @staticmethod
     def bounded(cases: int, limit: int) -> None:
