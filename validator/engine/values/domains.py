@@ -240,7 +240,6 @@ class Domains:
         self._known: dict[Names, Domain] = {}
         self._copied: dict[tuple[Resolution, int], Domain] = {}
         self._of_types: dict[int, tuple[TypeSpec, Domain]] = {}
-        self._undefined: dict[int, tuple[Domain, Domain]] = {}
 
     def of(self, names: Names) -> Domain:
         """Return the values of a reference. A required field is undefined only where its owner is."""
@@ -278,14 +277,7 @@ class Domains:
             found |= self._at(source, fields, copies)
         # An input is the first source of its name. A call that fails or is skipped makes the name undefined again.
         is_given = sources[0].kind == "input" and all(source.kind == "set" for source in sources[1:])
-        return found if is_given or fields else self._or_undefined(found)
-
-    def _or_undefined(self, found: Domain) -> Domain:
-        """Return a domain with `undefined` added, as one object for all names that have it."""
-        known = self._undefined.get(id(found))
-        if known is None:
-            known = self._undefined[id(found)] = found, replace(found, undefined=True)
-        return known[1]
+        return found if is_given or fields else replace(found, undefined=True)
 
     def _at(self, source: Source, fields: tuple[str, ...], copies: int) -> Domain:
         typing = self._meaning.typing
