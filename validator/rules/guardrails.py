@@ -15,7 +15,13 @@ from stepward.vm.reading.source import Place
 if TYPE_CHECKING:
     from stepward.vm.language.policy import Policy
 
-_EFFECTS = ("none", "read", "write")
+_HARM = {
+    "effect": ("none", "read", "write"),
+    "idempotent": ("true", "false"),
+    "suspends": ("false", "true"),
+    "echoes": ("false", "true"),
+}
+"""What a policy may contradict, with the values from the most harmless on."""
 
 
 class GuardrailRule(EngineRule):
@@ -456,17 +462,11 @@ class PolicyContradiction(Rule):
                     yield from self._claims(policy, name, claim, fact)
 
     def _claims(self, policy: Policy, name: str, claim: ToolSpec, fact: ToolSpec) -> Iterator[Finding]:
-        both = claim.model_fields_set & fact.model_fields_set
-        less: list[tuple[str, str, str]] = []
-        if "effect" in both and _EFFECTS.index(claim.effect) < _EFFECTS.index(fact.effect):
-            less.append(("effect", claim.effect, fact.effect))
-        if "idempotent" in both and claim.idempotent and not fact.idempotent:
-            less.append(("idempotent", "true", "false"))
-        if "suspends" in both and fact.suspends and not claim.suspends:
-            less.append(("suspends", "false", "true"))
-        if "echoes" in both and fact.echoes and not claim.echoes:
-            less.append(("echoes", "false", "true"))
-        for field, claimed, known in less:
+        declared = claim.model_fields_set & fact.model_fields_set
+        for field in [one for one in _HARM if one in declared]:
+            claimed, known = str(getattr(claim, field)).lower(), str(getattr(fact, field)).lower()
+            if _HARM[field].index(claimed) >= _HARM[field].index(known):
+                continue
             message = f"`{name}` claims `{field}: {claimed}`, but policy `{policy.policy}` knows `{field}: {known}`"
             place = Place(("tools", name, field))
             related = (
