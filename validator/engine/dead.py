@@ -168,15 +168,11 @@ class InfeasibleBranches:
         system, nodes = self._system(conditions, roots)
         # A decision that guards no edge, because constants decide it, is not asked.
         asked = frozenset(system.decisions)
-        known = {number: self.moves.decision(number) for number in conditions if number in nodes}
-        known = {number: decision for number, decision in known.items() if decision in asked}
+        decisions = ((number, self.moves.decision(number)) for number in conditions if number in nodes)
+        known = [(number, decision) for number, decision in decisions if decision is not None and decision in asked]
         try:
             table = Table(system, self.domains, self.clock)
-            return {
-                number: (frozenset(table.outcomes_at(nodes[number], decision)), FINITE)
-                for number, decision in known.items()
-                if decision is not None
-            }
+            return {number: (frozenset(table.outcomes_at(nodes[number], one)), FINITE) for number, one in known}
         except TooMany:
             pass
         try:
@@ -184,11 +180,7 @@ class InfeasibleBranches:
             search.cheapest()
         except TooMany:
             return {}
-        return {
-            number: (search.outcomes_of(decision), EXPLICIT)
-            for number, decision in known.items()
-            if decision is not None
-        }
+        return {number: (search.outcomes_of(decision), EXPLICIT) for number, decision in known}
 
     def _system(self, conditions: list[int], roots: frozenset[Names]) -> tuple[System, dict[int, int]]:
         """Return the system of the steps that matter to a cluster, and their nodes."""

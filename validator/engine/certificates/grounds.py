@@ -239,7 +239,7 @@ def states(builder: Builder, system: System, domains: Domains, search: Search, m
 
     def write() -> dict[str, Any]:
         found = _Listed(builder, system, domains, most)
-        return {"references": found.references(), **found.whole.table(map(held, found.numbers()))}
+        return {"references": found.classes.references(), **found.whole.table(map(held, found.numbers()))}
 
     def held(known: dict[int, int]) -> dict[str, Any]:
         if most is None or not known:
@@ -303,7 +303,6 @@ class _Listed:
 
     def __init__(self, builder: Builder, system: System, domains: Domains, most: int | None) -> None:
         self.whole = _Whole(builder, system)
-        self.domains = domains
         self.search = Search(self.whole.system, domains, UNLIMITED)
         self.classes = _Classes(self.search)
         self.names = self.classes.names
@@ -336,10 +335,6 @@ class _Listed:
         """Whether a variable has an input as its only source, so that its type is all that is known about it."""
         meant = self.whole.names.meaning(root)
         return meant is not None and [source.kind for source in meant.sources] == ["input"]
-
-    def references(self) -> list[dict[str, Any]]:
-        """Return the references and their classes."""
-        return self.classes.references()
 
     def numbers(self) -> list[dict[int, int]]:
         """Return for each node the numbers of its states, each with its cost."""

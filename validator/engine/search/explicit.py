@@ -106,7 +106,8 @@ class Search:
 
     def settled(self) -> Iterator[tuple[int, State]]:
         """Yield every state that a path reaches, with the cost of a cheapest one, the cheapest first."""
-        queue: list[tuple[int, int, State, Any]] = [(0, 0, self.first, None)]
+        first = self._state(ENTRY, {root: self._first(root) for root in self.below})
+        queue: list[tuple[int, int, State, Any]] = [(0, 0, first, None)]
         count = 0
         while queue:
             cost, _, state, parent = heapq.heappop(queue)
@@ -119,11 +120,6 @@ class Search:
                 if target not in self.reached:
                     count += 1
                     heapq.heappush(queue, (cost + edge.cost, count, target, (state, edge, chosen)))
-
-    @property
-    def first(self) -> State:
-        """The state at the entry: no value from outside is chosen yet."""
-        return self._state(ENTRY, {root: self._first(root) for root in self.below})
 
     def following(self, state: State) -> Iterator[tuple[Edge, Choices, State]]:
         """Yield the edges that can be taken from a state, with the choices for them and the state after them."""

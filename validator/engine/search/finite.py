@@ -28,10 +28,9 @@ from stepward.validator.engine.systems.system import (
 )
 from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import TooMany
-from stepward.validator.engine.values.domains import Domains, Names
+from stepward.validator.engine.values.domains import Domains
 from stepward.validator.engine.values.states import State
 from stepward.vm.expressions.operands import is_condition
-from stepward.vm.language.names import Source
 
 LAYER: Final = "finite abstraction"
 
@@ -55,7 +54,6 @@ class Table:
 
     def __init__(self, system: System, domains: Domains, clock: Clock) -> None:
         self.system = system
-        self.domains = domains
         self.clock = clock
         trees = [tree for decision in system.decisions for tree in decision.trees]
         trees += [
@@ -107,14 +105,9 @@ class Table:
         """The classes at the entry."""
         mask, inputs = self.space.possible, dict(self.system.inputs)
         for root, slots in self.transfers.below.items():
-            mask &= self._given(root, inputs[root]) if root in inputs else self.transfers.undefined(slots)
+            is_input = root in inputs
+            mask &= self.transfers.from_source(slots, inputs[root]) if is_input else self.transfers.undefined(slots)
         return mask
-
-    def _given(self, root: Names, source: Source) -> int:
-        slots = self.transfers.below[root]
-        return self.transfers.given(
-            slots, {slot.names: self.domains.given(source, slot.names[len(root) :]) for slot in slots}
-        )
 
     @cached_property
     def reachable(self) -> list[int]:

@@ -15,6 +15,7 @@ from stepward.validator.engine.values.domains import Domain, Names, of_kinds
 from stepward.validator.engine.values.states import UNDEFINED, within
 from stepward.vm.expressions.operands import is_condition, result_kinds
 from stepward.vm.expressions.syntax import Expression, Reference
+from stepward.vm.language.names import Source
 
 
 class Transfer:
@@ -92,9 +93,7 @@ class Transfers:
             case Undefined():
                 yield self._any(slots, self.undefined(slots))
             case Given(source=source, maybe=maybe):
-                allowed = self.given(
-                    slots, {slot.names: self.domains.given(source, self._fields(slot)) for slot in slots}
-                )
+                allowed = self.from_source(slots, source)
                 yield self._any(slots, allowed | (self.undefined(slots) if maybe else 0))
             case Literal(value=constant):
                 yield self._any(slots, self._constant(slots, constant))
@@ -117,7 +116,11 @@ class Transfers:
             mask &= self.space.where(slot, _is_undefined)
         return mask
 
-    def given(self, slots: Iterable[Slot], domains: Mapping[Names, Domain]) -> int:
+    def from_source(self, slots: Iterable[Slot], source: Source) -> int:
+        """Return the states in which references below one root have values of an input, an output or an error."""
+        return self._given(slots, {slot.names: self.domains.given(source, self._fields(slot)) for slot in slots})
+
+    def _given(self, slots: Iterable[Slot], domains: Mapping[Names, Domain]) -> int:
         """Return the states in which references have values of these domains, and objects have their required
         fields."""
         space = self.space
@@ -166,4 +169,4 @@ class Transfers:
             return _answer(self.space, slots[0], self.space.outcome(tree))
         self.blurs = True
         values = of_kinds(result_kinds(tree))
-        return self._any(slots, self.given(slots, dict.fromkeys((slot.names for slot in slots), values)))
+        return self._any(slots, self._given(slots, dict.fromkeys((slot.names for slot in slots), values)))

@@ -85,7 +85,6 @@ class Cutting:
         constants: Iterable[tuple[Names, Any]] = (),
     ) -> None:
         trees, alike = tuple(trees), [tuple(group) for group in alike]
-        self.domains = domains
         names = dict.fromkeys((*references_of(trees), *(name for group in alike for name in group)))
         self.names = with_owners(names, domains)
         self.cuts = {name: Cuts() for name in self.names}

@@ -44,7 +44,6 @@ class Traced:
         self._at: dict[int, dict[str, Any]] = {}
         self._known_of: dict[tuple[int, str], Any] = {}
         self._turns: dict[int, tuple[Does, ...]] = {}
-        self.compressed_edges: list[CompressedEdge] = []
         inputs = dict(self._inputs(path.before))
         self._walker = self._started(inputs)
         for number, step in enumerate(path.steps):
@@ -82,7 +81,6 @@ class Traced:
             parts = range(len(step.parallel_steps))
             self._turns[len(self.moves)] = tuple(_DOES[call_outcomes[sub]] for sub in parts)
         self.moves.append(Move(step.id, how(compressed.transition) if compressed.transition is not None else "starts"))
-        self.compressed_edges.append(compressed)
 
     def _fill(self, start: int, goal: int) -> None:
         """Add the steps of a stretch that the slice left out: those of the run or, if these are unknown, the shortest

@@ -85,6 +85,9 @@ class Witnesses:
         self.meaning = analyses.facts.meaning
         self.program = analyses.facts.program
         self.replayer = Replayer(analyses.facts.program, without_waivers(analyses.facts.meaning.policies))
+        self._firsts: dict[int, tuple[TypeSpec | None, Any]] = {}
+        """The simplest value of each type by its id, which is unique while the type is stored."""
+        self._known: dict[Source, Any] = {}
         self._tries = 0
         self._most = MAX_RECORDS + RECORDS_PER_STEP * len(analyses.facts.program.steps)
         self._until = self._most
@@ -305,15 +308,6 @@ class Witnesses:
         better = (value for value in more if all(fits(value, one) for one in wanted))
         found = next(chain(good, better), _AS_IS)
         return self._first(spec) if found is _AS_IS else found
-
-    @cached_property
-    def _firsts(self) -> dict[int, tuple[TypeSpec | None, Any]]:
-        """The simplest value of each type by its id, which is unique while the type is stored."""
-        return {}
-
-    @cached_property
-    def _known(self) -> dict[Source, Any]:
-        return {}
 
     @cached_property
     def _wanted(self) -> dict[Source, list[TypeSpec]]:
