@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.validator.engine.systems.moves import SUCCEEDS, Leaving, Moves
+from stepward.validator.engine.systems.moves import Leaving, Moves
 from stepward.validator.engine.systems.system import (
     Assign,
     CompressedEdge,
@@ -29,7 +29,7 @@ from stepward.validator.engine.witnesses.replay import ERROR
 from stepward.vm.errors import EvaluationError, StepwardError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import Call, ConditionStep, ParallelStep
+from stepward.vm.language.steps import ConditionStep, ParallelStep
 from stepward.vm.values import FrozenMap, freeze
 
 if TYPE_CHECKING:
@@ -110,9 +110,6 @@ class Walker:
     def options(self, pair: int, distances: _Distances) -> list[tuple[int, Leaving]]:
         """Return the moves from a pair that a run can take now, the one closest to the goal first."""
         step, state = self.product.found.steps[pair], self.product.found.states[pair]
-        plain = self._plain(pair, step)
-        if plain is not None:
-            return [plain]
         found: list[tuple[int, Leaving]] = []
         for leaving in self._open(step):
             if leaving.transition.to < 0:
@@ -124,18 +121,6 @@ class Walker:
         if len(found) > 1:
             found.sort(key=lambda one: (distances.of(one[0]), one[1].transition.kind not in ("success", "branch")))
         return found
-
-    def _plain(self, pair: int, step: int) -> tuple[int, Leaving] | None:
-        """Return the only move of most calls: they certainly start, and every outcome leads to the same pair."""
-        targets, part = self.product.out[pair], self.facts.flow.steps[step]
-        if len(targets) != 1 or not self.product.alive[targets[0]] or not isinstance(part, Call):
-            return None
-        if part.max_visits is not None or step in self.analyses.uncertain_starts:
-            return None
-        goes_on = self.facts.flow.transitions[step][0]
-        if goes_on.kind != "success" or goes_on.to != self.product.found.steps[targets[0]]:
-            return None
-        return targets[0], self.moves.left(part, goes_on, (), SUCCEEDS)
 
     def _open(self, step: int) -> Iterator[Leaving]:
         """Yield the moves of a step that are possible now."""
