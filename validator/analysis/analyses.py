@@ -115,16 +115,12 @@ class Analyses:
     @cached_property
     def uncertain_starts(self) -> frozenset[int]:
         """The steps that may fail to start when control reaches them, computed for all steps at once."""
-        sites = (
-            self.facts.meaning.calls
-            if any(spec.args is not None for spec in self.facts.meaning.manifest.values())
-            else ()
-        )
-        return self.assignment.doubtful_steps.union(
+        refused = (
             site.step
-            for site in sites
-            if site.step not in self.assignment.doubtful_steps and not self.arguments_fit(site.step)
+            for site in self.facts.meaning.calls
+            if isinstance(site.call, ToolCall) and not self._takes(site.call)
         )
+        return self.assignment.doubtful_steps.union(refused)
 
     def arguments_fit(self, number: int) -> bool:
         """Return whether the calls of a step pass only arguments that their tools accept, each of its declared type."""

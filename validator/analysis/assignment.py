@@ -139,8 +139,6 @@ class Assignment:
             meant = reading.meant
             if meant is None or reading.step not in reachable or self._never_exists(reading):
                 continue
-            if not meant.fields and (self._is_always_there(meant) or self._settled(reading.reference.names, reading)):
-                continue  # it has no keys, or one that is settled
             for key in self.keys(reading):
                 if not self._settled(key, reading) and not self._is_known(key, reading):
                     asked.setdefault(key, []).append(len(open_readings))
@@ -173,9 +171,7 @@ class Assignment:
     @cached_property
     def never_defined(self) -> tuple[Reading, ...]:
         """The readings of names that nothing ever defines."""
-        # Most references read a whole value, which always exists. Only fields need the test.
-        found = [reading for reading in self.readings if reading.meant is None or reading.meant.fields]
-        return tuple(reading for reading in found if reading.meant is None or self._never_exists(reading))
+        return tuple(reading for reading in self.readings if reading.meant is None or self._never_exists(reading))
 
     def _never_exists(self, reading: Reading) -> bool:
         assert reading.meant is not None
@@ -206,8 +202,6 @@ class Assignment:
         """Return the step that can only be reached after a step succeeded; the step itself if all its transitions are
         successes."""
         transitions = self.flow.transitions[number]
-        if len(transitions) == 2 and transitions[0].kind == "success" and transitions[0].to >= 0 > transitions[1].to:
-            return number  # most steps: a success continues, a failure ends the run
         good: set[int] = set()
         other: set[int] = set()
         for transition in transitions:

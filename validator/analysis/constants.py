@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepward.vm.errors import EvaluationError, ExpressionError
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Compare, Defined, Expression, Logic, Negation, Reference, walk
+from stepward.vm.expressions.syntax import Defined, Expression, Logic, Negation, Reference, walk
 
 
 def constant_value(tree: Expression) -> bool | None:
@@ -13,8 +13,6 @@ def constant_value(tree: Expression) -> bool | None:
 
     `$x == 1 or 1 == 1` is not decided: reading `$x` comes first, and may fail. `1 == 2 and $x == 1` is false.
     """
-    if isinstance(tree, Compare) and (isinstance(tree.left, Reference) or isinstance(tree.right, Reference)):
-        return None  # the most frequent case
     if isinstance(tree, Negation):
         inner = constant_value(tree.operand)
         return None if inner is None else not inner

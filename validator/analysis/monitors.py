@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
-from typing import Final, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor, State
@@ -77,9 +77,6 @@ class _Start(NamedTuple):
     which: Sequence[int]
 
 
-_ONLY: Final = (0,)
-
-
 class RuleMonitor(Monitor):
     """The automaton of a rule with nondeterminism: where a step leaves something open, there are several next states.
 
@@ -98,8 +95,6 @@ class RuleMonitor(Monitor):
         self.watched = None if self.may_end_anywhere else self.concerned
 
     def _starting(self, step: int) -> list[_Start]:
-        if len(self.starts) == 1:
-            return [_Start(hit, _ONLY) for hit in self.starts[0][step]]
         found: dict[int | None, _Start] = {}
         for number, hits in enumerate(self.starts):
             for hit in hits.get(step, ()):
@@ -215,9 +210,6 @@ class RuleMonitor(Monitor):
 
 def _chosen(may: Mapping[int, tuple[bool, ...]]) -> Iterable[tuple[int, ...]]:
     """Return all combinations of events, given for each number whether it may happen."""
-    if len(may) == 1:  # the most frequent case
-        ((number, outcomes),) = may.items()
-        return [(number,) if outcome else () for outcome in outcomes]
     return [
         tuple(number for number, one in zip(may, happens, strict=True) if one) for happens in product(*may.values())
     ]

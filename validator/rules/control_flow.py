@@ -55,8 +55,6 @@ class MissingTarget(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every field that names no step of the program's list."""
-        if not context.facts.flow.has_missing_target:
-            return
         steps, flow = context.facts.program.steps, context.facts.flow
         sub_steps = {part.id: step.id for step in steps for part in step.sub_steps}
         for number, step in enumerate(steps):

@@ -276,8 +276,6 @@ class DuplicateId(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every step and sub-step whose id was used before."""
-        if not context.facts.parallels and len(context.facts.flow.position) == len(context.facts.program.steps):
-            return
         first: dict[str, Place] = {}
         for path, step in all_steps(context):
             place = Place((*path, "id"))
