@@ -130,28 +130,25 @@ class _Text(NamedTuple):
 
     def has(self, secret: Spellings) -> bool:
         """Return whether the text has a whole value in some spelling."""
-        for text in self.folded:
-            for form in secret.folded:
-                if form in text:
-                    return True
-        for text in self.joined:
-            for form in secret.joined:
-                if form in text:
-                    return True
-        return any(part in self.text for part in secret.base64)
+        is_there = _has_any(self.folded, secret.folded) or _has_any(self.joined, secret.joined)
+        return is_there or _has_any((self.text,), secret.base64)
 
     def has_half(self, secret: Spellings) -> bool:
         """Return whether the text has the first or the last half of a value."""
-        for text in (*self.folded, *self.joined):
-            for half in secret.halves:
-                if half in text:
-                    return True
-        return False
+        return _has_any((*self.folded, *self.joined), secret.halves)
 
     def has_masked(self, secret: Spellings) -> bool:
         """Return whether the text has at least half of a value beside a mask."""
         places = ((secret.whole, self.folded), (secret.grouped, self.joined))
         return any(_is_masked(text, value) for value, texts in places for text in texts)
+
+
+def _has_any(texts: Iterable[str], forms: Iterable[str]) -> bool:
+    for text in texts:
+        for form in forms:
+            if form in text:
+                return True
+    return False
 
 
 def quotes(text: str, secrets: Iterable[str]) -> bool:

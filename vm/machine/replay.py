@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.canonical import ErasedError, Sealed, is_sealed, opened
+from stepward.vm.journal.canonical import ErasedError, Sealed, opened
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.records import Record
 from stepward.vm.journal.store import Entry, Journal
@@ -242,11 +242,7 @@ def _matches(decided: Event, happened: Event) -> bool:
 
 
 def _same(decided: Any, happened: Any) -> bool:
-    if _has_gone(happened):
-        return True
-    return same(
-        opened(decided) if is_sealed(decided) else decided, opened(happened) if is_sealed(happened) else happened
-    )
+    return _has_gone(happened) or same(opened(decided), opened(happened))
 
 
 def _has_gone(value: Any) -> bool:
