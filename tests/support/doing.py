@@ -167,6 +167,11 @@ def assign_another(edit: Edit) -> None:
         edit.owner[edit.last] += "_too"
 
 
+def put_in_its_place(edit: Edit, text: str) -> None:
+    del edit.owner[edit.last]
+    edit.owner.update(yaml.safe_load(text))
+
+
 def in_quotes(edit: Edit, text: str) -> None:
     edit.owner[edit.last] = text
 
@@ -197,4 +202,5 @@ DOING: list[Entry] = [
     (r"^assign another name", assign_another),
     (r"^write `\"('[^`]+')\"` for the text", in_quotes),
     (r"^write it without quotes", without_quotes),
+    (r"^write `([^`]+)` in its place", put_in_its_place),
 ]

@@ -12,6 +12,7 @@ from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.language import guardrails
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.nulls import TYPE_MAPS, without_nulls
+from stepward.vm.language.other_words import are_opposed, in_place_of, renamed
 from stepward.vm.language.record import Record
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
 from stepward.vm.language.types import TypeSpec
@@ -145,7 +146,8 @@ def _problems(error: ValidationError, model: type[BaseModel], data: Any) -> tupl
 def _is_misspelt(missing: Path, unknown: set[Path]) -> bool:
     """Return whether an unknown field is a misspelling of a missing one: then only the unknown one is reported."""
     beside = [str(path[-1]) for path in unknown if path[:-1] == missing[:-1]]
-    return bool(_alike(str(missing[-1]), beside, n=1, cutoff=0.6))
+    is_renamed = any(renamed(word, missing[-1:], ()) for word in beside)  # type: ignore[arg-type]
+    return is_renamed or bool(_alike(str(missing[-1]), beside, n=1, cutoff=0.6))
 
 
 def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
@@ -269,9 +271,14 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
         return _ELSEWHERE[name]
     owner = _model_at(path[:-1], model, data)
     known = sorted(_field_names(owner)) if owner else []
-    near = _alike(name, known, n=1, cutoff=0.6)
     whose = _owner_words(path[:-1], data)
-    if near and near[0] not in (_at(data, path[:-1]) or {}):
+    given = _at(data, path[:-1])
+    instead = in_place_of(name, given) if owner is TypeSpec else ""
+    if instead:
+        return f"unknown field `{name}` in {whose}", instead
+    same = renamed(name, known, given)
+    near = [same] if same else _alike(name, known, n=1, cutoff=0.6)
+    if near and near[0] not in (given or {}):
         return f"unknown field `{name}` in {whose}", f"did you mean `{near[0]}`?"
     others = [word for word, step in STEP_MODELS.items() if name in _field_names(step)]
     if path[0] == "steps" and others:
@@ -289,8 +296,9 @@ def _misspelt_field(path: Path, model: type[BaseModel], data: Any) -> str | None
     owner = _model_at(path[:-1], model, data)
     if owner is None or str(path[-1]) in _ELSEWHERE:
         return None
-    near = only_near(str(path[-1]), _field_names(owner))
-    return None if near in (_at(data, path[:-1]) or {}) else near
+    known, given = _field_names(owner), _at(data, path[:-1]) or {}
+    near = renamed(str(path[-1]), known, given) or only_near(str(path[-1]), known)
+    return None if near in given else near
 
 
 def _misspelt_type(path: Path, data: Any) -> str | None:
@@ -428,7 +436,7 @@ def _alike(name: str, candidates: Iterable[str], n: int, cutoff: float = 0.6) ->
     """Return the candidates most similar to a name. difflib is imported only if there is something to report."""
     from difflib import get_close_matches
 
-    return get_close_matches(name, list(candidates), n, cutoff)
+    return get_close_matches(name, [one for one in candidates if not are_opposed(name, one)], n, cutoff)
 
 
 def _words(name: str) -> list[str]:

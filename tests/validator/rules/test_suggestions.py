@@ -16,6 +16,7 @@ from stepward.validator import ProgramValidator
 from stepward.validator.cli import main
 from stepward.validator.findings import Finding, Severity, Verdict
 from stepward.vm import Program
+from stepward.vm.language.loading import near_words, only_near
 
 CALL = {"type": "tool", "tool": "load"}
 END = {"id": "bad", "type": "end", "outcome": "failure"}
@@ -290,3 +291,34 @@ def test_an_arm_goes_on_to_the_dead_step_below_where_only_that_can_be_meant(
     before = {one["id"]: one for one in data["steps"]}
     changed = {name: fixed[name].items() - before[name].items() for name in fixed if fixed[name] != before[name]}
     assert {name: dict(items) for name, items in changed.items() if name in ("a", *(edits or ()))} == (edits or {})
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "others", "meant"),
+    [
+        ("minLength", ["maxLength", "pattern"], ""),
+        ("max_minuts", ["max_minutes", "min_minutes"], "max_minutes"),
+        ("maximun", ["minimum", "maximum"], "maximum"),
+        ("min_prise", ["max_price"], ""),
+    ],
+)
+def test_the_opposite_of_a_name_is_never_suggested(field: str, others: list[str], meant: str) -> None:
+    assert near_words(field, others) == (f"did you mean `{meant}`?" if meant else "")
+    assert only_near(field, others) == (meant or None)
+
+
+@pytest.mark.parametrize("fields", [{"if": "$x"}, {"if": "$x", "else": "bad"}, {"condition": "$x", "else": "bad"}])
+def test_the_words_of_a_branch_in_other_languages_are_corrected(
+    fields: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole = {"otherwise": "bad"} if "else" not in fields else {}
+    data = program({"id": "c", "type": "condition", **fields, "then": "a", **whole}, {"id": "a", **CALL}, END)
+    Path("p.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    CliRunner().invoke(main, ["check", "--isolated", "--fix", "--no-cache", "p.yaml"], catch_exceptions=False)
+    step = yaml.safe_load(Path("p.yaml").read_text())["steps"][0]
+    assert {"condition", "then", "otherwise"} <= step.keys()
+    assert not {"if", "else"} & step.keys()
