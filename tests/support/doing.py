@@ -172,6 +172,49 @@ def put_in_its_place(edit: Edit, text: str) -> None:
     edit.owner.update(yaml.safe_load(text))
 
 
+def write_where_read(edit: Edit, name: str, text: str) -> None:
+    """Write a text into the prompts and arguments that read a name, which `set` then assigns no more."""
+    for call in edit.calls:
+        for owner in (call, call.get("args") or {}):
+            for field, value in list(owner.items()):
+                if isinstance(value, str) and field not in ("condition", "set"):
+                    owner[field] = re.sub(rf"\${name}(?!\w)", lambda _: text, value)
+    del edit.owner[edit.last]
+    if not edit.owner:
+        following = edit.steps[edit.steps.index(edit.step) + 1]["id"]
+        pass_by(edit, edit.step, following)
+
+
+def interpolate(edit: Edit, text: str, name: str) -> None:
+    write_where_read(edit, name, text)
+
+
+def side_by_side(edit: Edit) -> None:
+    if "set" not in edit.step:
+        raise NoRewriteError("a condition holds no text")
+    parts = (part.strip() for part in re.split(r"\s*\+\s*", edit.owner[edit.last]))
+    write_where_read(edit, edit.last, " ".join(part.strip("'") for part in parts if part.strip("' ")))
+
+
+def keep_one(edit: Edit, _: str) -> None:
+    """End the run in the place of the later step."""
+    pass_by(edit, edit.step, edit.new_end())
+
+
+def put_reference(edit: Edit, text: str, space: str | None, declared: str | None) -> None:
+    edit.replace_span(text + " " * bool(space))
+    if declared:
+        edit.data["inputs"][declared] = {"type": "string"}
+
+
+def remove_unread(edit: Edit) -> None:
+    for place in (edit.finding.place, *(label.place for label in edit.finding.related)):
+        del edit.at(place.path[:-1])[place.path[-1]]
+        if "set" in place.path and not edit.at(place.path[:-1]):
+            step = edit.at(place.path[:2])
+            pass_by(edit, step, step.get("next_step") or edit.steps[edit.steps.index(step) + 1]["id"])
+
+
 def in_quotes(edit: Edit, text: str) -> None:
     edit.owner[edit.last] = text
 
@@ -203,4 +246,9 @@ DOING: list[Entry] = [
     (r"^write `\"('[^`]+')\"` for the text", in_quotes),
     (r"^write it without quotes", without_quotes),
     (r"^write `([^`]+)` in its place", put_in_its_place),
+    (r"^`set` joins no texts: write `([^`]+)` in the prompt or argument that reads `\$(\w+)`", interpolate),
+    (r"^write the parts side by side in the prompt or argument that needs them", side_by_side),
+    (r"^put `([^`]+)` in its place(, with a space)?(?:.*declare `(\w+)` under `inputs`)?", put_reference),
+    (r"^use (?:it|them), or remove (?:it|them);", remove_unread),
+    (r"^leave only one of `(\w+)` and `\w+` on this path", keep_one),
 ]

@@ -55,8 +55,11 @@ def _near(facts: ProgramFacts, selector: AnySelector | AnyGuard) -> str:
         return near_words(selector.tool, called)
     if isinstance(selector, BranchSelector) and selector.step in facts.flow.position:
         step = facts.flow.steps[facts.flow.position[selector.step]]
-        names = step.branch_names if isinstance(step, ConditionStep) else {}
-        return near_words(str(selector.branch), [name for name in names if isinstance(name, str)])
+        if not isinstance(step, ConditionStep):
+            return f"`{step.id}` is no condition: name it without a branch"
+        names = [name for name in step.branch_names if isinstance(name, str)]
+        listed = " and ".join(f"`{name}`" for name in step.branch_names)
+        return near_words(str(selector.branch), names) or f"name one of its branches: {listed}"
     if isinstance(selector, StepSelector | BranchSelector):
         return near_words(selector.step, facts.flow.position)
     return ""

@@ -38,12 +38,14 @@ from stepward.vm.language.automata import automaton_of, bound
 from stepward.vm.language.guardrails import (
     AnyRule,
     AnySelector,
+    AtMostOnce,
     Exclusive,
     FollowedBy,
     Never,
     StepSelector,
     protected,
 )
+from stepward.vm.language.loading import only_near
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.selectors import Hit
 from stepward.vm.language.steps import ToolCall
@@ -373,13 +375,31 @@ class _Judge:
     def _said(self, kind: str, number: int, evidence: Evidence) -> Outcome:
         step, rule = self.flow.steps[number].id, self.rule
         code, message, help = words(rule, kind, step)
+        first = self._performed_before(number, evidence) if isinstance(rule, AtMostOnce) and kind != "retried" else ""
+        if first:
+            message = f"`{step}` can repeat in one run what `{first}` has done"
+            help = f"leave only one of `{first}` and `{step}` on this path"
         if self.origin.place == ALLOW_LIST:
             message = f"`{step}` calls a tool that is not allowed"
-            help = "use an allowed tool, or have it put on the list"
+            help = f"use an allowed tool{self._allowed_near(number)}, or have it put on the list"
             if isinstance(rule, Never) and rule.when is not None:
                 message = f"`{step}` can start with arguments that are not allowed: `{rule.when}` does not hold"
                 help = f"route control past `{step}` then, or change what it is called with"
         return self._outcome(code, message, help, number, evidence)
+
+    def _performed_before(self, number: int, evidence: Evidence) -> str:
+        """Return the other step of a path that performs what a step performs again, or an empty text."""
+        steps = {self.flow.steps[hit.step].id for one in protected(self.rule) for hit in self.facts.hits(one)}
+        before = [move.step for move in evidence.path[:-1] if move.step in steps]
+        return before[0] if before and before[0] != self.flow.steps[number].id else ""
+
+    def _allowed_near(self, number: int) -> str:
+        """Return the words that offer the allowed tool whose name is most like that of a tool that is called."""
+        policy, calls = self.origin.policy, self.flow.steps[number].calls
+        allowed = {entry.tool for entry in (policy.allow if policy else None) or ()}
+        called = {call.tool for _, call in calls if isinstance(call, ToolCall)} - allowed
+        near = {only_near(tool, allowed) for tool in called} - {None}
+        return f", such as `{near.pop()}`" if len(near) == 1 else ""
 
     def _outcome(self, code: str, message: str, help: str, number: int, evidence: Evidence) -> Outcome:
         """Return the outcome to report for the rule at a step."""

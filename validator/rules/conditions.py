@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,9 @@ from stepward.vm.reading.source import Mend, Path, Place
 if TYPE_CHECKING:
     from stepward.validator.engine.verdicts import Judged
 
+
+_INTERPOLATED: Final = re.compile(rf"\${NAME}[^$]*[^\W\d]\w+|[^\W\d]\w+[^$]*\${NAME}")
+"""A reference beside a word, as in a prompt."""
 
 _OR_DROP: Final = ", or remove this case with the steps that it alone leads to"
 
@@ -66,7 +70,7 @@ class ConditionSyntax(Rule):
         for clause in context.facts.meaning.clauses:
             error = clause.error
             if error is not None:
-                help = error.help if clause.is_condition else _text_help(error)
+                help = error.help if clause.is_condition else _text_help(error, str(clause.path[-1]))
                 place = Place(clause.path, within=(error.start, error.end))
                 step = context.facts.program.steps[clause.step].id
                 mend = _mend(error, clause.path) if help == error.help else None
@@ -95,12 +99,12 @@ def _syntax_error(text: str) -> ExpressionError | None:
     return None
 
 
-def _text_help(error: ExpressionError) -> str:
+def _text_help(error: ExpressionError, name: str) -> str:
     """Return the help for a text of `set` that is no expression: a plain word mostly lacks its quotes."""
-    import re
-
     if re.fullmatch(rf"{NAME}(?:[ -]+{NAME})*", error.text.strip()):
         return f"write `\"'{error.text.strip()}'\"` for the text: what stands in `set` is an expression"
+    if not error.rewrite and _INTERPOLATED.search(error.text):
+        return f"`set` joins no texts: write `{error.text.strip()}` in the prompt or argument that reads `${name}`"
     return error.help
 
 

@@ -68,7 +68,8 @@ class UndefinedVariable(Rule):
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
                 known = context.facts.known_fields(reading.meant)
                 *owner, last = reading.reference.names
-                help = near_words(last, known) or "read a field that the type declares"
+                meant = _meant_reference(reading, len(reading.reference.names), known)
+                help = f"did you mean `{meant}`?" if meant else "read a field that the type declares"
                 step, near = context.facts.program.steps[reading.step].id, only_near(last, known)
                 mend = _replacement((*owner, near), reading.place) if near else None
                 yield self.finding(message, help, reading.place, step=step, mend=mend)
@@ -164,6 +165,14 @@ class MaybeUndefined(EngineRule):
         part = f"the reading of `{reading.reference.text()}` in `{context.facts.program.steps[reading.step].id}`"
         return context.proofs.failures.attempt(part, lambda: context.proofs.engine.undefined(reading), lambda _: None)
 
+    @staticmethod
+    def _meant_field(context: Context, reading: Reading, key: tuple[str, ...]) -> str:
+        """Return the reference that is meant where a type declares fields, and this one is a misspelling of one."""
+        assert reading.meant is not None
+        fields = reading.meant.fields[: len(key) - len(reading.reference.names) + len(reading.meant.fields)]
+        known = context.facts.known_fields(reading.meant._replace(fields=fields))
+        return "" if key[-1] in known else _meant_reference(reading, len(key), known)
+
     def _finding(self, context: Context, reading: Reading, key: tuple[str, ...], evidence: Evidence | None) -> Finding:
         assert reading.meant is not None
         text = reading.reference.text()
@@ -174,6 +183,10 @@ class MaybeUndefined(EngineRule):
                 message = f"`{text}` may be undefined here: `{owner}` may be null"
                 help = f"test `{owner} != null` on every path to `{step}`, or declare a type without null"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
+            near = self._meant_field(context, reading, key)
+            if near:
+                message = f"`{text}` may be absent: its type declares no such field"
+                return self.finding(message, f"did you mean `{near}`?", reading.place, step=step, evidence=evidence)
             message = f"`{text}` may be absent: its type does not require the field"
             help = f"list the field under `required`, or test `defined({text})` first"
             return self.finding(message, help, reading.place, step=step, evidence=evidence)
@@ -181,6 +194,13 @@ class MaybeUndefined(EngineRule):
         message = f"`{text}` may be undefined here"
         help = f"define it on every path to `{step}`, or test `defined({text})` on the way"
         return self.finding(message, help, reading.place, step=step, related=related, evidence=evidence)
+
+
+def _meant_reference(reading: Reading, count: int, known: list[str]) -> str:
+    """Return a reference with its first `count` names, the last of which is replaced by the field that is meant."""
+    *owner, last = reading.reference.names[:count]
+    near = near_words(last, known)[len("did you mean `") : -len("`?")]
+    return "$" + ".".join((*owner, near, *reading.reference.names[count:])) if near else ""
 
 
 def _definitions(reading: Reading) -> list[Place]:

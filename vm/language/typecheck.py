@@ -13,7 +13,7 @@ from stepward.vm.expressions.facts import Facts, facts
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
 from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, NUMBER, OPERATORS, STRING, Kinds
-from stepward.vm.expressions.syntax import Compare, Constant, Expression, Logic, Reference
+from stepward.vm.expressions.syntax import Arithmetic, Compare, Constant, Expression, Logic, Reference
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.name_types import ITEMS
 
@@ -83,6 +83,8 @@ class _Checker:
                 return self.reference(tree, known)
             case Compare():
                 self.compare(tree, known)
+            case Arithmetic() if self.joins_texts(tree, known):
+                return _Operand(ANY, is_known=False)
             case _:
                 for operand, kinds, word in needs(tree):
                     self.require(operand, self.check(operand, known), kinds, f"`{word}`")
@@ -153,6 +155,29 @@ class _Checker:
         if call.type == "tool":
             return f"`returns: {{type: {word}}}` for the tool `{call.tool}`"
         return f"`returns: {{type: {word}}}` on step `{call.id}`" if call.type == "llm" else ""
+
+    def joins_texts(self, tree: Arithmetic, known: Facts) -> bool:
+        """Report a `+` that is meant to join texts; return whether this is one."""
+        operands = (tree.first, *(operand for _, operand in tree.rest))
+        texts = [operand for operand in operands if self.is_text(operand, known)]
+        is_meant = len(texts) == len(operands) or any(isinstance(operand, Constant) for operand in texts)
+        if not is_meant or any(sign != "+" for sign, _ in tree.rest):
+            return False
+        message = f"`+` adds numbers and joins no texts, but `{self.shown(texts[0])}` is text"
+        help = "write the parts side by side in the prompt or argument that needs them"
+        self.report("SW203", message, help, tree)
+        return True
+
+    def is_text(self, tree: Expression, known: Facts) -> bool:
+        """Return whether an operand is certainly text, and no number in quotes."""
+        match tree:
+            case Constant(value=str() as text):
+                return not _is_number(text) and QUOTED_REFERENCE.fullmatch(text) is None
+            case Reference():
+                operand = self.reference(tree, known)
+                return operand.is_known and operand.kinds == STRING
+            case _:
+                return False
 
     def compare(self, tree: Compare, known: Facts) -> None:
         left, right = self.check(tree.left, known), self.check(tree.right, known)
@@ -282,7 +307,9 @@ class _Checker:
             turned = f"{self.shown(tree.right)} {contains} {self.shown(tree.left)}"
             message = f"{whose} needs an array on the right, but `{self.shown(tree.right)}` is text"
             whole = self.text[: tree.start] + turned + self.text[tree.end :]
-            self.report("SW203", message, f"write `{whole}`", tree)
+            is_safe = left.is_known and left.kinds == STRING
+            problem = TypeProblem("SW203", message, f"write `{whole}`", tree.start, tree.end, whole if is_safe else "")
+            self.problems.append(problem)
             return
         if not self.require(tree.right, right, ARRAY, whose) or self.has_unlike_items(
             tree, tree.right, tree.left, left

@@ -21,6 +21,7 @@ from stepward.vm.reading.limits import MAX_ALIASED_NODES, MAX_DEPTH
 from stepward.vm.reading.quoting import Style
 from stepward.vm.reading.scalars import resolve
 from stepward.vm.reading.source import LineIndex, Path, Span
+from stepward.vm.reading.yaml_hints import quoted_instead
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STYLES: Final[dict[str | None, Style]] = {None: "plain", "": "plain", "'": "single", '"': "double"}
@@ -87,6 +88,9 @@ def _yaml_help(text: str, offset: int, words: str) -> str:
         return "indent with spaces; YAML does not allow tabs there"
     if "\x00" in text:
         return "remove the NUL byte; a program is a text file"
+    quoted = quoted_instead(here, offset - start)
+    if quoted:
+        return quoted
     if "expected ',' or" in words:
         return "close the bracket, or put a comma between two entries"
     if ": " in here.partition(": ")[2]:

@@ -23,7 +23,7 @@ from stepward.validator.gate.settings import Configurations, Overrides
 from stepward.validator.result import RunResult
 from stepward.vm.reading.source import Span
 
-FIXED = {"SW002", "SW101", "SW102", "SW106", "SW201", "SW204", "SW205", "SW206", "SW207", "SW301"}
+FIXED = {"SW002", "SW101", "SW102", "SW106", "SW201", "SW203", "SW204", "SW205", "SW206", "SW207", "SW211", "SW301"}
 """The codes of which a bad program has a finding that is fixed."""
 
 

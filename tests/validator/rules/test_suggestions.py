@@ -15,7 +15,8 @@ from legacy_rewrites import rewrites
 from stepward.validator import ProgramValidator
 from stepward.validator.cli import main
 from stepward.validator.findings import Finding, Severity, Verdict
-from stepward.vm import Program
+from stepward.vm import Policy, Program
+from stepward.vm.errors import ProgramError
 from stepward.vm.language.loading import near_words, only_near
 
 CALL = {"type": "tool", "tool": "load"}
@@ -322,3 +323,63 @@ def test_the_words_of_a_branch_in_other_languages_are_corrected(
     step = yaml.safe_load(Path("p.yaml").read_text())["steps"][0]
     assert {"condition", "then", "otherwise"} <= step.keys()
     assert not {"if", "else"} & step.keys()
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
+
+FLOW = """
+name: p
+inputs: {{t: {{type: string}}}}
+steps:
+  - {{id: c, type: condition, condition: {condition}, then: d, otherwise: d2}}
+  - {{id: d, type: end}}
+  - {{id: d2, type: end, outcome: failure}}
+"""
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        '$t in ["AT", "CH"]',
+        "$t in ['AT'] or $t == \"x, y\"",
+        'not ($t in ["AT"])',
+        '"yes" == $t',
+        "'yes' == $t",
+        "len($t) > 1 and $t in ['it''s']".replace("''", "\\'"),
+    ],
+)
+@pytest.mark.parametrize("is_block", [False, True])
+def test_a_condition_that_yaml_stops_at_is_to_be_put_in_quotes(condition: str, is_block: bool) -> None:
+    text = FLOW.format(condition=condition)
+    if is_block:
+        text = text.replace("{id: c, type: condition, ", "id: c\n    type: condition\n    ").replace(
+            ", then: d, otherwise: d2}", "\n    then: d\n    otherwise: d2"
+        )
+    try:
+        Program.from_yaml(text)
+        return  # nothing to mend: a block takes brackets as they are
+    except ProgramError as error:
+        (problem,) = error.problems
+    quoted = problem.help.removeprefix("put the condition in quotes: `condition: ").removesuffix("`")
+    assert yaml.safe_load(quoted) == condition
+    assert Program.from_yaml(text.replace(condition, quoted)).steps[0].condition == condition  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("expression", "joins"),
+    [("$t + 'x'", True), ("'x' + $t + '!'", True), ("$t + $t", True), ("$t + 1", False), ("$n + '1'", False)],
+)
+def test_a_plus_that_joins_texts_gets_one_finding(expression: str, joins: bool) -> None:
+    data = program({"id": "s", "type": "set", "set": {"b": expression}}, {"id": "a", "type": "llm", "prompt": "$b"})
+    data["inputs"] = {"t": {"type": "string"}, "n": {"type": "integer"}}
+    found = [one for one in check(data) if one.code == "SW203"]
+    assert len(found) == 1
+    assert found[0].message.startswith("`+` adds numbers and joins no texts") is joins
+
+
+def test_an_allow_list_offers_the_tool_that_is_spelt_alike() -> None:
+    policy = Policy.from_dict({"policy": "house", "allow": ["load_order", "pay"]})
+    tools = {"load_ordr": {"effect": "read"}}
+    data = program({"id": "a", "type": "tool", "tool": "load_ordr"}, tools=tools)
+    found = ProgramValidator(Program.from_dict(data), [policy]).validate().findings
+    assert "use an allowed tool, such as `load_order`, or have it put on the list" in {one.help for one in found}
