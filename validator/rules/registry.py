@@ -43,10 +43,12 @@ from stepward.validator.rules.housekeeping import (
     UnusedSuppression,
 )
 from stepward.validator.rules.names import MaybeUndefined, UndeclaredInput, UndefinedVariable
+from stepward.validator.rules.placeholders import ForeignPlaceholder
 from stepward.validator.rules.shape import DuplicateId, DuplicateKey, NameCollision, Schema, TooLarge, Unreadable
 from stepward.validator.rules.text_flow import SensitiveToModel, UnguardedTextToEffect
 from stepward.validator.rules.tools import ToolArguments, UndeclaredTool
 from stepward.validator.rules.types import ImpossibleValue, QuotedReference, TypeMismatch
+from stepward.validator.rules.unread import NeverRead
 
 RULES: Final[tuple[type[Rule], ...]] = (
     Unreadable,
@@ -73,6 +75,8 @@ RULES: Final[tuple[type[Rule], ...]] = (
     SensitiveToModel,
     UnguardedTextToEffect,
     UndeclaredInput,
+    ForeignPlaceholder,
+    NeverRead,
     FunctionMismatch,
     KeyNotTaken,
     ConditionSyntax,

@@ -53,6 +53,8 @@ SW207 tool-arguments
 SW208 sensitive-to-model
 SW209 unguarded-text-to-effect warning
 SW210 undeclared-input warning
+SW211 foreign-placeholder
+SW212 never-read warning
 SW221 function-mismatch
 SW222 key-not-taken warning
 SW301 condition-syntax

@@ -1,0 +1,122 @@
+"""SW211: does a prompt or an argument have placeholders of another language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stepward.validator.context import Context
+from stepward.validator.findings import Finding
+from stepward.validator.rules.base import Rule
+from stepward.vm.expressions.lexer import NAME
+from stepward.vm.language.loading import MAX_CANDIDATES, only_near
+from stepward.vm.reading.source import Mend, Path, Place
+
+_NAMES: Final = rf"{NAME}(?:\.{NAME})*"
+_PLACEHOLDER: Final = re.compile(
+    rf"""\$\$
+    |\$\{{\s*(?P<shell>{_NAMES})\s*\}}
+    |\{{\{{\s*\$?(?P<braces>{_NAMES})\s*\}}\}}
+    |\$(?P<array>{_NAMES})\[-?[0-9]+\]
+    |\$(?P<owner>{_NAMES})\[(?P<quote>['"])(?P<field>{NAME})(?P=quote)\]""",
+    re.VERBOSE,
+)
+_SECTIONS: Final = frozenset({"inputs", "input", "steps", "vars", "variables", "state", "context"})
+"""Words that other languages put before a name, to say where it comes from."""
+
+
+class ForeignPlaceholder(Rule):
+    """A prompt or an argument has a placeholder of another language, which stays as it is.
+
+    ## What it does
+    Reports `${name}`, `{{ name }}`, `$list[0]` and `$object['field']` in prompts, arguments and outputs. Only `$name`
+    and `$name.field` are replaced there. A placeholder in braces counts when the program has that name, or when it is
+    the whole text. `$$` stands for a dollar sign, so `$${name}` is a text about `${name}`.
+
+    ## Why it is bad
+    The model or the tool gets the braces and not the value. The run succeeds all the same, and a customer reads
+    `Hello {{ name }}`.
+
+    ## Example
+    ```yaml
+    name: welcome
+    inputs: {customer: {type: string}}
+    steps:
+      - {id: greet, type: llm, prompt: "Greet {{ customer }} in one sentence."}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: welcome
+    inputs: {customer: {type: string}}
+    steps:
+      - {id: greet, type: llm, prompt: "Greet $customer in one sentence."}
+    ```
+    """
+
+    code = "SW211"
+    name = "foreign-placeholder"
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield every placeholder of another language in the texts that references are filled into."""
+        for number, step in enumerate(context.facts.program.steps):
+            for _, path, value in step.templates:
+                for place, text in braced_texts(value, ("steps", number, *path)):
+                    for match in _PLACEHOLDER.finditer(text):
+                        yield from self._found(context, step.id, place, match)
+
+    def _found(self, context: Context, step: str, path: Path, match: re.Match[str]) -> Iterator[Finding]:
+        shown, text = match.group(), match.string
+        place = Place(path, within=match.span())
+        if match["array"]:
+            message = f"`{shown}` is the whole of `${match['array']}`, and then the text `{shown[shown.index('[') :]}`"
+            help = "let a tool return the item; a reference reads fields by name, and takes no item out of an array"
+            yield self.finding(message, help, place, step=step)
+            return
+        if shown == "$$":
+            return
+        names = (*match["owner"].split("."), match["field"]) if match["field"] else _names(match)
+        meant = _meant(context, names)
+        if meant is None and shown != text.strip():
+            return
+        reference = "$" + ".".join(meant or names)
+        message = f"`{shown}` is no reference here, and stays as it is"
+        help = f"put `{reference}` in its place"
+        glued = re.match(rf"\w|\.{NAME}", text[match.end() :]) is not None
+        if glued:
+            help += ", with a space behind it"
+        if meant is None:
+            help += f", and declare `{names[0]}` under `inputs`"
+        mend = None if glued or meant is None or meant != names else Mend(place, reference)
+        yield self.finding(message, help, place, step=step, mend=mend)
+
+
+def _names(match: re.Match[str]) -> tuple[str, ...]:
+    return tuple((match["shell"] or match["braces"]).split("."))
+
+
+def _meant(context: Context, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the reference that a placeholder means, or None if the program has no such name."""
+    known = context.facts.meaning.names
+    if known.declares_inputs and names[0] in _SECTIONS and len(names) > 1 and known.meaning(names) is None:
+        return _meant(context, names[1:])
+    if known.meaning(names) is not None:
+        return names
+    if names[0] in known.outputs and len(names) == 1:
+        return (*names, "output")
+    near = only_near(names[0], known.variables) if len(known.variables) <= MAX_CANDIDATES else None
+    return (near, *names[1:]) if near else None
+
+
+def braced_texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the texts of a value that have a brace or a bracket, at any depth, each with its path."""
+    if isinstance(value, str):
+        if "{" in value or "[" in value:
+            yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from braced_texts(item, (*path, key))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from braced_texts(item, (*path, number))
