@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from legacy_rewrites import Data, Edit, Entry, NoRewriteError
+from legacy_rewrites import Data, Edit, Entry, NoRewriteError, say_what_tools_do
 from stepward.validator.analysis.graph import StepGraph
 from stepward.vm import Program
 from stepward.vm.language.flow import Flow
@@ -250,5 +250,6 @@ DOING: list[Entry] = [
     (r"^write the parts side by side in the prompt or argument that needs them", side_by_side),
     (r"^put `([^`]+)` in its place(, with a space)?(?:.*declare `(\w+)` under `inputs`)?", put_reference),
     (r"^use (?:it|them), or remove (?:it|them);", remove_unread),
+    (r"^declare under `tools` what each tool does", say_what_tools_do),
     (r"^leave only one of `(\w+)` and `\w+` on this path", keep_one),
 ]

@@ -361,12 +361,14 @@ TABLE: list[Entry] = [
 ]
 
 
-def settle(data: Data, findings: Callable[[Data], tuple[Finding, ...]], most: int = 100) -> Iterator[Data]:
+def settle(
+    data: Data, findings: Callable[[Data], tuple[Finding, ...]], more: Iterable[Entry] = (), most: int = 100
+) -> Iterator[Data]:
     """Yield the program after each first rewrite of its first finding, from the top down, until there is none."""
     for _ in range(most):
         found = sorted(findings(data), key=lambda finding: [str(part).zfill(9) for part in finding.place.path])
         if not found:
             return
-        data = rewrites(data, found[0])[0]
+        data = rewrites(data, found[0], more)[0]
         yield data
     raise NoRewriteError(f"no end after {most} rewrites: {found[0].code} {found[0].message}")

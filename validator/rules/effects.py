@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity, Verdict
@@ -130,6 +130,19 @@ def _is_retried(step: Failing) -> bool:
     return step.on_error == "retry" and step.max_retries > 1
 
 
+def known_sites(context: Context) -> list[CallSite]:
+    """Return the calls of tools that write, of a program without `tools` only those that a policy declares (SW213)."""
+    unknown = unknown_sites(context)
+    return [site for site, _ in context.facts.writing_calls if site not in unknown]
+
+
+def unknown_sites(context: Context) -> list[CallSite]:
+    """Return the calls of a program without `tools` of whose tools no policy says anything either."""
+    if context.facts.program.tools is not None:
+        return []
+    return [site for site, call in context.facts.writing_calls if call.tool not in context.facts.meaning.manifest]
+
+
 def _fact(context: Context, site: CallSite) -> str:
     assert isinstance(site.call, ToolCall)
     if site.call.tool in context.facts.meaning.manifest:
@@ -162,7 +175,7 @@ class RetriedEffect(Rule):
     ## What it does
     Reports `on_error: retry` with more than one attempt on a call of a tool that writes and is not idempotent, and on a
     parallel step with such a call. A tool that is not declared is taken for one that writes and is not
-    idempotent.
+    idempotent; in a program without `tools`, SW213 says so once.
 
     ## Why it is bad
     An attempt that timed out may have happened all the same. The next one does it again: the customer is charged twice.
@@ -191,7 +204,11 @@ class RetriedEffect(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every retry, also of a whole parallel step, that performs a non-idempotent write again."""
-        for site, _ in context.facts.writing_calls:
+        yield from self.at(context, known_sites(context))
+
+    def at(self, context: Context, sites: Iterable[CallSite]) -> Iterator[Finding]:
+        """Yield the findings at some of the calls of tools that write."""
+        for site in sites:
             if not _writes_once(context, site):
                 continue
             whole = context.facts.program.steps[site.step]
@@ -255,7 +272,11 @@ class EffectInLoop(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every call of a non-idempotent write tool in a loop."""
-        for site, _ in context.facts.writing_calls:
+        yield from self.at(context, known_sites(context))
+
+    def at(self, context: Context, sites: Iterable[CallSite]) -> Iterator[Finding]:
+        """Yield the findings at some of the calls of tools that write."""
+        for site in sites:
             if (
                 site.step in context.facts.graph.in_loop
                 and _writes_once(context, site)
@@ -295,7 +316,7 @@ class FallbackForEffect(Rule):
 
     ## What it does
     Reports `on_timeout: fallback` and `on_error: skip` on a call of a tool that writes and is not idempotent. A tool
-    that is not declared is taken for such a tool.
+    that is not declared is taken for such a tool; in a program without `tools`, SW213 says so once.
 
     ## Why it is bad
     When such a call times out nobody knows whether it happened, and the run goes on as if it did not. Later steps then
@@ -326,7 +347,11 @@ class FallbackForEffect(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every time-out fallback and every skip of a non-idempotent write."""
-        for site, _ in context.facts.writing_calls:
+        yield from self.at(context, known_sites(context))
+
+    def at(self, context: Context, sites: Iterable[CallSite]) -> Iterator[Finding]:
+        """Yield the findings at some of the calls of tools that write."""
+        for site in sites:
             if not _writes_once(context, site):
                 continue
             call: Call = site.call

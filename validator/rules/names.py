@@ -17,6 +17,9 @@ from stepward.vm.reading.source import Mend, Place
 if TYPE_CHECKING:
     from stepward.validator.engine.reach import Answer
 
+SHOWN = 3
+"""Undeclared inputs that a message names."""
+
 MAX_DECLARED = 30
 """Declarations that one help text writes out; a program may have a finding for each of thousands."""
 
@@ -212,11 +215,11 @@ def _definitions(reading: Reading) -> list[Place]:
 
 
 class UndeclaredInput(Rule):
-    """A program without `inputs` reads a name that nothing assigns, and takes it for an input.
+    """A program without `inputs` reads names that nothing assigns, and takes them for inputs.
 
     ## What it does
-    Reports every such name once, where it is read first, with the declaration to add. The type of the input is inferred
-    from its uses. With an `inputs` section, a name that is not listed does not exist (SW201).
+    Reports all such names in one finding, where the first is read, with the declaration to add. The types of the inputs
+    are inferred from their uses. With an `inputs` section, a name that is not listed does not exist (SW201).
 
     ## Why it is bad
     A misspelt name becomes one more input that no caller knows of, and the run can't start. What is not declared has no
@@ -243,7 +246,7 @@ class UndeclaredInput(Rule):
     severity = Severity.WARNING
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every undeclared input, once, where it is read first."""
+        """Yield one finding for all undeclared inputs, where the first is read."""
         if context.facts.program.inputs is not None:
             return
         first: dict[str, Reading] = {}
@@ -258,9 +261,18 @@ class UndeclaredInput(Rule):
         help = f"declare {'it' if len(first) == 1 else 'all of them'}: `inputs: {{{declared}}}`"
         if len(first) > len(some):
             help = f"declare all {len(first)} of them under `inputs`, as `{declared.split(', ')[0]}`"
-        for name, reading in first.items():
-            message = f"`${name}` comes from outside, and the program does not declare it"
-            yield self.finding(message, help, reading.place, step=context.facts.program.steps[reading.step].id)
+        if not first:
+            return
+        shown = [f"`${name}`" for name in list(first)[:SHOWN]] + [f"{len(first) - SHOWN} more"] * (len(first) > SHOWN)
+        message = f"{shown[0]} comes from outside, and the program does not declare it"
+        if len(first) > 1:
+            message = (
+                f"{', '.join(shown[:-1])} and {shown[-1]} come from outside, and the program does not declare them"
+            )
+        reading, *others = list(first.values())[:SHOWN]
+        related = [Label(other.place, "and this one") for other in others]
+        step = context.facts.program.steps[reading.step].id
+        yield self.finding(message, help, reading.place, step=step, related=related)
 
 
 def _argument_type(context: Context, name: str) -> str | None:

@@ -48,6 +48,7 @@ from stepward.validator.rules.shape import DuplicateId, DuplicateKey, NameCollis
 from stepward.validator.rules.text_flow import SensitiveToModel, UnguardedTextToEffect
 from stepward.validator.rules.tools import ToolArguments, UndeclaredTool
 from stepward.validator.rules.types import ImpossibleValue, QuotedReference, TypeMismatch
+from stepward.validator.rules.undeclared import NoManifest
 from stepward.validator.rules.unread import NeverRead
 
 RULES: Final[tuple[type[Rule], ...]] = (
@@ -77,6 +78,7 @@ RULES: Final[tuple[type[Rule], ...]] = (
     UndeclaredInput,
     ForeignPlaceholder,
     NeverRead,
+    NoManifest,
     FunctionMismatch,
     KeyNotTaken,
     ConditionSyntax,

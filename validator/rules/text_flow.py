@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stepward.validator.analysis.assignment import Reading, assigned_names
@@ -10,9 +10,11 @@ from stepward.validator.analysis.graph import reached
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.effects import known_sites
 from stepward.validator.rules.sensitive_flow import SensitiveFlow, is_marked
 from stepward.vm.expressions.syntax import Reference
-from stepward.vm.language.names import Resolution, Source
+from stepward.vm.language.clauses import CallSite
+from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ConditionStep, LlmCall, ToolCall
 from stepward.vm.reading.source import Place
 
@@ -85,10 +87,10 @@ class UnguardedTextToEffect(Rule):
     """Free text of a model or a user reaches a tool that writes, and no condition reads it before.
 
     ## What it does
-    Reports an argument of a write tool that holds a model's reply or an input of type string, when some path leads
-    there without a condition that reads it. Text that `enum`, `pattern` or `allowed_outputs` limits is not free, and
-    the output of a tool does not count. A value that `set` copies is followed. Any condition that reads the text
-    counts, whatever it asks; `defined` does not read it.
+    Reports an argument of a tool that is declared to write, when it holds a model's reply or an input that is declared
+    as text, and some path leads there without a condition that reads it. Text that `enum`, `pattern` or
+    `allowed_outputs` limits is not free, and the output of a tool does not count. A value that `set` copies is
+    followed. Any condition that reads the text counts, whatever it asks; `defined` does not read it.
 
     ## Why it is bad
     A user can write any text, and can make a model write any. Sent, stored or executed unchanged, that text does what
@@ -123,8 +125,12 @@ class UnguardedTextToEffect(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every argument of a write tool that free text reaches on a path without a condition on it."""
+        yield from self.at(context, known_sites(context))
+
+    def at(self, context: Context, sites: Iterable[CallSite]) -> Iterator[Finding]:
+        """Yield the findings at some of the calls of tools that write."""
         self._conditions, self._assigning = _conditions_on(context), _assigning(context)
-        writers = {(site.step, site.sub): call for site, call in context.facts.writing_calls}
+        writers = {(site.step, site.sub): site.call for site in sites if isinstance(site.call, ToolCall)}
         for reading in context.analyses.assignment.readings if writers else ():
             call = writers.get((reading.step, reading.sub))
             if call is None or reading.meant is None or reading.step not in context.facts.graph.reachable:
@@ -167,9 +173,7 @@ class UnguardedTextToEffect(Rule):
     def _text_finding(self, context: Context, source: Source, reading: Reading, call: ToolCall) -> Finding:
         whose = "a user's" if source.kind == "input" else "a model's"
         text = reading.reference.text()
-        is_declared = call.tool in context.facts.meaning.manifest
-        fact = "which writes" if is_declared else "which is declared nowhere and taken to write"
-        message = f"{whose} free text `{text}` reaches `{call.tool}`, {fact}, and no condition looks at it"
+        message = f"{whose} free text `{text}` reaches `{call.tool}`, which writes, and no condition looks at it"
         help = f"check it in a condition first (such as `len({text}) <= 500`)"
         if source.kind == "output":
             help += f", or limit the reply of `{context.facts.call_of(source).id}` by `allowed_outputs`"
@@ -180,7 +184,7 @@ class UnguardedTextToEffect(Rule):
         return self.finding(message, help, reading.place, step=call.id, related=related)
 
     def _is_free(self, context: Context, source: Source, fields: tuple[str, ...]) -> bool:
-        """Whether a source gives unlimited text: a model's reply or an input. A tool's output does not count."""
+        """Whether a source is known to give unlimited text: a model's reply, or an input that is declared as text."""
         if source.kind == "output":
             call = context.facts.call_of(source)
             if not isinstance(call, LlmCall):
@@ -188,9 +192,8 @@ class UnguardedTextToEffect(Rule):
         elif source.kind != "input":
             return False
         spec = context.facts.meaning.typing.spec((source, fields))
-        if spec is None:
-            view = context.facts.meaning.typing.view(Resolution((source,), fields))
-            return "string" in view.kinds
+        if spec is None or spec.type is None:
+            return False
         return "string" in spec.kinds and spec.enum is None and spec.pattern is None
 
     def _arrives(self, context: Context, source: Source, reading: Reading) -> bool:

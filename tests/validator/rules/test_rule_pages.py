@@ -55,6 +55,7 @@ SW209 unguarded-text-to-effect warning
 SW210 undeclared-input warning
 SW211 foreign-placeholder
 SW212 never-read warning
+SW213 no-manifest
 SW221 function-mismatch
 SW222 key-not-taken warning
 SW301 condition-syntax

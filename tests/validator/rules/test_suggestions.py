@@ -29,7 +29,9 @@ def program(*steps: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def check(data: dict[str, Any]) -> tuple[Finding, ...]:
-    return ProgramValidator(Program.from_dict(data)).validate().findings
+    """Return the findings, without the warning that a program has no use for all inputs and tools of `program`."""
+    found = ProgramValidator(Program.from_dict(data)).validate().findings
+    return tuple(one for one in found if one.code != "SW212")
 
 
 def codes(data: dict[str, Any]) -> list[str]:
@@ -116,7 +118,7 @@ def test_a_guardrail_of_an_unreachable_step_is_silent_beside_sw102_and_holds() -
     rule = {"name": "r", "protects": {"step": "b"}, "requires": {"step": "a"}}
     steps = ({"id": "a", **CALL, "is_terminal": True}, {"id": "b", **CALL})
     report = ProgramValidator(Program.from_dict(program(*steps, guardrails=[rule]))).validate()
-    assert [finding.code for finding in report.findings] == ["SW102"]
+    assert [finding.code for finding in report.findings if finding.code != "SW212"] == ["SW102"]
     assert [prop.verdict for prop in report.properties] == [Verdict.PROVED]
 
 
@@ -178,18 +180,23 @@ def test_the_help_at_a_risky_write_never_says_that_it_reads_and_mends_when_done(
     else:
         data["tools"] = tools
     before = check(data)
-    risky = [finding for finding in before if finding.code == code]
+    expected = code if tools is not None else "SW213"
+    risky = [finding for finding in before if finding.code == expected]
+    assert len(risky) == 1 or tools is not None
     assert risky
     for finding in risky:
         assert "effect: read" not in finding.help
         first = rewrites(data, finding, DOING)[0]
         after = check(first)
-        assert not [one for one in after if (one.code, one.message, one.step) == (code, finding.message, finding.step)]
+        assert not [
+            one for one in after if (one.code, one.message, one.step) == (finding.code, finding.message, finding.step)
+        ]
         new = {one.code for one in after if one.severity is Severity.ERROR} - {one.code for one in before}
         assert not new, finding.help
         kept = {call["tool"] for call in Program.from_dict(first).to_dict()["steps"] if "tool" in call}
         assert kept <= {"pay"}, "it is still the same call"
-        assert first.get("tools") == data.get("tools"), "nothing else is claimed of the tool"
+        if tools is not None:
+            assert first.get("tools") == data.get("tools"), "nothing else is claimed of the tool"
 
 
 # -- `--fix` -----------------------------------------------------------------------------------------------------------
@@ -383,3 +390,61 @@ def test_an_allow_list_offers_the_tool_that_is_spelt_alike() -> None:
     data = program({"id": "a", "type": "tool", "tool": "load_ordr"}, tools=tools)
     found = ProgramValidator(Program.from_dict(data), [policy]).validate().findings
     assert "use an allowed tool, such as `load_order`, or have it put on the list" in {one.help for one in found}
+
+
+# -- one finding in place of many --------------------------------------------------------------------------------------
+
+
+def test_a_program_without_tools_gets_one_finding_that_says_what_follows() -> None:
+    steps = [{"id": f"s{n}", "type": "tool", "tool": f"t{n}", "on_error": "retry"} for n in range(5)]
+    data = program(*steps)
+    del data["tools"]
+    (finding,) = [one for one in check(data) if one.code.startswith(("SW2", "SW5")) and one.code != "SW212"]
+    assert finding.code == "SW213"
+    assert finding.severity is Severity.ERROR
+    assert "a retry performs `t0`, `t1`, `t2` and 2 more again" in finding.message
+
+
+@pytest.mark.parametrize("fields", [{}, {"tools": {"t0": {"effect": "read"}}}])
+def test_a_program_in_which_nothing_follows_gets_none(fields: dict[str, Any]) -> None:
+    data = program({"id": "s", "type": "tool", "tool": "t0", **({"on_error": "retry"} if fields else {})}, **fields)
+    if not fields:
+        del data["tools"]
+    assert "SW213" not in codes(data)
+
+
+def test_what_a_policy_declares_is_not_unknown() -> None:
+    policy = Policy.from_dict({"policy": "house", "tools": {"t0": {"effect": "write", "idempotent": False}}})
+    steps = [{"id": f"s{n}", "type": "tool", "tool": f"t{n}", "on_error": "retry"} for n in range(2)]
+    data = program(*steps)
+    del data["tools"]
+    found = ProgramValidator(Program.from_dict(data), [policy]).validate().findings
+    assert [(one.code, one.step) for one in found if one.code in ("SW503", "SW213")] == [
+        ("SW503", "s0"),
+        ("SW213", "s1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "tools", "is_found"),
+    [
+        ({"t": {"type": "string"}}, {"send": {"effect": "write", "idempotent": True}}, True),
+        ({"t": {"type": "string"}}, {"send": {"effect": "read"}}, False),
+        ({"t": {}}, {"send": {"effect": "write", "idempotent": True}}, False),
+        (None, {"send": {"effect": "write", "idempotent": True}}, False),
+    ],
+)
+def test_only_what_is_known_to_be_text_and_to_write_is_free_text_to_an_effect(
+    inputs: dict[str, Any] | None, tools: dict[str, Any], is_found: bool
+) -> None:
+    data = program({"id": "s", "type": "tool", "tool": "send", "args": {"text": "$t"}}, inputs=inputs, tools=tools)
+    assert ("SW209" in codes(data)) is is_found
+
+
+def test_undeclared_inputs_are_one_finding() -> None:
+    data = program({"id": "s", "type": "llm", "prompt": "$a $b $c $d $e"}, inputs=None)
+    (finding,) = check(data)
+    assert finding.code == "SW210"
+    assert finding.message == "`$a`, `$b`, `$c` and 2 more come from outside, and the program does not declare them"
+    (done,) = rewrites(data, finding, DOING)
+    assert not check(done)
