@@ -55,8 +55,8 @@ class RunResult:
     programs_with_findings: int = 0
     skipped: int = 0
     """The number of files that are no programs."""
-    not_literal: int = 0
-    """The number of programs in Python that can't be read without running it."""
+    not_literal: tuple[str, ...] = ()
+    """The file and line of each program in Python that can't be read without running it."""
     hidden: int = 0
     """The number of findings that a baseline hides."""
     stale: tuple[Mapping[str, Any], ...] = ()

@@ -159,6 +159,12 @@ def check(**given: Any) -> None:
     for entry in result.stale:
         words = f"{entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
         click.echo(f"warning: `{entry['baseline']}` lists what is no longer there: {words}", err=True)
+    for where in result.not_literal:
+        words = "this program is put together when the code runs; give it with `--object module:NAME`"
+        click.echo(f"warning: `{where}` is not checked: {words}", err=True)
+    if options.skip_non_programs and not result.programs and result.skipped:
+        files = "1 file is" if result.skipped == 1 else f"{result.skipped:,} files are"
+        click.echo(f"warning: nothing was checked: {files} no program", err=True)
     if result.status == NOTHING_TO_CHECK:
         _print_nothing_to_check(options)
     print_failures(failures.found)
@@ -343,7 +349,8 @@ def _status(result: RunResult, options: CheckOptions) -> int:
     if result.failures:
         return INTERNAL
     if not result.programs and not result.findings:
-        return 0 if options.skip_non_programs else NOTHING_TO_CHECK
+        covers_folder = not options.paths or any(map(os.path.isdir, options.paths))
+        return 0 if options.skip_non_programs and not covers_folder else NOTHING_TO_CHECK
     return FOUND if result.is_failed and not options.exit_zero else 0
 
 

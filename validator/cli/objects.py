@@ -21,6 +21,8 @@ _HOW = "write `--object package.module:NAME`"
 def load_object(name: str) -> Program | dict[str, Any]:
     """Return the program, or its plain data, that a module has or a function in it returns.
 
+    A model of another library gives its data by `model_dump`: the fields that were set.
+
     Modules are found as by `python -m`, from the current folder first. Raises TargetError for an object that is no
     program, and for every error of the imported code.
     """
@@ -35,8 +37,10 @@ def load_object(name: str) -> Program | dict[str, Any]:
         value = getattr(value, part)
     if callable(value) and not isinstance(value, Program):
         value = _guarded(name, value)
+    if not isinstance(value, Program) and callable(getattr(value, "model_dump", None)):
+        value = _guarded(name, lambda: value.model_dump(mode="json", exclude_unset=True))
     if not isinstance(value, Program | dict):
-        help = "name a `Program`, a dict, or a function without arguments that returns one"
+        help = "name a `Program`, a dict, a model with `model_dump`, or a function without arguments that returns one"
         raise TargetError(f"`{name}` is not a program", help)
     return value
 

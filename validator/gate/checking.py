@@ -110,7 +110,8 @@ class Run:
         self._read: set[str] = set()
         self._matched: set[tuple[str, str]] = set()
         self._settings: dict[int, Settings] = {}
-        self._programs = self._skipped = self._not_literal = 0
+        self._programs = self._skipped = 0
+        self._not_literal: list[str] = []
         self._covers_folder = False
 
     # -- targets -------------------------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ class Run:
         return SourceFile(candidate.path, shown, content, candidate.is_named and not self._skip_non_programs)
 
     def _add_known(self, known: KnownFile, file: SourceFile) -> None:
-        self._not_literal += known.not_literal
+        self._not_literal += [f"{file.shown}:{line}" for line in known.not_literal]
         if known.reports is None:
             self._skipped += 1
             return
@@ -243,7 +244,7 @@ class Run:
 
     def _add_contents(self, contents: Contents, path: FilePath, shown: str, file: SourceFile | None = None) -> None:
         """Add the reports on the contents of a file; `file` is given where they are to be cached."""
-        self._not_literal += contents.not_literal
+        self._not_literal += [f"{shown}:{line}" for line in contents.not_literal]
         if contents.error is None and not contents.documents:
             self._skipped += 1
             if file is not None and self._known is not None:
@@ -378,7 +379,7 @@ class Run:
             programs=self._programs,
             programs_with_findings=len({entry.program for entry in visible} - {None}),
             skipped=self._skipped,
-            not_literal=self._not_literal,
+            not_literal=tuple(self._not_literal),
             hidden=len(hidden),
             stale=tuple(stale),
             failures=tuple(self._failed),

@@ -12,6 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any, Final
 
 from stepward.validator.files import absolute, shown_name, why_not
+from stepward.validator.gate.look_alikes import resemblance
 from stepward.validator.gate.paths import Patterns
 from stepward.validator.gate.settings import Configurations
 from stepward.validator.result import AdvisedError
@@ -41,13 +42,13 @@ class Candidate:
 class Contents:
     """The contents of a file: programs, or why it can't be read, or neither when it is no file of programs.
 
-    `not_literal` counts the programs in Python source that can't be read without running it.
+    `not_literal` are the lines of the programs in Python source that can't be read without running it.
     """
 
     documents: tuple[Document, ...] = ()
     error: DocumentError | None = None
     text: str = ""
-    not_literal: int = 0
+    not_literal: tuple[int, ...] = ()
 
 
 # -- walking -----------------------------------------------------------------------------------------------------------
@@ -195,7 +196,8 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
     suffix = os.path.splitext(name)[1]
     if is_ruled_out(content, suffix, must_be_program=must_be_program):
         return Contents()
-    text, not_literal = "", 0
+    text = ""
+    not_literal: tuple[int, ...] = ()
     try:
         text = decode(content, name)
         if suffix == ".py":
@@ -216,7 +218,7 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
         if len(documents) == 1 and _resembles_a_program(documents[0].data):
             programs = tuple(documents)  # the complaints of the model help more than that it is no program
         else:
-            return Contents(error=_not_a_program(name, shown, documents, not_literal), text=text)
+            return Contents(error=_not_a_program(name, shown, text, documents, not_literal), text=text)
     return Contents(programs, None, text if programs else "", not_literal)
 
 
@@ -244,15 +246,19 @@ def _resembles_a_program(data: Any) -> bool:
     return isinstance(data, dict) and "policy" not in data and not _FIELDS_OF_PROGRAMS_ALONE.isdisjoint(data)
 
 
-def _not_a_program(name: str, shown: str, documents: list[Document], not_literal: int) -> ProgramError:
+def _not_a_program(
+    name: str, shown: str, text: str, documents: list[Document], not_literal: tuple[int, ...]
+) -> ProgramError:
     data = documents[0].data if documents else None
     help = "a program is a mapping with a list of `steps`; give other files no more, or use `--skip-non-programs`"
     why = "it has no `steps`"
     if isinstance(data, dict) and "policy" in data:
         why, help = "it is a policy", f"give it with `--policy {shown}`"
     elif not_literal:
-        why = "what it holds is put together when it runs"
+        why = f"the program in line {not_literal[0]} is put together when it runs"
         help = "write the dict out, or check the object with `--object module:NAME`"
+    elif looks := resemblance(data, text if name.endswith(".py") else ""):
+        why, help = looks
     elif name.endswith(".py"):
         why = "no dict in it is one"
         help = "write `Program.from_dict({...})` with the dict written out, or use `--object module:NAME`"

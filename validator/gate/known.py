@@ -33,11 +33,11 @@ class SourceFile(NamedTuple):
 class KnownFile(NamedTuple):
     """The cached result for a file: the reports on its programs, None where it is no file of programs.
 
-    `not_literal` counts the programs in it that can't be read without running it.
+    `not_literal` are the lines of the programs in it that can't be read without running it.
     """
 
     reports: tuple[Report, ...] | None
-    not_literal: int
+    not_literal: tuple[int, ...]
 
 
 class KnownFiles:
@@ -58,10 +58,10 @@ class KnownFiles:
     def find(self, file: SourceFile, configurations: Configurations) -> KnownFile | None:
         """Return the cached result for a file, or None. The policies of its programs then count as used."""
         if is_ruled_out(file.content, file.path.suffix, must_be_program=file.must_be_program):
-            return KnownFile(None, 0)
+            return KnownFile(None, ())
         data = self._cache.get(self._key_of_none(file))
         if data is not None:
-            return KnownFile(None, data["not_literal"])
+            return KnownFile(None, tuple(data["not_literal"]))
         try:
             settings = configurations.above(file.path.parent)
             key = self._key(file, settings)
@@ -74,14 +74,19 @@ class KnownFiles:
         for policy, (name, rules) in zip(policies, data["policies"], strict=True):
             policy.know(PolicyOutline(name, tuple(PolicyRule(rule, is_ban) for rule, is_ban in rules)))
         reports = (report_from_data(one, file.shown, lambda at: policies[at].document) for one in data["reports"])
-        return KnownFile(tuple(reports), data["not_literal"])
+        return KnownFile(tuple(reports), tuple(data["not_literal"]))
 
-    def store_non_program(self, file: SourceFile, not_literal: int) -> None:
+    def store_non_program(self, file: SourceFile, not_literal: Sequence[int]) -> None:
         """Store that a file is no file of programs."""
         self._cache.put(self._key_of_none(file), {"not_literal": not_literal})
 
     def store(
-        self, file: SourceFile, settings: Settings, reports: Sequence[Report], not_literal: int, seconds: float
+        self,
+        file: SourceFile,
+        settings: Settings,
+        reports: Sequence[Report],
+        not_literal: Sequence[int],
+        seconds: float,
     ) -> None:
         """Store the reports on a file that took `seconds` to check, unless another run might find more in it.
 

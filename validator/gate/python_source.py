@@ -1,7 +1,8 @@
 """Programs in Python source, read from its syntax tree: nothing is imported or run.
 
-A program is the dict literal of a `Program.from_dict({...})` call, or a dict literal whose `steps` are a list of dicts
-with `id` and `type`. A program that is only built when the code runs can't be read this way, and is counted instead.
+A program is the dict literal of a `Program.from_dict({...})` call, a dict literal whose `steps` are a list of dicts
+with `id` and `type`, or a call such as `Program(name="x", steps=[Step(id="a", type="end")])`, whose arguments are read
+as fields. A program that is only built when the code runs can't be read this way: its line is returned instead.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ from stepward.vm.reading.source import LineIndex, Path, Span
 MAX_LENGTH: Final = 4 * 1024 * 1024
 """Characters of a Python file: its syntax tree takes about a hundred and fifty times as much memory."""
 
+_ENUMS: Final = frozenset({"StepType", "OnError", "OnTimeout"})
+"""The enumerations whose members stand for a word of the language: `StepType.LLM` is `llm`."""
+
+_PARTS: Final = ("Program", "Step", "Case", "ToolSpec", "TypeSpec")
+"""How the names of the classes end that parts of a program are made of."""
+
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 # A token without prefix, with escapes that YAML's double quotes have too, so that the same code finds offsets in both.
 _PLAIN_TOKEN: Final = re.compile(
@@ -31,8 +38,8 @@ _PLAIN_TOKEN: Final = re.compile(
 )
 
 
-def read_python(name: str, text: str) -> tuple[list[Document], int]:
-    """Return the programs in Python source, and the number of those that are not literals.
+def read_python(name: str, text: str) -> tuple[list[Document], tuple[int, ...]]:
+    """Return the programs in Python source, and the lines of those that are not literals.
 
     Raises ProgramError (SW001, SW004) when the text is no Python, or too large or too deep to be read.
     """
@@ -42,17 +49,17 @@ def read_python(name: str, text: str) -> tuple[list[Document], int]:
     tree = _parse(name, text)
     source = _Source(text)
     documents: list[Document] = []
-    not_literal = 0
+    not_literal: list[int] = []
     for node in _programs(tree):
         reader = _Reader(name, source)
         try:
             data = reader.value(node, 1)
         except _NotLiteralError:
-            not_literal += 1
+            not_literal.append(node.lineno)
             continue
         locator = _Locator(name, text, node.lineno, node.col_offset)
         documents.append(Document(name, text, "python", data, locator, tuple(reader.problems)))
-    return documents, not_literal
+    return documents, tuple(not_literal)
 
 
 def _parse(name: str, text: str) -> ast.Module:
@@ -77,8 +84,8 @@ def _parse(name: str, text: str) -> ast.Module:
 # -- finding -----------------------------------------------------------------------------------------------------------
 
 
-def _programs(tree: ast.Module) -> Iterator[ast.Dict]:
-    """Yield the dict displays that are programs, in the order of the text; none is searched for inner ones."""
+def _programs(tree: ast.Module) -> Iterator[ast.Dict | ast.Call]:
+    """Yield the dicts and calls that are programs, in the order of the text; none is searched for inner ones."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -87,7 +94,10 @@ def _programs(tree: ast.Module) -> Iterator[ast.Dict]:
             if isinstance(given, ast.Dict):
                 yield given
                 continue
-        elif isinstance(node, ast.Dict) and _is_shaped_like_a_program(node):
+        if isinstance(node, ast.Call) and _is_program_call(node):
+            yield node
+            continue
+        if isinstance(node, ast.Dict) and _is_shaped_like_a_program(node):
             yield node
             continue
         pending.extend(reversed(list(ast.iter_child_nodes(node))))
@@ -97,9 +107,23 @@ def _makes_a_program(function: ast.expr) -> bool:
     """Return whether a call is one of `Program.from_dict`, also of a class whose name ends in `Program`."""
     if not isinstance(function, ast.Attribute) or function.attr != "from_dict":
         return False
-    owner = function.value
-    name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
-    return name.endswith("Program")
+    return _name(function.value).endswith("Program")
+
+
+def _is_program_call(call: ast.Call) -> bool:
+    """Return whether a call is one of `Program(steps=...)`, also of a class whose name ends in `Program`."""
+    steps = next((keyword.value for keyword in call.keywords if keyword.arg == "steps"), None)
+    name = _name(call.func)
+    if isinstance(steps, ast.List | ast.Tuple) and name.endswith("Program"):
+        return any(isinstance(step, ast.Call | ast.Dict | ast.Name | ast.Starred) for step in steps.elts)
+    return steps is not None and name == "Program" and not isinstance(steps, ast.Constant | ast.Dict)
+
+
+def _name(function: ast.expr) -> str:
+    """Return the last name of what is called, or an empty text."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _argument(call: ast.Call) -> ast.expr | None:
@@ -170,6 +194,10 @@ class _Reader:
             return _constant(node.value)
         if isinstance(node, ast.Dict):
             return self._mapping(node, depth)
+        if isinstance(node, ast.Call):
+            return self._call(node, depth)
+        if isinstance(node, ast.Attribute) and _name(node.value) in _ENUMS:
+            return node.attr.lower()
         if isinstance(node, ast.List):
             return [self.value(item, depth + 1) for item in node.elts]
         if isinstance(node, ast.Tuple):
@@ -193,6 +221,17 @@ class _Reader:
                     key, "SW003", f"the key `{name}` comes twice in one dict", "remove one of the two, or rename it"
                 )
             mapping[name] = self.value(value, depth + 1)
+        return mapping
+
+    def _call(self, node: ast.Call, depth: int) -> dict[str, Any]:
+        """Return the keywords of a call that makes a part of a program, such as a step."""
+        if node.args or not _name(node.func).endswith(_PARTS):
+            raise _NotLiteralError
+        mapping: dict[str, Any] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise _NotLiteralError
+            mapping[keyword.arg] = self.value(keyword.value, depth + 1)
         return mapping
 
     def _report(self, node: ast.expr, code: str, message: str, help: str) -> None:
@@ -241,6 +280,19 @@ def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr | None, ast.
         for key, value in zip(node.keys, node.values, strict=True):
             assert isinstance(key, ast.Constant), "the reader let only constants through"
             yield str(key.value), key, value
+    elif isinstance(node, ast.Call):
+        for keyword in node.keywords:
+            assert keyword.arg is not None, "the reader let only names through"
+            yield keyword.arg, _keyword_name(keyword), keyword.value
     elif isinstance(node, ast.List | ast.Tuple):
         for number, item in enumerate(node.elts):
             yield number, None, item
+
+
+def _keyword_name(keyword: ast.keyword) -> ast.expr:
+    """Return the name of a keyword as an expression, so that it has an extent."""
+    assert keyword.arg is not None
+    end = keyword.col_offset + len(keyword.arg.encode())
+    return ast.Name(
+        keyword.arg, lineno=keyword.lineno, col_offset=keyword.col_offset, end_lineno=keyword.lineno, end_col_offset=end
+    )

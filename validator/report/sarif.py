@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from stepward.validator.findings import Finding, Fix, Verdict
 from stepward.validator.report.fingerprints import fingerprints
-from stepward.validator.report.text import counted, error_lines, file_of, json_text, values_of
+from stepward.validator.report.text import error_lines, file_of, json_text, values_of
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.registry import RULES
 from stepward.vm.reading.source import Place, Span
@@ -99,7 +99,7 @@ def _invocation(result: RunResult) -> dict[str, Any]:
     if result.error is not None:
         configuration.append({"level": "error", "message": _message("\n".join(error_lines(result.error)))})
     if result.not_literal:
-        text = f"{counted(result.not_literal, 'program')} in Python not read: not literal"
+        text = f"not checked, because it is put together when the code runs: {', '.join(result.not_literal)}"
         invocation["toolExecutionNotifications"] = [{"level": "note", "message": _message(text)}]
     if configuration:
         invocation["toolConfigurationNotifications"] = configuration

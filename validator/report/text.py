@@ -132,7 +132,7 @@ def summary(result: RunResult) -> str:
     unseen = sum(one.verdict is Verdict.PROVED and not one.rechecked for one in result.properties)
     counts = (
         (result.skipped, f"{counted(result.skipped, 'file')} skipped"),
-        (result.not_literal, f"{counted(result.not_literal, 'program')} in Python not read: not literal"),
+        (len(result.not_literal), f"{counted(len(result.not_literal), 'program')} in Python not checked"),
         (result.hidden, f"{counted(result.hidden, 'finding')} hidden by the baseline"),
         (unseen, f"{counted(unseen, 'proof')} not rechecked"),
         (waived, f"{counted(waived, 'finding')} waived by a policy"),

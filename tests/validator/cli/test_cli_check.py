@@ -108,7 +108,37 @@ def test_nothing_to_check_exits_with_3() -> None:
     result = check()
     assert (result.exit_code, result.stdout) == (3, "no programs (1 file skipped)\n")
     assert "nothing to check" in result.stderr
-    assert check("--skip-non-programs").exit_code == 0
+    assert check("--skip-non-programs").exit_code == 3
+
+
+def test_what_is_skipped_is_never_hidden() -> None:
+    for number in range(3):
+        put(f"{number}.yaml", "services: {}\n")
+    result = check("0.yaml", "1.yaml", "2.yaml", "--skip-non-programs", "--output-format=json")
+    assert result.exit_code == 0
+    assert "warning: nothing was checked: 3 files are no program" in result.stderr
+    put("good.yaml", "steps: [{id: a, type: end}]")
+    assert "(3 files skipped)" in check("--skip-non-programs", ".").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "system"),
+    [
+        ("a.json", '{"StartAt": "a", "States": {"a": {"Type": "Pass", "End": true}}}', "Step Functions"),
+        ("langgraph.json", '{"dependencies": ["."], "graphs": {"agent": "./agent.py:graph"}}', "LangGraph"),
+        ("agent.py", "from langgraph.graph import StateGraph\ngraph = StateGraph(State)\n", "LangGraph"),
+        ("d.yaml", "kind: app\napp: {mode: workflow}\nworkflow: {graph: {nodes: [], edges: []}}\n", "Dify"),
+        ("n.json", '{"nodes": [{"type": "n8n-nodes-base.start"}], "connections": {}}', "n8n"),
+        ("ci.yaml", "on: push\njobs: {test: {steps: [{run: make}]}}\n", "GitHub Actions"),
+    ],
+)
+def test_a_file_of_another_system_is_named_as_such(name: str, text: str, system: str) -> None:
+    put(name, text)
+    result = check(name)
+    assert result.exit_code == 1
+    assert f"`{name}` is not a program: it looks like a workflow of {system}" in result.stdout
+    assert "write the workflow down as `steps`, or leave the file out" in result.stdout
+    assert check(name, "--skip-non-programs").exit_code == 0
 
 
 def test_a_named_file_that_is_no_program_is_an_error_unless_skipped() -> None:
@@ -305,6 +335,12 @@ print("imported")
 DATA = {"name": "data", "inputs": {}, "steps": [{"id": "a", "type": "llm", "prompt": "x", "next_step": "gone"}]}
 PROGRAM = Program.from_dict(DATA)
 NUMBER = 3
+class Built:
+    def model_dump(self, mode, exclude_unset):
+        return DATA if exclude_unset and mode == "json" else {}
+BUILT = Built()
+def build():
+    return BUILT
 class Box:
     inner = {"steps": 3}
 def make():
@@ -322,7 +358,7 @@ def _module(in_own_folder: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_module")
-@pytest.mark.parametrize("name", ["DATA", "PROGRAM", "make"])
+@pytest.mark.parametrize("name", ["DATA", "PROGRAM", "make", "BUILT", "build"])
 def test_an_object_is_imported_and_checked(name: str) -> None:
     result = check(f"--object=flows_of_mine:{name}", "--output-format=concise")
     assert result.exit_code == 1

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from stepward.validator.cli import main
 from stepward.validator.gate.python_source import MAX_LENGTH, read_python
 from stepward.vm import ProgramError
 from stepward.vm.reading.document import Document
@@ -68,7 +71,7 @@ def test_a_literal_call_is_a_program(call: str) -> None:
     ],
 )
 def test_what_only_looks_alike_is_none(text: str) -> None:
-    assert read_python("p.py", text) == ([], 0)
+    assert read_python("p.py", text) == ([], ())
 
 
 def test_a_call_needs_no_shape_to_be_a_program() -> None:
@@ -96,10 +99,61 @@ def test_programs_come_in_the_order_of_the_text() -> None:
     "part",
     ["name", "f'{x}'", "make()", "'a' + 'b'", "[*others]", "{**base}", "1 if x else 2", "{1, 2}", "-x", "{k: 1}"],
 )
-def test_what_is_not_literal_is_counted_and_not_read(part: str) -> None:
+def test_what_is_not_literal_is_named_and_not_read(part: str) -> None:
     literal = LITERAL[:-1] + f', "extra": {part}}}'
-    assert read_python("p.py", f"x = Program.from_dict({literal})") == ([], 1)
-    assert read_python("p.py", f"x = {literal}") == ([], 1)
+    assert read_python("p.py", f"\nx = Program.from_dict({literal})") == ([], (2,))
+    assert read_python("p.py", f"x = {literal}") == ([], (1,))
+
+
+# -- constructors ------------------------------------------------------------------------------------------------------
+
+BUILT = """
+from nano_vm import Program, Step, StepType
+
+p = Program(name="p", steps=[
+    Step(id="a", type=StepType.TOOL, tool="pay", args={"n": 1}, on_error=OnError.RETRY),
+    nano_vm.Step(id="b", type="end"),
+])
+"""
+
+
+def test_a_constructor_with_literal_arguments_is_a_program() -> None:
+    (document,) = read(BUILT)
+    first = {"id": "a", "type": "tool", "tool": "pay", "args": {"n": 1}, "on_error": "retry"}
+    assert document.data == {"name": "p", "steps": [first, {"id": "b", "type": "end"}]}
+    assert marked(BUILT, Place(("steps", 0, "tool"))) == '"pay"'
+    assert marked(BUILT, Place(("steps", 0, "tool"), key=True)) == "tool"
+    assert marked(BUILT, Place(("steps", 1, "id"))) == '"b"'
+
+
+@pytest.mark.parametrize(
+    "steps",
+    ["steps", "[*others]", "[Step(id=n, type='end')]", "[Step(**fields)]", "[Step(step)]", "[make(id='a')]",
+     "[Step(id=f's{n}', type='end') for n in range(3)]", "[Step(id='a', type=Kind.TOOL)]", "build()"],
+)  # fmt: skip
+def test_a_constructor_that_is_not_literal_is_named_with_its_line(steps: str) -> None:
+    assert read_python("p.py", f"\n\nx = Program(name='x', steps={steps})") == ([], (3,))
+
+
+@pytest.mark.parametrize("call", ["Program(steps=3)", "TrainingProgram(steps=steps)", "Program('a')", "Plan(steps=[])"])
+def test_another_constructor_is_no_program(call: str) -> None:
+    assert read_python("p.py", f"x = {call}") == ([], ())
+
+
+def test_a_fix_in_a_constructor_keeps_the_rest_of_the_code(tmp_path: Path) -> None:
+    text = BUILT.replace('tool="pay"', 'tool="pay", next_step="bb"').replace('id="b"', 'id="b1"')
+    file = tmp_path / "p.py"
+    file.write_text(text)
+    CliRunner().invoke(main, ["check", "--isolated", "--no-cache", "--fix", str(file)], catch_exceptions=False)
+    assert file.read_text() in (text, text.replace('"bb"', '"b1"'))
+
+
+def test_what_is_not_checked_is_said_with_its_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.py").write_text("p = Program(name='x', steps=steps)\n" + BUILT)
+    result = CliRunner().invoke(main, ["check", "--isolated", "--exit-zero", "."], catch_exceptions=False)
+    assert "warning: `p.py:1` is not checked: this program is put together when the code runs" in result.stderr
+    assert "(1 program in Python not checked)" in result.stdout
 
 
 # -- values ------------------------------------------------------------------------------------------------------------

@@ -290,7 +290,9 @@ def test_what_the_run_met_besides_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     Path("built.py").write_text('steps = []\nProgram.from_dict({"name": "x", "steps": steps})\n')
     (invocation,) = run_of(check("--baseline=base.json", "--output-format=sarif").stdout)["invocations"]
     assert "lists what is no longer there" in invocation["toolConfigurationNotifications"][0]["message"]["text"]
-    assert "not literal" in invocation["toolExecutionNotifications"][0]["message"]["text"]
+    assert (
+        "put together when the code runs: built.py:2" in invocation["toolExecutionNotifications"][0]["message"]["text"]
+    )
     Path("broken.policy.yaml").write_text("policy: [\n")
     stopped = check("--policy=broken.policy.yaml", "--output-format=sarif")
     (invocation,) = run_of(stopped.stdout)["invocations"]

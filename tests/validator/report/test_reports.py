@@ -283,7 +283,7 @@ def test_the_json_report_has_every_field_of_version_1() -> None:
                 programs=3,
                 programs_with_findings=2,
                 skipped=4,
-                not_literal=5,
+                not_literal=("a.py:5",),
                 hidden=6,
                 stale=({"file": "f"},),
             ),
@@ -328,7 +328,8 @@ def test_the_json_report_has_every_field_of_version_1() -> None:
         "programs": 3,
         "programs_with_findings": 2,
         "files_skipped": 4,
-        "programs_not_literal": 5,
+        "programs_not_literal": 1,
+        "not_checked": ["a.py:5"],
         "errors": 2,
         "warnings": 0,
         "codes": {"SW401": 2},
@@ -365,8 +366,8 @@ def test_half_a_surrogate_pair_is_an_escape_in_json() -> None:
                 skipped=1), "2 errors and 1 warning in 2 of 17 programs (1 file skipped)"),
         (result(finding(severity=Severity.WARNING), programs_with_findings=1), "1 warning in 1 of 1 program"),
         (result(finding(), programs=0), "1 error"),
-        (RunResult(programs=2, skipped=1, not_literal=1, hidden=3, stale=({}, {})), "2 programs: no findings "
-         "(1 file skipped; 1 program in Python not read: not literal; 3 findings hidden by the baseline; "
+        (RunResult(programs=2, skipped=1, not_literal=("a.py:5",), hidden=3, stale=({}, {})), "2 programs: no findings "
+         "(1 file skipped; 1 program in Python not checked; 3 findings hidden by the baseline; "
          "2 stale baseline entries)"),
     ],
 )  # fmt: skip
