@@ -175,7 +175,7 @@ class Report:
 
     `matched_policy_rules` are the (policy, rule) pairs that protect a step of this program: a rule that no program of a
     run matches is vacuous. `measure` computes `bounds`. `failures` are the internal errors of the check, each of which
-    is in a finding (SW903).
+    is in a finding (SW903). `called_tools` are the tools that the program calls, where policies apply to it.
     """
 
     program: str
@@ -186,6 +186,7 @@ class Report:
     measure: Callable[[], ProgramBounds] | None = field(default=None, repr=False, compare=False)
     waived: tuple[Finding, ...] = ()
     failures: tuple[Failure, ...] = ()
+    called_tools: frozenset[str] = field(default_factory=frozenset)
 
     @cached_property
     def bounds(self) -> ProgramBounds | None:

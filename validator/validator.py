@@ -99,6 +99,7 @@ class ProgramValidator:
             waived=tuple(finding for finding in findings if finding.waiver is not None),
             properties=tuple(self._without_proof_parts(one) for one in properties),
             matched_policy_rules=matched,
+            called_tools=_called_tools(context) if context.facts.meaning.policies else frozenset(),
             measure=lambda: context.analyses.bounds.in_all,
             failures=tuple(failures.found),
         )
@@ -203,3 +204,7 @@ def _finding(problem: Problem) -> Finding:
         problem.message, problem.help, problem.place, step=problem.step, related=related, mend=problem.mend
     )
     return replace(found, span=problem.span)
+
+
+def _called_tools(context: Context) -> frozenset[str]:
+    return frozenset(site.call.tool for site in context.facts.meaning.calls if site.call.type == "tool")

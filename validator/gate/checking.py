@@ -109,6 +109,7 @@ class Run:
         self._failed: list[Failure] = []
         self._read: set[str] = set()
         self._matched: set[tuple[str, str]] = set()
+        self._called: set[str] = set()
         self._settings: dict[int, Settings] = {}
         self._programs = self._skipped = 0
         self._not_literal: list[str] = []
@@ -286,6 +287,7 @@ class Run:
         findings = []
         for number, report in enumerate(reports, start=self._programs):
             self._matched |= report.matched_policy_rules
+            self._called |= report.called_tools
             self._properties.extend(_with_file(shown, entry) for entry in report.properties)
             self._failed += report.failures
             measured = partial(getattr, report, "bounds") if self._with_bounds else lambda: None
@@ -393,7 +395,7 @@ class Run:
             self._entries.append(_Entry(idle.finding, idle.settings))
         # A rule of a policy is not called vacuous while some program can't be judged: it may match there.
         if self._programs and not any(entry.finding.code in UNJUDGED for entry in self._entries):
-            find = partial(vacuous_rules, self._policies.used(), self._matched)
+            find = partial(vacuous_rules, self._policies.used(), self._matched, self._called)
             for vacuous in self._failures.collect("the search for vacuous rules of policies", find):
                 self._sources[vacuous.file] = vacuous.text
                 self._entries.append(_Entry(vacuous.finding, vacuous.settings))

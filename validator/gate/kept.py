@@ -43,7 +43,11 @@ def report_to_data(report: Report, policies: Sequence[Document], *, with_bounds:
         "bounds": report.bounds if with_bounds else None,
     }
     data = {name: _data(value, policies) for name, value in parts.items()}
-    return data | {"program": report.program, "matched": sorted(report.matched_policy_rules)}
+    return data | {
+        "program": report.program,
+        "matched": sorted(report.matched_policy_rules),
+        "called": sorted(report.called_tools),
+    }
 
 
 def report_from_data(data: Data, file: str, policy: Callable[[int], Document]) -> Report:
@@ -61,6 +65,7 @@ def report_from_data(data: Data, file: str, policy: Callable[[int], Document]) -
         frozenset((policy, rule) for policy, rule in data["matched"]),
         None if bounds is None else lambda: reader.value(bounds),
         reader.value(data["waived"]),
+        called_tools=frozenset(data["called"]),
     )
 
 

@@ -71,8 +71,9 @@ class KnownFiles:
         if data is None:
             return None
         policies = self._policies.use(settings)
-        for policy, (name, rules) in zip(policies, data["policies"], strict=True):
-            policy.know(PolicyOutline(name, tuple(PolicyRule(rule, is_ban) for rule, is_ban in rules)))
+        for policy, (name, rules, tools) in zip(policies, data["policies"], strict=True):
+            known = tuple(PolicyRule(rule, is_ban) for rule, is_ban in rules)
+            policy.know(PolicyOutline(name, known, tuple(tools)))
         reports = (report_from_data(one, file.shown, lambda at: policies[at].document) for one in data["reports"])
         return KnownFile(tuple(reports), tuple(data["not_literal"]))
 

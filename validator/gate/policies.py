@@ -26,10 +26,12 @@ class PolicyRule(NamedTuple):
 
 
 class PolicyOutline(NamedTuple):
-    """The parts of a policy that findings on the whole run need: its name, and its guardrails in order."""
+    """The parts of a policy that findings on the whole run need: its name, its guardrails in order, and the tools of
+    which it states facts."""
 
     name: str
     rules: tuple[PolicyRule, ...]
+    tools: tuple[str, ...] = ()
 
 
 class PolicyFile:
@@ -67,7 +69,7 @@ class PolicyFile:
             rules = (
                 PolicyRule(rule.name, isinstance(rule, Never) and rule.when is None) for rule in self.policy.guardrails
             )
-            self._outline = PolicyOutline(self.policy.policy, tuple(rules))
+            self._outline = PolicyOutline(self.policy.policy, tuple(rules), tuple(self.policy.tools or ()))
         return self._outline
 
     def know(self, outline: PolicyOutline) -> None:

@@ -62,24 +62,51 @@ def _why_fixed(finding: Finding) -> str:
     return f"comes from the policy `{finding.policy}`" if finding.policy else "keeps policies from being judged"
 
 
-def vacuous_rules(policies: Iterable[PolicyFile], matched: set[tuple[str, str]]) -> Iterator[FileFinding]:
-    """Yield SW407 for the rules of policies that match nothing in any program of the run.
+def vacuous_rules(
+    policies: Iterable[PolicyFile], matched: set[tuple[str, str]], called: set[str]
+) -> Iterator[FileFinding]:
+    """Yield SW407 for the rules and facts of policies that match nothing in any program of the run.
 
-    `matched` are the other rules, each with its policy.
+    `matched` are the other rules, each with its policy; `called` are the tools that programs of the run call. Facts of
+    a tool that nothing calls are reported only where its name is a misspelling of one that is called.
     """
     for policy in policies:
         for number, rule in enumerate(policy.outline.rules):
             if not rule.is_ban and (policy.outline.name, rule.name) not in matched:
-                yield _vacuous(policy, rule.name, number)
+                yield _vacuous(policy, rule.name, number, called)
+        strangers = called - set(policy.outline.tools)
+        for tool in policy.outline.tools if strangers else ():
+            yield from _misspelt(policy, tool, called, strangers)
 
 
-def _vacuous(policy: PolicyFile, rule: str, number: int) -> FileFinding:
-    from stepward.validator.rules.registry import RULE_BY_CODE
+def _vacuous(policy: PolicyFile, rule: str, number: int, called: set[str]) -> FileFinding:
+    from stepward.vm.language.guardrails import ToolSelector, protected
+    from stepward.vm.language.loading import near_words
 
-    place = Place(("guardrails", number, "name"))
     message = f"guardrail `{rule}` says nothing: what it protects is in no program of this run"
     help = "correct the name in the guardrail, or `applies_to`; or check the programs that it is about in one run"
-    finding = RULE_BY_CODE["SW407"]().finding(message, help, place, policy=f"{policy.outline.name}/{rule}")
+    selectors = protected(policy.policy.guardrails[number])
+    unknown = [one.tool for one in selectors if isinstance(one, ToolSelector) and one.tool not in called]
+    near = near_words(unknown[0], called) if unknown else ""
+    if near:
+        message = f"guardrail `{rule}` says nothing: no program of this run calls the tool `{unknown[0]}`"
+        help = near
+    return _on_policy(policy, Place(("guardrails", number, "name")), message, help, rule)
+
+
+def _misspelt(policy: PolicyFile, tool: str, called: set[str], strangers: set[str]) -> Iterator[FileFinding]:
+    from stepward.vm.language.loading import only_near
+
+    near = only_near(tool, strangers) if tool not in called else None
+    if near is not None:
+        message = f"what the policy says of `{tool}` holds for nothing: no program of this run calls that tool"
+        yield _on_policy(policy, Place(("tools", tool), key=True), message, f"did you mean `{near}`?", tool)
+
+
+def _on_policy(policy: PolicyFile, place: Place, message: str, help: str, about: str) -> FileFinding:
+    from stepward.validator.rules.registry import RULE_BY_CODE
+
+    finding = RULE_BY_CODE["SW407"]().finding(message, help, place, policy=f"{policy.outline.name}/{about}")
     document = policy.document
     located = replace(finding, file=document.name, span=document.locate([place])[place])
     return FileFinding(located, document.text, policy.settings)

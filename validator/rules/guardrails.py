@@ -319,7 +319,8 @@ class VacuousGuardrail(GuardrailRule):
     ## What it does
     Reports a guardrail of the program with a selector that matches no step, and names the rule. `never` without `when`
     is not reported: it holds when nothing matches. A policy's rule is vacuous only if it matches in no
-    program of the run. Where the step is there and no run gets to it, SW102 or SW103 says so.
+    program of the run; facts of a policy about a tool whose name is misspelt are reported, too. Where the step is there
+    and no run gets to it, SW102 or SW103 says so.
 
     ## Why it is bad
     The rule holds in every run because it applies to none. Mostly a tool or a step was renamed, and what it is called

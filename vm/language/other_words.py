@@ -14,6 +14,7 @@ _RENAMED: Final = {
     "params": ("args",),
     "parameters": ("args",),
     "arguments": ("args",),
+    "prompt_template": ("prompt",),
 }
 """The fields that say the same as a word, in the order in which they are looked for."""
 

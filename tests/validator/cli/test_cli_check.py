@@ -121,6 +121,23 @@ def test_what_is_skipped_is_never_hidden() -> None:
     assert "(3 files skipped)" in check("--skip-non-programs", ".").stdout
 
 
+@pytest.mark.parametrize("cache", [["--no-cache"], []])
+def test_a_misspelt_tool_in_a_policy_is_answered_with_the_tool_that_is_called(cache: list[str]) -> None:
+    put("p/a.yaml", "tools: {pay_out: {effect: read}}\nsteps: [{id: a, type: tool, tool: pay_out}]\n")
+    facts = "tools: {pay_uot: {effect: read}, other: {effect: read}}"
+    rules = "guardrails: [{name: r, at_most_once: {tool: pay_otu}}]"
+    put("house.yaml", f"policy: house\n{facts}\n{rules}\n")
+    for _ in range(2):
+        result = check("p", "--policy=house.yaml", "--output-format=json", *cache)
+        found = json.loads(result.stdout)["findings"]
+        assert [(one["code"], one["line"], one["help"]) for one in found] == [
+            ("SW407", 2, "did you mean `pay_out`?"),
+            ("SW407", 3, "did you mean `pay_out`?"),
+        ]
+    put("house.yaml", f"policy: house\n{facts}\n{rules}\n".replace("pay_uot", "pay_out").replace("pay_otu", "pay_out"))
+    assert check("p", "--policy=house.yaml", *cache).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("name", "text", "system"),
     [

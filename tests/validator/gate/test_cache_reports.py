@@ -85,7 +85,10 @@ def whole_report(document: Document) -> Report:
         (("a", "b"), ("c",)),
         "f.yaml",
     )
-    return Report("n", "f.yaml", (finding,), (proved,), frozenset({("p", "r"), ("p", "q")}), lambda: bounds, (finding,))
+    rules = frozenset({("p", "r"), ("p", "q")})
+    return Report(
+        "n", "f.yaml", (finding,), (proved,), rules, lambda: bounds, (finding,), called_tools=frozenset({"pay"})
+    )
 
 
 NOT_KEPT = {"mend", "certificate", "certify", "measure", "failures"}

@@ -45,7 +45,7 @@ def codes(report: Report) -> list[str]:
 
 PAID = """
 name: paid
-inputs: {amount: {type: integer, minimum: 0}, text: {type: string}}
+inputs: {amount: {type: integer, minimum: 0}}
 tools: {pay: {effect: write, idempotent: false, args: {sum: {type: integer}}}}
 guardrails:
   - {name: once, at_most_once: {tool: pay}}
