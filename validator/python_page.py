@@ -51,11 +51,11 @@ def _module(name: str) -> Iterator[str]:
 def _entry(name: str, value: Any) -> Iterator[str]:
     if not inspect.isclass(value):
         if callable(value):
-            yield f"```python\n{name}{_signature(value)}\n```\n"
+            yield f"```text\n{name}{_signature(value)}\n```\n"
         yield f"{_text(value)}\n"
         return
     if _is_constructed(value):
-        yield f"```python\n{name}{_signature(value)}\n```\n"
+        yield f"```text\n{name}{_signature(value)}\n```\n"
     yield f"{_text(value)}\n"
     if issubclass(value, Enum):
         yield f"Its values are {', '.join(f'`{one.value}`' for one in value)}.\n"

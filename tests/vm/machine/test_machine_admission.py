@@ -116,7 +116,7 @@ def test_the_examples_of_the_pages_pass_the_gate_and_no_code_of_ours_warns() -> 
     assert shown
     for call in shown:
         assert [ast.unparse(word.value) for word in call.keywords if word.arg == "checker"] == ["check_program"]
-    folders = ("vm", "sabotage", "validator", "testing", "benchmarks", "specs")
+    folders = ("vm", "sabotage", "validator", "benchmarks", "specs")
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         if path.name != "machine_peers.py":  # another library has a class of that name
             for call in machines_in(path.read_text(encoding="utf-8")):
