@@ -338,11 +338,12 @@ def _cut(given: list[Block]) -> Iterator[Block]:
     for low, point, high in _intervals(_ends(given) | points):
         yield Block("number", True, point) if point is not None else Block("number", low=low, high=high)
     texts, lists = _known(given)
-    for contents in lists:
+    # In the order of `given`: that of a set hangs on the seed of the process, and so would the state of a refusal.
+    for contents in dict.fromkeys(one.contents for one in given if one.contents in lists):
         yield _of_members(contents)
     for low, high in _lengths(given, "array"):
         yield Block("array", low=low, high=high, but=lists)
-    for text in texts:
+    for text in dict.fromkeys(one.value for one in given if one.kind == "string" and one.value in texts):
         yield of_value(text)
     asked = sorted({question for one in given for question, _ in one.answers})
     lengths = list(_lengths(given, "string"))
