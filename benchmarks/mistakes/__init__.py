@@ -1,6 +1,7 @@
 """Mistakes in the machine that a campaign has to find, each as edits of the package; `planted.py` plants them.
 
-Each set but the first was planted by a reader of the machine's code and its pages who had not seen the attacks.
+Each set but the first was planted by a reader of the machine's code and its pages who had not seen the attacks. The
+edits of a fifth set were not kept.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from mistakes.first import FIRST
 from mistakes.fourth import FOURTH
 from mistakes.planted import Planted
 from mistakes.second import SECOND
+from mistakes.sixth import SIXTH
 from mistakes.third import THIRD
 
 __all__ = ["SETS", "Planted"]
 
-SETS: Final = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH}
+SETS: Final = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "sixth": SIXTH}
 """The sets by name."""
