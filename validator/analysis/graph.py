@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.dominators import Dominators
 from stepward.vm.language.flow import Flow
@@ -14,20 +14,6 @@ if TYPE_CHECKING:
     import networkx
 
 Components = list[list[int]]
-
-N = TypeVar("N", bound=Hashable)
-
-
-def reached(starts: Iterable[N], following: Callable[[N], Iterable[N]]) -> dict[N, None]:
-    """Return what some nodes lead to, themselves included, in the order in which a search finds it."""
-    found = dict.fromkeys(starts)
-    pending = list(found)
-    while pending:
-        for target in following(pending.pop()):
-            if target not in found:
-                found[target] = None
-                pending.append(target)
-    return found
 
 
 class StepGraph:

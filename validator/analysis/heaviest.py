@@ -14,9 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from stepward.validator.analysis.graph import StepGraph, reached
+from stepward.validator.analysis.reached import reached
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.graph import StepGraph
 
 _NEVER: Final = -1
 """The weight of a path that does not exist."""

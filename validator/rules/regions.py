@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stepward.validator.analysis.graph import StepGraph, reached
+from stepward.validator.analysis.graph import StepGraph
+from stepward.validator.analysis.reached import reached
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import Requires, guards, protected
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stepward.validator.analysis.assignment import Reading, assigned_names
-from stepward.validator.analysis.graph import reached
+from stepward.validator.analysis.reached import reached
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.analysis.graph import reached
 from stepward.validator.analysis.product import Exploration, Monitor, explore, explore_counted
+from stepward.validator.analysis.reached import reached
 from stepward.validator.engine.systems.moves import Guards, Leaving, Moves
 from stepward.validator.engine.systems.slicing import GONE, next_nodes
 from stepward.validator.engine.systems.system import (

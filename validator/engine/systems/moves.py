@@ -11,8 +11,8 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
-from stepward.validator.analysis.graph import reached
 from stepward.validator.analysis.product import CallOutcome
+from stepward.validator.analysis.reached import reached
 from stepward.validator.engine.systems.system import (
     FAILS,
     NONE_HOLDS,
