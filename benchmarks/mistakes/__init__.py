@@ -12,10 +12,11 @@ from mistakes.first import FIRST
 from mistakes.fourth import FOURTH
 from mistakes.planted import Planted
 from mistakes.second import SECOND
+from mistakes.seventh import SEVENTH
 from mistakes.sixth import SIXTH
 from mistakes.third import THIRD
 
 __all__ = ["SETS", "Planted"]
 
-SETS: Final = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "sixth": SIXTH}
+SETS: Final = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "sixth": SIXTH, "seventh": SEVENTH}
 """The sets by name."""
