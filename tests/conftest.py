@@ -8,6 +8,7 @@ import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,9 +49,9 @@ class Place(NamedTuple):
     schema: str
 
 
-@pytest.fixture(scope="session")
-def postgres_database() -> Iterator[str]:
-    """A database for this process: what is open in another one's can't keep rows from being destroyed in ours."""
+@contextmanager
+def new_database() -> Iterator[str]:
+    """Make an empty database on the server of the tests, and drop it afterwards; skips without a server."""
     server = os.environ.get("STEPWARD_TEST_POSTGRES")
     if not server:
         pytest.skip("there is no PostgreSQL server; run the tests by `tests/postgres_server.sh make fast`")
@@ -62,6 +63,20 @@ def postgres_database() -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {name}".encode())
         yield make_conninfo(server, dbname=name)
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture(scope="session")
+def postgres_database() -> Iterator[str]:
+    """A database for this process: what is open in another one's can't keep rows from being destroyed in ours."""
+    with new_database() as conninfo:
+        yield conninfo
+
+
+@pytest.fixture
+def empty_postgres() -> Iterator[str]:
+    """A database for one test that uses the schema that everybody has."""
+    with new_database() as conninfo:
+        yield conninfo
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_reader_can_do_what_a_page_says(page: Path, reader: Reader, request: pytest.FixtureRequest) -> None:
     if SERVER in text_of(page):
-        reader.replacements[SERVER] = url_of(request.getfixturevalue("postgres_database"))
+        reader.replacements[SERVER] = url_of(request.getfixturevalue("empty_postgres"))
     reader.read(blocks_of(text_of(page)))
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place
 from shops import GIVEN, ORDER, SHOP, TOOLS, advice, as_json, database, says, shop, stepward
 
 pytestmark = pytest.mark.usefixtures("in_shop")
@@ -147,10 +146,10 @@ def test_options_that_contradict_each_other_are_refused() -> None:
     says(stepward("run"), 2, "Missing argument 'PROGRAM'")
 
 
-def test_a_journal_in_postgresql(postgres: Place) -> None:
+def test_a_journal_in_postgresql(empty_postgres: str) -> None:
     from psycopg.conninfo import conninfo_to_dict
 
-    parts = {name: str(value) for name, value in conninfo_to_dict(postgres.conninfo).items()}
+    parts = {name: str(value) for name, value in conninfo_to_dict(empty_postgres).items()}
     query = "&".join(f"{name}={value}" for name, value in parts.items() if name != "dbname")
     url = f"postgresql:///{parts['dbname']}?{query}"
     waits = shop("--run-id", "r1", amount=60, journal=url)
