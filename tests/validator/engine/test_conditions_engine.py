@@ -9,13 +9,8 @@ caught.
 from __future__ import annotations
 
 import itertools
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -38,26 +33,19 @@ from condition_lists import (
     taken_by,
     values_of,
 )
-from machines import unchecked
-from paths import BAD
-from stepward.validator import ProgramValidator
 from stepward.validator.engine.cases import Finite
-from stepward.validator.engine.smt import facts, solver, terms
+from stepward.validator.engine.smt import facts, terms
 from stepward.validator.engine.smt.solver import Solved
 from stepward.validator.engine.values import calculated, classes, cuts, texts
 from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domain, Domains, Range
-from stepward.validator.engine.values.simplest import simplest
 from stepward.validator.engine.values.states import State, outcome
 from stepward.validator.engine.values.texts import Atom, Wanted
-from stepward.validator.engine.witnesses.reached import completed
-from stepward.validator.engine.witnesses.replay import replay
 from stepward.validator.findings import Verdict
-from stepward.vm import Meaning, MemoryJournal, ModelReply, Program
+from stepward.vm import Meaning
 from stepward.vm.expressions.operators import compare
 from stepward.vm.language.types import refusal
-from stepward.vm.values import freeze
 
 PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
 
@@ -412,203 +400,3 @@ def test_an_engine_that_is_wrong_is_caught(break_it: Callable[[pytest.MonkeyPatc
         break_it(patch)
         with pytest.raises(AssertionError):
             search(7, 300)
-
-
-# -- single questions ------------------------------------------------------------------------------------------------
-
-
-def test_a_value_that_has_no_finite_decimal_is_no_witness() -> None:
-    cases = cases_of(MANY, ["$a * 3 != 1"])
-    assert cases.covered().verdict is UNKNOWN
-
-
-def test_products_of_two_names_are_unknown_or_right() -> None:
-    assert cases_of(MANY, ["$a * $a >= 0"]).covered().verdict in (PROVED, UNKNOWN)
-    assert cases_of(MANY, ["$a * $b * $a * $b * $a != 7919"]).covered().verdict is not PROVED
-
-
-def test_work_that_runs_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solver, "MAX_UNITS", 10)
-    answer = cases_of(MANY, ["$a + $b < 1", "$b + $a >= 1"]).covered()
-    assert answer.verdict is UNKNOWN
-    assert answer.reason
-
-
-def test_twenty_runs_say_the_same() -> None:
-    for conditions in itertools.islice(lists(8, 5, many_atom), 5):
-        runs = [cases_of(MANY, conditions) for _ in range(20)]
-        assert len({str((cases.covered(), cases.exclusive())) for cases in runs}) == 1, conditions
-
-
-@pytest.mark.parametrize("count", [100, 200])
-@pytest.mark.parametrize(
-    ("inputs", "write", "end"),
-    [
-        ({"a": {"type": "number", "minimum": 0}}, "$a >= {0} and $a < {1}", "$a >= {0}"),
-        ({"e": {"type": "integer"}}, "$e == {0}", "$e < 0 or $e >= {0}"),
-        ({"a": {"type": "number"}}, "$a + $a >= {0} and $a + $a < {1}", "$a + $a >= {0} or $a < 0"),
-    ],
-    ids=["bands", "members", "sums"],
-)
-def test_long_lists_of_cases_are_decided(count: int, inputs: dict[str, Any], write: str, end: str) -> None:
-    conditions = [write.format(number, number + 1) for number in range(count)]
-    whole = cases_of(inputs, [*conditions, end.format(count)])
-    assert whole.covered().verdict is PROVED
-    assert whole.exclusive().verdict is PROVED
-    assert not any(whole.never_taken(number) for number in range(0, count, 50))
-    broken = cases_of(inputs, [*conditions[:40], *conditions[41:], end.format(count)])
-    answer = broken.covered()
-    assert answer.verdict is (UNKNOWN if broken.finite is None else VIOLATED)
-    assert (answer.state is None) is (broken.finite is None)
-
-
-def test_simple_states_are_shown() -> None:
-    assert cases_of(MANY, ["$a < 20", "$a > 20"]).covered().state == {("a",): 20}
-    assert cases_of(MANY, ["$a <= 100"]).covered().state == {("a",): 101}
-    assert cases_of(MANY, ["$s != ''"]).covered().state == {("s",): ""}
-    assert cases_of(FEW, ["$e == 'x'", "$e == 'xy'"]).covered().state == {("e",): "z"}
-    assert cases_of(MANY, ["$c > 1", "$c <= 1"]).covered().verdict is PROVED  # null fails, and fails is not uncovered
-
-
-def test_what_two_cases_do_not_read_is_not_said_to_be_undefined() -> None:
-    inputs = {
-        "n": {"type": "integer"},
-        "t": {"type": "string"},
-        "o": {"type": "object", "properties": {"f": {"type": "boolean"}}, "required": ["f"]},
-    }
-    conditions = ["$n >= 3 and $n <= 6", "$n == 6", "$t == 'é' and $n > 6 and $o.f"]
-    choice: dict[str, Any] = {"id": "c", "type": "condition", "exclusive": True, "otherwise": "e"}
-    choice["cases"] = [{"when": one, "then": "e"} for one in conditions]
-    data = {"inputs": inputs, "steps": [choice, {"id": "e", "type": "end"}]}
-    report = ProgramValidator(Program.from_dict(data)).validate()
-    (found,) = [finding.message for finding in report.findings if finding.code == "SW305"]
-    assert found == "case 1 and case 2 of `c` both hold when `$n` is 6"
-
-
-def test_domains_join_what_several_sources_give() -> None:
-    low, high = Domain(ranges=(Range(0, 1),)), Domain(texts=("a", "abc"), undefined=True)
-    both = low | high
-    assert both.allows(1)
-    assert both.allows("abc")
-    assert not both.allows(2)
-    assert not both.allows(None)
-    assert both.undefined
-    assert (high | Domain(any_text=True, max_length=2)).max_length == 3
-
-
-def test_a_set_name_has_the_values_of_its_expression() -> None:
-    steps = [
-        {"id": "one", "type": "set", "set": {"rate": 2.5, "word": "'ja'", "same": "$n", "sum": "$n + 1"}},
-        {"id": "end", "type": "end"},
-    ]
-    domains = Domains(Meaning(Program.from_dict({"inputs": FEW, "steps": steps})))
-    assert domains.of(("rate",)).ranges == (Range(Decimal("2.5"), Decimal("2.5")),)
-    assert domains.of(("word",)).texts == ("ja",)
-    assert domains.of(("same",)).ranges == (Range(0, 3, integral=True),)
-    assert domains.of(("sum",)).ranges == (Range(),)
-
-
-# -- on the machine ----------------------------------------------------------------------------------------------------
-
-
-class Outside:
-    """Tools and a model that give what a finding's state says, and the simplest value of their type otherwise."""
-
-    def __init__(self, checked: Program, state: dict[str, Any]) -> None:
-        self.meaning = Meaning(checked)
-        self.roots: dict[str, Any] = {}
-        for reference, value in state.items():
-            name, *fields = reference.removeprefix("$").split(".")
-            if fields:
-                self.roots.setdefault(name, {})[fields[0]] = value
-            else:
-                self.roots[name] = value
-
-    def value(self, source: Any, names: list[str]) -> Any:
-        spec = self.meaning.typing.effective(source)
-        known = [self.roots[name] for name in names if name in self.roots]
-        return completed(freeze(known[0]), spec) if known else simplest(spec)[0]
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        given = self.meaning.program.inputs or {}
-        return {name: self.value(self.meaning.names.variables[name][0], [name]) for name in given}
-
-    def has(self, name: str) -> bool:
-        return True
-
-    def answer(self, step: str) -> Any:
-        names = [name for name, sources in self.meaning.names.variables.items() if sources[0].name == step]
-        return self.value(self.meaning.names.outputs[step], names)
-
-    async def call(self, name: str, args: Any, context: Any) -> Any:
-        return self.answer(context.step)
-
-    async def complete(self, request: Any) -> ModelReply:
-        return ModelReply(self.answer(request.step))
-
-
-def assert_the_machine_agrees(checked: Program) -> int:
-    """Run what each SW302 says on the machine: the run ends `uncovered` there. Return how many there were."""
-    found = [one for one in ProgramValidator(checked).validate().findings if one.code == "SW302"]
-    for finding in found:
-        assert finding.evidence is not None
-        outside = Outside(checked, dict(finding.evidence.state))
-        run = unchecked(outside, outside, MemoryJournal()).run_sync(checked, outside.inputs)
-        assert (run.status, run.reason, run.step) == ("FAILED", "uncovered", finding.step), (finding, run)
-    return len(found)
-
-
-def test_the_machine_finds_no_branch_where_a_finding_says_so() -> None:
-    agreed = 0
-    for conditions in itertools.chain(lists(9, 40, few_atom), lists(10, 40, many_atom)):
-        inputs = FEW if "$n" in str(conditions) or "$e" in str(conditions) else MANY
-        if not any(f"${name}" in str(conditions) for name in (MANY if inputs is FEW else FEW)):
-            agreed += assert_the_machine_agrees(program(inputs, conditions))
-    assert agreed >= 15
-
-
-@pytest.mark.parametrize("path", sorted((BAD / "SW302").glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_machine_finds_no_branch_in_the_bad_programs(path: Path) -> None:
-    """What comes before the condition may have a say there, so that the witness is asked, and not the state alone."""
-    (found,) = [one for one in ProgramValidator(Program.load(path)).validate().findings if one.code == "SW302"]
-    assert found.evidence is not None
-    assert found.evidence.witness is not None
-    assert replay(found.evidence.witness).confirmed
-
-
-NEEDS_A_FORMULA = {"failed_payment_recovery", "loan_decision", "record_cleanup"}
-"""Good programs with a guardrail that hangs on arithmetic."""
-
-
-def test_no_good_program_needs_a_solver_but_for_arithmetic() -> None:
-    are_checked_without_z3(*(path for path in (BAD.parent / "good").iterdir() if path.stem not in NEEDS_A_FORMULA))
-
-
-def test_many_cases_over_a_sum_need_no_solver(tmp_path: Path) -> None:
-    bands = ["$a - $b + $c < 1", *(f"$a - $b + $c >= {one} and $a - $b + $c < {one + 1}" for one in range(1, 60))]
-    steps = [
-        {
-            "id": "by_sum",
-            "type": "condition",
-            "exclusive": True,
-            "cases": [{"when": band, "then": "stop"} for band in [*bands, "$a - $b + $c >= 60"]],
-        },
-        {"id": "stop", "type": "end"},
-    ]
-    inputs = {name: {"type": "number", "minimum": 0, "maximum": 1000} for name in "abc"}
-    (tmp_path / "sums.json").write_text(json.dumps({"name": "sums", "inputs": inputs, "steps": steps}))
-    are_checked_without_z3(tmp_path / "sums.json", options=["--no-recheck"])  # a certificate of sums is a formula
-
-
-def are_checked_without_z3(*paths: Path, options: Sequence[str] = ()) -> None:
-    files = [*options, *(str(path) for path in paths)]
-    code = f"""
-import sys
-from stepward.validator.cli import main
-try:
-    main(["check", "--isolated", "--no-cache", *{files!r}], standalone_mode=False)
-except SystemExit as end:
-    assert not end.code
-assert "z3" not in sys.modules"""
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -1,0 +1,131 @@
+"""`stepward check` as a process: pipes, full disks, closed streams, interrupts, terminals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from commands import BAD, check, put
+from commands import CLEAN as GOOD
+from paths import STEPWARD
+
+pytestmark = pytest.mark.usefixtures("in_own_folder")
+
+
+def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([STEPWARD, *arguments], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_the_installed_command_checks() -> None:
+    put("bad.yaml", BAD)
+    done = run("check", "bad.yaml")
+    assert done.returncode == 1
+    assert done.stdout.startswith("error[SW101] missing-target: ")
+    assert done.stderr == ""
+
+
+def test_a_reader_that_stops_reading_is_no_error() -> None:
+    put("many.yaml", "steps:\n" + "  - {id: a, type: end, nope: 1}\n" * 3_000)
+    done = subprocess.run(
+        f"{STEPWARD} check many.yaml | head -1", shell=True, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("error[SW00")
+    assert done.stderr == ""
+
+
+def in_a_shell(line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", ["check bad.yaml", "explain SW401", "graph bad.yaml"])
+def test_a_disk_without_room_is_no_bug_of_ours(command: str) -> None:
+    put("bad.yaml", BAD)
+    done = in_a_shell(f"{STEPWARD} {command} > /dev/full")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: the output can't be written: no space left on device\n")
+    assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(closed: str) -> None:
+    put("bad.yaml", BAD)
+    done = in_a_shell(f"{STEPWARD} check bad.yaml {closed}")
+    assert (done.returncode, done.stderr) == (1, "")
+    done = in_a_shell(f"{STEPWARD} check - {closed} < bad.yaml")
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_an_interrupt_is_quiet() -> None:
+    os.mkfifo("pipe.yaml")
+    child = subprocess.Popen([STEPWARD, "check", "pipe.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with open("pipe.yaml", "wb", buffering=0):  # opens when the child does, and keeps it waiting
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=30)
+    assert (child.returncode, out, err) == (130, b"", b"")
+
+
+def test_output_that_can_not_be_encoded_is_escaped() -> None:
+    put("bad.yaml", BAD.replace("gone", "日本"))
+    done = run("check", "bad.yaml", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert done.returncode == 1
+    assert "`next_step` names `\\u65e5\\u672c`" in done.stdout
+
+
+def test_a_bug_of_ours_is_told_in_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    put("good.yaml", GOOD)
+
+    def burst(*_: object, **__: object) -> None:
+        raise ValueError("oh no")
+
+    monkeypatch.setattr("stepward.validator.gate.checking.Run.result", burst)
+    result = check("good.yaml")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: internal error: ValueError: oh no\n")
+    assert "please report it" in result.stderr
+    monkeypatch.setenv("STEPWARD_DEBUG", "1")
+    assert isinstance(check("good.yaml", is_caught=True).exception, ValueError)
+
+
+def test_progress_is_told_on_a_terminal_only_and_cleared_again() -> None:
+    for number in range(25):
+        put(f"p{number:02}.yaml", GOOD)
+    assert run("check").stderr == ""
+    ours, theirs = os.openpty()
+    done = subprocess.run([STEPWARD, "check"], stdout=subprocess.PIPE, stderr=theirs, text=True, check=True)
+    told = os.read(ours, 10_000).decode()
+    assert done.stdout == "25 programs: no findings\n"
+    assert told.startswith("\r\x1b[K20 files … p19.yaml\r")
+    assert told.endswith("\r\x1b[K")
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_colors_are_for_terminals_that_want_them() -> None:
+    put("bad.yaml", BAD)
+    script = (
+        "import os, pty, sys\n"
+        "def read(fd):\n    data = os.read(fd, 4096)\n    return data\n"
+        f"sys.exit(os.waitstatus_to_exitcode(pty.spawn([{str(STEPWARD)!r}, 'check', 'bad.yaml'], read)))\n"
+    )
+
+    def seen(**variables: str) -> str:
+        environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
+        environment |= {"TERM": "xterm", **variables}
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL,
+            check=False,
+        )  # fmt: skip
+        assert "SW101" in done.stdout
+        return done.stdout
+
+    assert "\x1b[1m" in seen()
+    assert "\x1b[" not in seen(NO_COLOR="1")
+    assert "\x1b[" not in seen(TERM="dumb")
+    assert "\x1b[" not in run("check", "bad.yaml").stdout
