@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from stepward.vm.late import late
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.graph import StepGraph as StepGraph
@@ -30,17 +32,4 @@ _HOMES = {
 }
 
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first used, so that each part of the house costs only that part."""
-    from importlib import import_module
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """Return the public names, also those that were not imported yet."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = late(globals(), "stepward.validator.", _HOMES)

@@ -5,7 +5,9 @@ Everything that is imported from here is public; the modules below are not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from stepward.vm.late import late
 
 if TYPE_CHECKING:
     from stepward.vm.errors import DocumentError as DocumentError
@@ -87,17 +89,4 @@ _HOMES = {
 }
 
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: `Program` costs pydantic, the errors cost nothing."""
-    from importlib import import_module
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """Return the public names, also those that were not imported yet."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = late(globals(), "stepward.vm.", _HOMES)

@@ -5,7 +5,9 @@ Its fixtures for pytest are in `stepward.testing.plugin`, which pytest loads by 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from stepward.vm.late import late
 
 if TYPE_CHECKING:
     from stepward.testing.bench import Bench as Bench
@@ -31,17 +33,4 @@ _HOMES = {
 }
 
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first used, so that a test pays only for what it needs."""
-    from importlib import import_module
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    """Return the public names, also those that were not imported yet."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = late(globals(), "", _HOMES)
