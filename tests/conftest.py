@@ -8,12 +8,12 @@ import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from databases import Place, new_database
 
 # Tests plant mistakes in running code, which the key of a cached result can't know of. Those of the cache ask for it.
 os.environ["STEPWARD_NO_CACHE"] = "1"
@@ -40,29 +40,6 @@ if "TMPDIR" not in os.environ and is_roomy_memory():
 # How long an example takes says how busy the machine is.
 settings.register_profile("patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
-
-
-class Place(NamedTuple):
-    """Where a PostgreSQL journal of a test is."""
-
-    conninfo: str
-    schema: str
-
-
-@contextmanager
-def new_database() -> Iterator[str]:
-    """Make an empty database on the server of the tests, and drop it afterwards; skips without a server."""
-    server = os.environ.get("STEPWARD_TEST_POSTGRES")
-    if not server:
-        pytest.skip("there is no PostgreSQL server; run the tests by `tests/postgres_server.sh make fast`")
-    import psycopg
-    from psycopg.conninfo import make_conninfo
-
-    name = f"stepward_test_{uuid.uuid4().hex}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-        yield make_conninfo(server, dbname=name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 @pytest.fixture(scope="session")

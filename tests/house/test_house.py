@@ -109,6 +109,12 @@ def test_nobody_imports_a_folder_by_its_bare_name(folder: str) -> None:
         assert not {name.split(".")[0] for name in imported(path)} & set(ALLOWED), path
 
 
+def test_no_test_imports_a_file_of_fixtures() -> None:
+    """Which of two files named `conftest` an import finds depends on which tests ran before."""
+    for path in modules("tests"):
+        assert "conftest" not in {name.split(".")[0] for name in imported(path)}, path
+
+
 def test_the_machine_room_does_not_know_the_heavy_libraries() -> None:
     heavy = {"networkx", "z3", "hypothesis", "graphviz"}
     for path in modules("vm"):

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from canaries import repeated_here
-from conftest import Place
+from databases import Place
 from paths import ROOT
 from stepward.sabotage.attacks import disks, files, kills
 from stepward.sabotage.campaign import Orders, attack_program

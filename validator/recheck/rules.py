@@ -178,6 +178,7 @@ class NeverWatcher(Watcher):
             return True
         names = references([self.condition])
         condition = plain(self.condition, lambda left, right: self._is_one_value(hit, left, right))
+        condition = steps.answered(condition, hit.step, state)
         environment = {name: self._blocks(steps, hit, name, state) for name in names}
         said = {one for split in splits(names, environment) for one in truths(condition, split)}
         return bool(said - ({True} if self.demands else {False}))
@@ -358,7 +359,7 @@ class DecisionWatcher(Watcher):
             yield Breach("uncovered", 1)
 
     def _overlap(self, steps: Steps, state: State) -> bool:
-        trees = steps.trees(self.step)
+        trees = steps.trees(self.step, state)
         names = references(trees)
         environment = steps.environment(names, self.step, state)
         return any(_two_hold([truths(tree, split) for tree in trees]) for split in splits(names, environment))

@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from stepward.validator.recheck.cells import GIVEN, OPEN, Block, cut, is_exact, of_value
 from stepward.validator.recheck.definite import read_by
-from stepward.validator.recheck.evaluation import references
+from stepward.validator.recheck.evaluation import references, truths
 from stepward.validator.recheck.followed import Followed
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import Origins, prefixes
+from stepward.validator.recheck.questions import FAILS
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.rules import Watcher
@@ -58,13 +59,16 @@ def reached(
     that each is known at its least cost.
     """
     reading = walk_.reading
-    steps = walk_.steps(followed, is_lazy=True)
+    steps = walk_.steps(followed, is_search=True)
+    answers = _answer_slots(steps)
+    lost = [[slot for slot in answers if not one.isdisjoint(answers[slot])] for one in reading.assigned]
     live = _live(reading, steps, walk_.watcher)
     origins = reading.origins
     first = tuple(
         GIVEN if origins.is_input(origins.root(name)) else followed.gone[slot]
         for slot, name in enumerate(followed.names)
     )
+    first = (*first, *(OPEN for _ in answers))
     start = walk_.first(counts=counts)
     seen: set[tuple[Pair, Written]] = set()
     queue: list[tuple[int, int, Pair, Written]] = [(0, 0, start, _forgotten(first, live[0]))]
@@ -80,12 +84,10 @@ def reached(
         seen.add((pair, written))
         if len(seen) > most:
             raise TooLarge(f"it has over {most:,} states")
-        for state in resolved_states(steps, pair.step, written):
+        for state in _answered_states(steps, pair.step, written, live):
             for target, changes, after in walk_.targets(steps, pair, state, cost):
-                moved = list(state)
-                for slot, block in changes:
-                    moved[slot] = block
-                there = _forgotten(moved, live[target.step])
+                moved = dict(enumerate(state)) | dict(changes) | dict.fromkeys(lost[pair.step], OPEN)
+                there = _forgotten(tuple(moved.values()), live[target.step])
                 count += 1
                 if (target, there) in seen:
                     continue
@@ -101,8 +103,36 @@ def _forgotten(state: Sequence[int], live: frozenset[int]) -> Written:
     return tuple([block if slot in live else OPEN for slot, block in enumerate(state)])
 
 
+def _answer_slots(steps: Steps) -> dict[int, frozenset[Names]]:
+    """Return where a state holds the answers to questions, with the variables that each answer depends on."""
+    questions = steps.questions.list if steps.questions is not None else ()
+    return {slot: question.roots for slot, question in enumerate(questions, start=len(steps.followed.names))}
+
+
+def _answered_states(steps: Steps, step: int, state: Written, live: list[frozenset[int]]) -> Iterator[tuple[int, ...]]:
+    """Yield the state with every choice for what the step reads: blocks, and answers that are needed again later."""
+    following = steps.reading.control.following[step]
+    later = [pair for pair in steps.asked(step) if any(pair[0] in live[target] for target in following)]
+    found = list(resolved_states(steps, step, state))
+    for slot, question in later:
+        assert steps.questions is not None
+        tree = steps.questions.list[question].tree
+        found = [wider for one in found for wider in _answers(steps, step, one, slot, tree)]
+    yield from found
+
+
+def _answers(steps: Steps, step: int, state: tuple[int, ...], slot: int, tree: Expression) -> Iterator[tuple[int, ...]]:
+    """Yield a state with each answer that a question may get in it; an answer that is known stays."""
+    if state[slot] != OPEN:
+        yield state
+        return
+    said = truths(tree, steps.environment(references([tree]), step, state))
+    for answer in said:
+        yield (*state[:slot], FAILS if answer is None else int(answer), *state[slot + 1 :])
+
+
 def _live(reading: Reading, steps: Steps, watcher: Watcher) -> list[frozenset[int]]:
-    """Return for each step the live references: those that may be read before they are assigned again."""
+    """Return for each step the live references and answers: those that may be read before they are assigned again."""
     followed, following = steps.followed, reading.control.following
     before: list[list[int]] = [[] for _ in reading.steps]
     for number, targets in enumerate(following):
@@ -113,12 +143,13 @@ def _live(reading: Reading, steps: Steps, watcher: Watcher) -> list[frozenset[in
     judged = {followed.slot[name] for name in (references([asked]) if asked else ()) if name in followed.slot}
     reads, stays = [], []
     every = frozenset(roots)
+    answers = _answer_slots(steps)
+    every |= answers.keys()
     for number, assigned in enumerate(reading.assigned):
         own = {*steps.read_slots(number), *(judged if number in watcher.hits else ())}
-        reads.append(frozenset(_with_owners(followed, own)))
-        stays.append(
-            every if assigned.isdisjoint(roots.values()) else every - {one for one in roots if roots[one] in assigned}
-        )
+        reads.append(frozenset((*_with_owners(followed, own), *(slot for slot, _ in steps.asked(number)))))
+        lost = {one for one in roots if roots[one] in assigned}
+        stays.append(every - lost - {slot for slot in answers if not assigned.isdisjoint(answers[slot])})
     live = [frozenset[int]()] * len(reads)
     pending = list(range(len(reads)))
     while pending:

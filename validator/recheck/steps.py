@@ -41,6 +41,7 @@ from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, Followed, State
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins, field_type
+from stepward.validator.recheck.questions import Questions
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.vm.expressions.syntax import Expression, Reference
@@ -95,7 +96,7 @@ class Steps:
 
     Only sub-steps in `parts` are tracked as started or succeeded, and costs of sub-steps only with `has_costs`. With
     `is_blind`, values are ignored: every exit is possible. With `is_lazy`, a value from outside is chosen when it is
-    first read.
+    first read. The answers to `questions` follow the blocks of a state.
     """
 
     reading: Reading
@@ -105,6 +106,7 @@ class Steps:
     has_costs: bool = False
     is_blind: bool = False
     is_lazy: bool = False
+    questions: Questions | None = None
     _reads: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _exits: dict[tuple[int, State], tuple[Exit, ...]] = field(default_factory=dict)
 
@@ -151,7 +153,8 @@ class Steps:
 
     def exits(self, number: int, state: State) -> tuple[Exit, ...]:
         """Return every exit of a step in a state, including those for exhausted `max_visits`."""
-        key = (number, None if state is None else tuple(state[slot] for slot in self.read_slots(number)))
+        slots = (*self.read_slots(number), *(slot for slot, _ in self.asked(number)))
+        key = (number, None if state is None else tuple(state[slot] for slot in slots))
         if key not in self._exits:
             self._exits[key] = tuple(dict.fromkeys(self._all(number, self.reading.steps[number], state)))
         return self._exits[key]
@@ -172,12 +175,25 @@ class Steps:
             slots |= {slot for name in names for slot in self.followed.under(name)}
         yield from slots
 
-    def trees(self, number: int) -> list[Expression]:
-        """Return the expressions of a step; raises Refused where one does not parse."""
+    def asked(self, number: int) -> Iterator[tuple[int, int]]:
+        """Yield the questions that a step asks, each with the location of its answer in a state."""
+        if self.questions is not None:
+            first = len(self.followed.names)
+            yield from ((first + question, question) for question in self.questions.of_step[number])
+
+    def answered(self, tree: Expression, number: int, state: State) -> Expression:
+        """Return an expression of a step with a constant in place of each question whose answer the state knows."""
+        if self.questions is None or state is None:
+            return tree
+        known = {question: state[slot] for slot, question in self.asked(number) if state[slot] != OPEN}
+        return self.questions.answered(tree, known)
+
+    def trees(self, number: int, state: State) -> list[Expression]:
+        """Return the expressions of a step in a state; raises Refused where one does not parse."""
         trees = self.reading.plain_expressions(number)
         if trees is None:
             raise Refused(f"an expression of `{self.reading.steps[number].id}` can't be read")
-        return trees
+        return [self.answered(tree, number, state) for tree in trees]
 
     def _all(self, number: int, step: AnyStep, state: State) -> Iterator[Exit]:
         match step:
@@ -319,6 +335,7 @@ class Steps:
         trees = self.reading.plain_expressions(number)
         if trees is None:  # unknown meaning: every outcome is possible
             return {*range(len(self.reading.expressions(number))), NONE_HOLDS, FAILING}
+        trees = self.trees(number, state)
         names = references(trees)
         environment = self.environment(names, number, state)
         return {one for split in self._fitting(names, environment) for one in outcomes(trees, split)}
@@ -337,7 +354,7 @@ class Steps:
                 if transition.kind != "visits"
             )
             return
-        trees = self.trees(number)
+        trees = self.trees(number, state)
         names = references(trees)
         environment = self.environment(names, number, state)
         fails = False
@@ -356,7 +373,7 @@ class Steps:
     def _assigned(self, number: int, step: SetStep, state: State, results: list[set[Block]]) -> Iterator[Changes]:
         """Yield the changes of a `set` in order, given the results of its texts."""
         choices: list[Iterable[Changes]] = []
-        texts = iter(zip(self.trees(number), results, strict=True))
+        texts = iter(zip(self.trees(number, state), results, strict=True))
         for name, value in step.set.items():
             if not isinstance(value, str):
                 choices.append(self._valued([(name,)], self._written(value)))

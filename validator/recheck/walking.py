@@ -9,6 +9,7 @@ from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import END
 from stepward.validator.recheck.followed import Changes, Followed, State
+from stepward.validator.recheck.questions import Questions
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import TooLarge
 from stepward.validator.recheck.rules import Memory, Watcher
@@ -43,9 +44,15 @@ class Walk:
         self.bounds = reading.bounds
         self.slot = {step: number for number, step in enumerate(self.bounds)}
 
-    def steps(self, followed: Followed, *, is_lazy: bool = False) -> Steps:
-        """Return the steps of the program, seen through followed references."""
-        return Steps(self.reading, followed, self.watcher.parts, has_costs=self.most is not None, is_lazy=is_lazy)
+    def steps(self, followed: Followed, *, is_search: bool = False) -> Steps:
+        """Return the steps of the program, seen through followed references.
+
+        A search chooses values late, and remembers the answers to questions.
+        """
+        watcher = self.watcher
+        questions = Questions(self.reading, watcher.condition, watcher.hits) if is_search else None
+        has_costs = self.most is not None
+        return Steps(self.reading, followed, watcher.parts, has_costs=has_costs, is_lazy=is_search, questions=questions)
 
     def first(self, *, counts: bool) -> Pair:
         """Return the pair at the entry."""

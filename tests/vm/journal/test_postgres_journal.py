@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from conftest import Place
+from databases import Place
 from stepward.vm.journal import postgres as module
 from stepward.vm.journal.postgres import PostgresJournal
 from stepward.vm.journal.store import AppendConflict, JournalError, Lease, LeaseLost
