@@ -22,7 +22,8 @@ from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
-from stepward.validator.recheck.types import words
+from stepward.validator.recheck.types import NOTHING, words
+from stepward.validator.recheck.types import allows as allows_word
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, Reference, walk
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec
@@ -53,11 +54,17 @@ def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, b
     may_be_absent = False
     for name in fields:
         may_be_absent |= spec is None or words(spec) != {"object"} or name not in spec.required
-        inner = (spec.properties or {}).get(name) if spec is not None else None
-        if inner is None and spec is not None and isinstance(spec.additional_properties, TypeSpec):
-            inner = spec.additional_properties
-        spec = inner
+        spec = None if spec is None else _field(spec, name)
     return spec, may_be_absent
+
+
+def _field(spec: TypeSpec, name: str) -> TypeSpec | None:
+    """Return the type of one field of the values of a type: NOTHING where none has it, None for any value."""
+    if name in (spec.properties or {}):
+        return (spec.properties or {})[name]
+    if spec.additional_properties is False or not allows_word(spec, "object"):
+        return NOTHING
+    return spec.additional_properties if isinstance(spec.additional_properties, TypeSpec) else None
 
 
 class Origins:

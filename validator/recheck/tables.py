@@ -60,7 +60,7 @@ class TableCheck:
         if self.kind == "budget" and most is None:
             raise Refused("the program has no `max_steps`, so that nothing runs out")
         self.walk = Walk(reading, watcher, most if self.kind == "budget" else None)
-        names, listed, cut = _references(part, reading)
+        names, listed, cut = _references(part)
         self.listed = listed
         self.followed = Followed(names, cut)
         self.steps = self.walk.steps(self.followed)
@@ -173,15 +173,15 @@ class TableCheck:
                 yield tuple(state)
 
 
-def _references(part: Fields, reading: Reading) -> tuple[list[Names], list[list[int]], list[tuple[Block, ...]]]:
+def _references(part: Fields) -> tuple[list[Names], list[list[int]], list[tuple[Block, ...]]]:
     """Return the references of a part, their listed block numbers, and all blocks of each."""
     names: list[Names] = []
     listed: list[list[int]] = []
     cut: list[tuple[Block, ...]] = []
     for entry in part.objects("references"):
         name = tuple(entry.text("name").removeprefix("$").split("."))
-        if name in names or reading.lookup.meaning(name) is None:
-            raise Refused(f"`{entry.text('name')}` is listed twice, or nothing gives it a value")
+        if name in names:
+            raise Refused(f"`{entry.text('name')}` is listed twice")
         given, every = read(entry.any("classes"))
         entry.close()
         names.append(name)
@@ -208,7 +208,7 @@ def among_all_values(reading: Reading, watcher: Watcher, part: Fields) -> Violat
     """Return the violations of a condition in any state that the types of its references allow, on any path."""
     if not isinstance(watcher, DecisionWatcher):
         raise Refused("a proof over all values speaks of a condition step")
-    names, listed, cut = _references(part, reading)
+    names, listed, cut = _references(part)
     part.close()
     walk = Walk(reading, watcher)
     followed = Followed(names, cut)

@@ -11,6 +11,8 @@ from stepward.vm.language.types import TypeSpec
 
 WORDS: Final = frozenset({"boolean", "integer", "number", "string", "array", "object", "null"})
 NUMBERS: Final = frozenset({"integer", "number"})
+NOTHING: Final = TypeSpec.model_construct(type=())
+"""The type that has no value."""
 
 
 def words(spec: TypeSpec) -> frozenset[str]:
