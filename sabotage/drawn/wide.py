@@ -390,7 +390,7 @@ class _Maker:
                 {"tool": tool, "when": self.pick("$args.amount < 20", "not defined($args.y)", "$x > 1")}
                 if self.odds(0.3)
                 else tool
-                for tool in (*tools, *(tool for tool in tools if self.odds(0.2)))
+                for tool in tools
             ]
         if self.odds(0.5):
             policy["guardrails"] = [self.rule("kept", steps)]

@@ -113,15 +113,17 @@ class Policy(Node):
     @classmethod
     def from_record(cls, data: dict[str, Any], patterns: str | None) -> Policy:
         """Return a policy that is stored in a journal; `patterns` is their dialect, as the journal names it."""
-        return cls._build(data, None, patterns)
+        return cls._build(data, None, patterns, is_recorded=True)
 
     @classmethod
-    def _build(cls, data: Any, document: Document | None, patterns: str | None = RE2) -> Policy:
+    def _build(
+        cls, data: Any, document: Document | None, patterns: str | None = RE2, *, is_recorded: bool = False
+    ) -> Policy:
         from stepward.vm.language.loading import build
 
         name = document.name if document else "<dict>"
         policy = build(cls, data, name, document.problems if document else (), PolicyError, patterns)
-        problems = tuple(policy._unreadable_conditions())
+        problems = (*policy._unreadable_conditions(), *(() if is_recorded else policy._doubled_entries()))
         if problems:
             raise PolicyError(name, problems)
         policy._document = document
@@ -140,6 +142,24 @@ class Policy(Node):
                 parse(text or "true")
             except ExpressionError as error:
                 yield Problem("SW301", error.message, error.help, Place(path, within=(error.start, error.end)))
+
+    def _doubled_entries(self) -> Iterator[Problem]:
+        """Yield the entries of the allow-list for a tool that an earlier entry names.
+
+        Recorded policies may have some: to the machine, a call is allowed if one of them allows it.
+        """
+        named: dict[str, Allowed] = {}
+        for number, entry in enumerate(self.allow or ()):
+            first = named.setdefault(entry.tool, entry)
+            if first is not entry:
+                conditions = [one.when for one in (first, entry) if one.when is not None]
+                both = " or ".join(f"({when})" for when in conditions)
+                hint = (
+                    "remove one of the two"
+                    if len(conditions) < 2
+                    else f"remove it, and write `when: {both}` in the first"
+                )
+                yield Problem("SW002", f"the list names tool `{entry.tool}` twice", hint, Place(("allow", number)))
 
     def applies(self, program_name: str, path: str) -> bool:
         """Return whether the policy applies to a program, by its name or by the path of its file (glob patterns)."""

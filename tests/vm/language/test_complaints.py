@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepward.vm import Program, ProgramError
-from stepward.vm.errors import Problem
+from stepward.vm import Policy, Program, ProgramError
+from stepward.vm.errors import PolicyError, Problem
 from stepward.vm.reading.source import Mend, Place
 
 END = {"id": "done", "type": "end"}
@@ -91,3 +91,25 @@ def test_a_rule_that_excludes_takes_two(pair: list[Any], help: str, kind: type) 
 def test_of_a_type_that_cannot_be_it_is_said_what_to_change(spec: dict[str, Any], help: str) -> None:
     (problem,) = refused({"name": "p", "inputs": {"x": spec}, "steps": [END]})
     assert problem.help == help
+
+
+@pytest.mark.parametrize(
+    ("entries", "number", "help"),
+    [
+        (["pay", "pay"], 1, "remove one of the two"),
+        (["pay", "get", {"tool": "pay", "when": "$args.n < 5"}], 2, "remove one of the two"),
+        (
+            [{"tool": "pay", "when": "$args.n < 5"}, {"tool": "pay", "when": "$x == 1"}],
+            1,
+            "remove it, and write `when: ($args.n < 5) or ($x == 1)` in the first",
+        ),
+    ],
+)
+def test_an_allow_list_names_a_tool_once(entries: list[Any], number: int, help: str) -> None:
+    data = {"policy": "p", "allow": entries}
+    with pytest.raises(PolicyError) as error:
+        Policy.from_dict(data)
+    (problem,) = error.value.problems
+    assert (problem.code, problem.message) == ("SW002", "the list names tool `pay` twice")
+    assert (problem.place, problem.help) == (Place(("allow", number)), help)
+    assert len(Policy.from_record(data, None).allow or ()) == len(entries)

@@ -24,7 +24,7 @@ from stepward.vm.expressions.parser import parse
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Never, Requires, StepSelector
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.policy import Allowed, Policy
+from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Hit, matches
 from stepward.vm.language.steps import ToolCall
@@ -314,8 +314,12 @@ def _narrow(alone: _RuleSet, own: list[AnyRule], claim: Claim, meaning: Meaning)
             policies = tuple(policy.model_copy(update={"guardrails": ()}) for policy in alone.policies)
             program = alone.program.model_copy(update={"guardrails": (narrow,)})
             yield _RuleSet(program, policies, set_aside)
-    if claim.rule == "allow":
-        yield _RuleSet(alone.program, tuple(_allowing_the_rest(alone.policies, claim, meaning)), set_aside)
+    if claim.rule != "allow":
+        return
+    others = tuple(policy.model_copy(update={"allow": None}) for policy in alone.policies)
+    for policy in alone.policies:
+        for rule in _forbidden_here(policy, claim, meaning):
+            yield _RuleSet(alone.program.model_copy(update={"guardrails": (rule,)}), others, set_aside)
 
 
 def _narrowed(rule: AnyRule, claim: Claim, meaning: Meaning) -> Iterator[AnyRule]:
@@ -342,11 +346,13 @@ def _both(rule: AnyRule, first: Hit, second: Hit) -> AnyRule:
     return Exclusive(name=rule.name, exclusive=(StepSelector(step=first.part.id), StepSelector(step=second.part.id)))
 
 
-def _allowing_the_rest(policies: tuple[Policy, ...], claim: Claim, meaning: Meaning) -> Iterator[Policy]:
-    """Yield the policies, with allow-lists extended by every tool that the claimed step does not call."""
+def _forbidden_here(policy: Policy, claim: Claim, meaning: Meaning) -> Iterator[AnyRule]:
+    """Yield the allow-list as rules about the calls of the claimed step alone."""
     here = meaning.flow.position.get(claim.step)
-    calls = [(site.step, site.call.tool) for site in meaning.calls if isinstance(site.call, ToolCall)]
-    named = {tool for step, tool in calls if step == here}
-    rest = tuple(Allowed(tool=tool) for tool in sorted({tool for _, tool in calls} - named))
-    for policy in policies:
-        yield policy if policy.allow is None else policy.model_copy(update={"allow": (*policy.allow, *rest)})
+    conditions = {entry.tool: entry.when for entry in policy.allow or ()}
+    for site in meaning.calls:
+        if site.step == here and isinstance(site.call, ToolCall):
+            when = conditions.get(site.call.tool)
+            if site.call.tool not in conditions or when is not None:
+                forbidden = None if when is None else f"not ({when})"
+                yield Never(name="allow", never=StepSelector(step=site.call.id), when=forbidden)
