@@ -67,6 +67,7 @@ def graph(file: Path, **options: Any) -> None:
     facts, marks = _alone(program, options) if options["no_findings"] else _checked(program, options, failures)
     picture = _viewed(draw(facts, marks, is_brief=options["collapse"]), options)
     _write(_drawn(picture, chosen), options["output"])
+    _note_parts(picture)
     if failures.found:
         from stepward.validator.cli.internal import print_failures
 
@@ -102,6 +103,16 @@ def _viewed(picture: Picture, options: dict[str, Any]) -> Picture:
     if options["around"] is not None:
         picture = around(picture, options["around"], options["distance"] or DISTANCE)
     return with_stubs(collapsed(picture) if options["collapse"] else picture)
+
+
+def _note_parts(picture: Picture) -> None:
+    """Say that a diagram is in several parts, and which options draw less."""
+    if picture.heads and not picture.is_brief:
+        click.echo(f"note: the program is large, so its diagram has {len(picture.heads)} parts side by side", err=True)
+        click.echo(
+            "  = help: `--collapse` draws the first level, and `--around STEP` draws one step and its neighbours",
+            err=True,
+        )
 
 
 def _drawn(picture: Any, format_: str) -> bytes:

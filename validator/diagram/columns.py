@@ -1,4 +1,4 @@
-"""Folds a long picture into columns, or a wide one into rows, so that it comes near to the shape of a screen."""
+"""Folds a long picture into columns, or a wide one into rows, so that its shape is close to the shape of a screen."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from stepward.validator.diagram.picture import Edge, Picture, holders
 
 MAX_COLUMNS: Final = 12
 
+MAX_STEPS: Final = 30
+"""A picture with more steps is folded; a collapsed one is folded at any size."""
+
 
 class _Screen(NamedTuple):
     """The pixels of a screen along the ranks and across them, and about what a rank and a node take of them."""
@@ -21,18 +24,25 @@ class _Screen(NamedTuple):
     node: int
 
 
-_DOWN: Final = _Screen(along=740, across=1280, rank=42, node=105)
-_SIDEWAYS: Final = _Screen(along=1280, across=740, rank=110, node=45)
+_SCREENS: Final = {
+    (True, False): _Screen(along=740, across=1280, rank=42, node=105),
+    (True, True): _Screen(along=1280, across=740, rank=110, node=45),
+    (False, False): _Screen(along=740, across=1280, rank=80, node=230),
+    (False, True): _Screen(along=1280, across=740, rank=240, node=90),
+}
+"""The screen for a picture, by whether it is collapsed and whether it runs from left to right."""
 
 
 def columns_of(picture: Picture, edges: Iterable[Edge], ranks: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
     """Return the names of the nodes of each column, or row; nothing where the picture is best in one piece.
 
-    Only the whole of a collapsed program is folded, into the fewest columns that fit a screen.
+    A picture around a step is never folded, and a picture of few steps only if it is collapsed. The number of columns
+    is the lowest that fits a screen. If none fits, it is the one with the shape closest to a screen.
     """
-    if not picture.is_brief or any(node.is_focus for node in picture.nodes):
+    steps = [node for node in picture.nodes if node.step]
+    if any(node.is_focus for node in steps) or not (picture.is_brief or len(steps) > MAX_STEPS):
         return ()
-    screen = _SIDEWAYS if picture.is_sideways else _DOWN
+    screen = _SCREENS[picture.is_brief, picture.is_sideways]
     holder = holders(picture.nodes)
     pairs = [(holder[edge.start], holder[edge.end]) for edge in edges]
     at = _beside(pairs, ranks)

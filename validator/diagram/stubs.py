@@ -44,8 +44,22 @@ def with_stubs(picture: Picture) -> Picture:
     columns = columns_of(picture, [edge for edge in drawn if edge not in cut], ranks)
     column = {name: number for number, names in enumerate(columns) for name in names}
     cut.update(edge for edge in drawn if column.get(holder[edge.start]) != column.get(holder[edge.end]))
-    lonely = shared.keys() - {holder[edge.end] for edge in drawn if edge not in cut}
-    return _Thinned(picture, listed, cut).picture(columns)._replace(aside=_aside(picture, lonely, holder))
+    drawn = [edge for edge in drawn if edge not in cut]
+    tops = [_top(names, drawn, holder, ranks) for names in columns]
+    lonely = shared.keys() - {holder[edge.end] for edge in drawn}
+    return _Thinned(picture, listed, cut).picture(tops)._replace(aside=_aside(picture, lonely, holder))
+
+
+def _top(names: Sequence[str], drawn: Iterable[Edge], holder: Mapping[str, str], ranks: Mapping[str, int]) -> str:
+    """Return the first node of the largest connected part of a column."""
+    joined: dict[str, set[str]] = {name: {name} for name in names}
+    for edge in drawn:
+        one, other = joined.get(holder[edge.start]), joined.get(holder[edge.end])
+        if one is not None and other is not None and one is not other:
+            one |= other
+            joined.update(dict.fromkeys(other, one))
+    largest = max(joined.values(), key=len)
+    return min((name for name in names if name in largest), key=ranks.__getitem__)
 
 
 # -- what is cut -------------------------------------------------------------------------------------------------------
@@ -120,8 +134,8 @@ class _Thinned:
             self.leaving.setdefault(self.holder[edge.start], []).append(edge)
             self.entering.setdefault(self.holder[edge.end], []).append(edge)
 
-    def picture(self, columns: Sequence[Sequence[str]]) -> Picture:
-        """Return the picture with stubs, each beside its step."""
+    def picture(self, tops: Iterable[str]) -> Picture:
+        """Return the picture with stubs, each beside its step; `tops` are the nodes at the tops of columns."""
         nodes: list[Node | Box] = []
         edges = [edge for edge in self.whole.edges if edge not in self.listed and edge not in self.cut]
         heads: dict[str, str] = {}
@@ -130,9 +144,7 @@ class _Thinned:
             nodes += [*entries, self._with_lines(node), *exits]
             edges += [*entries.values(), *exits.values()]
             heads[node.name] = next((stub.name for stub in entries), node.name)
-        return self.whole._replace(
-            nodes=tuple(nodes), edges=tuple(edges), heads=tuple(heads[column[0]] for column in columns)
-        )
+        return self.whole._replace(nodes=tuple(nodes), edges=tuple(edges), heads=tuple(heads[top] for top in tops))
 
     def _exits(self, node: Node | Box) -> Iterator[tuple[Node, Edge]]:
         """Yield a stub and its edge for each cut edge of a node; it has the label of the edge."""

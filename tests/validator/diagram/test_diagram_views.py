@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from diagram_programs import large_program
@@ -164,7 +165,24 @@ def test_a_long_collapsed_program_stands_in_columns_that_are_joined_by_stubs_alo
     assert found.aside == tuple(aside)
     assert aside <= names - first - second - third
     assert with_stubs(collapsed(whole(CHAIN))).heads == ()
-    assert with_stubs(whole(LOAN)).heads == ()
+
+
+@pytest.mark.parametrize("is_sideways", [False, True])
+def test_a_program_of_over_30_steps_is_folded_even_if_it_is_not_collapsed(is_sideways: bool) -> None:
+    for steps in (30, 31, 150):
+        found = with_stubs(whole(large_program(steps))._replace(is_sideways=is_sideways))
+        assert (len(found.heads) > 2) == (steps > 30), steps
+    in_one_piece = with_stubs(collapsed(around(whole(LOAN), "offer", 30)))
+    assert in_one_piece.heads == ()
+
+
+def test_the_command_says_that_a_diagram_has_several_parts() -> None:
+    said = run(LOAN, "--no-findings")
+    assert "note: the program is large, so its diagram has 3 parts side by side" in said.stderr
+    assert "`--collapse` draws the first level" in said.stderr
+    assert not run(LOAN, "--no-findings", "--collapse").stderr
+    assert not run(LOAN, "--no-findings", "--around", "offer").stderr
+    assert not run(GOLD, "--no-findings").stderr
 
 
 def test_the_first_level_of_the_loan_decision_fits_a_screen() -> None:
