@@ -1,0 +1,3 @@
+"""Prices of the shop."""
+
+PRICES = {"letter": 2, "parcel": 6}
