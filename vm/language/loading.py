@@ -12,7 +12,15 @@ from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.language import guardrails
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.nulls import TYPE_MAPS, without_nulls
-from stepward.vm.language.other_words import are_opposed, in_place_of, renamed
+from stepward.vm.language.other_words import (
+    are_opposed,
+    in_place_of,
+    is_a_known_word,
+    renamed,
+    step_type_for,
+    surely_renamed,
+    without_counterpart,
+)
 from stepward.vm.language.record import Record
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
 from stepward.vm.language.types import TypeSpec
@@ -277,9 +285,12 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
     if instead:
         return f"unknown field `{name}` in {whose}", instead
     same = renamed(name, known, given)
-    near = [same] if same else _alike(name, known, n=1, cutoff=0.6)
+    near = [same] if same else [] if is_a_known_word(name) else _alike(name, known, n=1, cutoff=0.6)
     if near and near[0] not in (given or {}):
         return f"unknown field `{name}` in {whose}", f"did you mean `{near[0]}`?"
+    absent = without_counterpart(name, known)
+    if absent:
+        return f"unknown field `{name}` in {whose}", absent
     others = [word for word, step in STEP_MODELS.items() if name in _field_names(step)]
     if path[0] == "steps" and others:
         if len(path) > 3 and path[2] == "parallel_steps":
@@ -297,7 +308,7 @@ def _misspelt_field(path: Path, model: type[BaseModel], data: Any) -> str | None
     if owner is None or str(path[-1]) in _ELSEWHERE:
         return None
     known, given = _field_names(owner), _at(data, path[:-1]) or {}
-    near = renamed(str(path[-1]), known, given) or only_near(str(path[-1]), known)
+    near = surely_renamed(str(path[-1]), known, given) or only_near(str(path[-1]), known)
     return None if near in given else near
 
 
@@ -353,8 +364,8 @@ def _untagged(path: Path, data: Any) -> tuple[str, str]:
             return f"`type` must be text, not {_value_words(owner['type'])}", f"use one of {_listed(kinds)}"
         if len(path) == 4 and owner["type"] in STEP_MODELS:
             return f"a sub-step can't be of type `{owner['type']}`", "only llm and tool steps run in parallel"
-        near = _alike(owner["type"], kinds, n=1)
-        help = f"did you mean `{near[0]}`?" if near else f"use one of {_listed(kinds)}"
+        meant = step_type_for(owner["type"], kinds) or next(iter(_alike(owner["type"], kinds, n=1)), None)
+        help = f"did you mean `{meant}`?" if meant else f"use one of {_listed(kinds)}"
         return f"`{owner['type']}` is not a step type", help
     if len(path) == 2:
         return (

@@ -2,21 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from stepward.vm.values import to_json
 
-_RENAMED: Final = {
-    "else": ("otherwise",),
-    "if": ("condition", "when"),
-    "goto": ("next_step", "then"),
-    "params": ("args",),
-    "parameters": ("args",),
-    "arguments": ("args",),
-    "prompt_template": ("prompt",),
+WORDS_FOR: Final = {
+    # every step
+    "id": "name step step_id step_name key label",
+    "type": "kind step_type",
+    "next_step": "goto next next_step_id next_id then to target transition on_success success_step continue_to",
+    "is_terminal": "terminal final is_final is_end end ends last",
+    "error_step": "on_failure failure_step on_error_step error_handler catch except fallback_step error_next rescue",
+    "max_retries": "max_attempts attempts max_tries tries",
+    "timeout_seconds": "timeout timeout_s timeout_sec timeout_secs seconds deadline",
+    "max_visits": "max_iterations max_loops iterations loop_limit max_loop max_rounds repeat max_runs",
+    "output_key": "output output_var output_variable output_name save_as store_as store_in save_to result result_key "
+    "result_var assign_to as var variable register bind outputs output_to",
+    "fallback": "default default_value fallback_value on_timeout_value",
+    # llm
+    "prompt": "prompt_template message messages user_prompt user text template input question query instruction task",
+    "system": "system_prompt system_message instructions role persona",
+    "allowed_outputs": "choices options enum allowed allowed_values valid_outputs values labels outcomes classes",
+    "returns": "schema output_schema response_schema response_format output_type json_schema return_type response "
+    "output outputs return result",
+    # tool
+    "tool": "tool_name function action call uses func function_name tool_id operation handler",
+    "args": "params parameters arguments input inputs with kwargs arg tool_args tool_input input_schema properties",
+    # condition
+    "condition": "if when expression expr test predicate check on",
+    "cases": "branches switch case conditions routes choices options rules",
+    "then": "goto on_true if_true true true_step then_step yes next next_step to target step",
+    "otherwise": "else default else_step on_false if_false false false_step no otherwise_step default_step",
+    "when": "if condition expression expr test",
+    "exclusive": "mutually_exclusive",
+    # parallel
+    "parallel_steps": "steps branches tasks children substeps sub_steps parallel",
+    "max_concurrency": "concurrency max_parallel parallelism max_workers workers",
+    # set
+    "set": "values vars variables assign assignments let value update data",
+    # end
+    "outcome": "status result state",
+    "output": "return returns value outputs reason message output_key",
+    # the program and its tools
+    "name": "title workflow_name program id workflow",
+    "steps": "nodes tasks states stages workflow flow",
+    "inputs": "input params parameters args arguments variables",
+    "tools": "functions actions",
+    "guardrails": "rules constraints invariants policies guards",
+    "max_steps": "step_limit max_iterations budget",
+    "max_tokens": "token_limit token_budget",
+    "effect": "effects side_effect side_effects kind",
+    "suspends": "waits suspend async human",
+    # types
+    "enum": "choices options values allowed allowed_values",
+    "minimum": "min gte ge",
+    "maximum": "max lte le",
+    "maxLength": "max_length max_len",
+    "pattern": "regex regexp",
+    "sensitive": "secret pii private confidential",
 }
-"""The fields that say the same as a word, in the order in which they are looked for."""
+"""What people and models write for each field, from other languages. A word that is written for several fields stands
+for the first of them that can be there."""
+
+_SAME: Final = frozenset({"else", "if", "goto", "params", "parameters", "arguments", "prompt_template"})
+"""The words that surely mean the field: `--fix` corrects these. Of the others some have a value of another form."""
+
+_MODEL: Final = ("", "remove it; the machine gets its model: `stepward run --model` or `ExecutionVM(model=...)`")
+_LOOP: Final = ("", "remove it; a loop is a branch that names an earlier step, with `max_visits` on one of its steps")
+_START: Final = ("", "remove it; a run starts at the first step of the list")
+_COMMENT: Final = ("", "remove it, or write a comment: `# ...`")
+_WAITS: Final = ("max_retries", "remove it; the machine gets it: `ExecutionVM(retry_delay=...)`")
+_RETRIES: Final = ("max_retries", "write `on_error: retry` and `max_retries`, which is the number of attempts in all")
+_GUARDED: Final = ("next_step", "remove it; put a condition step before this step")
+_ABSENT: Final = {
+    **dict.fromkeys(("model", "temperature", "provider"), _MODEL),
+    **dict.fromkeys(("while", "until", "loop", "foreach", "for_each"), _LOOP),
+    **dict.fromkeys(("start", "start_at", "entry", "entry_point"), _START),
+    **dict.fromkeys(("description", "comment", "notes", "name", "title", "label"), _COMMENT),
+    **dict.fromkeys(("retry_delay", "backoff"), _WAITS),
+    **dict.fromkeys(("retries", "retry", "retry_count", "num_retries"), _RETRIES),
+    **dict.fromkeys(("if", "when", "unless"), _GUARDED),
+}
+"""Words without a field of the same meaning: what to do, in a mapping that can have the first field of the pair."""
+
+_STEP_TYPES: Final = {
+    "llm": "agent model prompt ai gpt chat completion generate classify",
+    "tool": "action function call task api http script python code",
+    "condition": "decision switch branch if choice router gateway conditional case route",
+    "parallel": "fork concurrent all gather map",
+    "set": "assign variable let variables transform compute pass",
+    "end": "stop finish terminal exit return final done success fail failure",
+}
+"""What people and models write for each type of step."""
 
 _LISTS: Final = "remove it; an array has no limit here: ask `len(...)` in a condition"
 _TEXTS: Final = "remove it; limit the text by `enum` or `pattern`"
@@ -40,8 +118,36 @@ _BOUNDS: Final = {"exclusiveMinimum": ("minimum", 1), "exclusiveMaximum": ("maxi
 
 def renamed(name: str, known: Collection[str], given: Collection[str]) -> str | None:
     """Return the field that an unknown one stands for, if it is among those `known` and not yet `given`."""
-    words = _RENAMED.get(name, ())
-    return next((word for word in words if word in known and word not in given), None)
+    return next((field for field in _fields_for(name) if field in known and field not in given), None)
+
+
+def surely_renamed(name: str, known: Collection[str], given: Collection[str]) -> str | None:
+    """Return the field that an unknown one surely stands for, so that a fix may write it."""
+    return renamed(name, known, given) if name in _SAME else None
+
+
+def is_a_known_word(name: str) -> bool:
+    """Return whether a word is one of other languages: it is no misspelling of a field with similar letters."""
+    return _plain(name) in _ABSENT or any(_fields_for(name))
+
+
+def without_counterpart(name: str, known: Collection[str]) -> str:
+    """Return what to do about a word that no field has the meaning of, among the `known` fields, or an empty text."""
+    needed, help = _ABSENT.get(_plain(name), ("", ""))
+    return help if not needed or needed in known else ""
+
+
+def _fields_for(name: str) -> Iterator[str]:
+    return (field for field, words in WORDS_FOR.items() if _plain(name) in words.split())
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_").lower()
+
+
+def step_type_for(word: str, known: Collection[str]) -> str | None:
+    """Return the type of step among those `known` that another word stands for."""
+    return next((kind for kind, words in _STEP_TYPES.items() if kind in known and word.lower() in words.split()), None)
 
 
 def in_place_of(name: str, owner: Any) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from stepward.vm import Policy, Program, ProgramError
 from stepward.vm.errors import PolicyError, Problem
+from stepward.vm.language.other_words import WORDS_FOR, renamed
 from stepward.vm.reading.source import Mend, Place
 
 END = {"id": "done", "type": "end"}
@@ -26,7 +27,7 @@ def refused(data: dict[str, Any]) -> list[Problem]:
     [
         ("conditon", "did you mean `condition`?", "condition"),
         ("lmm", "did you mean `llm`?", None),
-        ("agent", "use one of `llm`, `tool`", None),
+        ("widget", "use one of `llm`, `tool`", None),
         (5, "use one of `llm`, `tool`", None),
     ],
 )
@@ -113,3 +114,137 @@ def test_an_allow_list_names_a_tool_once(entries: list[Any], number: int, help: 
     assert (problem.code, problem.message) == ("SW002", "the list names tool `pay` twice")
     assert (problem.place, problem.help) == (Place(("allow", number)), help)
     assert len(Policy.from_record(data, None).allow or ()) == len(entries)
+
+
+# -- words of other languages ------------------------------------------------------------------------------------------
+
+STEPS: dict[str, dict[str, Any]] = {
+    "llm": {"prompt": "Well?"},
+    "tool": {"tool": "pay"},
+    "condition": {"condition": "$a", "then": "done"},
+    "parallel": {"parallel_steps": [{"id": "q", "type": "llm", "prompt": "Well?"}]},
+    "set": {"set": {"x": 1}},
+    "end": {},
+}
+
+
+def help_for(kind: str, word: str, value: Any = "x", without: str = "") -> str:
+    """Return the help for a step with another word, in place of its field `without`."""
+    fields = {name: given for name, given in STEPS[kind].items() if name != without}
+    (problem,) = refused({"name": "p", "steps": [{"id": "a", "type": kind, **fields, word: value}, END]})
+    assert f"`{word}`" in problem.message
+    return problem.help
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "words"),
+    [
+        ("llm", "prompt", "message user_prompt text prompt_template template input"),
+        ("tool", "tool", "function tool_name action call uses"),
+        ("condition", "condition", "if when expression expr test"),
+        ("parallel", "parallel_steps", "steps branches tasks children sub-steps"),
+        ("set", "set", "values vars variables assign Assignments"),
+    ],
+)
+def test_a_word_in_place_of_a_required_field_is_one_problem_that_names_the_field(
+    kind: str, field: str, words: str
+) -> None:
+    for word in words.split():
+        assert help_for(kind, word, without=field) == f"did you mean `{field}`?", word
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "words"),
+    [
+        ("llm", "system", "system_prompt instructions persona"),
+        ("llm", "allowed_outputs", "choices options enum allowed_values values"),
+        ("llm", "returns", "schema output_schema response_format json_schema"),
+        ("llm", "output_key", "output save_as store_as result variable"),
+        ("tool", "args", "params parameters arguments input inputs with kwargs"),
+        ("tool", "output_key", "output outputs result_key"),
+        ("tool", "error_step", "on_failure catch error_handler"),
+        ("tool", "max_retries", "max_attempts attempts"),
+        ("tool", "timeout_seconds", "timeout timeout_s deadline"),
+        ("tool", "fallback", "default default_value"),
+        ("condition", "otherwise", "else default on_false if_false"),
+        ("condition", "cases", "branches switch routes"),
+        ("parallel", "max_concurrency", "concurrency max_parallel max_workers"),
+        ("set", "next_step", "next goto then to on_success"),
+        ("set", "is_terminal", "terminal final end"),
+        ("set", "max_visits", "max_iterations max_loops"),
+        ("end", "outcome", "status result state"),
+        ("end", "output", "return returns value output_key reason"),
+    ],
+)
+def test_a_word_of_another_language_is_answered_with_the_field(kind: str, field: str, words: str) -> None:
+    for word in words.split():
+        assert help_for(kind, word) == f"did you mean `{field}`?", word
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "help"),
+    [
+        ("llm", "model", "the machine gets its model"),
+        ("llm", "temperature", "the machine gets its model"),
+        ("tool", "if", "put a condition step before this step"),
+        ("tool", "foreach", "a loop is a branch that names an earlier step"),
+        ("tool", "retries", "write `on_error: retry` and `max_retries`, which is the number of attempts in all"),
+        ("tool", "backoff", "`ExecutionVM(retry_delay=...)`"),
+        ("set", "description", "write a comment"),
+        ("condition", "retries", "remove it; the fields here are"),
+        ("end", "else_step", "remove it; the fields here are"),
+    ],
+)
+def test_a_word_that_no_field_stands_for_is_answered_with_what_there_is(kind: str, word: str, help: str) -> None:
+    assert help in help_for(kind, word)
+
+
+def test_every_word_of_the_table_is_answered_by_a_field_of_some_part() -> None:
+    for field, words in WORDS_FOR.items():
+        assert len(set(words.split())) == len(words.split()), field
+        assert all(renamed(word, [field], ()) == field for word in words.split())
+        assert field not in words.split()
+
+
+def test_words_of_different_form_are_never_written_by_a_fix() -> None:
+    (problem,) = refused({"name": "p", "steps": [{"id": "a", "type": "set", "values": {"x": 1}}, END]})
+    assert (problem.help, problem.mend) == ("did you mean `set`?", None)
+    fields = {"id": "a", "type": "tool", "tool": "pay", "parameters": {}}
+    (problem,) = refused({"name": "p", "steps": [fields, END]})
+    assert problem.mend == Mend(Place(("steps", 0, "parameters"), key=True), "args")
+
+
+@pytest.mark.parametrize(
+    ("data", "help"),
+    [
+        ({"nodes": [END]}, "did you mean `steps`?"),
+        ({"steps": [END], "rules": []}, "did you mean `guardrails`?"),
+        ({"steps": [END], "variables": {}}, "did you mean `inputs`?"),
+        ({"steps": [END], "start_at": "done"}, "remove it; a run starts at the first step of the list"),
+        ({"steps": [END], "tools": {"t": {"parameters": {}}}}, "did you mean `args`?"),
+        ({"steps": [END], "tools": {"t": {"output": {}}}}, "did you mean `returns`?"),
+        ({"steps": [END], "tools": {"t": {"side_effects": True}}}, "did you mean `effect`?"),
+        ({"steps": [END], "inputs": {"a": {"min": 1}}}, "did you mean `minimum`?"),
+        ({"steps": [END], "inputs": {"a": {"choices": [1]}}}, "did you mean `enum`?"),
+        ({"steps": [END], "inputs": {"a": {"secret": True}}}, "did you mean `sensitive`?"),
+    ],
+)
+def test_words_of_other_parts_of_a_program(data: dict[str, Any], help: str) -> None:
+    (problem,) = refused({"name": "p", **data})
+    assert problem.help == help
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("agent", "llm"),
+        ("task", "tool"),
+        ("Switch", "condition"),
+        ("fork", "parallel"),
+        ("assign", "set"),
+        ("stop", "end"),
+    ],
+)
+def test_a_type_of_another_language_is_answered_with_a_type(word: str, kind: str) -> None:
+    (problem,) = refused({"name": "p", "steps": [{"id": "a", "type": word}, END]})
+    assert (problem.help, problem.mend) == (f"did you mean `{kind}`?", None)
