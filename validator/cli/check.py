@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,17 +161,27 @@ def check(**given: Any) -> None:
     for entry in result.stale:
         words = f"{entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
         click.echo(f"warning: `{entry['baseline']}` lists what is no longer there: {words}", err=True)
-    for where in result.not_literal:
-        words = "this program is put together when the code runs; give it with `--object module:NAME`"
-        click.echo(f"warning: `{where}` is not checked: {words}", err=True)
+    for words in _not_checked(result.not_literal):
+        click.echo(f"warning: {words}", err=True)
     if options.skip_non_programs and not result.programs and result.skipped:
         files = "1 file is" if result.skipped == 1 else f"{result.skipped:,} files are"
         click.echo(f"warning: nothing was checked: {files} no program", err=True)
     if result.status == NOTHING_TO_CHECK:
-        _print_nothing_to_check(options)
+        _print_nothing_to_check(options, result)
     print_failures(failures.found)
     show_tracebacks((*result.failures, *failures.found))
     sys.exit(INTERNAL if failures.found else result.status)
+
+
+def _not_checked(places: Iterable[str]) -> Iterator[str]:
+    """Yield for each file which programs in it only exist when its code runs; a place is `file:line`."""
+    for _, group in groupby(places, key=lambda place: place.rpartition(":")[0]):
+        first, *others = group
+        if others:
+            words = f"`{first}` and {len(others)} more in this file are not checked: these programs are put together"
+        else:
+            words = f"`{first}` is not checked: this program is put together"
+        yield f"{words} when the code runs; give {'each' if others else 'it'} with `--object module:NAME`"
 
 
 def _result(options: CheckOptions) -> RunResult:
@@ -354,7 +366,11 @@ def _status(result: RunResult, options: CheckOptions) -> int:
     return FOUND if result.is_failed and not options.exit_zero else 0
 
 
-def _print_nothing_to_check(options: CheckOptions) -> None:
+def _print_nothing_to_check(options: CheckOptions, result: RunResult) -> None:
     where = ", ".join(options.paths) or "the current folder"
+    if result.not_literal:
+        help = "check a program, or a function that returns one, with `--object module:NAME`"
+        print_error(f"nothing to check: what is in {where} is put together when the code runs", help)
+        return
     help = "a program is a mapping with a list of `steps`; see `stepward check --help`"
     print_error(f"nothing to check: there is no program in {where}", help)

@@ -229,7 +229,9 @@ def is_ruled_out(content: bytes, suffix: str, *, must_be_program: bool) -> bool:
     """
     if must_be_program or b"steps" in content:
         return False
-    return suffix == ".py" or _ESCAPED_LETTER.search(content) is None
+    if suffix == ".py":
+        return _PROGRAM_CALL.search(content) is None
+    return _ESCAPED_LETTER.search(content) is None
 
 
 def shown_text(content: bytes) -> str:
@@ -256,7 +258,7 @@ def _not_a_program(
         why, help = "it is a policy", f"give it with `--policy {shown}`"
     elif not_literal:
         why = f"the program in line {not_literal[0]} is put together when it runs"
-        help = "write the dict out, or check the object with `--object module:NAME`"
+        help = "check it with `--object module:NAME`, a program or a function that returns one; or write the dict out"
     elif looks := resemblance(data, text if name.endswith(".py") else ""):
         why, help = looks
     elif name.endswith(".py"):
@@ -286,6 +288,9 @@ _ESCAPED_LETTER: Final = re.compile(rb"\\(?:(?:x|u00|U000000)(?:65|7[034])|\r?\n
 _SIGN: Final = re.compile(
     rb"[{}\[\]]|(?P<key>(?<![\w-])[\"']?steps[\"']?\s*:)|\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+\"|'[^'\n]*+'", re.DOTALL
 )
+_PROGRAM_CALL: Final = re.compile(rb"\bProgram\s*[.(]")
+"""What Python source without the word `steps` has if it makes a program of a value."""
+
 _FROM_DICT: Final = re.compile(rb"\bfrom_dict\s*\(")
 
 

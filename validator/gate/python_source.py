@@ -2,7 +2,8 @@
 
 A program is the dict literal of a `Program.from_dict({...})` call, a dict literal whose `steps` are a list of dicts
 with `id` and `type`, or a call such as `Program(name="x", steps=[Step(id="a", type="end")])`, whose arguments are read
-as fields. A program that is only built when the code runs can't be read this way: its line is returned instead.
+as fields. A program that is only built when the code runs can't be read this way, such as `Program.from_dict(data)`
+with a variable, or `Program.from_yaml(text)`: its line is returned instead.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _ENUMS: Final = frozenset({"StepType", "OnError", "OnTimeout"})
 
 _PARTS: Final = ("Program", "Step", "Case", "ToolSpec", "TypeSpec")
 """How the names of the classes end that parts of a program are made of."""
+
+_BUILDERS: Final = frozenset({"from_dict", "from_json", "from_yaml", "model_validate"})
+"""The methods of `Program` that make one of a value. `load` is not among them: its file is checked by itself."""
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 # A token without prefix, with escapes that YAML's double quotes have too, so that the same code finds offsets in both.
@@ -87,6 +91,7 @@ def _parse(name: str, text: str) -> ast.Module:
 def _programs(tree: ast.Module) -> Iterator[ast.Dict | ast.Call]:
     """Yield the dicts and calls that are programs, in the order of the text; none is searched for inner ones."""
     pending: list[ast.AST] = [tree]
+    literals = _names_of_literals(tree)
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Call) and _makes_a_program(node.func):
@@ -100,6 +105,8 @@ def _programs(tree: ast.Module) -> Iterator[ast.Dict | ast.Call]:
         if isinstance(node, ast.Dict) and _is_shaped_like_a_program(node):
             yield node
             continue
+        if isinstance(node, ast.Call) and _builds_from_a_value(node, literals):
+            yield node
         pending.extend(reversed(list(ast.iter_child_nodes(node))))
 
 
@@ -117,6 +124,36 @@ def _is_program_call(call: ast.Call) -> bool:
     if isinstance(steps, ast.List | ast.Tuple) and name.endswith("Program"):
         return any(isinstance(step, ast.Call | ast.Dict | ast.Name | ast.Starred) for step in steps.elts)
     return steps is not None and name == "Program" and not isinstance(steps, ast.Constant | ast.Dict)
+
+
+def _builds_from_a_value(call: ast.Call, literals: frozenset[str]) -> bool:
+    """Return whether a call makes a program of a value that is only known when the code runs.
+
+    A value that contains the literal of a program is not meant, nor one of the names of `literals`: they are read.
+    """
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if len(call.args) > 1:
+        return False
+    if isinstance(call.func, ast.Attribute):
+        builds = call.func.attr in _BUILDERS and _name(call.func.value) == "Program" and bool(values)
+    else:
+        builds = _name(call.func) == "Program" and any(keyword.arg is None for keyword in call.keywords)
+    names = {node.id for value in values for node in ast.walk(value) if isinstance(node, ast.Name)}
+    return builds and names.isdisjoint(literals) and not any(map(_has_a_program, values))
+
+
+def _names_of_literals(tree: ast.Module) -> frozenset[str]:
+    """Return the variables to which the literal of a program is assigned somewhere in the file."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and _has_a_program(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return frozenset(found)
+
+
+def _has_a_program(value: ast.expr) -> bool:
+    return any(isinstance(node, ast.Dict) and _is_shaped_like_a_program(node) for node in ast.walk(value))
 
 
 def _name(function: ast.expr) -> str:

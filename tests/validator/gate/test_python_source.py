@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,6 @@ def test_a_literal_call_is_a_program(call: str) -> None:
     [
         f"Config.from_dict({LITERAL.replace('id', 'key')})",
         f"from_dict({LITERAL.replace('id', 'key')})",
-        "Program.from_dict(data)",
         "Program.from_dict()",
         "Program.from_dict({'a': 1}, {'b': 2})",
         "x = {'steps': []}",
@@ -146,6 +146,88 @@ def test_a_fix_in_a_constructor_keeps_the_rest_of_the_code(tmp_path: Path) -> No
     file.write_text(text)
     CliRunner().invoke(main, ["check", "--isolated", "--no-cache", "--fix", str(file)], catch_exceptions=False)
     assert file.read_text() in (text, text.replace('"bb"', '"b1"'))
+
+
+# -- programs that are built from a value ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "Program.from_dict(data)",
+        "Program.from_dict(data=data)",
+        "stepward.vm.Program.from_dict(make())",
+        "Program.from_dict(json.load(file))",
+        "Program.from_dict(self.data)",
+        "Program.from_dict(copy.deepcopy(base) | more)",
+        "Program.from_yaml(text)",
+        "Program.from_json('{}')",
+        "Program.model_validate(data)",
+        "Program(**data)",
+    ],
+)
+def test_a_program_that_is_built_from_a_value_is_named_with_its_line(call: str) -> None:
+    assert read_python("p.py", f"\np = {call}") == ([], (2,))
+    assert read_python("p.py", f"def load(data):\n    return {call}") == ([], (2,))
+
+
+def test_a_variable_that_holds_a_literal_is_read_and_not_named() -> None:
+    calls = ("Program.from_dict(data)", "Program.from_dict(deepcopy(data))", "Program(**data)")
+    for target, call in product(("data", "data: dict"), calls):
+        documents, not_literal = read_python("p.py", f"{target} = {LITERAL}\np = {call}")
+        assert ([document.data["name"] for document in documents], not_literal) == (["p"], ()), call
+
+
+def test_a_literal_within_what_is_computed_is_read_and_not_named() -> None:
+    (document,), not_literal = read_python("p.py", f"p = Program.from_dict(deepcopy({LITERAL}))")
+    assert (document.data["name"], not_literal) == ("p", ())
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["Program.load(path)", "Plan.from_dict(data)", "TrainingProgram.from_dict(data)", "Program.from_dict()",
+     "Order.model_validate(data)", "Program(path)", "from_dict(data)"],
+)  # fmt: skip
+def test_what_builds_no_program_from_a_value_is_not_named(call: str) -> None:
+    assert read_python("p.py", f"p = {call}") == ([], ())
+
+
+def test_the_programs_of_one_file_that_are_not_checked_are_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.py").write_text("a = Program.from_dict(x)\nb = Program.from_dict(y)\nc = Program(**z)\n")
+    Path("q.py").write_text("a = Program.from_dict(x)\n")
+    result = CliRunner().invoke(main, ["check", "--isolated", "--no-cache", "."], catch_exceptions=False)
+    assert result.stderr.splitlines()[:2] == [
+        "warning: `p.py:1` and 2 more in this file are not checked: these programs are put together when the code "
+        "runs; give each with `--object module:NAME`",
+        "warning: `q.py:1` is not checked: this program is put together when the code runs; "
+        "give it with `--object module:NAME`",
+    ]
+    assert result.exit_code == 3
+    assert "nothing to check: what is in . is put together when the code runs" in result.stderr
+
+
+def test_a_named_file_whose_program_is_built_from_a_variable_says_how_to_check_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("flows.py").write_text(
+        "from stepward.vm import Program\n\nsteps = [{'id': 'a', 'type': 'llm', 'prompt': 'x', 'next_step': 'gone'}]\n"
+        "data = {'name': 'x', 'steps': steps}\nPROGRAM = Program.from_dict(data)\n"
+    )
+    result = CliRunner().invoke(main, ["check", "--isolated", "--no-cache", "flows.py"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "the program in line 5 is put together when it runs" in result.stdout
+    assert "check it with `--object module:NAME`" in result.stdout
+    data = {"name": "x", "steps": [{"id": "a", "type": "llm", "prompt": "x", "next_step": "gone"}]}
+    Path("flows.py").write_text(f"data = {data}\n")
+    result = CliRunner().invoke(main, ["check", "--isolated", "--no-cache", "--object", "flows:data"])
+    assert (result.exit_code, "SW101" in result.stdout) == (1, True)
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_not_checked_is_said_with_its_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
