@@ -34,6 +34,8 @@ _BROKEN: Final = {
     "sensitive": Invariant.SECRECY,
     "secrets": Invariant.SECRECY,
     "broken": Invariant.GUARDRAIL,
+    "policies and waivers on record": Invariant.PERMISSION,
+    "policies of an intent": Invariant.PERMISSION,
     "performance": Invariant.ONCE,
     "key": Invariant.ONCE,
     "performances under one key": Invariant.ONCE,
@@ -199,6 +201,19 @@ class DrawnDeliveries(_Drawn):
     theme = "people"
 
 
+class DrawnPolicies(_Drawn):
+    """Programs that wait, under policies whose names and rules begin alike, with waivers. Machines that have more
+    policies, by the name or the path of the program, continue them."""
+
+    name = "drawn-policies"
+    family = Family.INJECTION
+    action = "policies with names that begin alike, their waivers, and the programs that they apply to"
+    invariant = Invariant.PERMISSION
+    severity = "critical"
+    theme = "policies"
+    programs = 20
+
+
 class DrawnBudgets(_Drawn):
     """Programs of retries, rounds and siblings whose budgets of steps, tokens and idle steps are small."""
 
@@ -235,6 +250,7 @@ ATTACKS: Final[tuple[type[Attack], ...]] = (
     DrawnExpressions,
     DrawnRules,
     DrawnDeliveries,
+    DrawnPolicies,
     DrawnBudgets,
     DrawnSizes,
     DrawnSecrets,

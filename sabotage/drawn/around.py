@@ -17,7 +17,7 @@ from stepward.vm.values import as_text
 NAMED: Final = ("started", "resumed", "reconciled", "cancel", "refused", "erased")
 """The kinds of record whose notes may name a person."""
 
-SETTLES: Final = ("started", "resumed", "reconciled", "cancel")
+SETTLES: Final = ("started", "resumed", "reconciled", "cancel", "refused")
 
 
 def compare_held(machine: Machine, run: Run) -> None:
@@ -62,7 +62,8 @@ def compare_notes(machine: Machine, reference: Reference, people: Sequence[tuple
     """Compare the notes of the records of an ended run with what its tools, models and people did."""
     records = [json.loads(entry.record) for entry in machine.journal.read(machine.run)]
     is_cancelled = any(record["kind"] == "cancel" for record in records)
-    _compare_people(records, people)
+    _compare_people(records, people, may_repeat=machine.died > 0)
+    _compare_terms(machine, reference, records)
     _compare_attempts(machine, records)
     if not is_cancelled:
         _compare_delays(machine)
@@ -70,11 +71,33 @@ def compare_notes(machine: Machine, reference: Reference, people: Sequence[tuple
     equal("writes in doubt at the end", sorted(told), sorted(reference.in_doubt))
 
 
-def _compare_people(records: Sequence[dict[str, Any]], people: Sequence[tuple[str, str]]) -> None:
+def _compare_people(records: Sequence[dict[str, Any]], people: Sequence[tuple[str, str]], *, may_repeat: bool) -> None:
+    """Compare who did what, by the records. After a death a refusal may be on record twice."""
     said = [(record["kind"], record["note"].get("by", "")) for record in records if record["kind"] in SETTLES]
     inside = Counter(said) - Counter(people)  # a cancellation from within a call names nobody
+    if may_repeat:
+        inside -= Counter({one: count for one, count in inside.items() if one[0] == "refused" and one in people})
     equal("people", sorted((inside - Counter({("cancel", ""): 1})).elements()), [])
     equal("people", sorted((Counter(people) - Counter(said)).elements()), [])
+
+
+def _compare_terms(machine: Machine, reference: Reference, records: Sequence[dict[str, Any]]) -> None:
+    """Compare the policies and waived rules on record, at the start and whenever others came."""
+    came = [record["body"] for record in records if record["kind"] in ("started", "governed")]
+    said = [(_names(machine, body["policies"]), body["waived"]) for body in came]
+    due = [([policy.policy for policy in terms.policies], sorted(terms.waived)) for terms in reference.terms]
+    equal("policies and waivers on record", said, due)
+    held: list[str] = []
+    for record in records:
+        if record["kind"] in ("started", "governed"):
+            held = list(dict.fromkeys([*held, *record["body"]["policies"]]))
+        elif record["kind"] == "intent":
+            equal("policies of an intent", record["body"]["policies"], held)
+
+
+def _names(machine: Machine, digests: Sequence[str]) -> list[str]:
+    documents = [machine.journal.document(digest) for digest in digests]
+    return ["" if text is None else json.loads(text)["policy"] for text in documents]
 
 
 def _compare_attempts(machine: Machine, records: Sequence[dict[str, Any]]) -> None:

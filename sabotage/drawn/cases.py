@@ -11,6 +11,7 @@ from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import LATE, Manner
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
+from stepward.sabotage.drawn.policies import policies_case
 from stepward.sabotage.drawn.secret import SHORT, secret_inputs, secret_program
 from stepward.sabotage.drawn.spelled import misread_text
 from stepward.sabotage.drawn.wide import Theme, wide_program
@@ -45,11 +46,31 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
         Manner(beside=0.02, echoes=0.0, weights=LATE),
     ),
     "people": (
-        Theme((*CALLS, *CALLS, "set", "parallel"), 5, rules=0.3, policies=0.5, later=0.9, waits=0.6, calm=0.9),
+        Theme(
+            (*CALLS, *CALLS, "set", "parallel"),
+            most_steps=5,
+            rules=0.3,
+            policies=0.6,
+            waivers=0.9,
+            later=0.9,
+            alike=0.8,
+            waits=0.6,
+            calm=0.9,
+        ),
         Manner(beside=0.02, echoes=0.0),
     ),
     "waivers": (
-        Theme((*CALLS, "condition", "set"), 4, rules=0.1, policies=0.9, waivers=0.9, later=0.3, budgets=0.05, calm=0.8),
+        Theme(
+            (*CALLS, "condition", "set"),
+            most_steps=4,
+            rules=0.1,
+            policies=0.9,
+            waivers=0.9,
+            later=0.7,
+            waits=0.4,
+            budgets=0.05,
+            calm=0.8,
+        ),
         Manner(beside=0.02, echoes=0.0),
     ),
     "budgets": (
@@ -124,4 +145,8 @@ def _computing(_: str, seed: str) -> DrawnCase:
     return DrawnCase(Program.from_dict(program), seed, inputs=inputs)
 
 
-_MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {"secrets": _secret, "expressions": _computing}
+_MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {
+    "secrets": _secret,
+    "expressions": _computing,
+    "policies": lambda _, seed: policies_case(seed),
+}

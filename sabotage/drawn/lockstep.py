@@ -106,7 +106,7 @@ async def played(
 
     `processes` are those that have played the case before.
     """
-    plan = Plan(case.program, [one for one in case.policies if one.applies(case.program.name, "")])
+    plan = Plan(case.program, facts.policies_of(case.program, case.policies))
     _compare_facts(plan, facts.policies_of(case.program, case.policies))
     world = World(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
     inputs = given(plan, world) if case.inputs is None else case.inputs
@@ -235,6 +235,8 @@ class _Pair:
             self.met |= {due, f"{verdict} {due == 'taken'}"}
         if due == "taken":
             self.people.append((kind, by))
+        elif due == "not taken" and kind == "resumed":
+            self.people.append(("refused", by))
         try:
             run, came = await outlived(self.machine, later, request, (kind,)), "taken"
         except (DeliveryRefused, RunRefused) as error:

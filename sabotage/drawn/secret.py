@@ -34,8 +34,22 @@ INPUTS: Final[dict[str, Any]] = {
     "e": {"type": "string", "enum": ["refund", "order"], "sensitive": True},
     "m": {"type": "object", "additionalProperties": HIDDEN},
     "p": HIDDEN,
+    "n": {"type": "integer"},
+    "t": {"type": "string"},
 }
 VARIABLES: Final = ("v", "w", "z")
+
+NUMBERS: Final = {"k": "$k", "n": "$n", "h": "len($h)", "t": "len($t)", "p": "len($p)"}
+TRUTHS: Final = {
+    "h": "$h != 'a'",
+    "k": "$k > 5",
+    "o": "defined($o.a)",
+    "e": "$e == 'order'",
+    "m": "defined($m.f0)",
+    "n": "$n > 1",
+    "t": "$t == 'plain'",
+}
+"""Expressions that read one input each, by its name."""
 
 SHORT: Final = "qv7zk"
 """A sensitive value that is too short to be looked for."""
@@ -51,6 +65,9 @@ def secret_program(seed: str) -> dict[str, Any]:
     chance = Random(f"secret {seed}")
     inputs = {name: spec for name, spec in INPUTS.items() if chance.random() < 0.6}
     steps = [_step(f"s{number}", chance, list(inputs)) for number in range(chance.randint(3, 8))]
+    first = {"id": "first", "type": "set", "set": {"v": 1, "w": "'a'", "z": True}}
+    if chance.random() < 0.7:
+        steps.insert(0, first)
     data = {"name": "secret", "inputs": inputs, "tools": TOOLS, "steps": steps, "max_steps": 40}
     return data | {"steps": [*steps, {"id": "end", "type": "end", "output": ["$v", "$w"]}]}
 
@@ -66,6 +83,8 @@ def secret_inputs(seed: str, names: list[str]) -> tuple[dict[str, Any], tuple[st
         "o": {"a": texts[1], "b": "plain"},
         "e": "refund",
         "p": SHORT,
+        "n": 3,
+        "t": "plain",
         "m": {f"f{number}": text for number, text in enumerate(texts[2 : 2 + fields])},
     }
     given = {name: inputs[name] for name in names}
@@ -79,24 +98,53 @@ def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
     if kind == "set":
         to = chance.choice(VARIABLES)
         value = chance.choice([f"${name}" for name in (*inputs, *VARIABLES) if name != to])
-        if "k" in inputs and chance.random() < 0.7:
+        if "k" in inputs and chance.random() < 0.4:
             value = "$k * 2"
+        elif chance.random() < 0.6:
+            value = _expression(chance, inputs)
         return {"id": name, "type": "set", "set": {to: value}}
     if kind == "parallel":
         parts = [_call(f"{name}_{number}", chance, inputs) for number in range(chance.randint(2, 3))]
         more = {"on_error": "retry", "max_retries": 2} if chance.random() < 0.3 else {"on_error": "skip"}
         return {"id": name, "type": "parallel", "parallel_steps": parts, "output_key": "z", **more}
     if kind == "ask":
-        prompt = f"say {chance.choice(VARIABLES)} of ${chance.choice([*VARIABLES, *VARIABLES, *inputs])}"
+        prompt = f"say {_words(chance, inputs)}"
         shape: dict[str, Any] = chance.choice(
             [{}, {"allowed_outputs": ["refund", "order"]}, {"returns": TOOLS["open"]["returns"]}]
         )
+        if chance.random() < 0.3:
+            shape |= {"system": _words(chance, inputs)}
         return {"id": name, "type": "llm", "prompt": prompt, "on_error": "skip", "output_key": "w", **shape}
     return _call(name, chance, inputs)
 
 
+def _read(chance: Random, inputs: list[str]) -> str:
+    """Return a reference, to something that is not sensitive more often than not."""
+    plain = [f"${name}" for name in "nt" if name in inputs]
+    hidden = [f"${name}" for name in inputs if name not in "nt"]
+    return chance.choice([*hidden, *(f"${name}" for name in VARIABLES), *(plain * 3)])
+
+
+def _words(chance: Random, inputs: list[str]) -> str:
+    """Return a text with one to three references, of which any one may be sensitive."""
+    return " of ".join(_read(chance, inputs) for _ in range(chance.randint(1, 3)))
+
+
+def _expression(chance: Random, inputs: list[str]) -> str:
+    """Return an expression with several references, of which any one may be sensitive."""
+    numbers = [word for name, word in NUMBERS.items() if name in inputs]
+    truths = [word for name, word in TRUTHS.items() if name in inputs]
+    if len(numbers) > 1 and chance.random() < 0.5:
+        said = chance.sample(numbers, min(len(numbers), chance.randint(2, 3)))
+        return chance.choice((" + ".join(said), " - ".join(said), f"{said[0]} * ({' + '.join(said[1:])})"))
+    said = chance.sample([*truths, "1 == 1"], min(len(truths) + 1, chance.randint(2, 3)))
+    return chance.choice((" and ", " or ")).join(said)
+
+
 def _call(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
-    args = {"x": f"${chance.choice(inputs)}"} if inputs and chance.random() < 0.7 else {}
+    args: dict[str, Any] = {"x": f"${chance.choice(inputs)}"} if inputs and chance.random() < 0.7 else {}
+    if args and chance.random() < 0.4:
+        args |= {"y": [_words(chance, inputs), {"z": _read(chance, inputs)}]}
     more: dict[str, Any] = chance.choice([{"on_error": "skip"}, {"on_error": "retry", "max_retries": 3}])
     tool = chance.choice([*TOOLS, "get", "get", "mail"])
     return {"id": name, "type": "tool", "tool": tool, "args": args, "output_key": chance.choice(VARIABLES), **more}

@@ -12,25 +12,63 @@ FEWEST: Final = 4
 
 
 def trap(chance: Random, ids: list[str]) -> tuple[list[Step], Step]:
-    """Return the first steps of a program, for the first ids, and a rule about them."""
-    is_short = len(ids) < FEWEST or chance.random() < 0.6
+    """Return the first steps of a program, for the first ids, and a rule about them, named `trap`."""
+    is_short = len(ids) < FEWEST or chance.random() < 0.4
     return _guard_that_ends(chance, ids) if is_short else _stale_guard(chance, ids)
 
 
 def _stale_guard(chance: Random, ids: list[str]) -> tuple[list[Step], Step]:
-    """A variable of a branch condition is assigned before the step that the branch guards."""
+    """Something that a branch condition reads changes, in one of many ways, before the step that the branch guards."""
     first, gate, edit, last = ids[:4]
-    edits: list[Step] = [
-        {"id": edit, "type": "set", "set": {chance.choice("vw"): 1}},
-        {"id": edit, "type": "tool", "tool": "get", "output_key": chance.choice("vw"), "on_error": "skip"},
-    ]
+    edits = _edits(chance, edit)
+    change, reads = chance.choice((*edits, edits[-1]))
+    if chance.random() < 0.15:  # the condition reads something else
+        reads = chance.choice(edits)[1]
+    gated, branch = _gate(chance, chance.choice(reads), edit)
     steps: list[Step] = [
         {"id": first, "type": "set", "set": {"v": 1}, "next_step": gate},
-        {"id": gate, "type": "condition", "condition": chance.choice(("$v == 1", "defined($v)")), "then": edit},
-        chance.choice(edits) | {"next_step": last},
+        {"id": gate, "type": "condition", **gated},
+        {"id": edit, **change, "next_step": last},
         {"id": last, "type": "tool", "tool": chance.choice(("get", "push"))},
     ]
-    return steps, {"name": "r0", "protects": {"step": last}, "requires": {"step": gate, "branch": "then"}}
+    guard: Step = {"step": gate, "branch": branch}
+    both = [guard, {"step": first}]
+    chance.shuffle(both)
+    required = chance.choice((guard, guard, {"all_of": both}))
+    return steps, {"name": "trap", "protects": {"step": last}, "requires": required}
+
+
+def _edits(chance: Random, edit: str) -> list[tuple[Step, tuple[str, ...]]]:
+    """Return steps, each with what it may change: variables, outputs and errors, of itself or of its sub-steps."""
+    call = {"type": "tool", "tool": chance.choice(("get", "open")), "on_error": "skip"}
+    parts: list[Step] = [{"id": f"{edit}_{number}", **call} for number in range(chance.randint(1, 3))]
+    chance.choice(parts)["output_key"] = "w"
+    changed = [f"${part['id']}.{what}" for part in parts for what in ("output", "output", "error")]
+    joined = {"type": "parallel", "parallel_steps": parts, "output_key": "vw", "on_error": "skip"}
+    return [
+        ({"type": "set", "set": {"v": 1}}, ("$v",)),
+        ({**call, "output_key": "v"}, ("$v", f"${edit}.output", f"${edit}.error")),
+        (joined, (*changed, "$w", "$vw", f"${edit}.output", f"${edit}.output.{parts[0]['id']}")),
+    ]
+
+
+def _gate(chance: Random, read: str, to: str) -> tuple[Step, str | int]:
+    """Return the fields of a condition step that reads something at any place, and the branch that it takes."""
+    holds = f"defined({read})" if read == "$v" else f"not defined({read})"
+    if chance.random() < 0.5:
+        return {"condition": _among(chance, holds), "then": to}, "then"
+    cases = [{"when": "1 == 2", "then": to, "name": f"c{number}"} for number in range(chance.randint(1, 3))]
+    taken, reading = chance.randrange(len(cases)), chance.randrange(len(cases))
+    cases[taken]["when"] = "1 == 1"
+    cases[reading]["when"] = _among(chance, holds if reading >= taken else f"not ({holds})")
+    return {"cases": cases}, chance.choice((taken + 1, f"c{taken}"))
+
+
+def _among(chance: Random, condition: str) -> str:
+    """Return a condition that holds if another one does, which is a part of it."""
+    conditions = [condition, "1 == 1", "'a' == 'a'"][: chance.randint(1, 3)]
+    chance.shuffle(conditions)
+    return " and ".join(conditions)
 
 
 def _guard_that_ends(chance: Random, ids: list[str]) -> tuple[list[Step], Step]:
@@ -53,7 +91,7 @@ def _guard_that_ends(chance: Random, ids: list[str]) -> tuple[list[Step], Step]:
     if front.get("on_error") != "skip":
         front["error_step"] = last
     guards: list[Step] = [{"step": part["id"]}, {"tool": part["tool"]}, {"step": first}]
-    behind: Step = {"id": last, "type": "tool", "tool": chance.choice(("fetch", "push", "open"))}
-    if behind["tool"] == "fetch":
+    behind: Step = {"id": last, "type": "tool", "tool": chance.choice(("get_total", "push", "open"))}
+    if behind["tool"] == "get_total":
         behind["args"] = {"n": 1}
-    return [front, behind], {"name": "r0", "protects": {"step": last}, "requires": chance.choice(guards)}
+    return [front, behind], {"name": "trap", "protects": {"step": last}, "requires": chance.choice(guards)}

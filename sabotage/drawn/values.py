@@ -47,6 +47,9 @@ WORDS: Final = ("boolean", "integer", "number", "string", "array", "object", "nu
 
 MOST_TRIES: Final = 8
 
+NESTED: Final = 0.4
+"""The share of types that are a scalar within arrays, fields and maps."""
+
 LARGEST_FLOAT: Final = 1 << 53
 """Every whole number below this is exact as a float."""
 
@@ -54,13 +57,29 @@ LARGEST_FLOAT: Final = 1 << 53
 def drawn_type(chance: Random) -> dict[str, Any]:
     """Return the data of a type that has values."""
     for _ in range(MOST_TRIES):
-        data = _drawn(chance, 0)
+        data = _nested(chance, chance.randint(1, 3)) if chance.random() < NESTED else _drawn(chance, 0)
         try:
             TypeSpec.model_validate(data)
         except ValueError:  # the type contradicts itself
             continue
         return data
     return {}
+
+
+def _nested(chance: Random, levels: int) -> dict[str, Any]:
+    """Return a scalar type within arrays, fields and maps, in any order."""
+    if levels == 0:
+        return _drawn(chance, 3)
+    inner = _nested(chance, levels - 1)
+    return chance.choice(
+        (
+            {"type": "array", "items": inner},
+            {"type": "object", "properties": {"a": inner}, "required": ["a"]},
+            {"type": "object", "properties": {"a": {}, "aa": inner}},
+            {"type": "object", "additionalProperties": inner},
+            {"type": "object", "properties": {"a": {"type": "number"}}, "additionalProperties": inner},
+        )
+    )
 
 
 def _drawn(chance: Random, depth: int) -> dict[str, Any]:
@@ -85,8 +104,9 @@ def _drawn(chance: Random, depth: int) -> dict[str, Any]:
         names = [name for name in ("a", "b") if odds(0.7)]
         spec["properties"] = {name: _drawn(chance, depth + 1) for name in names}
         spec["required"] = [name for name in (*names, "c") if odds(0.4)]
-        if odds(0.5):
-            spec["additionalProperties"] = chance.choice((False, True, None)) if odds(0.6) else _drawn(chance, 2)
+        if odds(0.6):
+            is_map = odds(0.6)
+            spec["additionalProperties"] = _drawn(chance, depth + 1) if is_map else chance.choice((False, True, None))
     if odds(0.1) and depth < 2:
         spec["sensitive"] = True
     return spec
@@ -149,9 +169,11 @@ def _object(spec: TypeSpec, chance: Random) -> dict[str, Any]:
     for name in names:
         if name in spec.required or chance.random() < 0.5:
             found[name] = fitting(known.get(name), chance)
-    if rest is not False and chance.random() < 0.3:
-        # Beside another key, one that other codings of text sort differently.
-        found["𝔘" if found else "x"] = fitting(rest if isinstance(rest, TypeSpec) else None, chance)
+    is_map = isinstance(rest, TypeSpec)
+    more = chance.randint(0, 3) if is_map else int(rest is not False and chance.random() < 0.3)
+    # Beside another key, one that other codings of text sort differently; and one that begins like another.
+    for name in ["𝔘" if found else "x", "aa", "y"][:more]:
+        found[name] = fitting(rest if is_map else None, chance)
     return found
 
 
@@ -162,14 +184,22 @@ def beside(spec: TypeSpec | None, chance: Random) -> Any:
 
 
 def _changed(value: Any, spec: TypeSpec | None, chance: Random) -> Any:
-    known = {} if spec is None else spec.properties or {}
-    if isinstance(value, dict) and value and chance.random() < 0.6:
+    if isinstance(value, dict) and value and chance.random() < 0.7:
         name = chance.choice(list(value))
-        return {**value, name: _changed(value[name], known.get(name), chance)}
-    if isinstance(value, list) and value and chance.random() < 0.6:
-        *others, last = value
-        return [*others, _changed(last, None if spec is None else spec.items, chance)]
+        return {**value, name: _changed(value[name], field_type(spec, name), chance)}
+    if isinstance(value, list) and value and chance.random() < 0.7:
+        place = chance.randrange(len(value))
+        item = _changed(value[place], None if spec is None else spec.items, chance)
+        return [*value[:place], item, *value[place + 1 :]]
     return chance.choice([*_twins(value), *_beyond(spec), None])
+
+
+def field_type(spec: TypeSpec | None, name: str) -> TypeSpec | None:
+    """Return the type of a field of an object, or of a value of a map; None if it may be anything."""
+    if spec is None:
+        return None
+    rest = spec.additional_properties
+    return (spec.properties or {}).get(name, rest if isinstance(rest, TypeSpec) else None)
 
 
 def _twins(value: Any) -> Iterable[Any]:

@@ -15,7 +15,7 @@ NUMBER: Final = {"type": "number"}
 STRING: Final = {"type": "string"}
 TOOLS: Final[dict[str, dict[str, Any]]] = {
     "get": {"effect": "read"},
-    "fetch": {
+    "get_total": {
         "effect": "read",
         "idempotent": True,
         "args": {"n": NUMBER},
@@ -33,7 +33,7 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
     "mail": {"effect": "write", "idempotent": True, "returns": {"type": ["string", "null"]}},
     "sign": {"effect": "none", "suspends": True, "returns": {"type": ["boolean", "null"]}},
     "push": {"effect": "write", "suspends": True},
-    "post": {
+    "push_all": {
         "effect": "write",
         "idempotent": True,
         "suspends": True,
@@ -59,9 +59,10 @@ INPUTS: Final[dict[str, dict[str, Any]]] = {
     "q": {"type": ["integer", "null"], "default": None},
     "f": {"type": "boolean"},
 }
+FALLBACKS: Final = {"get_total": {"total": 2}, "sign": None, "open": {"pin": "p"}, "mail": "m", "push_all": "a"}
 OK: Final = "'ok'"
 OKS: Final = "['ok']"
-VARIABLES: Final = ("v", "w", "z")
+VARIABLES: Final = ("v", "w", "vw")
 
 
 class Theme(NamedTuple):
@@ -71,7 +72,7 @@ class Theme(NamedTuple):
     `types`: a declared type is random. `rules`, `policies`, `later` policies, `waivers`, `budgets`: the program has
     such. `repeats`: a step is retried or visited again. `models`, `waits`: a call asks a model, or a tool that
     suspends. `limits`: a call has a time-out. `traps`: the program begins with a rare case of a guard. `calm`: a step
-    reads nothing that may be undefined.
+    reads nothing that may be undefined. `alike`: names begin like others.
     """
 
     kinds: tuple[str, ...] = (*["call"] * 4, *["condition"] * 2, *["set"] * 2, *["parallel"] * 2, "end")
@@ -88,6 +89,7 @@ class Theme(NamedTuple):
     limits: float = 0.35
     traps: float = 0.2
     calm: float = 0.0
+    alike: float = 0.5
 
 
 WIDE: Final = Theme()
@@ -110,7 +112,9 @@ class _Maker:
     def __init__(self, chance: Random, theme: Theme) -> None:
         self.chance = chance
         self.theme = theme
-        self.ids = [f"s{number}" for number in range(chance.randint(2, theme.most_steps))]
+        self.begins_alike = chance.random() < theme.alike
+        """Whether the name of each step, rule and policy begins like that of another one."""
+        self.ids = [self.named("s", number) for number in range(chance.randint(2, theme.most_steps))]
         self.has_inputs = chance.random() < 0.9
         self.inputs = {name: self.typed(spec) for name, spec in INPUTS.items() if chance.random() < 0.5}
         self.tools = {name: self.tool(facts) for name, facts in TOOLS.items()}
@@ -120,6 +124,10 @@ class _Maker:
 
     def odds(self, share: float) -> bool:
         return self.chance.random() < share
+
+    def named(self, kind: str, number: int) -> str:
+        """Return the name of one of several things of a kind."""
+        return kind + "1" * number if self.begins_alike else f"{kind}{number}"
 
     def pick(self, *choices: Any) -> Any:
         """Return one of several things."""
@@ -238,7 +246,7 @@ class _Maker:
                 {},
                 {"allowed_outputs": ["yes", "no"]},
                 {"returns": self.typed(NUMBER)},
-                {"returns": self.tools["fetch"]["returns"]},
+                {"returns": self.tools["get_total"]["returns"]},
             )
             step |= shape
             fallback: Any = (
@@ -249,18 +257,16 @@ class _Maker:
                 else {"total": 1}
             )
         else:
-            waits = self.odds(self.theme.waits)
-            tool = self.pick("sign", "push", "post") if waits else self.chance.choice([*TOOLS, "pay", "mail", "mail"])
+            slow = ("sign", "push", "push_all")
+            tool = self.pick(*(slow if self.odds(self.theme.waits) else (*TOOLS, "pay", "mail", "mail")))
             step |= {"type": "tool", "tool": tool}
-            fallback = {"fetch": {"total": 2}, "sign": None, "open": {"pin": "p"}, "mail": "m", "post": "a"}.get(
-                tool, 7
-            )
-            args = {"n": self.argument("$x", 1, "$v", "$w")} if tool == "fetch" else {}
+            fallback = FALLBACKS.get(tool, 7)
+            args = {"n": self.argument("$x", 1, "$v", "$w")} if tool == "get_total" else {}
             if tool == "pay":
                 args = {"amount": self.argument("$x", 5, 50, 50.5, "$v", "$o.a")} | (
                     {"to": self.template()} if self.odds(0.3) else {}
                 )
-            elif tool not in ("fetch",) and self.odds(0.4 * (1 - self.theme.calm)):
+            elif tool not in ("get_total",) and self.odds(0.4 * (1 - self.theme.calm)):
                 args = {"y": self.template(), "z": self.template()}
             if args or self.odds(0.1):
                 step["args"] = args
@@ -393,11 +399,11 @@ class _Maker:
                 for tool in tools
             ]
         if self.odds(0.5):
-            policy["guardrails"] = [self.rule("kept", steps)]
+            policy["guardrails"] = [self.rule(name, steps) for name in ("kept", "kept too")[: self.pick(1, 1, 2)]]
         if self.odds(0.5):
             policy["tools"] = {tool: self.facts() for tool in TOOLS if self.odds(0.4)}
         if self.odds(self.theme.waivers):
-            parts = {"guardrails": "kept", "allow": "allow", "four_eyes": "four_eyes"}
+            parts = {"guardrails": self.pick("kept", "kept", "kept too"), "allow": "allow", "four_eyes": "four_eyes"}
             codes = ["SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
             there = [name for part, name in parts.items() if part in policy]
             rules = [*parts.values(), *codes] if self.odds(0.5) or not there else there
@@ -426,8 +432,10 @@ class _Maker:
 
     def policies(self, steps: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the policies of a run, and later ones: a new one, and new versions of the others."""
-        found = [self.policy(name, steps) for name in ("p1", "p2") if self.odds(self.theme.policies)]
-        later = [self.policy("later", steps, is_later=True)] if self.odds(self.theme.later) else []
+        names = [self.named("p", number) for number in range(3)]
+        self.chance.shuffle(names)
+        found = [self.policy(name, steps) for name in names[1:] if self.odds(self.theme.policies)]
+        later = [self.policy(names[0], steps, is_later=True)] if self.odds(self.theme.later) else []
         for old in found:
             if not self.odds(self.theme.later):
                 continue
@@ -442,9 +450,10 @@ class _Maker:
         self.parts = [part["id"] for step in steps for part in step.get("parallel_steps", ())]
         found_tools = {part.get("tool") for step in steps for part in (step, *step.get("parallel_steps", ()))} - {None}
         self.called = sorted(found_tools) or list(TOOLS)
-        rules = [self.rule(f"r{number}", steps) for number in range(self.chance.randint(1, 2))]
+        rules = [self.rule(self.named("r", number), steps) for number in range(self.chance.randint(1, 3))]
         if self.odds(self.theme.traps):
-            begins, rules[0] = trap(self.chance, self.ids)
+            begins, rule = trap(self.chance, self.ids)
+            rules[self.chance.randrange(len(rules))] = rule
             steps[: len(begins)] = begins
         elif not self.odds(self.theme.rules):
             rules = []

@@ -33,16 +33,15 @@ WORST = Tool("write", False, True, None, None)
 
 def policies_of(program: Program, policies: Sequence[Policy]) -> list[Policy]:
     """Return the policies that apply to a program, by its name or its path ("Policies", the table)."""
-    path = program.source_name.replace("\\", "/")
-    return [
-        policy
-        for policy in policies
-        if policy.applies_to is None
-        or any(
-            fnmatchcase(name, pattern) for pattern in policy.applies_to for name in (program.name, path, f"x/{path}")
-        )
-        or any(fnmatchcase(path, f"*/{pattern}") for pattern in policy.applies_to)
-    ]
+    return [policy for policy in policies if governs(policy, program.name, program.source_name.replace("\\", "/"))]
+
+
+def governs(policy: Policy, name: str, path: str = "") -> bool:
+    """Return whether a policy applies to a program of this name and path; without a path, whether it does by name."""
+    if policy.applies_to is None:
+        return True
+    ends = ["/".join(path.split("/")[start:]) for start in range(path.count("/") + 1)] if path else []
+    return any(fnmatchcase(one, pattern) for pattern in policy.applies_to for one in (name, *ends))
 
 
 def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:

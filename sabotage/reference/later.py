@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.data import Data
-from stepward.sabotage.reference.rules import RuleMonitor, Terms, is_allowed, may_settle, rules_of
+from stepward.sabotage.reference.rules import RuleMonitor, Terms, is_allowed, may_settle, rules_of, terms_of
 from stepward.sabotage.reference.waves import Waves
 
 if TYPE_CHECKING:
@@ -18,6 +18,11 @@ class Later(Waves):
     """A run that machines with other policies may continue, and whose calls people may settle."""
 
     _by = ""
+
+    @property
+    def terms(self) -> tuple[Terms, ...]:
+        """The policies that the run came under together, each time with their waived rules."""
+        return tuple(self._terms)
 
     def satisfies(self, policies: Sequence[Policy], waived: Collection[str] = ()) -> bool:
         """Return whether the past of the run satisfies the rules of new policies; otherwise it is refused."""
@@ -39,11 +44,15 @@ class Later(Waves):
         return all(may_settle(tool, by, self._by, terms) for terms in (*self._terms, self._missing(policies, waived)))
 
     def _missing(self, policies: Sequence[Policy], waived: Collection[str]) -> Terms:
-        """Return the policies that are new to the run. For the others, the earlier waivers still count."""
+        """Return the policies that are new to the run. For the others, the earlier waivers still count.
+
+        A stored run has no path: a policy applies by the name of the program, or if the run has one of its name.
+        """
         held = [policy for terms in self._terms for policy in terms.policies]
-        missing = [policy for policy in facts.policies_of(self.program, policies) if policy not in held]
-        names = {policy.policy for policy in missing}
-        return Terms(tuple(missing), frozenset(one for one in waived if one.partition(":")[0] in names))
+        names = {policy.policy for policy in held}
+        present = [one for one in policies if one.policy in names or facts.governs(one, self.program.name)]
+        missing = [policy for policy in present if policy not in held]
+        return terms_of(missing, waived)
 
     def _folded(self, terms: Terms) -> list[RuleMonitor] | None:
         """Return the rule monitors of terms after replaying the past, or None if a rule was broken.

@@ -178,6 +178,12 @@ class Terms(NamedTuple):
         return f"{policy.policy}:{name}" in self.waived or has_codes
 
 
+def terms_of(policies: Sequence[Policy], waived: Collection[str]) -> Terms:
+    """Return policies that come to a run, with those of the waived rules that are theirs."""
+    names = {policy.policy for policy in policies}
+    return Terms(tuple(policies), frozenset(one for one in waived if one.partition(":")[0] in names))
+
+
 def rules_of(
     program: Program, terms: Terms, tools: Callable[[str], Tool], own: Sequence[Any] = ()
 ) -> list[RuleMonitor]:

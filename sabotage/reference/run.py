@@ -10,7 +10,7 @@ from stepward.sabotage.reference.answers import Moved
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.data import Changes, Data
 from stepward.sabotage.reference.inference import Types
-from stepward.sabotage.reference.rules import Terms, rules_of
+from stepward.sabotage.reference.rules import rules_of, terms_of
 
 if TYPE_CHECKING:
     from stepward.vm import Policy, Program
@@ -55,7 +55,7 @@ class Run:
         self.in_doubt: list[str] = []
         """The writes that may have happened in a run that was ended from outside of them ("Failure, Choices")."""
         self._policies = facts.policies_of(program, policies)
-        self._terms = [Terms(tuple(self._policies), frozenset(waived))]
+        self._terms = [terms_of(self._policies, waived)]
         self._past: list[Happened] = []
         """The events so far, which are replayed to rules that come later."""
         self._most_bytes = max_output_bytes

@@ -11,11 +11,23 @@ import pytest
 from canaries import Canary
 from canaries_load import READ
 from rewriting import rewrite, rewritten
-from stepward.vm import values
+from stepward.vm import Policy, values
 from stepward.vm.expressions import evaluator
-from stepward.vm.language import meaning, types
+from stepward.vm.language import automata, meaning, types
 from stepward.vm.language.automata import ExclusiveAutomaton
-from stepward.vm.machine import apply, authority, calls, decide, deliveries, driver, monitors, redaction, replay, runs
+from stepward.vm.machine import (
+    apply,
+    authority,
+    calls,
+    decide,
+    deliveries,
+    driver,
+    monitors,
+    redaction,
+    replay,
+    runs,
+    state,
+)
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import State
 
@@ -48,8 +60,8 @@ def excludes_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_strangers_settle(patch: pytest.MonkeyPatch) -> None:
-    def two_people(plan: Plan, state: State, call: Any, by: str) -> tuple[str, str] | None:
-        return REAL_TWO(plan, state, call, by) if state.by or not by else None
+    def two_people(plan: Plan, at: State, call: Any, by: str) -> tuple[str, str] | None:
+        return REAL_TWO(plan, at, call, by) if at.by or not by else None
 
     for module in (authority, deliveries):
         patch.setattr(module, "two_people", two_people)
@@ -57,7 +69,7 @@ def lets_strangers_settle(patch: pytest.MonkeyPatch) -> None:
 
 def has_a_step_more(patch: pytest.MonkeyPatch) -> None:
     for module in (calls, decide):
-        patch.setattr(module, "out_of_steps", lambda plan, state, cost: REAL_OUT_OF_STEPS(plan, state, cost - 1))
+        patch.setattr(module, "out_of_steps", lambda plan, at, cost: REAL_OUT_OF_STEPS(plan, at, cost - 1))
 
 
 def counts_characters(patch: pytest.MonkeyPatch) -> None:
@@ -102,7 +114,65 @@ def sorts_outer_keys_alone(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, values, "_json_parts", ("level + 1, in_order=in_order)", "level + 1)"))
 
 
+def binds_no_sub_steps(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, automata, "_assigners", ("for _, part in parts(step)", "for part in (step,)"))
+
+
+def seals_by_the_last_reference(patch: pytest.MonkeyPatch) -> None:
+    rewrite(
+        patch, state.Reader, "__call__", ("value = self.raw(names)", "value, self.touched = self.raw(names), False")
+    )
+
+
+def takes_waivers_of_like_names(patch: pytest.MonkeyPatch) -> None:
+    change = ('f"{policy.policy}:" for', "policy.policy for")
+    patch.setattr(runs, "missing_terms", rewritten(authority.missing_terms, change))
+
+
+def looks_into_no_map(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, types, "_object_refusals", ("elif isinstance(spec.additional_properties, TypeSpec):", "elif False:"))
+
+
+def looks_at_the_last_item(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, types, "_without_enum", ("in enumerate(value):", "in list(enumerate(value))[-1:]:"))
+
+
+def forgets_paths(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Policy, "applies", ('path = path.replace("\\\\", "/")', 'path = ""'))
+
+
+def refuses_nobody(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, runs.Runs, "_refuse", ('event("refused", body, who)', 'event("refused", body, {})'))
+
+
 CANARIES = (
+    Canary(
+        "binds-no-sub-steps",
+        "an output of a sub-step makes conditions stale that read it",
+        "drawn-rules",
+        READ,
+        binds_no_sub_steps,
+    ),
+    Canary(
+        "seals-by-the-last-reference",
+        "an expression is sensitive if any of its references is",
+        "drawn-secrets",
+        READ,
+        seals_by_the_last_reference,
+    ),
+    Canary(
+        "takes-waivers-of-like-names",
+        "a run comes under the waivers of its new policies alone",
+        "drawn-policies",
+        READ,
+        takes_waivers_of_like_names,
+    ),
+    Canary("looks-into-no-map", "the values of a map are of its type", "drawn-types", READ, looks_into_no_map),
+    Canary(
+        "looks-at-the-last-item", "each item of an array is of its type", "drawn-types", READ, looks_at_the_last_item
+    ),
+    Canary("forgets-paths", "a policy applies by the path of a program, too", "drawn-policies", READ, forgets_paths),
+    Canary("refuses-nobody", "the record of a refusal names the person", "drawn-deliveries", READ, refuses_nobody),
     Canary(
         "judges-all-under-the-first-waivers",
         "a run is verified under its own waivers",
