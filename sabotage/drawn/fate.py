@@ -9,7 +9,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.drawn.spellings import SPELLINGS
+from stepward.sabotage.drawn.spellings import QUOTED, SPELLINGS
 from stepward.sabotage.drawn.values import beside, fitting, of_size
 from stepward.sabotage.reference import Answer, Lost, Raised, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.reference.echoes import LEAST, says
@@ -164,7 +164,8 @@ class World:
     def spelled(self, chance: Random) -> str:
         """Return a sensitive value in some spelling."""
         secret = chance.choice(self.secrets)
-        said = chance.choice(list(SPELLINGS.values()))(secret)
+        names = [name for name in SPELLINGS if len(secret) >= LEAST or name not in QUOTED]
+        said = SPELLINGS[chance.choice(names)](secret)
         is_sought = len(secret) >= LEAST and len(said) > len(secret)
         if is_sought and not said.isdigit() and says(said, secret):
             self.said.add(said)

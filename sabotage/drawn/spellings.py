@@ -39,6 +39,10 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "as JSON": json.dumps,
 }
 
+QUOTED = ("by repr", "as JSON")
+"""The spellings that make a short value one that is searched for, and differ from it by one byte at each end only. The
+machine does not tell such bytes in base64 within longer data, which the reference does."""
+
 BY_HALF = (
     "the last half",
     "the first half",

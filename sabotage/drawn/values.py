@@ -169,11 +169,11 @@ def _object(spec: TypeSpec, chance: Random) -> dict[str, Any]:
     for name in names:
         if name in spec.required or chance.random() < 0.5:
             found[name] = fitting(known.get(name), chance)
-    is_map = isinstance(rest, TypeSpec)
-    more = chance.randint(0, 3) if is_map else int(rest is not False and chance.random() < 0.3)
+    values = rest if isinstance(rest, TypeSpec) else None
+    more = chance.randint(0, 3) if values else int(rest is not False and chance.random() < 0.3)
     # Beside another key, one that other codings of text sort differently; and one that begins like another.
     for name in ["𝔘" if found else "x", "aa", "y"][:more]:
-        found[name] = fitting(rest if is_map else None, chance)
+        found[name] = fitting(values, chance)
     return found
 
 

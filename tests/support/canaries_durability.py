@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from canaries import Canary
-from canaries_replays import ASKS, FALSE, MAILS, PAYS, _program, _step
+from canaries_replays import ASKS, ASKS_TWICE, FALSE, MAILS, PAYS, _program, _step
 from rewriting import rewrite
 from stepward.sabotage.attacks import receipts
-from stepward.vm.journal import signing, sqlite
+from stepward.vm.journal import signing, sqlite, verify
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.sqlite_file import DatabaseFile
@@ -101,6 +101,10 @@ def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 def receipts_of_others_are_good(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, verifying, "_judged", ("if receipt.run != run:", "if False:"))
+
+
+def judges_the_last_receipt(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, verify, "_judged", ("for receipt in receipts:", "for receipt in receipts[-1:]:"))
 
 
 def gone_runs_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
@@ -194,6 +198,13 @@ CANARIES: tuple[Canary, ...] = (
         "edits-and-a-plain-verifier",
         PAYS,
         receipts_of_others_are_good,
+    ),
+    Canary(
+        "judges-the-last-receipt",
+        "each of several receipts is held against the run",
+        "store-audited",
+        ASKS_TWICE,
+        judges_the_last_receipt,
     ),
     Canary(
         "gone-runs-are-not-asked-for",
