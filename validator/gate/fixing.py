@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Final
 
+from stepward.validator.edits import apply_edits
 from stepward.validator.files import absolute, put, why_not
 from stepward.validator.findings import Edit, Finding, Severity
-from stepward.validator.gate.mending import apply_edits
 
 if TYPE_CHECKING:
     from stepward.validator.result import RunResult

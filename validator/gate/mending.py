@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise, product
 from typing import Any, Final
 
+from stepward.validator.edits import Change, apply_changes
 from stepward.validator.findings import Edit, Finding, Fix
 from stepward.vm.errors import StepwardError
 from stepward.vm.reading.document import Document, Extent, Wanted
@@ -24,9 +25,6 @@ MAX_READ: Final = 20_000_000
 
 _WORD: Final = re.compile(r"\w+|\s+|.", re.DOTALL)
 _OPENED: Final = re.compile(r"[ \t]*(?:-[ \t]+)*")
-
-_Change = tuple[int, int, str]
-"""The offsets of a part of a text, and its replacement."""
 
 
 def with_fixes(
@@ -49,25 +47,6 @@ def _extents(document: Document, mends: Sequence[Mend]) -> Mapping[Path, Extent]
         if mend.field:
             paths.extend((*mend.place.path, key) for key in _value(document.data, mend.place.path))
     return document.locator(Wanted.of(paths))
-
-
-def apply_edits(text: str, edits: Sequence[Edit]) -> str:
-    """Return a text with edits made; they must not overlap."""
-    lines = LineIndex(text)
-    changes = sorted(
-        (lines.offset(e.span.line, e.span.column), lines.offset(e.span.end_line, e.span.end_column), e.text)
-        for e in edits
-    )
-    return _applied(text, changes)
-
-
-def _applied(text: str, changes: Sequence[_Change]) -> str:
-    parts, done = [], 0
-    for start, end, new in changes:
-        assert done <= start, "edits overlap"
-        parts += [text[done:start], new]
-        done = end
-    return "".join([*parts, text[done:]])
 
 
 @dataclass(frozen=True)
@@ -94,7 +73,7 @@ class _FixMaker:
             wanted = _changed(self.document.data, mend)
             for changes in self._candidates(mend) if mend not in found and wanted is not None else ():
                 left -= len(self.document.text)
-                if left >= 0 and self._is_right(_applied(self.document.text, changes), wanted):
+                if left >= 0 and self._is_right(apply_changes(self.document.text, changes), wanted):
                     found[mend] = changes
                     break
         lines = LineIndex(self.document.text)
@@ -103,9 +82,9 @@ class _FixMaker:
             for mend, changes in found.items()
         }
 
-    def _all_at_once(self, mends: Sequence[Mend]) -> dict[Mend, list[_Change]]:
+    def _all_at_once(self, mends: Sequence[Mend]) -> dict[Mend, list[Change]]:
         """Return the changes of all mends at different places if they are right together, else nothing."""
-        chosen: dict[Mend, list[_Change]] = {}
+        chosen: dict[Mend, list[Change]] = {}
         wanted = self.document.data
         done: set[Path] = set()
         for mend in mends:
@@ -127,7 +106,7 @@ class _FixMaker:
         everything = sorted(change for changes in chosen.values() for change in changes)
         if any(one[1] > two[0] for one, two in pairwise(everything)):
             return {}
-        return chosen if self._is_right(_applied(self.document.text, everything), wanted) else {}
+        return chosen if self._is_right(apply_changes(self.document.text, everything), wanted) else {}
 
     def _is_right(self, text: str, wanted: Any) -> bool:
         try:
@@ -148,7 +127,7 @@ class _FixMaker:
             return f"write `{mend.text}` in place of `{old[slice(*mend.place.within)]}`"
         return f"write `{mend.text}`"
 
-    def _candidates(self, mend: Mend) -> Iterator[list[_Change]]:
+    def _candidates(self, mend: Mend) -> Iterator[list[Change]]:
         """Yield lists of changes that may make a mend, the smallest first."""
         path = mend.place.path
         if mend.also:
@@ -182,7 +161,7 @@ class _FixMaker:
             for written in _written(whole, self.document.text[extent.start : extent.end]):
                 yield [(extent.start, extent.end, written)]
 
-    def _located(self, path: Path, changes: list[_Change], extent: Extent) -> list[_Change] | None:
+    def _located(self, path: Path, changes: list[Change], extent: Extent) -> list[Change] | None:
         """Return changes of a text value as changes of the document that contains it."""
         assert extent.style is not None, "it is a text value"
         text, value = self.document.text, _value(self.document.data, path)
@@ -197,7 +176,7 @@ class _FixMaker:
 
     # -- a new field ---------------------------------------------------------------------------------------------------
 
-    def _additions(self, mend: Mend) -> Iterator[list[_Change]]:
+    def _additions(self, mend: Mend) -> Iterator[list[Change]]:
         path, text = mend.place.path, self.document.text
         owner = _value(self.document.data, path)
         whole = self.extents[path]
@@ -211,7 +190,7 @@ class _FixMaker:
             yield from _into_lines(text, children, mend)
 
 
-def _into_braces(text: str, last: Extent, mend: Mend) -> Iterator[list[_Change]]:
+def _into_braces(text: str, last: Extent, mend: Mend) -> Iterator[list[Change]]:
     """Yield the changes that add a field at the end of a flow mapping, on a line of its own if the last one has one."""
     assert last.key is not None
     key = text[slice(*last.key)]
@@ -223,7 +202,7 @@ def _into_braces(text: str, last: Extent, mend: Mend) -> Iterator[list[_Change]]
             yield [(last.end, last.end, f"{gap}{name}: {value}")]
 
 
-def _into_lines(text: str, children: Sequence[Extent], mend: Mend) -> Iterator[list[_Change]]:
+def _into_lines(text: str, children: Sequence[Extent], mend: Mend) -> Iterator[list[Change]]:
     """Yield the changes that add a field to a block mapping, after the last of its fields that is one line."""
     for child in reversed(children):
         assert child.key is not None
@@ -283,7 +262,7 @@ def _with(data: Any, path: Path, change: Callable[[Any], Any]) -> Any:
     return tuple(changed) if isinstance(data, tuple) else changed
 
 
-def _differences(old: str, new: str) -> list[_Change]:
+def _differences(old: str, new: str) -> list[Change]:
     """Return the parts of a text that have to change, word by word, so that the rest is not touched."""
     before, after = _WORD.findall(old), _WORD.findall(new)
     starts = [0]

@@ -34,6 +34,7 @@ class Format(NamedTuple):
 FORMATS: Final[dict[str, Format]] = {
     "full": Format("full", is_text=True, has_color=True),
     "concise": Format("concise", is_text=True),
+    "model": Format("model", is_text=True, has_fixes=True),
     "json": Format("json_report", "JSON", has_fixes=True, has_bounds=True),
     "sarif": Format("sarif", "SARIF 2.1.0", has_fixes=True),
     "github": Format("github"),

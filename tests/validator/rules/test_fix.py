@@ -16,8 +16,9 @@ from click.testing import Result
 from commands import check as check_here
 from layers import impatient
 from paths import BAD, GOOD
+from stepward.validator.edits import apply_edits
 from stepward.validator.findings import Edit, Finding
-from stepward.validator.gate import fixing, mending
+from stepward.validator.gate import fixing
 from stepward.validator.gate.checking import Run
 from stepward.validator.gate.settings import Configurations, Overrides
 from stepward.validator.result import RunResult
@@ -70,7 +71,7 @@ def test_every_fix_on_the_bad_programs_takes_its_finding_away_and_nothing_else(m
                 continue
             seen.add(finding.code)
             fixed = spliced(text, finding.fix.edits)
-            assert fixed == mending.apply_edits(text, finding.fix.edits)
+            assert fixed == apply_edits(text, finding.fix.edits)
             after = findings_in(fixed, path)
             told = f"{path.name}: {finding.code} {finding.fix.title}"
             assert "SW001" not in {one.code for one in after}, told
