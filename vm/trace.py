@@ -50,7 +50,8 @@ class LeavingRecord(StepRecord):
 class Started(TraceRecord):
     """The run starts. `program` is the digest of its program, `policies` are digests, `waived` names of waived rules.
 
-    `inputs` have their defaults; `by` is who started it, if somebody said so.
+    `inputs` have their defaults; `by` is who started it, if somebody said so. `envelope` has the
+    `caller` of a gateway that asked for it, the version of its `gate`, and `settles_own`.
     """
 
     kind: ClassVar[str] = "started"
@@ -59,6 +60,7 @@ class Started(TraceRecord):
     policies: tuple[str, ...]
     waived: tuple[str, ...]
     by: str | None = None
+    envelope: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,8 +47,21 @@ def _started(plan: Plan, state: State, event: Event) -> State:
         monitors=plan.watch.first,
         limits=Limits(*event.note["limits"]),
         by=str(event.note.get("by", "")),
+        caller=_caller(event),
         trace=traced(state.trace, event),
     )
+
+
+def _caller(started: Event) -> str:
+    """Return the caller that may not settle calls of the run, or an empty text; raises MisfitError for an odd one."""
+    envelope = started.note.get("envelope")
+    if envelope is None:
+        return ""
+    try:
+        caller, settles_own = envelope["caller"], envelope["settles_own"]
+    except (TypeError, KeyError):
+        raise MisfitError("its envelope names no caller") from None
+    return "" if settles_own is True else str(caller)
 
 
 def _governed(plan: Plan, state: State, event: Event) -> State:

@@ -29,6 +29,18 @@ class Breach(NamedTuple):
     why: str
 
 
+class Envelope(NamedTuple):
+    """Who asked for a run through a gateway, and under what gate.
+
+    `caller` is the name of the caller that the gateway has recognised, `gate` the version of the gate that let the
+    program through. `settles_own`: the caller may settle calls of the run itself; else another person has to.
+    """
+
+    caller: str
+    gate: str
+    settles_own: bool = False
+
+
 class Start(NamedTuple):
     """A start: the part of the program, the call if it is one, and its arguments."""
 
@@ -96,8 +108,14 @@ def _objection(plan: Plan, state: State, happened: Event) -> tuple[str, str] | N
 
 
 def two_people(plan: Plan, state: State, call: CallPlan, by: str) -> tuple[str, str] | None:
-    """Return the rule that forbids the person `by` to settle a call from outside, and why; None if there is none."""
+    """Return the rule that forbids the person `by` to settle a call from outside, and why; None if there is none.
+
+    A caller of a gateway never settles a call of its own run, unless the operator has allowed it.
+    """
     policy = plan.four_eyes.get(call.tool)
+    if state.caller and by in ("", state.caller):
+        who = "it can't settle its own calls" if by else "whoever settles its calls has to say who it is"
+        return "own_run", f"caller `{state.caller}` asked for the run: {who}"
     if policy is None:
         return None
     asks = f"policy `{policy.policy}` asks that another settles a call of `{call.tool}` than who started the run"
@@ -155,3 +173,12 @@ def require_name(by: str | None, refusal: type[StepwardError]) -> dict[str, str]
     if not is_name(by):
         raise refusal(f"`by` names somebody in 1 to {MAX_NAME} printable characters")
     return {"by": by}
+
+
+def envelope_note(envelope: Envelope | None, refusal: type[StepwardError]) -> dict[str, Any]:
+    """Return the note with an envelope, empty for None; raises `refusal` if its parts can't be names."""
+    if envelope is None:
+        return {}
+    if not (is_name(envelope.caller) and is_name(envelope.gate)):
+        raise refusal(f"an envelope names its caller and gate in 1 to {MAX_NAME} printable characters")
+    return {"envelope": envelope._asdict()}

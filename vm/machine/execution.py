@@ -22,7 +22,7 @@ from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
 from stepward.vm.machine.admission import Admission, Checker, unnamed, warn_of_no_checker
 from stepward.vm.machine.ask import error_text
-from stepward.vm.machine.authority import require_name
+from stepward.vm.machine.authority import Envelope, envelope_note, require_name
 from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
 from stepward.vm.machine.data import completed
 from stepward.vm.machine.deliveries import Deliveries
@@ -120,14 +120,16 @@ class ExecutionVM(Deliveries):
         run_id: str | None = None,
         accept: Collection[str] = (),
         by: str | None = None,
+        envelope: Envelope | None = None,
     ) -> Run:
         """Run a program until it ends, suspends or is in doubt, and return the run.
 
         With a `run_id` that exists, the existing run is returned, finished or not; raises RunRefused if it has another
         program, other policies or other inputs. `accept` lists codes of findings that are accepted. `by` names the
-        person who starts the run, for the journal and for policies with `four_eyes`.
+        person who starts the run, for the journal and for policies with `four_eyes`. `envelope` says which caller of a
+        gateway asked for it.
         """
-        who = require_name(by, RunRefused)
+        who = {**require_name(by, RunRefused), **envelope_note(envelope, RunRefused)}
         plan = self._plan(program)
         await self._admission.require(plan, self.policies, accept)
         self._require_tools(plan)
@@ -148,7 +150,7 @@ class ExecutionVM(Deliveries):
         return await self._drive(driver)
 
     async def _create(
-        self, plan: Plan, run: str, inputs: Mapping[str, Any], who: Mapping[str, str] = NOTHING
+        self, plan: Plan, run: str, inputs: Mapping[str, Any], who: Mapping[str, Any] = NOTHING
     ) -> Driver | None:
         setup = self._setup
         if plan.digest not in self._known:

@@ -57,7 +57,7 @@ class State(NamedTuple):
     `at` is the position of the step to perform; `calls` are the calls of a step that has begun; `steps` and `tokens`
     are spent budget; `idle` counts steps that changed nothing; `size` is that of all outputs in bytes; `round` counts
     the attempts of a parallel step; `by` names the person who started the run, if known; `governed` counts the terms
-    that it came under later.
+    that it came under later; `caller` names the caller of a gateway that may not settle calls of the run.
     """
 
     status: str = RUNNING
@@ -81,6 +81,7 @@ class State(NamedTuple):
     limits: Limits = Limits()
     by: str = ""
     governed: int = 0
+    caller: str = ""
 
     @property
     def is_over(self) -> bool:

@@ -12,6 +12,7 @@ from machines import Bench, ask, assign, both, check, end, program, tool
 from stepward.vm import DeliveryRefused, InDoubt, Policy, Program, RunRefused, Suspend
 from stepward.vm.journal.store import Append, JournalError
 from stepward.vm.journal.verify import verify
+from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.events import entry_of, event
 from stepward.vm.machine.history import load
@@ -365,3 +366,51 @@ def test_a_journal_in_which_one_person_did_both_is_no_journal() -> None:
     forged = [one._replace(note={**one.note, "by": "ada"}) if one.kind == "resumed" else one for one in found.events]
     faults = misfits(found._replace(events=tuple(forged)))
     assert [fault.seq for fault in faults] == [3]
+
+
+# -- runs that a caller of a gateway asked for -------------------------------------------------------------------------
+
+
+def asked_for(*, settles_own: bool = False, by: str | None = "model") -> tuple[Bench, Any]:
+    """Return a bench and its suspended run, which caller `model` asked for."""
+    bench = Bench({"w": Suspend("may I?")})
+    envelope = Envelope("model", "gate-1", settles_own)
+    return bench, bench.vm.run_sync(ASKS, {}, run_id="run", by=by, envelope=envelope)
+
+
+@pytest.mark.parametrize("by", ["model", None])
+def test_a_caller_or_nobody_settles_no_call_of_its_own_run(by: str | None) -> None:
+    bench, run = asked_for()
+    token = run.suspensions[0].token
+    with pytest.raises(DeliveryRefused, match="caller `model` asked for the run"):
+        bench.vm.resume_sync(token, 1, by=by)
+    assert bench.vm.get_sync("run").status == "SUSPENDED"
+    assert bench.vm.resume_sync(token, 1, by="ada").status == "SUCCESS"
+    assert replay(bench.journal, "run").faults == ()  # type: ignore[union-attr]
+
+
+def test_a_caller_settles_its_own_run_where_the_operator_allows_it() -> None:
+    bench, run = asked_for(settles_own=True)
+    assert bench.vm.resume_sync(run.suspensions[0].token, 1, by="model").status == "SUCCESS"
+
+
+def test_the_first_record_says_who_asked_and_under_what_gate() -> None:
+    bench, run = asked_for()
+    assert run.trace[0].envelope == {"caller": "model", "gate": "gate-1", "settles_own": False}
+    assert json.loads(bench.journal.read("run")[0].record)["v"] == 2
+
+
+def test_a_forged_approval_by_the_caller_does_not_replay() -> None:
+    bench, run = asked_for()
+    bench.vm.resume_sync(run.suspensions[0].token, 1, by="ada")
+    found = load(bench.journal, "run", bench.stored)
+    assert found is not None
+    forged = [one._replace(note={**one.note, "by": "model"}) if one.kind == "resumed" else one for one in found.events]
+    faults = misfits(found._replace(events=tuple(forged)))
+    assert [fault.seq for fault in faults] == [3]
+
+
+@pytest.mark.parametrize("envelope", [Envelope("", "g"), Envelope("a\nb", "g"), Envelope("a", "")])
+def test_an_envelope_has_names(envelope: Envelope) -> None:
+    with pytest.raises(RunRefused, match="an envelope names"):
+        Bench().vm.run_sync(ASKS, {}, envelope=envelope)
