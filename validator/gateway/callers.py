@@ -1,0 +1,99 @@
+"""The callers of a gateway: who they are, by a token each, and what each of them may do."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from hashlib import sha256
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stepward.validator.files import why_not
+from stepward.validator.result import AdvisedError
+from stepward.vm.errors import ProgramError
+from stepward.vm.language.manifest import Effect
+from stepward.vm.language.policy import Policy
+from stepward.vm.reading.files import read_file
+
+MIN_TOKEN: Final = 16
+"""Characters of the shortest token."""
+
+_HELP: Final = "see specs/guide/how-to/mcp-server.md for the fields of the callers' file"
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
+Count = Annotated[int, Field(gt=0, le=1_000_000_000)]
+
+
+class Caller(BaseModel):
+    """A caller, with its limits. What is left out of the file is not allowed, or the smallest sensible number.
+
+    `steps` bounds one run. `runs_per_hour`, `tokens_per_hour` and `money_per_hour` bound all runs that the caller
+    started in the last hour. `settles_own` lets a person with the name of the caller settle calls of its runs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+    name: Name
+    token: Annotated[str, Field(min_length=MIN_TOKEN, max_length=500, exclude=True, repr=False)]
+    tools: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    effects: Annotated[tuple[Effect, ...], Field(strict=False)] = ("none", "read")
+    runs_per_hour: Count = 60
+    steps: Count = 1_000
+    tokens_per_hour: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
+    money_per_hour: Annotated[Decimal, Field(ge=0, strict=False)] = Decimal(0)
+    settles_own: bool = False
+
+    def policy(self, facts: Mapping[str, Any]) -> Policy:
+        """Return the policy of the caller: the facts of the operator's manifest, and the tools that it may call."""
+        allowed = [tool for tool in self.tools if tool in facts and facts[tool].get("effect", "write") in self.effects]
+        return Policy.from_dict({"policy": f"caller-{self.name}", "tools": dict(facts), "allow": allowed})
+
+
+class Callers:
+    """The callers of a gateway. Their tokens are kept as digests."""
+
+    def __init__(self, callers: Sequence[Caller]) -> None:
+        self._by_digest = [(sha256(caller.token.encode()).digest(), caller) for caller in callers]
+        self.by_name = {caller.name: caller for caller in callers}
+
+    def of_token(self, token: str) -> Caller | None:
+        """Return the caller with a token, or None. It takes the same time for every wrong token."""
+        digest = sha256(token.encode("utf-8", "surrogatepass")).digest()
+        found = [caller for known, caller in self._by_digest if hmac.compare_digest(known, digest)]
+        return found[0] if found else None
+
+    @classmethod
+    def load(cls, path: FilePath) -> Callers:
+        """Return the callers in a YAML or JSON file; raises AdvisedError. No message has a token."""
+        try:
+            documents = read_file(path)
+        except OSError as error:
+            raise AdvisedError(
+                f"the callers' file `{path}` can't be read: {why_not(error)}", "correct the path"
+            ) from None
+        except ProgramError:
+            # The messages of the reader may quote the text, which has tokens.
+            raise AdvisedError(f"the callers' file `{path}` can't be read as YAML or JSON", _HELP) from None
+        data = documents[0].data if len(documents) == 1 and not documents[0].problems else None
+        if not isinstance(data, Mapping) or set(data) != {"callers"} or not isinstance(data["callers"], list):
+            raise AdvisedError(f"the callers' file `{path}` is no mapping with one list, `callers`", _HELP)
+        return cls.of(data["callers"], str(path))
+
+    @classmethod
+    def of(cls, entries: Sequence[Any], name: str = "callers") -> Callers:
+        """Return the callers that plain data describes; `name` stands for it in messages. Raises AdvisedError."""
+        callers = []
+        for number, entry in enumerate(entries, 1):
+            try:
+                callers.append(Caller.model_validate(entry))
+            except ValidationError as error:
+                fault = error.errors(include_input=False, include_context=False, include_url=False)[0]
+                where = ".".join(map(str, fault["loc"])) or "it"
+                raise AdvisedError(f"caller {number} in `{name}`: `{where}`: {fault['msg']}", _HELP) from None
+        for what, values in (("name", [one.name for one in callers]), ("token", [one.token for one in callers])):
+            if len(set(values)) < len(values):
+                raise AdvisedError(f"two callers in `{name}` have one {what}", f"give each a {what} of its own")
+        return cls(callers)

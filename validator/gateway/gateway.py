@@ -1,0 +1,310 @@
+"""What a caller may ask for: its programs and its runs, each behind the gate and its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.gateway.approvals import Approvals
+from stepward.validator.gateway.callers import Caller
+from stepward.validator.gateway.judging import Judged, in_force, judge
+from stepward.validator.gateway.metering import HOUR, Meter, MeteredModel
+from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.shelf import Shelf
+from stepward.validator.gateway.telling import path_of, told, told_row
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.records import read_record
+from stepward.vm.machine.authority import Envelope
+from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.refusals import DeliveryRefused, RunRefused
+from stepward.vm.machine.runs import is_id
+from stepward.vm.machine.state import Limits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stepward.vm.journal.signing import SigningKey
+    from stepward.vm.journal.store import Journal
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.language.program import Program
+    from stepward.vm.machine.models import Model
+    from stepward.vm.machine.run import Run
+
+MAX_LISTED: Final = 50
+"""Runs of one list, the newest."""
+
+WAIT: Final = 20.0
+"""Seconds that `run_program` waits for the end of a run, before it answers that the run goes on."""
+
+_TICK: Final = 0.25
+
+Progress = Callable[[int, str], Awaitable[None]]
+"""Called while a run goes on, with the number of its records and its status."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What the operator has set: tools with their manifest, model, journal, policies, places of tokens and programs."""
+
+    journal: Journal
+    gate: str
+    tools: object = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    model: Model | None = None
+    policies: Sequence[Policy] = ()
+    key: SigningKey | None = None
+    approvals: Approvals | None = None
+    programs: Path | None = None
+    wait: float = WAIT
+
+
+class Desk:
+    """The place of one caller: its policies, its machine and its meter."""
+
+    def __init__(self, caller: Caller, operator: Operator) -> None:
+        self.caller = caller
+        self.policies = (*in_force(operator.policies), caller.policy(operator.facts))
+        self.meter = Meter(caller)
+        model = None if operator.model is None else MeteredModel(operator.model, self.meter)
+        self.machine = ExecutionVM(
+            operator.tools or {},
+            model,
+            operator.journal,
+            self.policies,
+            checker=None,  # the gateway judges the text before each run
+            key=operator.key,
+            limits=Limits(steps=caller.steps),
+        )
+
+
+class Gateway:
+    """Answers callers. Every method raises Refused, with the reason and what the caller can do."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._journal = operator.journal
+        self._shelf = Shelf(operator.programs)
+        self._desks: dict[str, Desk] = {}
+        self._gate = asyncio.Lock()  # one check at a time: Z3 has one context, and a check may use much memory
+        self._going: dict[str, asyncio.Task[Run]] = {}
+
+    # -- programs ------------------------------------------------------------------------------------------------------
+
+    async def check_program(self, caller: Caller, text: str) -> str:
+        """Return the answer of the gate."""
+        return (await self._judged(caller, text)).answer
+
+    async def draw_program(self, caller: Caller, text: str) -> str:
+        """Return a program as a diagram in Mermaid."""
+        judged = await self._judged(caller, text)
+        if judged.program is None:
+            raise Refused("the program does not pass the gate", judged.answer)
+        return await asyncio.to_thread(_drawn, judged.program)
+
+    def list_tools(self, caller: Caller) -> dict[str, Any]:
+        """Return the manifest of the tools that a caller may call."""
+        allowed = [one.tool for one in self._desk(caller).policies[-1].allow or ()]
+        tools = {name: dict(self._operator.facts[name]) for name in allowed}
+        return {"tools": tools, **({} if tools else {"note": "no tools are configured for you"})}
+
+    async def save_program(self, caller: Caller, name: str, text: str) -> dict[str, Any]:
+        """Save a program that passes the gate."""
+        judged = await self._judged(caller, text)
+        if judged.program is None:
+            raise Refused("the program does not pass the gate, so it is not saved", judged.answer)
+        await asyncio.to_thread(self._shelf.save, caller.name, name, text)
+        return {"saved": name, "program": judged.program.name}
+
+    def list_programs(self, caller: Caller) -> dict[str, Any]:
+        """Return the names of the saved programs of a caller."""
+        return {"programs": self._shelf.names(caller.name)}
+
+    def policies(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return the policies in force for a caller as plain data."""
+        return [policy.to_data() for policy in self._desk(caller).policies]
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
+
+    async def run_program(
+        self,
+        caller: Caller,
+        text: str | None,
+        name: str | None,
+        inputs: Mapping[str, Any],
+        request: str | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Run a program that passes the gate; return its run when it stops, or after some seconds.
+
+        `request` names the request: the same request starts one run, however often it is sent.
+        """
+        if (text is None) == (name is None):
+            raise Refused("a run needs one of `program` and `name`", "send the text, or the name of a saved program")
+        if self._operator.tools is None:
+            raise Refused("no tools are configured", "the operator names them with `stepward mcp --tools MODULE`")
+        source = text if text is not None else await asyncio.to_thread(self._shelf.text, caller.name, str(name))
+        judged = await self._judged(caller, source)
+        if judged.program is None:
+            raise Refused("the program does not pass the gate, so it is not run", judged.answer)
+        run = _run_id(caller, request)
+        await self._run(self._desk(caller), judged.program, inputs, run, progress)
+        return await self.get_run(caller, run)
+
+    async def get_run(self, caller: Caller, run: str) -> dict[str, Any]:
+        """Return how a run of the caller stands."""
+        await self._require_own(caller, run)
+        found = await self._desk(caller).machine.get(run)
+        if self._operator.approvals is not None and found.suspensions:
+            await asyncio.to_thread(self._operator.approvals.announce, caller.name, found)
+        return told(await asyncio.to_thread(self._history, run), [waits.token for waits in found.suspensions])
+
+    async def list_runs(self, caller: Caller) -> dict[str, Any]:
+        """Return the newest runs of the caller."""
+        rows = await asyncio.to_thread(self._journal.rows)
+        mine = [row for row in rows if row.run.startswith(_prefix(caller))][-MAX_LISTED:]
+        owned = [row for row in mine if await asyncio.to_thread(self._owner, row.run) == caller.name]
+        return {"runs": [told_row(row) for row in reversed(owned)]}
+
+    async def verify_run(self, caller: Caller, run: str) -> dict[str, Any]:
+        """Return whether the records of a run are as they were written."""
+        from stepward.vm.journal.verify import verify
+        from stepward.vm.machine.replay import replayer
+
+        await self._require_own(caller, run)
+        keys = [] if self._operator.key is None else [self._operator.key.public]
+        check = partial(verify, self._journal, run, keys=keys, replay=replayer(self._journal, run))
+        verdict = await asyncio.to_thread(check)
+        return {
+            "run": run,
+            "intact": verdict.is_intact,
+            "records": verdict.records,
+            "signed": bool(verdict.signed_by),
+            "faults": [fault.what for fault in verdict.faults],
+        }
+
+    async def replay_run(self, caller: Caller, run: str) -> dict[str, Any]:
+        """Return whether the machine would write the same records again, and the path of the run."""
+        from stepward.vm.machine.replay import replay
+
+        await self._require_own(caller, run)
+        result = await asyncio.to_thread(replay, self._journal, run)
+        assert result is not None, "the run exists"
+        faults = [fault.what for fault in result.faults]
+        path = path_of(await asyncio.to_thread(self._history, run))
+        return {"run": run, "same": not faults, "faults": faults, "path": path}
+
+    async def cancel_run(self, caller: Caller, run: str) -> dict[str, Any]:
+        """End a run of the caller."""
+        await self._require_own(caller, run)
+        await self._desk(caller).machine.cancel(run, by=caller.name)
+        return await self.get_run(caller, run)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _desk(self, caller: Caller) -> Desk:
+        if caller.name not in self._desks:
+            desk = self._desks[caller.name] = Desk(caller, self._operator)
+            self._restore(desk)
+        return self._desks[caller.name]
+
+    def _restore(self, desk: Desk) -> None:
+        """Count the runs of the last hour, which an earlier process of the gateway has started."""
+        for row in self._journal.rows(since=time.time() - HOUR):
+            if row.run.startswith(_prefix(desk.caller)) and self._owner(row.run) == desk.caller.name:
+                state = self._history(row.run).state
+                desk.meter.restore(row.started, state.tokens, Decimal(state.cost))
+
+    async def _judged(self, caller: Caller, text: str) -> Judged:
+        async with self._gate:
+            return await asyncio.to_thread(judge, text, self._desk(caller).policies)
+
+    async def _run(
+        self, desk: Desk, program: Program, inputs: Mapping[str, Any], run: str, progress: Progress | None
+    ) -> None:
+        """Start a run and wait until it stops, for some seconds at most; a run that exists is not started again.
+
+        Raises Refused if the caller may start no more runs, or if the machine refuses the run.
+        """
+        before = self._going.get(run)
+        is_new = before is None and await asyncio.to_thread(self._journal.row, run) is None
+        if is_new:
+            desk.meter.start()
+        envelope = Envelope(desk.caller.name, self._operator.gate, desk.caller.settles_own)
+        driving = desk.machine.run(program, inputs, run_id=run, by=desk.caller.name, envelope=envelope)
+        task = asyncio.create_task(driving)
+        self._going.setdefault(run, task)
+        task.add_done_callback(partial(self._ended, run))
+        try:
+            await self._waited(task, run, progress)
+        except (RunRefused, DeliveryRefused) as error:
+            if is_new:
+                desk.meter.take_back()
+            raise Refused(str(error), "correct the inputs, or the program") from None
+
+    def _ended(self, run: str, task: asyncio.Task[Run]) -> None:
+        if self._going.get(run) is task:
+            del self._going[run]
+        if not task.cancelled():
+            task.exception()  # whoever waits for the run is told; nobody else has to
+
+    async def _waited(self, task: asyncio.Task[Run], run: str, progress: Progress | None) -> None:
+        """Wait for a task until the time of a request is over; raises what the task raises."""
+        end = time.monotonic() + self._operator.wait
+        while time.monotonic() < end:
+            done, _ = await asyncio.wait([task], timeout=_TICK)
+            if done:
+                task.result()
+                return
+            row = await asyncio.to_thread(self._journal.row, run)
+            if progress is not None and row is not None:
+                await progress(row.seq + 1, row.status)
+
+    async def _require_own(self, caller: Caller, run: str) -> None:
+        """Raise Refused unless a run is of the caller: for one of another in the same words as for none."""
+        if await asyncio.to_thread(self._owner, run) != caller.name:
+            raise Refused("you have no such run", "`list_runs` names those that you have")
+
+    def _owner(self, run: str) -> str | None:
+        """Return the caller that the first record of a run names, or None."""
+        if not is_id(run):
+            return None
+        try:
+            entries = self._journal.read(run)
+            envelope = read_record(entries[0]).note.get("envelope") if entries else None
+        except StepwardError:
+            return None
+        return str(envelope.get("caller")) if isinstance(envelope, Mapping) else None
+
+    def _history(self, run: str) -> History:
+        found = load(self._journal, run, partial(stored_plan, self._journal))
+        assert found is not None, "the run exists"
+        return found
+
+
+def _prefix(caller: Caller) -> str:
+    return f"mcp.{caller.name}."
+
+
+def _run_id(caller: Caller, request: str | None) -> str:
+    """Return the id of a run: that of a named request, or one that nobody can guess."""
+    unique = (
+        secrets.token_hex(16) if request is None else sha256(request.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    )
+    return f"{_prefix(caller)}{unique}"
+
+
+def _drawn(program: Program) -> str:
+    from stepward.validator.analysis.facts import ProgramFacts
+    from stepward.validator.diagram.drawing import draw
+    from stepward.validator.diagram.mermaid import to_mermaid
+    from stepward.validator.diagram.stubs import with_stubs
+
+    return to_mermaid(with_stubs(draw(ProgramFacts(program))))

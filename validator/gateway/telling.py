@@ -1,0 +1,87 @@
+"""What a caller is told of its run: how it stands, and its path. No sensitive value, no token."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from stepward.vm.journal.store import Row
+from stepward.vm.machine.history import History
+from stepward.vm.machine.views import traced
+from stepward.vm.values import as_text
+
+PENDING: Final = {
+    "SUSPENDED": "a person has to decide; the operator has been told",
+    "IN_DOUBT": "nobody knows whether a write has happened; the operator has to find out",
+}
+
+TOKEN: Final = "[token]"
+"""Stands in an answer where a tool has repeated a resume token."""
+
+
+def told(found: History, tokens: Collection[str] = ()) -> dict[str, Any]:
+    """Return how a run stands; `tokens` are those that it waits for, which no text of the answer may repeat."""
+    state = found.state
+    data: dict[str, Any] = {
+        "run": found.run,
+        "program": found.plan.program.name,
+        "status": _status(state.status),
+        "step": found.plan.steps[state.at].id,
+        "steps": state.steps,
+        "tokens": state.tokens,
+        "cost": as_text(state.cost),
+        "records": found.last.seq + 1,
+        "head": found.last.digest.hex(),
+    }
+    if state.status in PENDING:
+        data |= {
+            "waits_for": PENDING[state.status],
+            "next": "call get_run again later; you can't resume the run yourself",
+        }
+    elif not state.is_over:
+        data |= {"next": "the run goes on; call get_run again"}
+    if state.is_over:
+        data |= {"reason": state.reason, "output": _plain(traced(state.output))}
+        data |= {"error": state.error} if state.error else {}
+    scrubbed: dict[str, Any] = without(data, tokens)
+    return scrubbed
+
+
+def told_row(row: Row) -> dict[str, Any]:
+    """Return a run of a list."""
+    return {"run": row.run, "program": row.program, "status": _status(row.status), "records": row.seq + 1}
+
+
+def path_of(found: History) -> list[dict[str, Any]]:
+    """Return the records of a run without values: what happened at which step, and where the run went."""
+    path = []
+    for record in found.records:
+        body = record.body
+        told = {"record": record.seq, "what": record.kind}
+        told |= {key: body[name] for key, name in _SHOWN.items() if isinstance(body.get(name), str | int)}
+        path.append(told)
+    return path
+
+
+_SHOWN: Final = {"step": "step", "outcome": "kind", "branch": "branch", "next": "next", "ends": "ends", "rule": "rule"}
+
+
+def without(data: Any, tokens: Collection[str]) -> Any:
+    """Return plain data with TOKEN in place of each token, in keys and texts."""
+    if isinstance(data, str):
+        for token in tokens:
+            data = data.replace(token, TOKEN) if token else data
+        return data
+    if isinstance(data, Mapping):
+        return {without(key, tokens): without(value, tokens) for key, value in data.items()}
+    return [without(item, tokens) for item in data] if isinstance(data, list) else data
+
+
+def _status(status: str) -> str:
+    return "pending" if status in PENDING else status.lower()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
