@@ -21,7 +21,6 @@ from stepward.vm.reading.files import read_file
 MIN_TOKEN: Final = 16
 """Characters of the shortest token."""
 
-_HELP: Final = "see specs/guide/how-to/mcp-server.md for the fields of the callers' file"
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
 Count = Annotated[int, Field(gt=0, le=1_000_000_000)]
@@ -48,8 +47,15 @@ class Caller(BaseModel):
 
     def policy(self, facts: Mapping[str, Any]) -> Policy:
         """Return the policy of the caller: the facts of the operator's manifest, and the tools that it may call."""
-        allowed = [tool for tool in self.tools if tool in facts and facts[tool].get("effect", "write") in self.effects]
+        allowed = [
+            tool
+            for tool in dict.fromkeys(self.tools)
+            if tool in facts and facts[tool].get("effect", "write") in self.effects
+        ]
         return Policy.from_dict({"policy": f"caller-{self.name}", "tools": dict(facts), "allow": allowed})
+
+
+_HELP: Final = f"a caller has {', '.join(f'`{name}`' for name in Caller.model_fields)}"
 
 
 class Callers:
