@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mistakes.eighth import EIGHTH
 from mistakes.first import FIRST
 from mistakes.fourth import FOURTH
 from mistakes.planted import Planted
@@ -18,5 +19,13 @@ from mistakes.third import THIRD
 
 __all__ = ["SETS", "Planted"]
 
-SETS: Final = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "sixth": SIXTH, "seventh": SEVENTH}
+SETS: Final = {
+    "first": FIRST,
+    "second": SECOND,
+    "third": THIRD,
+    "fourth": FOURTH,
+    "sixth": SIXTH,
+    "seventh": SEVENTH,
+    "eighth": EIGHTH,
+}
 """The sets by name."""

@@ -1,0 +1,269 @@
+"""Mistakes of an eighth set, planted while the campaign learned to find the seventh."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mistakes.planted import Planted
+
+EIGHTH: Final = (
+    Planted(
+        "a live run is taken by a machine with a shorter lease",
+        (
+            (
+                "vm/machine/runs.py",
+                """\
+        is_stranded = row is not None and row.expires > self.clock.now() / 1e6 + LONGEST_LEASE
+""",
+                """\
+        is_stranded = row is not None and row.expires > self.clock.now() / 1e6 + self._setup.lease_seconds
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "the vault is written after the records",
+        (
+            (
+                "vm/machine/driver.py",
+                """\
+        if self.secrets:
+            secrets = dict(self.secrets)
+            await setup.io(setup.journal.vault.put, self.run, secrets)
+            for name in secrets:
+                del self.secrets[name]
+""",
+                """\
+""",
+            ),
+            (
+                "vm/machine/driver.py",
+                """\
+            return
+        self.committed = (last.state, last.entry)
+""",
+                """\
+            return
+        if self.secrets:
+            secrets = dict(self.secrets)
+            await setup.io(setup.journal.vault.put, self.run, secrets)
+            for name in secrets:
+                del self.secrets[name]
+        self.committed = (last.state, last.entry)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a replay forgets where the attempts of a round begin",
+        (
+            (
+                "vm/machine/replay.py",
+                """\
+    return _outcome_misfit(plan, step, call, call_state, happened) or _output_misfit(plan, state, happened)
+""",
+                """\
+    return _outcome_misfit(plan, step, call, happened) or _output_misfit(plan, state, happened)
+""",
+            ),
+            (
+                "vm/machine/replay.py",
+                """\
+def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, call_state: CallState, happened: Event) -> str | None:
+""",
+                """\
+def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, happened: Event) -> str | None:
+""",
+            ),
+            (
+                "vm/machine/replay.py",
+                """\
+        "again": happened.note["attempt"] - call_state.base < tries,
+""",
+                """\
+        "again": happened.note["attempt"] < tries,
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a fallback of a sub-step counts as a success",
+        (
+            (
+                "vm/machine/apply.py",
+                """\
+        else:
+            changes += _failure_changes(call, call_state.error)
+        if call_state.phase == "success":
+            succeeded.append((step.position, sub))
+""",
+                """\
+            succeeded.append((step.position, sub))
+        else:
+            changes += _failure_changes(call, call_state.error)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "the allow-list of a later policy is skipped for constant arguments",
+        (
+            (
+                "vm/machine/plan.py",
+                """\
+        is_free = not any(terms.policies for terms in plan.terms)
+        if isinstance(call, ToolCall) and self.arg_types is None and is_free and not any(embedded(call.args)):
+""",
+                """\
+        if isinstance(call, ToolCall) and self.arg_types is None and not plan.policies and not any(embedded(call.args)):
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "an attempt that recovery makes again is charged",
+        (
+            (
+                "vm/machine/calls.py",
+                """\
+    extra = sum(1 for call in ready if call.attempt > 1 and not call.is_started)
+""",
+                """\
+    extra = sum(1 for call in ready if call.attempt > 1)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a number in a text has an exponent",
+        (
+            (
+                "vm/values.py",
+                """\
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if isinstance(value, int):
+        return format(decimal.Decimal(value), "f")
+""",
+                """\
+    if isinstance(value, int | decimal.Decimal):
+        return str(value)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "an output of a sub-step makes no branch stale",
+        (
+            (
+                "vm/language/automata.py",
+                """\
+from stepward.vm.language.steps import ConditionStep, Failing, parts
+""",
+                """\
+from stepward.vm.language.steps import ConditionStep, Failing
+""",
+            ),
+            (
+                "vm/language/automata.py",
+                """\
+        number
+        for number, step in enumerate(meaning.program.steps)
+        if any(isinstance(part, Failing) and part.id == name[0] for _, part in parts(step))
+""",
+                """\
+        number for number, step in enumerate(meaning.program.steps) if isinstance(step, Failing) and step.id == name[0]
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a neighbour in one `set` becomes sensitive",
+        (
+            (
+                "vm/machine/decide.py",
+                """\
+    try:
+        for name, assigned in assigning.set.items():
+            tree = trees.get(name)
+            values[name] = assigned if tree is None else _computed(plan, state, tree)
+""",
+                """\
+    reader = Reader(plan, state.slots)
+    try:
+        for name, assigned in assigning.set.items():
+            tree = trees.get(name)
+            values[name] = assigned if tree is None else _computed(reader, tree)
+""",
+            ),
+            (
+                "vm/machine/decide.py",
+                """\
+def _computed(plan: Plan, state: State, tree: Any) -> Any:
+    reader = Reader(plan, state.slots)
+""",
+                """\
+def _computed(reader: Reader, tree: Any) -> Any:
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "the trace of a sub-step has all rounds",
+        (
+            (
+                "vm/machine/apply.py",
+                """\
+from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
+""",
+                """\
+from stepward.vm.journal.records import TRACE_TAG
+""",
+            ),
+            (
+                "vm/machine/apply.py",
+                """\
+            call._replace(phase=READY, base=call.attempt, trace=NO_DIGEST) if call.phase == "failed" else call
+            for call in calls
+""",
+                """\
+            call._replace(phase=READY, base=call.attempt) if call.phase == "failed" else call for call in calls
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a token is read before the lease",
+        (
+            (
+                "vm/machine/deliveries.py",
+                """\
+            if taken is not None and _awaited(taken[1], read) is not None:
+                break
+            if taken is not None:
+                await self._io(self.journal.release, taken[0].lease)
+            elif not waits and await self._impossible_expiry(read.run) is not None:
+""",
+                """\
+            if taken is not None:
+                break
+            if not waits and await self._impossible_expiry(read.run) is not None:
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a cancellation is not seen between calls of models",
+        (
+            (
+                "vm/machine/driver.py",
+                """\
+        elif plan.is_model:
+            self.urgency = max(self.urgency, COMMITS)
+""",
+                """\
+""",
+            ),
+        ),
+    ),
+)
