@@ -50,8 +50,8 @@ class LeavingRecord(StepRecord):
 class Started(TraceRecord):
     """The run starts. `program` is the digest of its program, `policies` are digests, `waived` names of waived rules.
 
-    `inputs` have their defaults; `by` is who started it, if somebody said so. `envelope` has the
-    `caller` of a gateway that asked for it, the version of its `gate`, and `settles_own`.
+    `inputs` have their defaults; `by` is who started it, if somebody said so. `envelope` has the `caller` of a gateway
+    that asked for it, the version of its `gate`, and `settles_own`.
     """
 
     kind: ClassVar[str] = "started"
