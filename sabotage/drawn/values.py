@@ -50,6 +50,12 @@ MOST_TRIES: Final = 8
 NESTED: Final = 0.4
 """The share of types that are a scalar within arrays, fields and maps."""
 
+LISTED: Final = 0.1
+"""The share of types that list values, each of which has a similar value of another kind."""
+
+CONFUSED: Final = (True, False, 0, 1, "1", "true", None)
+"""Scalars that are listed."""
+
 LARGEST_FLOAT: Final = 1 << 53
 """Every whole number below this is exact as a float."""
 
@@ -57,13 +63,20 @@ LARGEST_FLOAT: Final = 1 << 53
 def drawn_type(chance: Random) -> dict[str, Any]:
     """Return the data of a type that has values."""
     for _ in range(MOST_TRIES):
-        data = _nested(chance, chance.randint(1, 3)) if chance.random() < NESTED else _drawn(chance, 0)
+        data = _any_type(chance)
         try:
             TypeSpec.model_validate(data)
         except ValueError:  # the type contradicts itself
             continue
         return data
     return {}
+
+
+def _any_type(chance: Random) -> dict[str, Any]:
+    share = chance.random()
+    if share < LISTED:
+        return {"type": list(WORDS), "enum": chance.sample(CONFUSED, 2)}
+    return _nested(chance, chance.randint(1, 3)) if share < LISTED + NESTED else _drawn(chance, 0)
 
 
 def _nested(chance: Random, levels: int) -> dict[str, Any]:

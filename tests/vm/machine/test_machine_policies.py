@@ -49,8 +49,9 @@ def test_allow_with_a_condition_fails_closed(n: Any, is_allowed: bool) -> None:
     assert len(bench.tools.asked) == is_allowed
 
 
-def test_any_entry_of_one_policy_is_enough_but_every_policy_has_to_agree() -> None:
-    many = policy(allow=[{"tool": "write", "when": "$args.n < 0"}, {"tool": "write", "when": "$args.n == 5"}])
+def test_any_entry_of_a_recorded_policy_is_enough_but_every_policy_has_to_agree() -> None:
+    entries = [{"tool": "write", "when": "$args.n < 0"}, {"tool": "write", "when": "$args.n == 5"}]
+    many = Policy.from_record({"policy": "p", "allow": entries}, None)
     step = tool("pay", "write", args={"n": 5})
     assert Bench(policy=many).run(program(step)).status == "SUCCESS"
     assert Bench(policy=[many, policy("other", allow=["read"])]).run(program(step)).status == "FAILED"
