@@ -101,6 +101,19 @@ class StepGraph:
         """Return whether the run may end at this step by a declared ending."""
         return any(transition.to == END and transition.is_drawn for transition in self.flow.transitions[number])
 
+    def parts_endings(self, number: int, endings: Container[int]) -> bool:
+        """Return whether some of these endings can be reached from one way out of a step, and not from another."""
+        import networkx
+
+        sets = set()
+        for transition in self.flow.transitions[number]:
+            if transition.to >= 0:
+                behind = {transition.to, *networkx.descendants(self.digraph, transition.to)}
+                sets.add(frozenset(end for end in behind if end in endings))
+            elif transition.is_drawn:
+                sets.add(frozenset({number}))
+        return len(sets) > 1
+
     def shortest_path_to_an_ending(self, cost: Callable[[int], int]) -> list[int] | None:
         """Return the cheapest path from the entry to a declared ending, or None when there is none.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from stepward.validator.analysis.reached import reached
 from stepward.validator.context import Context
@@ -17,6 +18,9 @@ from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ConditionStep, FailingStep, LlmCall
 from stepward.vm.language.transitions import DECLARED_FAILURE, MISSING
 from stepward.vm.reading.source import Place
+
+SEARCHED_STEPS: Final = 200_000
+"""Steps that the searches for endings of SW107 may visit in one program; a step beyond that is taken to decide."""
 
 
 class MissingTarget(Rule):
@@ -290,8 +294,10 @@ class NoFailureEnding(Rule):
     """A model's reply or an error decides where the run goes, and yet every declared ending is a success.
 
     ## What it does
-    Reports the first step at which a condition reads a model's reply, or that has an `error_step`, when no ending that
-    can be reached is marked `outcome: failure`. Only endings that the program declares count.
+    Reports the first step at which a condition reads a model's reply, or that has an `error_step`, if its branches lead
+    to different endings and no ending that can be reached is marked `outcome: failure`. Only endings that the program
+    declares count. If every ending is right as a success, write `outcome: success` at one of them: the rule is silent
+    then.
 
     ## Why it is bad
     The run reports SUCCESS in each case. Statistics, alerts and retries by status can't distinguish a request that was
@@ -325,7 +331,7 @@ class NoFailureEnding(Rule):
     severity = Severity.WARNING
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield the first step that decides, when no reachable ending is declared a failure."""
+        """Yield the first step that decides between endings, when no reachable one states its outcome."""
         flow = context.facts.flow
         if flow.has_missing_target:
             return
@@ -334,16 +340,22 @@ class NoFailureEnding(Rule):
             transition.ending == DECLARED_FAILURE for number in reachable for transition in flow.transitions[number]
         ):
             return
+        steps, graph = context.facts.program.steps, context.facts.graph
+        endings = [number for number in reachable if graph.ends_the_run(number)]
+        if len(endings) < 2 or any(vars(steps[ending]).get("outcome") == "success" for ending in endings):
+            return
+        searched = 0
         for number in reachable:
-            step, why = context.facts.program.steps[number], self._decides(context, number)
-            if why is not None:
+            step, why = steps[number], self._decides(context, number)
+            if why is None:
+                continue
+            searched += len(steps)
+            if searched > SEARCHED_STEPS or graph.parts_endings(number, endings):
                 message = f"{why}, but no ending is declared a failure"
-                help = "mark the ending that is one with `outcome: failure`"
-                related = [
-                    Label(Place(("steps", ending, "id")), "this ending is declared a success")
-                    for ending in reachable
-                    if context.facts.graph.ends_the_run(ending)
-                ]
+                help = (
+                    "mark the ending that is one with `outcome: failure`; if none is, mark one with `outcome: success`"
+                )
+                related = [Label(Place(("steps", end, "id")), "this ending is declared a success") for end in endings]
                 yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related[:4])
                 return
 

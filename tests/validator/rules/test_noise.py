@@ -1,0 +1,87 @@
+"""Fast: one cause is one finding, and what is right is none: rules that once said too much, with their neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepward.validator import Finding, ProgramValidator
+from stepward.validator.rules import control_flow
+from stepward.vm import Program
+
+Step = dict[str, Any]
+JUDGE: Step = {"id": "judge", "type": "llm", "prompt": "Well?", "allowed_outputs": ["a", "b"], "next_step": "which"}
+WHICH: Step = {
+    "id": "which",
+    "type": "condition",
+    "condition": "$judge.output == 'a'",
+    "then": "one",
+    "otherwise": "two",
+}
+SPLIT: Step = {"id": "split", "type": "condition", "condition": "$n > 1", "then": "x", "otherwise": "y"}
+
+
+def end(name: str, **fields: Any) -> Step:
+    return {"id": name, "type": "end", **fields}
+
+
+def note(name: str, **fields: Any) -> Step:
+    return {"id": name, "type": "set", "set": {name.upper(): 1}, **fields}
+
+
+def found(code: str, steps: list[Step], **fields: Any) -> list[Finding]:
+    """Return the findings of one code in a program."""
+    report = ProgramValidator(Program.from_dict({"name": "p", **fields, "steps": steps})).validate()
+    return [finding for finding in report.findings if finding.code == code]
+
+
+# -- SW107: no ending is declared a failure ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [JUDGE, WHICH, end("one"), end("two")],
+        [JUDGE, WHICH, note("one", is_terminal=True), end("two")],
+        [{**JUDGE, "error_step": "two"}, {**WHICH, "otherwise": "one"}, end("one"), end("two")],
+        [JUDGE, WHICH, note("one", next_step="done"), note("two", next_step="also"), end("done"), end("also")],
+        [JUDGE, {**WHICH, "otherwise": "judge"}, note("one", next_step="three", max_visits=2),
+         {**WHICH, "id": "three", "then": "four"}, end("four"), end("two")],
+    ],
+)  # fmt: skip
+def test_a_reply_that_decides_between_endings_needs_one_that_is_a_failure(steps: list[Step]) -> None:
+    assert len(found("SW107", steps)) == 1
+    assert not found("SW107", [*steps[:-1], {**steps[-1], "outcome": "failure"}])
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [JUDGE, WHICH, note("one", next_step="done"), note("two", next_step="done"), end("done")],
+        [{**JUDGE, "error_step": "two"}, WHICH, note("one", next_step="two"), end("two")],
+        [JUDGE, {**WHICH, "otherwise": "judge"}, note("one", next_step="done"), end("done")],
+        [JUDGE, WHICH, note("one", next_step="split"), note("two", next_step="split"),
+         SPLIT, end("x"), end("y")],
+    ],
+)  # fmt: skip
+def test_a_reply_after_which_every_ending_can_still_be_reached_decides_about_none(steps: list[Step]) -> None:
+    assert not found("SW107", steps, inputs={"n": {"type": "number"}})
+
+
+@pytest.mark.parametrize("one", [end("one", outcome="success"), note("one", is_terminal=True, outcome="success")])
+def test_an_ending_that_says_that_it_is_a_success_is_an_answer(one: Step) -> None:
+    (finding,) = found("SW107", [JUDGE, WHICH, end("one"), end("two")])
+    assert finding.help == (
+        "mark the ending that is one with `outcome: failure`; if none is, mark one with `outcome: success`"
+    )
+    assert not found("SW107", [JUDGE, WHICH, one, end("two")])
+
+
+def test_the_endings_of_a_long_program_are_searched_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = [note("one", next_step="split"), note("two", next_step="split")]
+    steps = [JUDGE, WHICH, *joined, SPLIT, end("x"), end("y")]
+    monkeypatch.setattr(control_flow, "SEARCHED_STEPS", len(steps))
+    assert not found("SW107", steps, inputs={"n": {"type": "number"}})
+    monkeypatch.setattr(control_flow, "SEARCHED_STEPS", len(steps) - 1)
+    assert found("SW107", steps, inputs={"n": {"type": "number"}})
