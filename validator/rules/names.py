@@ -153,13 +153,20 @@ class MaybeUndefined(EngineRule):
     name = "maybe-undefined"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every reading that some path reaches without a definition, unless no run can take such a path."""
+        """Yield every reading that some path reaches without a definition, unless no run can take such a path.
+
+        A step that reads a reference in several of its texts, such as `prompt` and `system`, has one finding for it.
+        """
+        said: set[tuple[int, int | None, tuple[str, ...]]] = set()
         for number, (reading, key) in enumerate(context.analyses.assignment.doubtful):
             found = None
             if context.facts.has_control_flow and number * len(context.facts.program.steps) < SEARCHED_STEPS:
                 found = self._ask_engine(context, reading)
                 if found is not None and found.verdict is Verdict.PROVED:
                     continue
+            if (same := (reading.step, reading.sub, reading.reference.names)) in said:
+                continue
+            said.add(same)
             yield self._finding(context, reading, key, found.evidence if found is not None else None)
 
     @staticmethod

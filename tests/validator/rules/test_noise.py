@@ -85,3 +85,52 @@ def test_the_endings_of_a_long_program_are_searched_for_a_while_only(monkeypatch
     assert not found("SW107", steps, inputs={"n": {"type": "number"}})
     monkeypatch.setattr(control_flow, "SEARCHED_STEPS", len(steps) - 1)
     assert found("SW107", steps, inputs={"n": {"type": "number"}})
+
+
+# -- SW202: a reference that may be undefined --------------------------------------------------------------------------
+
+LOOK: Step = {
+    "id": "look",
+    "type": "tool",
+    "tool": "look",
+    "on_error": "skip",
+    "output_key": "seen",
+    "next_step": "say",
+}
+READS: dict[str, Any] = {
+    "tools": {"look": {"effect": "read", "returns": {"type": "string"}}, "tell": {"effect": "none"}}
+}
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        {"id": "say", "type": "llm", "prompt": "$seen", "system": "Mind $seen."},
+        {"id": "say", "type": "llm", "prompt": "$seen and $seen, or $seen"},
+        {"id": "say", "type": "tool", "tool": "tell", "args": {"a": "$seen", "b": ["$seen", {"c": "so $seen"}]}},
+        end("say", output={"a": "$seen", "b": "$seen"}),
+    ],
+)
+def test_a_step_has_one_finding_for_what_it_reads_in_several_texts(say: Step) -> None:
+    (finding,) = found("SW202", [LOOK, say], **READS)
+    assert (finding.step, finding.message) == ("say", "`$seen` may be undefined here")
+
+
+def test_each_step_and_each_reference_keeps_its_finding() -> None:
+    other = {**LOOK, "id": "other", "output_key": "heard", "next_step": "look"}
+    steps = [
+        other,
+        {**LOOK, "next_step": "fork"},
+        {"id": "fork", "type": "condition", "condition": "$n > 1", "then": "say", "otherwise": "tell"},
+        {"id": "say", "type": "llm", "prompt": "$seen $heard", "system": "$heard $seen", "is_terminal": True},
+        {"id": "tell", "type": "llm", "prompt": "$seen"},
+    ]
+    findings = found("SW202", steps, inputs={"n": {"type": "number"}}, **READS)
+    said = [(one.step, one.message.split("`")[1]) for one in findings]
+    assert sorted(said, key=str) == [("say", "$heard"), ("say", "$seen"), ("tell", "$seen")]
+
+
+def test_siblings_of_a_parallel_step_keep_their_findings() -> None:
+    parts = [{"id": name, "type": "llm", "prompt": "$seen", "system": "$seen"} for name in ("a", "b")]
+    both = {"id": "say", "type": "parallel", "parallel_steps": parts}
+    assert len(found("SW202", [LOOK, both], **READS)) == 2
