@@ -70,6 +70,7 @@ def main(rounds: int) -> None:
 
 def measure(name: str) -> list[float]:
     """Return the CPU seconds of first runs, and of later ones."""
+    sys.path.insert(0, str(PROGRAMS))  # the tools import their neighbours
     tools = runpy.run_path(str(PROGRAMS / "tools.py"))
     program = Program.load(PROGRAMS / f"good/{name}.yaml")
     replies = PROGRAMS / f"replies/{name}.yaml"
