@@ -87,11 +87,13 @@ def test_the_page_has_all_the_commands_that_it_should() -> None:
     assert all(line.startswith(("stepward check", "python -m pip install ", "jq ")) for line in command_lines())
 
 
-def test_every_way_of_installing_is_the_same_and_asks_for_what_we_are() -> None:
+def test_every_way_of_installing_is_the_same_and_takes_the_variable_that_the_page_explains() -> None:
     ways = {line for line in command_lines() if "pip" in line}
-    assert len(ways) == 1
+    assert ways == {'python -m pip install "$STEPWARD"'}
+    (step,) = (step for step in github_steps() if "pip" in step.get("run", ""))
+    assert step["env"] == {"STEPWARD": "${{ vars.STEPWARD }}"}
     about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert shlex.split(ways.pop())[-1].startswith(f"{about['name']} @ git+https://")
+    assert f"`{about['name']} @ git+https://…`" in PAGE
     assert about["requires-python"] == ">=3.11"
     assert "Python 3.11 or newer" in PAGE
 

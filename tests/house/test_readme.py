@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import click
 import pytest
@@ -118,3 +119,46 @@ def test_what_make_offers_is_there() -> None:
     assert offered
     for target in offered:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+
+KNOWN_ADDRESSES = {
+    "github.com/aws-cloudformation/cfn-lint",
+    "github.com/google/re2",
+    "github.com/rhysd/actionlint",
+    "docs.astral.sh",
+    "docs.oasis-open.org",
+    "docs.zizmor.sh",
+    "json-schema.org",
+}
+"""The addresses that exist. A reader copies an address: one that we made up would be somebody else's."""
+
+RESERVED = re.compile(r"(?:.*\.)?example\.(?:com|org|net)$|127\.0\.0\.1|localhost")
+"""Hosts that nobody can own (RFC 2606), and this machine."""
+
+
+def addresses(text: str) -> Iterator[str]:
+    """Yield the host of each address in a text; for a code host with the owner and the repository."""
+    for host, path in re.findall(r"https?://(\w[\w.-]+)(?::\{?[\w.]+\}?)?((?:/[\w.-]+)*)", text):
+        yield "/".join([host, *path.split("/")[1:3]]) if host in ("github.com", "gitlab.com") else host
+
+
+PAGES_AND_TEMPLATES = [
+    *sorted(ROOT.glob("*.md")),
+    ROOT / ".pre-commit-hooks.yaml",
+    ROOT / "pyproject.toml",
+    *sorted((ROOT / "specs").rglob("*.md")),
+    *sorted(path for path in (ROOT / "validator/templates").rglob("*") if path.is_file()),
+]
+
+
+@pytest.mark.parametrize("path", PAGES_AND_TEMPLATES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_address_of_a_page_exists_or_is_reserved(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert {one for one in addresses(text) if not RESERVED.match(one)} <= KNOWN_ADDRESSES
+
+
+def test_an_invented_address_is_found() -> None:
+    text = "git+https://github.com/acme/stepward@main, https://stepward.dev/docs, http://127.0.0.1:8080/x"
+    assert [one for one in addresses(text) if not RESERVED.match(one)] == ["github.com/acme/stepward", "stepward.dev"]
