@@ -211,7 +211,7 @@ class DrawnPolicies(_Drawn):
     invariant = Invariant.PERMISSION
     severity = "critical"
     theme = "policies"
-    programs = 20
+    programs = 15
 
 
 class DrawnBudgets(_Drawn):
