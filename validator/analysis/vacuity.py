@@ -1,4 +1,4 @@
-"""Guardrails that have no effect (SW407), because they select nothing.
+"""Guardrails that name what the program does not have (SW407).
 
 A selected step that no run reaches is SW102 or SW103: those findings say what to do, so the rule is not reported.
 """
@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.outcomes import Origin, Outcome
 from stepward.vm.language.guardrails import (
+    AllOf,
     AnyGuard,
+    AnyOf,
+    AnyRequirement,
     AnyRule,
     AnySelector,
     BranchSelector,
+    FollowedBy,
     Never,
     Requires,
     StepSelector,
@@ -39,7 +43,32 @@ def vacuous(facts: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outc
         selectors += guards(rule.requires)
     for selector in selectors:
         if not facts.hits(selector):
-            yield _outcome(f"{selector.text()} is nowhere in the program", origin, _near(facts, selector))
+            yield _outcome(facts, selector, origin, is_needed=_needs(rule, selector))
+
+
+def can_hold(facts: ProgramFacts, rule: AnyRule) -> bool:
+    """Return whether the program has what a rule asks for where it applies.
+
+    Otherwise every step that the rule protects breaks it, for one and the same cause.
+    """
+    if isinstance(rule, FollowedBy):
+        return bool(facts.hits(rule.followed_by.then))
+    return not isinstance(rule, Requires) or _can_be_met(facts, rule.requires)
+
+
+def _can_be_met(facts: ProgramFacts, requirement: AnyRequirement) -> bool:
+    if isinstance(requirement, AllOf):
+        return all(_can_be_met(facts, part) for part in requirement.all_of)
+    if isinstance(requirement, AnyOf):
+        return any(_can_be_met(facts, part) for part in requirement.any_of)
+    return bool(facts.hits(requirement))
+
+
+def _needs(rule: AnyRule, selector: AnySelector | AnyGuard) -> bool:
+    """Return whether a selector names what the rule asks for, and not what it applies to."""
+    if isinstance(rule, FollowedBy):
+        return selector is rule.followed_by.then
+    return isinstance(rule, Requires) and selector is not rule.protects
 
 
 def matched_policy_rules(facts: ProgramFacts) -> frozenset[tuple[str, str]]:
@@ -65,7 +94,9 @@ def _near(facts: ProgramFacts, selector: AnySelector | AnyGuard) -> str:
     return ""
 
 
-def _outcome(why: str, origin: Origin, near: str = "") -> Outcome:
-    help = near or "correct the name in the guardrail, or add the step that it speaks of"
-    message = f"guardrail `{origin.name}` says nothing: {why}"
+def _outcome(facts: ProgramFacts, selector: AnySelector | AnyGuard, origin: Origin, *, is_needed: bool) -> Outcome:
+    help = _near(facts, selector) or "correct the name in the guardrail, or add the step that it names"
+    name = selector.text()
+    effect = f"asks for {name}, which" if is_needed else f"has no effect: {name}"
+    message = f"guardrail `{origin.name}` {effect} is nowhere in the program"
     return Outcome("SW407", message, help, origin.place, None, (), None, origin.tag)

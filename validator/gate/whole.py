@@ -83,13 +83,13 @@ def _vacuous(policy: PolicyFile, rule: str, number: int, called: set[str]) -> Fi
     from stepward.vm.language.guardrails import ToolSelector, protected
     from stepward.vm.language.loading import near_words
 
-    message = f"guardrail `{rule}` says nothing: what it protects is in no program of this run"
+    message = f"guardrail `{rule}` has no effect: what it protects is in no program of this run"
     help = "correct the name in the guardrail, or `applies_to`; or check the programs that it is about in one run"
     selectors = protected(policy.policy.guardrails[number])
     unknown = [one.tool for one in selectors if isinstance(one, ToolSelector) and one.tool not in called]
     near = near_words(unknown[0], called) if unknown else ""
     if near:
-        message = f"guardrail `{rule}` says nothing: no program of this run calls the tool `{unknown[0]}`"
+        message = f"guardrail `{rule}` has no effect: no program of this run calls the tool `{unknown[0]}`"
         help = near
     return _on_policy(policy, Place(("guardrails", number, "name")), message, help, rule)
 

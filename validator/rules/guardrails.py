@@ -314,17 +314,18 @@ class ExclusiveBroken(GuardrailRule):
 
 
 class VacuousGuardrail(GuardrailRule):
-    """A guardrail that selects nothing guards nothing.
+    """A guardrail names a step, a branch or a tool that the program does not have.
 
     ## What it does
-    Reports a guardrail of the program with a selector that matches no step, and names the rule. `never` without `when`
-    is not reported: it holds when nothing matches. A policy's rule is vacuous only if it matches in no
-    program of the run; facts of a policy about a tool whose name is misspelt are reported, too. Where the step is there
-    and no run gets to it, SW102 or SW103 says so.
+    Reports a guardrail of the program with a selector that matches no step, and names the rule. If the guardrail asks
+    for something that does not exist, every step that it protects breaks it. That is reported once, here, and not again
+    as SW401 or SW405 at each step. `never` without `when` is not reported: it holds when nothing matches. A rule of a
+    policy is reported only if it matches nothing in any program of the run. Facts of a policy about a tool whose name is
+    misspelt are reported, too. If the step exists and no run reaches it, SW102 or SW103 is reported instead.
 
     ## Why it is bad
-    The rule holds in every run because it applies to none. Mostly a tool or a step was renamed, and what it is called
-    now is not protected.
+    A guardrail that selects nothing holds in every run, because it applies to none. Often a tool or a step was renamed,
+    and the new name is not protected.
 
     ## Example
     ```yaml

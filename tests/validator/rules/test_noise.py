@@ -134,3 +134,54 @@ def test_siblings_of_a_parallel_step_keep_their_findings() -> None:
     parts = [{"id": name, "type": "llm", "prompt": "$seen", "system": "$seen"} for name in ("a", "b")]
     both = {"id": "say", "type": "parallel", "parallel_steps": parts}
     assert len(found("SW202", [LOOK, both], **READS)) == 2
+
+
+# -- SW407: a guardrail names what is not there ------------------------------------------------------------------------
+
+PAY: list[Step] = [
+    {"id": "ok", "type": "condition", "condition": "$n > 3", "then": "pay", "otherwise": "no"},
+    {"id": "pay", "type": "tool", "tool": "pay", "next_step": "tell"},
+    {"id": "tell", "type": "tool", "tool": "tell", "next_step": "no"},
+    end("no", outcome="failure"),
+]
+OK, TELL, TYPO = {"step": "ok", "branch": "then"}, {"step": "tell"}, {"step": "tel"}
+
+
+def of_guardrail(rule: Step) -> list[tuple[str, str]]:
+    tools = {"pay": {"effect": "write", "idempotent": True}, "tell": {"effect": "write", "idempotent": True}}
+    data = {"name": "p", "inputs": {"n": {"type": "integer"}}, "tools": tools, "steps": PAY}
+    report = ProgramValidator(Program.from_dict({**data, "guardrails": [{"name": "g", **rule}]})).validate()
+    return [(finding.code, finding.help) for finding in report.findings if finding.code.startswith("SW4")]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"protects": {"tool": "pay"}, "requires": TYPO},
+        {"protects": {"tool": "pay"}, "requires": {"all_of": [OK, TYPO]}},
+        {"protects": {"tool": "pay"}, "requires": {"any_of": [TYPO]}},
+        {"protects": {"tool": "pay"}, "requires": {"all_of": [OK, {"any_of": [TYPO]}]}},
+        {"followed_by": {"first": {"tool": "pay"}, "then": TYPO}},
+    ],
+)
+def test_a_guardrail_that_asks_for_a_wrong_name_is_one_finding(rule: Step) -> None:
+    assert of_guardrail(rule) == [("SW407", "did you mean `tell`?")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        ({"protects": {"tool": "pay"}, "requires": {"any_of": [TELL, TYPO]}}, "SW401"),
+        ({"protects": {"tool": "pay"}, "requires": TELL}, "SW401"),
+        ({"followed_by": {"first": TELL, "then": {"tool": "pay"}}}, "SW405"),
+    ],
+)
+def test_a_guardrail_that_something_could_meet_says_where_it_is_broken(rule: Step, code: str) -> None:
+    codes = [found for found, _ in of_guardrail(rule)]
+    assert code in codes
+    assert ("SW407" in codes) == ("tel'" in str(rule))
+
+
+def test_a_wrong_name_beside_one_that_is_right_says_one_thing_only() -> None:
+    met = {"protects": {"tool": "pay"}, "requires": {"any_of": [OK, TYPO]}}
+    assert [code for code, _ in of_guardrail(met)] == ["SW407"]
