@@ -3,12 +3,14 @@ clock.
 
 Long loops look at the clock, and solvers count their work. The watch is for what these miss: it interrupts solvers when
 the time is over or memory runs out, and shortly after that it raises OutOfTime in the thread of the check. That happens
-only inside `guarded`, so that it ends one part of the check, and the next part can follow.
+only inside `guarded`, so that it ends one part of the check, and the next part can follow. It does not happen inside of
+code that an exception at any line would leave broken for the rest of the process, such as an import.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +29,10 @@ TICK: Final = 0.05
 
 PATIENCE: Final = 0.3
 """Seconds that a part may continue after the deadline, so that it can notice the deadline itself."""
+
+DELICATE: Final = ("importlib._bootstrap", "importlib._bootstrap_external", "weakref", "z3.z3", "z3.z3core")
+"""Modules that no exception is raised in. A module that is imported in part lacks names ever after. A term of Z3 that is
+made in part is freed twice, and the process crashes. What a finalizer raises is lost."""
 
 OVERDUE: Final = 1.0
 """Seconds after the deadline from which no part gets that patience, and no part starts."""
@@ -102,15 +108,31 @@ class Watch:
         with self._lock:
             now, overtime = time.monotonic(), self.clock.overtime()
             patience = PATIENCE if overtime < OVERDUE else 0
-            if self.is_armed and overtime >= patience and now - self._since >= patience:
+            is_due = self.is_armed and overtime >= patience and now - self._since >= patience
+            if is_due and not self._is_delicate():
                 self._since, self.clock.has_struck = now, True
                 _raise_in(self._watched, _said(self.clock.words))
+
+    def _is_delicate(self) -> bool:
+        """Return whether the watched thread is inside of delicate code, within what `guarded` has called.
+
+        Nothing here gives up the interpreter's lock, so that the thread is still there when the exception is raised.
+        """
+        frame = sys._current_frames().get(self._watched)
+        while frame is not None and frame.f_code is not _GUARDED:
+            if frame.f_globals.get("__name__") in DELICATE:
+                return True
+            frame = frame.f_back
+        return False
 
     def _raise_nothing(self) -> None:
         """Withdraw an exception that was raised and has not arrived yet."""
         if self.clock.has_struck:
             with self._lock:
                 _raise_in(self._watched, None)
+
+
+_GUARDED: Final = Watch.guarded.__code__
 
 
 def _said(words: str) -> type[OutOfTime]:

@@ -25,7 +25,6 @@ from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.values.cuts import Cuts, TooMany, class_values
 from stepward.validator.engine.values.domains import Domain, Range
 from stepward.validator.engine.values.numbers import between, simplicity
-from stepward.validator.engine.watch import Watch
 from stepward.validator.rules.names import UndefinedVariable
 from stepward.validator.validator import validate_document
 from stepward.vm import Program
@@ -153,27 +152,6 @@ def test_a_property_that_is_stopped_is_unknown_and_names_its_bound(monkeypatch: 
     (one,) = [one for one in report.properties if one.rule == "never"]
     assert (one.verdict, one.evidence.reason) == (Verdict.UNKNOWN, "stopped by the clock after 0.4 s")
     assert [two for two in report.findings if two.message.startswith("guardrail `never` is not proved: stopped by")]
-
-
-def test_the_watch_stops_what_it_guards_and_nothing_else() -> None:
-    with Watch(Clock(0.05)) as guard:
-        with pytest.raises(OutOfTime, match=r"stopped by the clock after 0\.05 s"):
-            guard.guarded(never_looks_at)
-        ended = time.monotonic() + 0.7
-        while time.monotonic() < ended:  # nobody is raised at here
-            pass
-        assert guard.spared(lambda: 7) == 7
-
-
-def test_what_is_spared_comes_to_its_end() -> None:
-    def loops() -> int:
-        ended = time.monotonic() + 0.7
-        while time.monotonic() < ended:
-            pass
-        return 7
-
-    with Watch(Clock(0.01)) as guard:
-        assert guard.guarded(lambda: guard.spared(loops)) == 7
 
 
 def test_a_solver_is_interrupted_when_the_clock_strikes() -> None:

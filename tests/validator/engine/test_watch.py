@@ -1,0 +1,91 @@
+"""Fast: the watch stops what it guards at the deadline, and never inside of code that would stay broken."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+
+from stepward.validator.engine.clock import Clock, OutOfTime
+from stepward.validator.engine.watch import DELICATE, Watch
+
+
+def never_ends() -> None:
+    while True:
+        pass
+
+
+def works() -> int:
+    """Work for much longer than the clock allows, and return."""
+    ended = time.monotonic() + 0.7
+    while time.monotonic() < ended:
+        pass
+    return 7
+
+
+def inside(module: str, function: Callable[[], int]) -> Callable[[], int]:
+    """Return a function as if it were of another module."""
+    return FunctionType(function.__code__, {**function.__globals__, "__name__": module})
+
+
+def test_the_watch_stops_what_it_guards_and_nothing_else() -> None:
+    with Watch(Clock(0.05)) as guard:
+        with pytest.raises(OutOfTime, match=r"stopped by the clock after 0\.05 s"):
+            guard.guarded(never_ends)
+        ended = time.monotonic() + 0.7
+        while time.monotonic() < ended:  # nobody is raised at here
+            pass
+        assert guard.spared(lambda: 7) == 7
+
+
+def test_what_is_spared_comes_to_its_end() -> None:
+    with Watch(Clock(0.01)) as guard:
+        assert guard.guarded(lambda: guard.spared(works)) == 7
+
+
+@pytest.mark.parametrize("module", DELICATE)
+def test_nothing_is_raised_inside_of_delicate_code_but_behind_it(module: str) -> None:
+    done = []
+
+    def calls() -> None:
+        done.append(inside(module, works)())
+        never_ends()
+
+    with Watch(Clock(0.01)) as guard, pytest.raises(OutOfTime):
+        guard.guarded(calls)
+    assert done == [7]
+
+
+def test_it_raises_in_a_check_that_delicate_code_has_called() -> None:
+    """A module may check a program while it is imported."""
+
+    def check() -> int:
+        with Watch(Clock(0.01)) as guard, pytest.raises(OutOfTime):
+            guard.guarded(works)
+        return 8
+
+    called = FunctionType(calls_what_is_given.__code__, {"__name__": DELICATE[0]})
+    assert called(check) == 8
+
+
+def calls_what_is_given(given: Callable[[], int]) -> int:
+    return given()
+
+
+def test_an_import_comes_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slowly_imported.py").write_text("import time\nends = time.monotonic() + 0.7\n"
+                                                 "while time.monotonic() < ends: pass\nlast = 1\n")  # fmt: skip
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def imports() -> None:
+        import slowly_imported  # type: ignore[import-not-found] # noqa: F401
+
+        never_ends()
+
+    with Watch(Clock(0.01)) as guard, pytest.raises(OutOfTime):
+        guard.guarded(imports)
+    assert sys.modules.pop("slowly_imported").last == 1
