@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from legacy_rewrites import Data, Edit, Entry, NoRewriteError, say_what_tools_do
+from legacy_rewrites import Data, Edit, Entry, NoRewriteError, did_you_mean, say_what_tools_do
 from stepward.validator.analysis.graph import StepGraph
 from stepward.vm import Program
 from stepward.vm.language.flow import Flow
@@ -235,6 +235,7 @@ DOING: list[Entry] = [
     (r", or write `fresh: false` in `([^`]+)` if the old answer may stand", old_answer_may_stand),
     (r", or write `ends: success` if a failed run owes nothing", only_success),
     (r", or start the rule with `([^`]+)`", start_the_rule),
+    (r"^rename `[^`]+` to `([^`]+)`$", did_you_mean),
     (r"^give it a name of its own", rename_output),
     (r"^move this step behind `([^`]+)`", move_behind),
     (r"^give the sub-step above an id of its own", own_id_of_sub_step),

@@ -10,10 +10,7 @@ from collections.abc import Iterator
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.outcomes import Origin, Outcome
 from stepward.vm.language.guardrails import (
-    AllOf,
     AnyGuard,
-    AnyOf,
-    AnyRequirement,
     AnyRule,
     AnySelector,
     BranchSelector,
@@ -43,32 +40,22 @@ def vacuous(facts: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outc
         selectors += guards(rule.requires)
     for selector in selectors:
         if not facts.hits(selector):
-            yield _outcome(facts, selector, origin, is_needed=_needs(rule, selector))
+            yield _outcome(facts, selector, origin, is_needed=selector in _needed(rule))
 
 
-def can_hold(facts: ProgramFacts, rule: AnyRule) -> bool:
-    """Return whether the program has what a rule asks for where it applies.
+def lacks_a_name(facts: ProgramFacts, rule: AnyRule) -> bool:
+    """Return whether a rule asks for a step, a branch or a tool that the program does not have.
 
-    Otherwise every step that the rule protects breaks it, for one and the same cause.
+    Steps that break such a rule break it for that cause, or it can be said only when the name is right.
     """
+    return not all(map(facts.hits, _needed(rule)))
+
+
+def _needed(rule: AnyRule) -> tuple[AnySelector | AnyGuard, ...]:
+    """Return the selectors of what a rule asks for, and not of what it applies to."""
     if isinstance(rule, FollowedBy):
-        return bool(facts.hits(rule.followed_by.then))
-    return not isinstance(rule, Requires) or _can_be_met(facts, rule.requires)
-
-
-def _can_be_met(facts: ProgramFacts, requirement: AnyRequirement) -> bool:
-    if isinstance(requirement, AllOf):
-        return all(_can_be_met(facts, part) for part in requirement.all_of)
-    if isinstance(requirement, AnyOf):
-        return any(_can_be_met(facts, part) for part in requirement.any_of)
-    return bool(facts.hits(requirement))
-
-
-def _needs(rule: AnyRule, selector: AnySelector | AnyGuard) -> bool:
-    """Return whether a selector names what the rule asks for, and not what it applies to."""
-    if isinstance(rule, FollowedBy):
-        return selector is rule.followed_by.then
-    return isinstance(rule, Requires) and selector is not rule.protects
+        return (rule.followed_by.then,)
+    return guards(rule.requires) if isinstance(rule, Requires) else ()
 
 
 def matched_policy_rules(facts: ProgramFacts) -> frozenset[tuple[str, str]]:

@@ -27,7 +27,7 @@ from stepward.validator.analysis.outcomes import (
     words,
 )
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
-from stepward.validator.analysis.vacuity import can_hold, vacuous
+from stepward.validator.analysis.vacuity import lacks_a_name, vacuous
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.vm.errors import ExpressionError
@@ -155,8 +155,7 @@ class _Judge:
         if self._applies():
             verdict, evidence, found = self._reached()
             # A name that does not exist is one mistake: it is not repeated at each step that the rule protects.
-            is_one_mistake = bool(outcomes) and not can_hold(self.facts, self.rule)
-            return verdict, evidence, outcomes if is_one_mistake else outcomes + found
+            return verdict, evidence, outcomes if outcomes and lacks_a_name(self.facts, self.rule) else outcomes + found
         if outcomes:
             return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
         evidence = Evidence(LAYER, cut=(f"`{self.rule.name}` selects no step that a run reaches",))

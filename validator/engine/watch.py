@@ -31,8 +31,8 @@ PATIENCE: Final = 0.3
 """Seconds that a part may continue after the deadline, so that it can notice the deadline itself."""
 
 DELICATE: Final = ("importlib._bootstrap", "importlib._bootstrap_external", "weakref", "z3.z3", "z3.z3core")
-"""Modules that no exception is raised in. A module that is imported in part lacks names ever after. A term of Z3 that is
-made in part is freed twice, and the process crashes. What a finalizer raises is lost."""
+"""Modules that no exception is raised in. A module that is imported in part lacks names ever after. A term of Z3 that
+is made in part is freed twice, and the process crashes. What a finalizer raises is lost."""
 
 OVERDUE: Final = 1.0
 """Seconds after the deadline from which no part gets that patience, and no part starts."""

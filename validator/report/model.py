@@ -1,18 +1,19 @@
 """The answer to a model that wrote a program: what is wrong, where, the smallest change, and a corrected fragment.
 
 An answer is short, because it goes into the context of a model: it has at most MAX_CHARACTERS for any number of
-findings. Findings with the same code and message are told once, with all their places.
+findings. Findings with the same code, message and help are one entry, with all their places.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.edits import apply_edits
-from stepward.validator.findings import Finding, Fix, Severity
+from stepward.validator.findings import Edit, Finding, Fix, Severity
 from stepward.validator.report.text import advice, counted, error_lines, position, safe, story, values_of
 
 if TYPE_CHECKING:
@@ -27,12 +28,15 @@ _MAX_PLACES: Final = 6
 _MAX_FRAGMENT_LINES: Final = 3
 _MAX_FRAGMENT_LINE: Final = 150
 
+_WITHOUT_EXAMPLE: Final = frozenset({"SW001", "SW002"})
+"""Rules about so many mistakes that the example on their page is seldom about the one that was made."""
+
 _CODE_BLOCK: Final = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Findings with the same code and message, in the order of the text."""
+    """Findings with the same code, message and help, in the order of the text."""
 
     findings: tuple[Finding, ...]
     values: Sequence[str]
@@ -48,23 +52,22 @@ def render(result: RunResult) -> str:
         return "".join(f"{_line(line)}\n" for line in ["not checked", *error_lines(result.error)])
     groups = _groups(result)
     text, shown = _verdict(result), 0
-    explained: set[str] = set()
+    fragments = _Fragments(result)
     for number, group in enumerate(groups, 1):
-        entry = _entry(number, group, result, with_example=group.first.code not in explained)
+        entry = _entry(number, group, fragments.of(group))
         room = MAX_CHARACTERS - (0 if number == len(groups) else _MAX_TAIL)
         if len(text) + len(entry) > room:
             break
         text += entry
         shown = number
-        explained.add(group.first.code)
     return text + _others(groups[shown:])
 
 
 def _groups(result: RunResult) -> list[_Group]:
     """Return the findings in groups; those that fail the check come first."""
-    told: dict[tuple[str, str], list[Finding]] = {}
+    told: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in sorted(result.findings, key=lambda finding: finding not in result.failing):
-        told.setdefault((finding.code, finding.message), []).append(finding)
+        told.setdefault((finding.code, finding.message, finding.help), []).append(finding)
     firsts = values_of([findings[0] for findings in told.values()])
     return [_Group(tuple(findings), values) for findings, values in zip(told.values(), firsts, strict=True)]
 
@@ -79,7 +82,7 @@ def _verdict(result: RunResult) -> str:
     return f"accepted: {' and '.join(parts) or 'no findings'}\n"
 
 
-def _entry(number: int, group: _Group, result: RunResult, *, with_example: bool) -> str:
+def _entry(number: int, group: _Group, fragment: Sequence[str]) -> str:
     """Return the lines about one group."""
     finding = group.first
     lines = [
@@ -88,12 +91,7 @@ def _entry(number: int, group: _Group, result: RunResult, *, with_example: bool)
         *story(finding, group.values),
         *_change(finding),
     ]
-    fragment = _corrected(result.sources.get(finding.file, ""), finding.fix) if finding.fix is not None else []
-    title = "write:"
-    if not fragment and with_example:
-        fragment, title = example_of(finding.code), "a corrected example of this code has:"
-    cut = [_line(line, _MAX_FRAGMENT_LINE) for line in fragment[:_MAX_FRAGMENT_LINES]]
-    return "\n" + "".join(f"{line}\n" for line in [*map(_line, lines), *([title, *cut] if cut else [])])
+    return "\n" + "".join(f"{line}\n" for line in [*map(_line, lines), *fragment])
 
 
 def _change(finding: Finding) -> list[str]:
@@ -113,25 +111,61 @@ def _place(finding: Finding) -> str:
     return f"{finding.file}{position(finding.place, finding.span)}{step}"
 
 
-def _corrected(text: str, fix: Fix) -> list[str]:
-    """Return the lines of a text that a fix changes, as they are after it."""
-    if not text:
-        return []
-    before, after = text.splitlines(), apply_edits(text, fix.edits).splitlines()
-    shorter = min(len(before), len(after))
-    same = next((at for at in range(shorter) if before[at] != after[at]), shorter)
-    rest = shorter - same
-    end = next((at for at in range(rest) if before[-1 - at] != after[-1 - at]), rest)
-    changed = after[same : len(after) - end]
-    return [_around(was, line) for was, line in zip([*before[same:], ""], changed, strict=False)]
+class _Fragments:
+    """The corrected lines of an answer, each of which is shown once."""
+
+    def __init__(self, result: RunResult) -> None:
+        self._sources = result.sources
+        self._fixes: dict[str, list[Fix]] = {}
+        for finding in result.findings:
+            if finding.fix is not None:
+                self._fixes.setdefault(finding.file, []).append(finding.fix)
+        self._shown: set[object] = set()
+
+    def of(self, group: _Group) -> list[str]:
+        """Return the lines that show how to correct a group: those of its fixes, or else of the rule's example."""
+        code = group.first.code
+        lines = [line for finding in group.findings for line in self._corrected(finding)]
+        title = "write:"
+        if not lines and all(finding.fix is None for finding in group.findings):
+            title = "a corrected example of this code has:"
+            lines = [] if code in _WITHOUT_EXAMPLE or code in self._shown else example_of(code)
+        self._shown.add(code)
+        cut = [_line(line, _MAX_FRAGMENT_LINE) for line in lines[:_MAX_FRAGMENT_LINES]]
+        return [title, *cut] if cut else []
+
+    def _corrected(self, finding: Finding) -> Iterator[str]:
+        """Yield the lines that the fix of a finding changes, as they are after all fixes of these lines."""
+        text = self._sources.get(finding.file, "")
+        if not text or finding.fix is None:
+            return
+        lines = text.splitlines(keepends=True)
+        for edit in finding.fix.edits:
+            first, last = edit.span.line, edit.span.end_line
+            if (finding.file, first) in self._shown:
+                continue
+            self._shown.add((finding.file, first))
+            edits = dict.fromkeys(edit for fix in self._fixes[finding.file] for edit in fix.edits)
+            inside = [
+                _moved(edit, first - 1) for edit in edits if first <= edit.span.line and edit.span.end_line <= last
+            ]
+            before = "".join(lines[first - 1 : last])
+            after = apply_edits(before, inside).splitlines()
+            yield from (_around(was, line) for was, line in zip_longest(before.splitlines(), after) if line)
 
 
-def _around(before: str, after: str) -> str:
+def _moved(edit: Edit, lines: int) -> Edit:
+    """Return an edit of the text that begins some lines further down."""
+    span = edit.span
+    return replace(edit, span=span._replace(line=span.line - lines, end_line=span.end_line - lines))
+
+
+def _around(before: str | None, after: str) -> str:
     """Return the part of a long line around its first difference: a whole program may stand on one line."""
     if len(after) <= _MAX_FRAGMENT_LINE:
         return after
-    shorter = min(len(before), len(after))
-    first = next((at for at in range(shorter) if before[at] != after[at]), 0)
+    pairs = enumerate(zip(before or "", after, strict=False))
+    first = next((at for at, (was, now) in pairs if was != now), 0)
     left = max(0, first - _MAX_FRAGMENT_LINE // 2)
     return f"…{after[left:]}" if left else after
 

@@ -245,16 +245,10 @@ class UnboundedCycle(Rule):
     name: wait_for_payment
     tools: {read_status: {effect: read, returns: {type: string, enum: [open, paid]}}}
     steps:
-      - id: look
-        type: tool
-        tool: read_status
-        output_key: status
-        max_visits: 10
-        error_step: gave_up
-        next_step: is_paid
+      - {id: look, type: tool, tool: read_status, output_key: status, max_visits: 9, error_step: no, next_step: is_paid}
       - {id: is_paid, type: condition, condition: $status == 'paid', then: done, otherwise: look}
       - {id: done, type: end}
-      - {id: gave_up, type: end, outcome: failure}
+      - {id: no, type: end, outcome: failure}
     ```
     """
 

@@ -317,11 +317,11 @@ class VacuousGuardrail(GuardrailRule):
     """A guardrail names a step, a branch or a tool that the program does not have.
 
     ## What it does
-    Reports a guardrail of the program with a selector that matches no step, and names the rule. If the guardrail asks
-    for something that does not exist, every step that it protects breaks it. That is reported once, here, and not again
-    as SW401 or SW405 at each step. `never` without `when` is not reported: it holds when nothing matches. A rule of a
-    policy is reported only if it matches nothing in any program of the run. Facts of a policy about a tool whose name is
-    misspelt are reported, too. If the step exists and no run reaches it, SW102 or SW103 is reported instead.
+    Reports a guardrail of the program if one of its selectors matches no step. If the guardrail requires something that
+    does not exist, this is reported only once, and not again as SW401 or SW405 at each step. `never` without `when` is
+    not reported, because it is meant to match nothing. Of a policy it reports a rule that matches no step in any
+    checked program, and the declaration of a tool whose name is misspelt. If the selected step exists but no run
+    reaches it, SW102 or SW103 is reported instead.
 
     ## Why it is bad
     A guardrail that selects nothing holds in every run, because it applies to none. Often a tool or a step was renamed,

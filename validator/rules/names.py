@@ -9,6 +9,7 @@ from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import EngineRule, Rule
+from stepward.validator.rules.intended import SECTIONS, intended
 from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.loading import MAX_CANDIDATES, near_words, only_near
 from stepward.vm.language.steps import ToolCall
@@ -69,14 +70,21 @@ class UndefinedVariable(Rule):
                 yield self.finding(message, help, reading.place, step=step, mend=mend)
             elif reading.meant.fields and context.facts.meaning.typing.view(reading.meant).never:
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
-                known = context.facts.known_fields(reading.meant)
-                *owner, last = reading.reference.names
-                meant = _meant_reference(reading, len(reading.reference.names), known)
-                help = f"did you mean `{meant}`?" if meant else "read a field that the type declares"
-                step, near = context.facts.program.steps[reading.step].id, only_near(last, known)
-                mend = _replacement((*owner, near), reading.place) if near else None
+                step = context.facts.program.steps[reading.step].id
+                help, mend = self._field_suggestion(context, reading)
                 yield self.finding(message, help, reading.place, step=step, mend=mend)
         yield from self._in_defined(context)
+
+    def _field_suggestion(self, context: Context, reading: Reading) -> tuple[str, Mend | None]:
+        """Return what to write instead of a field that the type does not have, and the edit if it is safe."""
+        assert reading.meant is not None
+        meant, (*owner, last) = intended(context, reading.reference.names), reading.reference.names
+        if meant is not None:
+            return f"write `${'.'.join(meant)}`", _replacement(meant, reading.place)
+        known = context.facts.known_fields(reading.meant)
+        near, only = _meant_reference(reading, len(reading.reference.names), known), only_near(last, known)
+        help = f"did you mean `{near}`?" if near else "read a field that the type declares"
+        return help, _replacement((*owner, only), reading.place) if only else None
 
     def _in_defined(self, context: Context) -> Iterator[Finding]:
         for clause in context.facts.meaning.clauses:
@@ -93,9 +101,10 @@ class UndefinedVariable(Rule):
         """Return what to write instead of an undefined reference, and the edit that does so, if it is safe."""
         first, *rest = reference.names
         known, position = context.facts.meaning.names, context.facts.flow.position
-        if first in known.outputs:
-            names = (first, "output", *rest)
-            return f"write `${'.'.join(names)}` for the output of the step", _replacement(names, place)
+        meant = intended(context, reference.names)
+        if meant is not None and (meant[0] == first or first in SECTIONS):
+            of_step = " for the output of the step" if meant[0] == first and meant[1:2] == ("output",) else ""
+            return f"write `${'.'.join(meant)}`{of_step}", _replacement(meant, place)
         if first in position:
             return f"`{first}` is a {context.facts.program.steps[position[first]].type} step and has no output", None
         is_output = rest[:1] in (["output"], ["error"])
@@ -192,6 +201,11 @@ class MaybeUndefined(EngineRule):
             if key[-1] in context.analyses.assignment.required(key[:-1]):
                 message = f"`{text}` may be undefined here: `{owner}` may be null"
                 help = f"test `{owner} != null` on every path to `{step}`, or declare a type without null"
+                return self.finding(message, help, reading.place, step=step, evidence=evidence)
+            meant = intended(context, reading.reference.names)
+            if meant is not None and meant != reading.reference.names:
+                message = f"`{text}` may be absent: its type declares no such field"
+                help = f"write `${'.'.join(meant)}`"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
             near = self._meant_field(context, reading, key)
             if near:

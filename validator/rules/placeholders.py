@@ -9,8 +9,8 @@ from typing import Any, Final
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.intended import intended
 from stepward.vm.expressions.lexer import NAME
-from stepward.vm.language.loading import MAX_CANDIDATES, only_near
 from stepward.vm.reading.source import Mend, Path, Place
 
 _NAMES: Final = rf"{NAME}(?:\.{NAME})*"
@@ -22,8 +22,6 @@ _PLACEHOLDER: Final = re.compile(
     |\$(?P<owner>{_NAMES})\[(?P<quote>['"])(?P<field>{NAME})(?P=quote)\]""",
     re.VERBOSE,
 )
-_SECTIONS: Final = frozenset({"inputs", "input", "steps", "vars", "variables", "state", "context"})
-"""Words that other languages put before a name, to say where it comes from."""
 
 
 class ForeignPlaceholder(Rule):
@@ -77,7 +75,7 @@ class ForeignPlaceholder(Rule):
         if shown == "$$":
             return
         names = (*match["owner"].split("."), match["field"]) if match["field"] else _names(match)
-        meant = _meant(context, names)
+        meant = intended(context, names)
         if meant is None and shown != text.strip():
             return
         reference = "$" + ".".join(meant or names)
@@ -94,19 +92,6 @@ class ForeignPlaceholder(Rule):
 
 def _names(match: re.Match[str]) -> tuple[str, ...]:
     return tuple((match["shell"] or match["braces"]).split("."))
-
-
-def _meant(context: Context, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the reference that a placeholder means, or None if the program has no such name."""
-    known = context.facts.meaning.names
-    if known.declares_inputs and names[0] in _SECTIONS and len(names) > 1 and known.meaning(names) is None:
-        return _meant(context, names[1:])
-    if known.meaning(names) is not None:
-        return names
-    if names[0] in known.outputs and len(names) == 1:
-        return (*names, "output")
-    near = only_near(names[0], known.variables) if len(known.variables) <= MAX_CANDIDATES else None
-    return (near, *names[1:]) if near else None
 
 
 def braced_texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

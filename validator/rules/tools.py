@@ -11,12 +11,12 @@ from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import embedded, fill, parts
 from stepward.vm.language.clauses import CallSite
-from stepward.vm.language.loading import near_words, only_near, respelt
+from stepward.vm.language.loading import near_name, near_words, respelt
 from stepward.vm.language.name_types import static_kinds
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.language.typecheck import WORDS, either
 from stepward.vm.language.types import TypeSpec, refusal, same
-from stepward.vm.reading.source import Mend, Place
+from stepward.vm.reading.source import Place
 
 
 class UndeclaredTool(Rule):
@@ -107,36 +107,48 @@ class ToolArguments(Rule):
     def _call(
         self, context: Context, site: CallSite, call: ToolCall, declared: dict[str, TypeSpec]
     ) -> Iterator[Finding]:
-        for name, spec in declared.items():
-            if name not in call.args and not spec.has_default:
-                related = self._declaration(context, call.tool)
-                near = [given for given in call.args if given not in declared]
-                help = near_words(name, near).replace("did you mean", "rename") or f"add `{name}` to `args`"
-                message = f"the argument `{name}` of `{call.tool}` is missing"
-                help = help.rstrip("?") + (f" to `{name}`" if help.startswith("rename") else "")
+        related = self._declaration(context, call.tool)
+        absent = [name for name, spec in declared.items() if name not in call.args and not spec.has_default]
+        unknown = [name for name in call.args if name not in declared]
+        meant = _pairs(unknown, [name for name in declared if name not in call.args])
+        for name in absent:
+            if name not in meant.values():
                 place = Place((*site.path, "args"), key=True) if call.args else Place((*site.path, "tool"))
-                only = only_near(name, near)
-                mend = Mend(Place((*site.path, "args", only), key=True), name) if only else None
-                yield self.finding(message, help, place, step=call.id, related=related, mend=mend)
+                message = f"the argument `{name}` of `{call.tool}` is missing"
+                yield self.finding(message, f"add `{name}` to `args`", place, step=call.id, related=related)
         for name, value in call.args.items():
-            if name not in declared:
-                place, related = Place((*site.path, "args", name), key=True), self._declaration(context, call.tool)
-                missing = [known for known in declared if known not in call.args]
-                help = near_words(name, missing) or f"remove it; the tool takes {_listed(declared)}"
+            if name in unknown:
+                place, right = Place((*site.path, "args", name), key=True), meant.get(name)
+                help = f"rename `{name}` to `{right}`" if right else f"remove it; the tool takes {_listed(declared)}"
                 message = f"`{call.tool}` has no argument `{name}`"
-                mend = respelt(place, name, missing)
+                message += f", and `{right}` is missing" if right in absent else ""
+                mend = respelt(place, name, [right]) if right else None
                 yield self.finding(message, help, place, step=call.id, related=related, mend=mend)
             else:
                 why = _mismatch(context, site, name, value, declared[name])
                 if why is not None:
                     message, help = why
-                    place, related = Place((*site.path, "args", name)), self._declaration(context, call.tool)
+                    place = Place((*site.path, "args", name))
                     yield self.finding(message, help, place, step=call.id, related=related)
 
     def _declaration(self, context: Context, tool: str) -> list[Label]:
         if context.facts.program.tools is None or tool not in context.facts.program.tools:
             return []
         return [Label(Place(("tools", tool), key=True), "the tool is declared here")]
+
+
+def _pairs(unknown: list[str], missing: list[str]) -> dict[str, str]:
+    """Return which declared argument each unknown one stands for: the most similar one, or the only one that is left.
+
+    The arguments of a call are few, so a name that is left over on each side is one argument with two names.
+    """
+    pairs: dict[str, str] = {}
+    for name in unknown:
+        near = near_name(name, [one for one in missing if one not in pairs.values()])
+        if near is not None:
+            pairs[name] = near
+    ours, theirs = ([one for one in names if one not in (*pairs, *pairs.values())] for names in (unknown, missing))
+    return {**pairs, ours[0]: theirs[0]} if len(ours) == len(theirs) == 1 else pairs
 
 
 def _listed(names: dict[str, TypeSpec]) -> str:

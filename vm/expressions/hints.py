@@ -24,6 +24,7 @@ _PIECE: Final = re.compile(
     |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[“”][^“”]*[“”]|[‘’][^‘’]*[‘’])
     |(?P<method>\.{NAME}\s*\()
     |(?P<reference>\$\{{\s*{NAME}(?:\.{NAME})*\s*\}}|\{{\{{\s*\$?{NAME}(?:\.{NAME})*\s*\}}\}}|\${NAME}(?:\.{NAME}\b(?!\s*\())*)
+    |(?P<path>{NAME}(?:\.{NAME}\b(?!\s*\())+)
     |(?P<word>{NAME})
     |(?P<number>[0-9]+(?:_[0-9]+)+|(?<![\w.])\.[0-9]+)
     |(?P<sign>{_SIGN}|.)""",
@@ -106,11 +107,13 @@ def _reason(text: str, error: ExpressionError) -> str:
 def equivalent(text: str, parses: Parses) -> str | None:
     """Return `rewritten(text, parses)` if it surely has the same meaning, else None.
 
-    The meaning may change if a method is dropped (`.lower()`), or if a bare word is read as a text or a variable.
+    The meaning may change if a method is dropped (`.lower()`), or if bare words are read as a text or a variable.
     """
     for match in _PIECE.finditer(text):
         piece = match.group()
         if match.lastgroup == "method" and piece.strip(".( \t") in _DROPPED_METHODS:
+            return None
+        if match.lastgroup == "path":
             return None
         if match.lastgroup == "word" and (piece == "undefined" or piece not in KEYWORDS | INSTEAD.keys() | {"is"}):
             return None
@@ -167,6 +170,8 @@ def _translated(kind: str | None, piece: str, matches: list[re.Match[str]], numb
         return f"'{piece[1:-1]}'" if piece[0] in "“”‘’" else piece
     if kind == "reference":
         return "$" + piece.strip("${} \t")
+    if kind == "path":
+        return "$" + piece.removeprefix("steps.").removeprefix("inputs.")
     if kind == "space":
         return piece if piece.isascii() else " "
     if kind == "number":

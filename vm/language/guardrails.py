@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, assert_never
 from pydantic import Discriminator, Field, Tag
 
 from stepward.vm.language.node import Node
+from stepward.vm.reading.source import Path
 
 
 class ToolSelector(Node):
@@ -190,6 +191,17 @@ AnyRule = Requires | Never | AtMostOnce | FollowedBy | Exclusive
 AnySelector = ToolSelector | StepSelector | EffectSelector
 AnyGuard = ToolSelector | StepSelector | BranchSelector
 AnyRequirement = AllOf | AnyOf | ToolSelector | StepSelector | BranchSelector
+
+
+def model_of(path: Path, owner: Any) -> type[Node]:
+    """Return the model of a mapping within the `guardrails` of a document, from its path and what it has."""
+    keys = _keys(owner)
+    if len(path) == 2:
+        return RULE_MODELS[next((key for key in RULE_MODELS if key in keys), "protects")]
+    if path[-1] == "followed_by":
+        return Sequence
+    models = {"all_of": AllOf, "any_of": AnyOf, "tool": ToolSelector, "effect": EffectSelector}
+    return models.get(_requirement_tag(owner) or "", BranchSelector)
 
 
 def protected(rule: AnyRule) -> tuple[AnySelector, ...]:

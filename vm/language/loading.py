@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.language import guardrails
@@ -260,7 +260,7 @@ def _owner_words(path: Path, data: Any) -> str:
         if path[-2] == "cases":
             return "this case"
         return f"this {owner.get('type')} step" if isinstance(owner, dict) and owner.get("type") else "this step"
-    if path[0] == "guardrails":
+    if path[0] == "guardrails" and len(path) == 2:
         return "this guardrail"
     return f"`{path[-1]}`" if isinstance(path[-1], str) else f"this entry of `{path[-2]}`"
 
@@ -287,7 +287,11 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
     same = renamed(name, known, given)
     near = [same] if same else [] if is_a_known_word(name) else _alike(name, known, n=1, cutoff=0.6)
     if near and near[0] not in (given or {}):
-        return f"unknown field `{name}` in {whose}", f"did you mean `{near[0]}`?"
+        form = _form(owner, near[0], given[name]) if owner and given else ""
+        return f"unknown field `{name}` in {whose}", f"did you mean `{near[0]}`?{form}"
+    above = _model_at(path[:-2], model, data) if path[0] == "guardrails" and len(path) > 3 else None
+    if above is not None and name in _field_names(above) and name not in _at(data, path[:-2]):
+        return f"`{name}` does not belong into `{path[-2]}`", f"write it beside `{path[-2]}`"
     absent = without_counterpart(name, known)
     if absent:
         return f"unknown field `{name}` in {whose}", absent
@@ -302,13 +306,25 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
     )
 
 
+def _form(owner: Part, field: str, given: Any) -> str:
+    """Return a second sentence of a help, if a field does not take the value that was given to it by another name."""
+    try:
+        TypeAdapter(owner.fields()[field] if issubclass(owner, Record) else Any).validate_python(given, strict=True)
+    except ValidationError as error:
+        complaint = error.errors(include_url=False)[0]
+        kind = complaint["type"]
+        message, help = _wrong_value(kind, complaint.get("ctx") or {}, f"`{field}`", complaint)
+        return f" {message}; {help}" if kind == "literal_error" else f" {message}" if kind in _TYPE_WORDS else ""
+    return ""
+
+
 def _misspelt_field(path: Path, model: type[BaseModel], data: Any) -> str | None:
     """Return the one field that an unknown one is a misspelling of, unless that field is given, too."""
     owner = _model_at(path[:-1], model, data)
     if owner is None or str(path[-1]) in _ELSEWHERE:
         return None
-    known, given = _field_names(owner), _at(data, path[:-1]) or {}
-    near = surely_renamed(str(path[-1]), known, given) or only_near(str(path[-1]), known)
+    name, known, given = str(path[-1]), _field_names(owner), _at(data, path[:-1]) or {}
+    near = surely_renamed(name, known, given) or (None if is_a_known_word(name) else only_near(name, known))
     return None if near in given else near
 
 
@@ -337,10 +353,7 @@ def _model_at(path: Path, model: type[BaseModel], data: Any) -> Part | None:
             return Case
         return (SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS).get(str(owner.get("type")))
     if path[0] == "guardrails":
-        if len(path) == 2 and isinstance(owner, dict):
-            key = next((key for key in guardrails.RULE_MODELS if key in owner), "protects")
-            return guardrails.RULE_MODELS[key]
-        return guardrails.BranchSelector
+        return guardrails.model_of(path, owner)
     if path[0] == "tools" and len(path) == 2:
         return ToolSpec
     if isinstance(path[0], str) and path[0] in ("waivers", "allow"):
@@ -392,6 +405,8 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
     given = complaint["input"]
     if kind in _TYPE_WORDS:
         wanted, help = _TYPE_WORDS[kind]
+        if kind == "tuple_type" and isinstance(given, dict) and given:
+            help = f"begin each entry with `-`; `{next(iter(given))}` is the `id` of the first"
         if kind == "string_type" and isinstance(given, bool | int):
             help = f'put it in quotes: `"{str(given).lower()}"`'
         return f"{field} must be {wanted}, not {_value_words(given)}", help
@@ -477,5 +492,10 @@ def respelt(place: Place, name: str, candidates: Collection[str]) -> Mend | None
 
 def near_words(name: str, candidates: Collection[str]) -> str:
     """Return a question that offers the candidate most similar to a name, or an empty text."""
-    near = _near(name, candidates, n=1)
-    return f"did you mean `{near[0]}`?" if near else ""
+    near = near_name(name, candidates)
+    return f"did you mean `{near}`?" if near else ""
+
+
+def near_name(name: str, candidates: Collection[str]) -> str | None:
+    """Return the candidate most similar to a name, or None if none is similar."""
+    return next(iter(_near(name, candidates, n=1)), None)

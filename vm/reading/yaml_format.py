@@ -26,6 +26,7 @@ from stepward.vm.reading.yaml_hints import quoted_instead
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STYLES: Final[dict[str | None, Style]] = {None: "plain", "": "plain", "'": "single", '"': "double"}
 _TAG: Final = "tag:yaml.org,2002:"
+_FENCE: Final = re.compile(r"^\s*```", re.MULTILINE)
 _PROPERTIES: Final = re.compile(r"(?:[&!]\S*(?:\s+#[^\n]*|\s+)*)*")
 """The anchor and the tag before a value, and the space or comment between."""
 
@@ -88,6 +89,8 @@ def _yaml_help(text: str, offset: int, words: str) -> str:
         return "indent with spaces; YAML does not allow tabs there"
     if "\x00" in text:
         return "remove the NUL byte; a program is a text file"
+    if _FENCE.search(text):
+        return "remove the code fence and all text outside of it: the file is the program alone"
     quoted = quoted_instead(here, offset - start)
     if quoted:
         return quoted

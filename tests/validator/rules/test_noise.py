@@ -159,7 +159,7 @@ def of_guardrail(rule: Step) -> list[tuple[str, str]]:
     [
         {"protects": {"tool": "pay"}, "requires": TYPO},
         {"protects": {"tool": "pay"}, "requires": {"all_of": [OK, TYPO]}},
-        {"protects": {"tool": "pay"}, "requires": {"any_of": [TYPO]}},
+        {"protects": {"tool": "pay"}, "requires": {"any_of": [TELL, TYPO]}},
         {"protects": {"tool": "pay"}, "requires": {"all_of": [OK, {"any_of": [TYPO]}]}},
         {"followed_by": {"first": {"tool": "pay"}, "then": TYPO}},
     ],
@@ -171,15 +171,12 @@ def test_a_guardrail_that_asks_for_a_wrong_name_is_one_finding(rule: Step) -> No
 @pytest.mark.parametrize(
     ("rule", "code"),
     [
-        ({"protects": {"tool": "pay"}, "requires": {"any_of": [TELL, TYPO]}}, "SW401"),
         ({"protects": {"tool": "pay"}, "requires": TELL}, "SW401"),
         ({"followed_by": {"first": TELL, "then": {"tool": "pay"}}}, "SW405"),
     ],
 )
-def test_a_guardrail_that_something_could_meet_says_where_it_is_broken(rule: Step, code: str) -> None:
-    codes = [found for found, _ in of_guardrail(rule)]
-    assert code in codes
-    assert ("SW407" in codes) == ("tel'" in str(rule))
+def test_a_guardrail_whose_names_are_right_says_where_it_is_broken(rule: Step, code: str) -> None:
+    assert {found for found, _ in of_guardrail(rule)} == {code}
 
 
 def test_a_wrong_name_beside_one_that_is_right_says_one_thing_only() -> None:
