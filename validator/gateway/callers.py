@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stepward.validator.files import why_not
+from stepward.validator.gateway.faults import first_fault
 from stepward.validator.result import AdvisedError
 from stepward.vm.errors import ProgramError
 from stepward.vm.language.manifest import Effect
@@ -96,9 +97,9 @@ class Callers:
             try:
                 callers.append(Caller.model_validate(entry))
             except ValidationError as error:
-                fault = error.errors(include_input=False, include_context=False, include_url=False)[0]
-                where = ".".join(map(str, fault["loc"])) or "it"
-                raise AdvisedError(f"caller {number} in `{name}`: `{where}`: {fault['msg']}", _HELP) from None
+                where, rule = first_fault(error, Caller)
+                field = f"`{where}`: " if where else ""
+                raise AdvisedError(f"caller {number} in `{name}`: {field}{rule}", _HELP) from None
         for what, values in (("name", [one.name for one in callers]), ("token", [one.token for one in callers])):
             if len(set(values)) < len(values):
                 raise AdvisedError(f"two callers in `{name}` have one {what}", f"give each a {what} of its own")

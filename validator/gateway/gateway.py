@@ -16,7 +16,8 @@ from stepward.validator.gateway.approvals import Approvals
 from stepward.validator.gateway.callers import Caller
 from stepward.validator.gateway.judging import Judged, in_force, judge
 from stepward.validator.gateway.metering import HOUR, Meter, MeteredModel
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.quiet import QuietTools
+from stepward.validator.gateway.refusals import Refused, answered
 from stepward.validator.gateway.shelf import Shelf
 from stepward.validator.gateway.telling import path_of, told, told_row
 from stepward.vm.errors import StepwardError
@@ -24,7 +25,7 @@ from stepward.vm.journal.records import read_record
 from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.history import History, load, stored_plan
-from stepward.vm.machine.refusals import DeliveryRefused, RunRefused
+from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.runs import is_id
 from stepward.vm.machine.state import Limits
 
@@ -43,6 +44,9 @@ MAX_LISTED: Final = 50
 
 WAIT: Final = 20.0
 """Seconds that `run_program` waits for the end of a run, before it answers that the run goes on."""
+
+MAX_CHECKS: Final = 4
+"""Programs of one caller that wait for the gate."""
 
 _TICK: Final = 0.25
 
@@ -75,7 +79,7 @@ class Desk:
         self.meter = Meter(caller)
         model = None if operator.model is None else MeteredModel(operator.model, self.meter)
         self.machine = ExecutionVM(
-            operator.tools or {},
+            QuietTools(operator.tools or {}),
             model,
             operator.journal,
             self.policies,
@@ -94,14 +98,17 @@ class Gateway:
         self._shelf = Shelf(operator.programs)
         self._desks: dict[str, Desk] = {}
         self._gate = asyncio.Lock()  # one check at a time: Z3 has one context, and a check may use much memory
+        self._checks: dict[str, set[asyncio.Task[Judged]]] = {}
         self._going: dict[str, asyncio.Task[Run]] = {}
 
     # -- programs ------------------------------------------------------------------------------------------------------
 
+    @answered
     async def check_program(self, caller: Caller, text: str) -> str:
         """Return the answer of the gate."""
         return (await self._judged(caller, text)).answer
 
+    @answered
     async def draw_program(self, caller: Caller, text: str) -> str:
         """Return a program as a diagram in Mermaid."""
         judged = await self._judged(caller, text)
@@ -109,12 +116,14 @@ class Gateway:
             raise Refused("the program does not pass the gate", judged.answer)
         return await asyncio.to_thread(_drawn, judged.program)
 
-    def list_tools(self, caller: Caller) -> dict[str, Any]:
+    @answered
+    async def list_tools(self, caller: Caller) -> dict[str, Any]:
         """Return the manifest of the tools that a caller may call."""
         allowed = [one.tool for one in self._desk(caller).policies[-1].allow or ()]
         tools = {name: dict(self._operator.facts[name]) for name in allowed}
         return {"tools": tools, **({} if tools else {"note": "no tools are configured for you"})}
 
+    @answered
     async def save_program(self, caller: Caller, name: str, text: str) -> dict[str, Any]:
         """Save a program that passes the gate."""
         judged = await self._judged(caller, text)
@@ -123,16 +132,19 @@ class Gateway:
         await asyncio.to_thread(self._shelf.save, caller.name, name, text)
         return {"saved": name, "program": judged.program.name}
 
-    def list_programs(self, caller: Caller) -> dict[str, Any]:
+    @answered
+    async def list_programs(self, caller: Caller) -> dict[str, Any]:
         """Return the names of the saved programs of a caller."""
-        return {"programs": self._shelf.names(caller.name)}
+        return {"programs": await asyncio.to_thread(self._shelf.names, caller.name)}
 
-    def policies(self, caller: Caller) -> list[dict[str, Any]]:
+    @answered
+    async def policies(self, caller: Caller) -> list[dict[str, Any]]:
         """Return the policies in force for a caller as plain data."""
         return [policy.to_data() for policy in self._desk(caller).policies]
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
+    @answered
     async def run_program(
         self,
         caller: Caller,
@@ -158,6 +170,7 @@ class Gateway:
         await self._run(self._desk(caller), judged.program, inputs, run, progress)
         return await self.get_run(caller, run)
 
+    @answered
     async def get_run(self, caller: Caller, run: str) -> dict[str, Any]:
         """Return how a run of the caller stands."""
         await self._require_own(caller, run)
@@ -166,6 +179,7 @@ class Gateway:
             await asyncio.to_thread(self._operator.approvals.announce, caller.name, found)
         return told(await asyncio.to_thread(self._history, run), [waits.token for waits in found.suspensions])
 
+    @answered
     async def list_runs(self, caller: Caller) -> dict[str, Any]:
         """Return the newest runs of the caller."""
         rows = await asyncio.to_thread(self._journal.rows)
@@ -173,6 +187,7 @@ class Gateway:
         owned = [row for row in mine if await asyncio.to_thread(self._owner, row.run) == caller.name]
         return {"runs": [told_row(row) for row in reversed(owned)]}
 
+    @answered
     async def verify_run(self, caller: Caller, run: str) -> dict[str, Any]:
         """Return whether the records of a run are as they were written."""
         from stepward.vm.journal.verify import verify
@@ -190,6 +205,7 @@ class Gateway:
             "faults": [fault.what for fault in verdict.faults],
         }
 
+    @answered
     async def replay_run(self, caller: Caller, run: str) -> dict[str, Any]:
         """Return whether the machine would write the same records again, and the path of the run."""
         from stepward.vm.machine.replay import replay
@@ -201,6 +217,7 @@ class Gateway:
         path = path_of(await asyncio.to_thread(self._history, run))
         return {"run": run, "same": not faults, "faults": faults, "path": path}
 
+    @answered
     async def cancel_run(self, caller: Caller, run: str) -> dict[str, Any]:
         """End a run of the caller."""
         await self._require_own(caller, run)
@@ -223,6 +240,19 @@ class Gateway:
                 desk.meter.restore(row.started, state.tokens, Decimal(state.cost))
 
     async def _judged(self, caller: Caller, text: str) -> Judged:
+        """Return the judgement on a text, when it is its turn.
+
+        A check goes on in its thread although its caller has cancelled the request. So it keeps its turn until then.
+        """
+        checks = self._checks.setdefault(caller.name, set())
+        if len(checks) >= MAX_CHECKS:
+            raise Refused(f"{MAX_CHECKS} of your programs wait for the gate", "send one after the other")
+        task = asyncio.create_task(self._judged_in_turn(caller, text))
+        checks.add(task)
+        task.add_done_callback(partial(_finished, checks))
+        return await asyncio.shield(task)
+
+    async def _judged_in_turn(self, caller: Caller, text: str) -> Judged:
         async with self._gate:
             return await asyncio.to_thread(judge, text, self._desk(caller).policies)
 
@@ -231,7 +261,7 @@ class Gateway:
     ) -> None:
         """Start a run and wait until it stops, for some seconds at most; a run that exists is not started again.
 
-        Raises Refused if the caller may start no more runs, or if the machine refuses the run.
+        Raises Refused if the caller may start no more runs, and RunRefused if the machine refuses the run.
         """
         before = self._going.get(run)
         is_new = before is None and await asyncio.to_thread(self._journal.row, run) is None
@@ -244,16 +274,15 @@ class Gateway:
         task.add_done_callback(partial(self._ended, run))
         try:
             await self._waited(task, run, progress)
-        except (RunRefused, DeliveryRefused) as error:
+        except RunRefused:
             if is_new:
                 desk.meter.take_back()
-            raise Refused(str(error), "correct the inputs, or the program") from None
+            raise
 
     def _ended(self, run: str, task: asyncio.Task[Run]) -> None:
         if self._going.get(run) is task:
             del self._going[run]
-        if not task.cancelled():
-            task.exception()  # whoever waits for the run is told; nobody else has to
+        _heard(task)
 
     async def _waited(self, task: asyncio.Task[Run], run: str, progress: Progress | None) -> None:
         """Wait for a task until the time of a request is over; raises what the task raises."""
@@ -287,6 +316,17 @@ class Gateway:
         found = load(self._journal, run, partial(stored_plan, self._journal))
         assert found is not None, "the run exists"
         return found
+
+
+def _finished(checks: set[asyncio.Task[Judged]], task: asyncio.Task[Judged]) -> None:
+    checks.discard(task)
+    _heard(task)
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    """Take note of the error of a task: whoever waits for it is told, and nobody else has to be."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _prefix(caller: Caller) -> str:

@@ -18,6 +18,7 @@ from stepward.validator.report.model import render
 from stepward.validator.result import RunResult
 from stepward.validator.validator import unreadable, validate_document
 from stepward.vm.errors import DocumentError
+from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.reading.document import Document
@@ -52,7 +53,10 @@ def in_force(policies: Sequence[Policy]) -> tuple[Policy, ...]:
 
 
 def judge(text: str, policies: Sequence[Policy], *, time_limit: float = TIME_LIMIT) -> Judged:
-    """Return the judgement on the text of one program; raises Refused for a text that is too long."""
+    """Return the judgement on the text of one program.
+
+    Raises Refused for a text that is too long, and for other types of tools than the policies state.
+    """
     if len(text) > MAX_CHARACTERS:
         raise Refused(
             f"the program has {len(text):,} characters, more than {MAX_CHARACTERS:,}", "send a shorter program"
@@ -65,7 +69,27 @@ def judge(text: str, policies: Sequence[Policy], *, time_limit: float = TIME_LIM
     result = RunResult(findings, failing, properties=report.properties, sources={NAME: text}, programs=1)
     if failing or document is None:
         return Judged(render(result), None)
-    return Judged(render(result), Program.from_document(document))
+    program = Program.from_document(document)
+    _require_facts(program, policies)
+    return Judged(render(result), program)
+
+
+def _require_facts(program: Program, policies: Sequence[Policy]) -> None:
+    """Raise Refused if a program says of a tool that it takes or returns something else than the policies say.
+
+    Elsewhere the types of the program count. Here they could drop `sensitive` from an output, or a bound from an
+    argument.
+    """
+    known = Meaning(program.model_copy(update={"tools": None}), policies).manifest
+    for name, claim in (program.tools or {}).items():
+        fact = known.get(name)
+        for what in ("args", "returns"):
+            stated = None if fact is None else getattr(fact, what)
+            if stated is not None and getattr(claim, what) not in (None, stated):
+                raise Refused(
+                    f"`tools` says something else than the operator about the `{what}` of `{name}`",
+                    f"leave `{what}` out there, or copy it from `list_tools`",
+                )
 
 
 def _checked(text: str, policies: Sequence[Policy], time_limit: float) -> tuple[Document | None, Report]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 import time
@@ -11,6 +12,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from stepward.validator.gateway.callers import Caller
+from stepward.validator.gateway.quiet import failed
 from stepward.validator.gateway.refusals import Refused
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.models import Model, ModelReply, ModelRequest, is_async
@@ -93,14 +95,18 @@ class MeteredModel:
         self._meter = meter
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the reply of the model; raises LimitReached, or what the model raises."""
+        """Return the reply of the model; raises LimitReached, or Failed without the text of the model's error."""
         self._meter.require_budget()
+        try:
+            reply = await self._asked(request)
+        except Exception as error:
+            raise failed("the model", error) from None
+        self._meter.charge(reply)
+        return reply
+
+    async def _asked(self, request: ModelRequest) -> ModelReply:
         if is_async(self._model.complete):
             answer = self._model.complete(request)
         else:
-            import asyncio
-
             answer = await asyncio.to_thread(self._model.complete, request)
-        reply = await answer if inspect.isawaitable(answer) else answer
-        self._meter.charge(reply)
-        return reply
+        return await answer if inspect.isawaitable(answer) else answer

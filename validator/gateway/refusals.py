@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
 from stepward.vm.errors import StepwardError
+from stepward.vm.journal.store import JournalError
+from stepward.vm.machine.refusals import DeliveryRefused, NoSuchRun, RunBusy, RunRefused
+
+log = logging.getLogger("stepward.gateway")
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Refused(StepwardError):  # noqa: N818 - it is an answer: the request is not carried out
@@ -12,3 +24,38 @@ class Refused(StepwardError):  # noqa: N818 - it is an answer: the request is no
         self.message = message
         self.help = help
         super().__init__(message)
+
+
+def answered(
+    method: Callable[Concatenate[Any, P], Awaitable[T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return a method that raises Refused in place of every error of the machine and of the journal."""
+
+    @wraps(method)
+    async def answering(owner: Any, /, *args: P.args, **named: P.kwargs) -> T:
+        try:
+            return await method(owner, *args, **named)
+        except Refused:
+            raise
+        except StepwardError as error:
+            raise _in_words(error) from error
+
+    return answering
+
+
+def _in_words(error: StepwardError) -> Refused:
+    """Return what a caller is told of an error.
+
+    A caller can act on what the machine says of its run. The words of a journal may have the place of a file or the
+    name of a user, so the caller gets others.
+    """
+    if isinstance(error, RunRefused | DeliveryRefused):
+        return Refused(str(error), "correct the inputs, or the program")
+    if isinstance(error, NoSuchRun):
+        return Refused("you have no such run", "`list_runs` names those that you have")
+    log.warning("a request was refused: %s", error)
+    if isinstance(error, RunBusy):
+        return Refused("somebody else goes on with this run now", "call `get_run` later, and try again then")
+    if isinstance(error, JournalError):
+        return Refused("the journal can't be used now", "try again later; the operator can see why")
+    return Refused("the machine has refused the request", "the operator can see why")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,63 +12,13 @@ from typing import Any
 
 import pytest
 
-from stepward.validator.gateway.approvals import Approvals
+from gateways import ASKED_FIRST, ENTRY, PAYS, House
 from stepward.validator.gateway.callers import Caller, Callers
-from stepward.validator.gateway.gateway import Gateway, Operator
+from stepward.validator.gateway.gateway import MAX_CHECKS
 from stepward.validator.gateway.judging import MAX_CHARACTERS, judge
 from stepward.validator.gateway.metering import LimitReached, Meter, MeteredModel
 from stepward.validator.gateway.refusals import Refused
-from stepward.validator.result import AdvisedError
-from stepward.vm import DeliveryRefused, ExecutionVM, ModelReply, ModelRequest, Policy, SQLiteJournal, Suspend
-
-MANIFEST: dict[str, Any] = {
-    "ask": {"effect": "none", "suspends": True, "returns": {"enum": ["agree", "refuse"]}},
-    "pay": {"effect": "write", "idempotent": True, "args": {"sum": {"type": "number"}}},
-}
-PAYS = """\
-name: pays
-inputs: {sum: {type: number}}
-tools:
-  ask: {effect: none, suspends: true, returns: {enum: [agree, refuse]}}
-  pay: {effect: write, idempotent: true, args: {sum: {type: number}}}
-steps:
-  - {id: ask, type: tool, tool: ask, output_key: said, next_step: agreed}
-  - {id: agreed, type: condition, condition: $said == "agree", then: pay, otherwise: refused}
-  - {id: pay, type: tool, tool: pay, args: {sum: $sum}, is_terminal: true}
-  - {id: refused, type: end, outcome: failure}
-"""
-ENTRY: dict[str, Any] = {"name": "model", "token": "t" * 20, "tools": ["ask", "pay"], "effects": ["none", "write"]}
-ASKED_FIRST = {"name": "asked", "protects": {"tool": "pay"}, "requires": {"tool": "ask"}}
-
-
-class House:
-    """An operator with a journal on disk, two tools and two callers."""
-
-    def __init__(self, folder: Path, **limits: Any) -> None:
-        self.folder, self.paid = folder, []  # type: ignore[var-annotated]
-        self.journal = SQLiteJournal(str(folder / "runs.db"))
-        self.callers = Callers.of([{**ENTRY, **limits}, {**ENTRY, "name": "other", "token": "u" * 20}])
-        self.model, self.other = self.callers.by_name["model"], self.callers.by_name["other"]
-        self.tools = {"ask": lambda: Suspend({"question": "pay?"}), "pay": self._pay}
-
-    def _pay(self, sum: Any, idempotency_key: str) -> None:
-        self.paid.append(sum)
-
-    def gateway(self, **fields: Any) -> Gateway:
-        given = {"tools": self.tools, "facts": MANIFEST, "approvals": Approvals(self.folder / "approvals.jsonl")}
-        return Gateway(Operator(self.journal, "gate-1", **{**given, "programs": self.folder / "programs", **fields}))
-
-    def tokens(self) -> list[str]:
-        lines = (self.folder / "approvals.jsonl").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line)["token"] for line in lines]
-
-    async def approve(self, by: str = "ada") -> None:
-        await ExecutionVM(self.tools, None, self.journal, checker=None).resume(self.tokens()[-1], "agree", by=by)
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+from stepward.vm import DeliveryRefused, ModelReply, ModelRequest, Policy
 
 
 def test_a_run_waits_for_a_person_and_is_polled_and_verified(house: House) -> None:
@@ -304,25 +255,30 @@ def test_a_saved_program_is_of_its_caller_and_is_judged_again(house: House) -> N
     asyncio.run(saves())
 
 
-WRONG: dict[str, list[Any]] = {
-    "a short token": [{**ENTRY, "token": "secret"}],
-    "an unknown field": [{**ENTRY, "admin": True}],
-    "a name that is a path": [{**ENTRY, "name": "../x"}],
-    "one token for two": [ENTRY, {**ENTRY, "name": "b"}],
-    "one name for two": [ENTRY, {**ENTRY, "token": "u" * 20}],
-    "no mapping": ["secret" * 5],
-}
+def test_a_cancelled_check_keeps_its_turn_and_its_place(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a caller that cancels has as many checks side by side as it likes, in a solver for one thread."""
+    busy, most, go_on = 0, 0, threading.Event()
 
+    def slow(text: str, policies: Any) -> Any:
+        nonlocal busy, most
+        busy, most = busy + 1, max(most, busy + 1)
+        go_on.wait(5)
+        busy -= 1
+        return judge(text, policies)
 
-@pytest.mark.parametrize("how", WRONG)
-def test_callers_that_can_not_be_used_are_refused_without_their_tokens(how: str) -> None:
-    with pytest.raises(AdvisedError) as refused:
-        Callers.of(WRONG[how])
-    assert not any(token in refused.value.message for token in ("t" * 16, "u" * 16, "secret"))
+    monkeypatch.setattr("stepward.validator.gateway.gateway.judge", slow)
 
+    async def cancels() -> None:
+        gateway = house.gateway()
+        for _ in range(MAX_CHECKS):
+            task = asyncio.create_task(gateway.check_program(house.model, PAYS))
+            await asyncio.sleep(0.01)
+            task.cancel()
+        with pytest.raises(Refused, match="wait for the gate"):
+            await gateway.check_program(house.model, PAYS)
+        others = asyncio.create_task(gateway.check_program(house.other, PAYS))
+        go_on.set()
+        assert (await others).startswith("accepted: ")
 
-def test_a_caller_is_known_by_its_token_alone() -> None:
-    callers = Callers.of([ENTRY])
-    assert callers.of_token("t" * 20) is callers.by_name["model"]
-    assert [callers.of_token(one) for one in ("", "t" * 19, "model", "\ud800")] == [None] * 4
-    assert "t" * 16 not in repr(callers.by_name["model"])
+    asyncio.run(cancels())
+    assert most == 1

@@ -1,0 +1,137 @@
+"""What the operator knows, and no caller is told: sensitive outputs, texts of errors, places of files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateways import ENTRY, House
+from stepward.validator.gateway.callers import Callers
+from stepward.validator.gateway.gateway import Gateway
+from stepward.validator.gateway.metering import Meter, MeteredModel
+from stepward.validator.gateway.quiet import Failed
+from stepward.validator.gateway.refusals import Refused
+from stepward.vm import DeliveryRefused, InDoubt, ModelReply, ModelRequest
+from stepward.vm.errors import EvaluationError, StepwardError
+from stepward.vm.journal.store import JournalError
+from stepward.vm.machine.refusals import NoSuchRun, RunBusy, RunRefused
+
+SECRET = "4111-1111-1111-1111"
+FETCH: dict[str, Any] = {
+    "effect": "read",
+    "args": {"id": {"type": "integer", "maximum": 9}},
+    "returns": {"type": "object", "properties": {"card": {"type": "string", "sensitive": True}}},
+}
+FETCHES = """\
+name: fetches
+inputs: {id: {type: integer}}
+steps:
+  - {id: get, type: tool, tool: fetch, args: {id: $id}, output_key: got, error_step: told, next_step: done}
+  - {id: done, type: end, output: $got}
+  - {id: told, type: end, outcome: failure, output: {why: $get.error}}
+"""
+DROPS = {
+    "sensitive": "{effect: read, returns: {type: object, properties: {card: {type: string}}}}",
+    "a bound": "{effect: read, args: {id: {type: integer}}}",
+}
+
+
+def fetching(folder: Path, fetch: Callable[..., Any]) -> tuple[House, Gateway]:
+    house = House(folder, tools=["fetch"], effects=["read"])
+    return house, house.gateway(tools={"fetch": fetch}, facts={"fetch": FETCH})
+
+
+@pytest.mark.parametrize("drop", DROPS)
+def test_a_program_takes_no_type_from_a_tool_of_the_operator(tmp_path: Path, drop: str) -> None:
+    house, gateway = fetching(tmp_path, lambda id: {"card": SECRET})
+    text = FETCHES.replace("steps:", f"tools: {{fetch: {DROPS[drop]}}}\nsteps:")
+    with pytest.raises(Refused, match="says something else than the operator"):
+        asyncio.run(gateway.run_program(house.model, text, None, {"id": 1}))
+
+
+def test_a_sensitive_output_is_in_no_answer(tmp_path: Path) -> None:
+    house, gateway = fetching(tmp_path, lambda id: {"card": SECRET})
+
+    async def answers() -> list[Any]:
+        run = await gateway.run_program(house.model, FETCHES, None, {"id": 1})
+        asks = (gateway.get_run, gateway.verify_run, gateway.replay_run)
+        return [run, *[await ask(house.model, run["run"]) for ask in asks]]
+
+    told = asyncio.run(answers())
+    assert told[0]["output"] == {"card": "[sensitive]"}
+    assert SECRET not in json.dumps(told)
+
+
+class Lazy(list[Any]):
+    def __iter__(self) -> Any:
+        raise ValueError(f"connection lost: {SECRET}")
+
+
+def raises(error: BaseException) -> Callable[..., Any]:
+    def fetch(id: int) -> Any:
+        raise error
+
+    return fetch
+
+
+async def raises_late(id: int) -> Any:
+    raise KeyError(SECRET)
+
+
+@pytest.mark.parametrize(
+    "fetch",
+    [
+        raises(ValueError(SECRET)),
+        raises(TimeoutError(SECRET)),
+        raises(SystemExit(SECRET)),
+        raises(InDoubt(SECRET)),
+        raises_late,
+        lambda id: {"card": Lazy([1])},
+    ],
+)
+def test_what_a_tool_raises_is_for_the_operator(
+    tmp_path: Path, fetch: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    house, gateway = fetching(tmp_path, fetch)
+    told = asyncio.run(gateway.run_program(house.model, FETCHES, None, {"id": 1}))
+    assert told["status"] == "failed"
+    assert SECRET not in json.dumps(told)
+    assert "tool `fetch` in run mcp.model." in caplog.text
+
+
+def test_what_a_model_raises_is_for_the_operator() -> None:
+    class Broken:
+        def complete(self, request: ModelRequest) -> ModelReply:
+            raise ValueError(f"key {SECRET} was refused")
+
+    (caller,) = Callers.of([{**ENTRY, "tokens_per_hour": 9}]).by_name.values()
+    with pytest.raises(Failed, match=r"^it raised ValueError$"):
+        asyncio.run(MeteredModel(Broken(), Meter(caller)).complete(ModelRequest("?", None, None, None, "a", 1, 1)))
+
+
+SAID = {
+    RunRefused("input `a` is wrong"): "input `a` is wrong",
+    DeliveryRefused("no"): "no",
+    NoSuchRun("x"): "you have no such run",
+    RunBusy("run x of host y"): "somebody else goes on with this run now",
+    JournalError(f"can't open /home/ann/{SECRET}"): "the journal can't be used now",
+    EvaluationError(SECRET): "the machine has refused the request",
+}
+
+
+@pytest.mark.parametrize("error", SAID, ids=lambda error: type(error).__name__)
+def test_every_error_of_the_machine_is_a_refusal_in_words(house: House, error: StepwardError) -> None:
+    gateway = house.gateway()
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise error
+
+    house.journal.rows = fails  # type: ignore[method-assign]
+    with pytest.raises(Refused) as refused:
+        asyncio.run(gateway.list_runs(house.model))
+    assert (refused.value.message, bool(refused.value.help)) == (SAID[error], True)
