@@ -145,7 +145,9 @@ def test_the_core_of_the_machine_knows_no_clock_and_no_chance() -> None:
         ("import stepward.testing.plugin", {"pydantic", "networkx", "z3", "hypothesis", "graphviz", "click", "yaml"}),
         ("import stepward.validator", {"networkx", "z3", "hypothesis", "graphviz", "rich"}),
         ("from stepward.validator import ProgramValidator, StepGraph", {"networkx", "z3", "hypothesis", "graphviz"}),
-        ("from stepward.validator.cli import main", {"pydantic", "networkx", "z3", "hypothesis", "rich"}),
+        ("from stepward.validator.cli import main", {"pydantic", "networkx", "z3", "hypothesis", "rich", "mcp"}),
+        ("import stepward.validator.cli.mcp", {"pydantic", "networkx", "z3", "hypothesis", "rich", "mcp"}),
+        ("import stepward.validator.gateway.catalogue", {"networkx", "z3", "hypothesis", "rich", "mcp", "starlette"}),
     ],
 )
 def test_an_import_costs_what_it_must(code: str, without: set[str]) -> None:
@@ -160,7 +162,18 @@ try:
     main(["check", {str(program)!r}], standalone_mode=False)
 except SystemExit:
     pass"""
-    assert not loaded_after(code) & {"z3", "hypothesis", "graphviz", "rich"}
+    assert not loaded_after(code) & {"z3", "hypothesis", "graphviz", "rich", "mcp"}
+
+
+def test_only_the_door_knows_the_library_of_the_protocol() -> None:
+    """It is an extra, and takes half a second to import."""
+    paths = [path for floor in ALLOWED for path in modules(floor)]
+    known = {path.relative_to(ROOT).as_posix() for path in paths if _names_protocol(imported(path))}
+    assert known == {"validator/cli/mcp.py", "validator/gateway/server.py", "validator/gateway/serving.py"}
+
+
+def _names_protocol(names: set[str]) -> bool:
+    return bool({name.split(".")[0] for name in names} & {"mcp", "mcp_types", "starlette", "uvicorn", "anyio"})
 
 
 def test_a_machine_that_asks_the_gate_imports_no_heavy_library() -> None:
@@ -221,8 +234,8 @@ def test_the_wheel_holds_every_module_and_the_type_marker(tmp_path: Path) -> Non
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {f"stepward/{floor}/{path.relative_to(home(floor)).as_posix()}" for floor, path in _files()}
     expected |= {f"stepward/{folder}/py.typed" for folder in ALLOWED}
-    templates = [path for path in (ROOT / "validator/templates").rglob("*") if path.is_file()]
-    expected |= {f"stepward/{path.relative_to(ROOT).as_posix()}" for path in templates}
+    data = [path for folder in ("templates", "pages") for path in (ROOT / "validator" / folder).rglob("*")]
+    expected |= {f"stepward/{path.relative_to(ROOT).as_posix()}" for path in data if path.is_file()}
     assert expected <= names, expected - names
     assert not any(name.startswith(("vm/", "validator/", "sabotage/", "testing/", "tests/")) for name in names)
 

@@ -27,7 +27,7 @@ from stepward.validator.cli import main
 _BLOCK = re.compile(r"^(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.M | re.S)
 _FILE = re.compile(r"(?:#|//) ([\w./-]+\.\w+|\.[\w./-]+)\n")
 _TOKEN = re.compile(r"runs resume (\S+) --payload")
-_SHELL = re.compile(r"[|>&$*`;]")
+_SHELL = re.compile(r"[|<>&$*`;]")
 
 
 class Block(NamedTuple):

@@ -30,6 +30,7 @@ COMMANDS: Final = (
     "sabotage",
     "verify",
     "manifest",
+    "mcp",
     "key",
     "completion",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
@@ -54,6 +55,11 @@ class Caller(BaseModel):
             if tool in facts and facts[tool].get("effect", "write") in self.effects
         ]
         return Policy.from_dict({"policy": f"caller-{self.name}", "tools": dict(facts), "allow": allowed})
+
+
+def local() -> Caller:
+    """Return the caller of a server without a file of callers. It may call no tools, and nobody knows its token."""
+    return Caller(name="local", token=secrets.token_hex(32))
 
 
 _HELP: Final = f"a caller has {', '.join(f'`{name}`' for name in Caller.model_fields)}"

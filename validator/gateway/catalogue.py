@@ -1,0 +1,141 @@
+"""The tools that a caller may call, each with its arguments and what it does.
+
+The docstring of a tool is its description: a model reads it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stepward.validator.gateway.arguments import (
+    Arguments,
+    NoArguments,
+    ProgramArguments,
+    RuleArguments,
+    RunArguments,
+    SaveArguments,
+    StartArguments,
+    parsed,
+)
+from stepward.validator.gateway.callers import Caller
+from stepward.validator.gateway.gateway import Gateway, Progress
+from stepward.validator.gateway.pages import LESSON, page, rule_page
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Who asks: the caller, at a gateway; `progress` is told how a run goes on."""
+
+    gateway: Gateway
+    caller: Caller
+    progress: Progress | None = None
+
+
+async def check_program(asker: Asker, given: ProgramArguments) -> str:
+    """Check a program. Returns `accepted`, or what is wrong: the code, the place and what to change. Runs nothing."""
+    return await asker.gateway.check_program(asker.caller, given.program)
+
+
+async def explain(_: Asker, given: RuleArguments) -> str:
+    """Explain a rule that a check has reported, with an example. Without a code: the language, on one page."""
+    return page(LESSON) if given.code is None else rule_page(given.code)
+
+
+async def draw_program(asker: Asker, given: ProgramArguments) -> str:
+    """Return a program that passes the check as a diagram in Mermaid."""
+    return await asker.gateway.draw_program(asker.caller, given.program)
+
+
+async def list_tools(asker: Asker, _: NoArguments) -> Mapping[str, Any]:
+    """List the tools that your programs may call, with their arguments, outputs and effects."""
+    return await asker.gateway.list_tools(asker.caller)
+
+
+async def run_program(asker: Asker, given: StartArguments) -> Mapping[str, Any]:
+    """Run a program that passes the check: give `program`, its text, or `name`, that of a saved one.
+
+    Returns the run when it has ended, or after some seconds; then poll it with `get_run`. A run that is `pending` waits
+    for a person whom the operator names: you can't approve it.
+    """
+    return await asker.gateway.run_program(
+        asker.caller, given.program, given.name, given.inputs, given.request, asker.progress
+    )
+
+
+async def get_run(asker: Asker, given: RunArguments) -> Mapping[str, Any]:
+    """Say how one of your runs stands, and what it has returned."""
+    return await asker.gateway.get_run(asker.caller, given.run)
+
+
+async def list_runs(asker: Asker, _: NoArguments) -> Mapping[str, Any]:
+    """List your runs, the newest first."""
+    return await asker.gateway.list_runs(asker.caller)
+
+
+async def verify_run(asker: Asker, given: RunArguments) -> Mapping[str, Any]:
+    """Say whether the records of a run are as they were written."""
+    return await asker.gateway.verify_run(asker.caller, given.run)
+
+
+async def replay_run(asker: Asker, given: RunArguments) -> Mapping[str, Any]:
+    """Show the path of a run, and whether the machine would decide the same again. Calls no tool."""
+    return await asker.gateway.replay_run(asker.caller, given.run)
+
+
+async def cancel_run(asker: Asker, given: RunArguments) -> Mapping[str, Any]:
+    """End one of your runs. What it has done stays done."""
+    return await asker.gateway.cancel_run(asker.caller, given.run)
+
+
+async def save_program(asker: Asker, given: SaveArguments) -> Mapping[str, Any]:
+    """Save a program that passes the check under a name: lower-case letters, digits, `-` and `_`."""
+    return await asker.gateway.save_program(asker.caller, given.name, given.program)
+
+
+async def list_programs(asker: Asker, _: NoArguments) -> Mapping[str, Any]:
+    """List the names of your saved programs."""
+    return await asker.gateway.list_programs(asker.caller)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tool of the catalogue: its function, the type of its arguments, and whether it changes nothing."""
+
+    function: Callable[[Asker, Any], Awaitable[str | Mapping[str, Any]]]
+    arguments: type[Arguments]
+    is_read_only: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name of the tool."""
+        return self.function.__name__
+
+    @property
+    def description(self) -> str:
+        """What the tool does, for a model."""
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+    async def answer(self, asker: Asker, given: Mapping[str, Any] | None) -> str | Mapping[str, Any]:
+        """Return the answer, a text or plain data; raises Refused."""
+        return await self.function(asker, parsed(self.arguments, given))
+
+
+_ENTRIES: Final = (
+    Entry(check_program, ProgramArguments),
+    Entry(explain, RuleArguments),
+    Entry(draw_program, ProgramArguments),
+    Entry(list_tools, NoArguments),
+    Entry(run_program, StartArguments, is_read_only=False),
+    Entry(get_run, RunArguments),
+    Entry(list_runs, NoArguments),
+    Entry(verify_run, RunArguments),
+    Entry(replay_run, RunArguments),
+    Entry(cancel_run, RunArguments, is_read_only=False),
+    Entry(save_program, SaveArguments, is_read_only=False),
+    Entry(list_programs, NoArguments),
+)
+CATALOGUE: Final = {entry.name: entry for entry in _ENTRIES}
+"""The tools by name, in the order in which they are listed."""

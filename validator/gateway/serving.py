@@ -1,0 +1,112 @@
+"""Serves a gateway over standard streams, or over HTTP on the loopback interface."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+import uvicorn
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.provider import AccessToken
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.routing import Route
+
+from stepward.validator.files import why_not
+from stepward.validator.gateway.callers import Caller, Callers
+from stepward.validator.gateway.gateway import Gateway
+from stepward.validator.gateway.server import Context, server_of
+from stepward.validator.result import AdvisedError
+
+LOOPBACK: Final = "127.0.0.1"
+PATH: Final = "/mcp"
+
+MAX_BODY: Final = 4 << 20
+"""Bytes of the longest request."""
+
+MAX_CONNECTIONS: Final = 100
+"""Connections and requests at a time; more are refused with status 503."""
+
+GRACE: Final = 5
+"""Seconds that requests under way get when the server stops."""
+
+
+async def serve_streams(gateway: Gateway, caller: Caller) -> None:
+    """Serve one caller over standard input and output, until the input ends.
+
+    What tools print goes to standard error, so that it is no part of the protocol.
+    """
+    server = server_of(gateway, lambda _: caller)
+    async with stdio_server() as (reader, writer):
+        await server.run(reader, writer, server.create_initialization_options())
+
+
+async def serve_http(gateway: Gateway, callers: Callers, port: int, ready: Callable[[str], None]) -> None:
+    """Serve callers over HTTP until the process is interrupted; `ready` is called with the address.
+
+    With port 0 the system chooses one. Raises AdvisedError if the port can't be used.
+    """
+    with _listening(port) as listening:
+        chosen = listening.getsockname()[1]
+        settings = uvicorn.Config(
+            http_app(gateway, callers, chosen),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_graceful_shutdown=GRACE,
+        )
+        ready(f"http://{LOOPBACK}:{chosen}{PATH}")
+        await uvicorn.Server(settings).serve(sockets=[listening])
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server((LOOPBACK, port))
+    except OSError as error:
+        raise AdvisedError(f"port {port} can't be used: {why_not(error)}", "name another port, or 0") from None
+
+
+def http_app(gateway: Gateway, callers: Callers, port: int) -> Starlette:
+    """Return the application: every request names its caller by a bearer token.
+
+    There are no sessions: what a request may do depends on its own token alone. `Host` and `Origin` have to be those of
+    this server, else a web page could reach it through a name that points to the loopback interface.
+    """
+
+    def caller_of(context: Context) -> Caller:
+        request: Any = context.request
+        return callers.by_name[request.user.username]
+
+    names = [f"{host}:{port}" for host in (LOOPBACK, "localhost")]
+    manager = StreamableHTTPSessionManager(
+        server_of(gateway, caller_of),
+        stateless=True,
+        security_settings=TransportSecuritySettings(
+            allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names]
+        ),
+        max_request_body_size=MAX_BODY,
+    )
+    endpoint: Any = RequireAuthMiddleware(StreamableHTTPASGIApp(manager), [])
+    return Starlette(
+        routes=[Route(PATH, endpoint=endpoint)],
+        middleware=[Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(_Verifier(callers)))],
+        lifespan=lambda _: manager.run(),
+    )
+
+
+class _Verifier:
+    """Recognises callers by their tokens, for the SDK."""
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Return who has a token, without the token itself; None for nobody."""
+        caller = self._callers.of_token(token)
+        return None if caller is None else AccessToken(token="", client_id=caller.name, scopes=[])
