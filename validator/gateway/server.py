@@ -92,7 +92,7 @@ class _Front:
             names = ", ".join(f"`{name}`" for name in CATALOGUE)
             return _refusal(Refused("there is no such tool", f"call one of {names}"))
         try:
-            answer = await _guarded(entry.name, entry.answer(self._asker(context), params.arguments))
+            answer = await _guarded(f"`{entry.name}`", entry.answer(self._asker(context), params.arguments))
         except Refused as refused:
             return _refusal(refused)
         return _result(answer if isinstance(answer, str) else to_json(answer))

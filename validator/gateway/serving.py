@@ -10,8 +10,8 @@ import uvicorn
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.provider import AccessToken
 from mcp.server.stdio import stdio_server
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
@@ -20,6 +20,7 @@ from starlette.routing import Route
 from stepward.validator.files import why_not
 from stepward.validator.gateway.callers import Caller, Callers
 from stepward.validator.gateway.gateway import Gateway
+from stepward.validator.gateway.messages import OnlyMessages
 from stepward.validator.gateway.server import Context, server_of
 from stepward.validator.result import AdvisedError
 
@@ -92,7 +93,8 @@ def http_app(gateway: Gateway, callers: Callers, port: int) -> Starlette:
         ),
         max_request_body_size=MAX_BODY,
     )
-    endpoint: Any = RequireAuthMiddleware(StreamableHTTPASGIApp(manager), [])
+    inner: Any = OnlyMessages(manager.handle_request)
+    endpoint: Any = RequireAuthMiddleware(RequestBodyLimitMiddleware(inner, MAX_BODY), [])
     return Starlette(
         routes=[Route(PATH, endpoint=endpoint)],
         middleware=[Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(_Verifier(callers)))],

@@ -41,7 +41,9 @@ class Shelf:
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
                 return file.read()
         except OSError:
-            raise Refused(f"you have no saved program `{name}`", "`list_programs` names those that you have") from None
+            raise Refused(
+                "you have no saved program of this name", "`list_programs` names those that you have"
+            ) from None
 
     def names(self, caller: str) -> list[str]:
         """Return the names of a caller's saved programs, sorted."""

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.shared.exceptions import MCPError
 
+from doors import NEW, OLD, door
 from gateways import ENTRY, House
 from stepward.validator.gateway.callers import Callers
+from stepward.validator.gateway.catalogue import CATALOGUE
 from stepward.validator.gateway.gateway import Gateway
 from stepward.validator.gateway.metering import Meter, MeteredModel
 from stepward.validator.gateway.quiet import Failed
@@ -135,3 +138,106 @@ def test_every_error_of_the_machine_is_a_refusal_in_words(house: House, error: S
     with pytest.raises(Refused) as refused:
         asyncio.run(gateway.list_runs(house.model))
     assert (refused.value.message, bool(refused.value.help)) == (SAID[error], True)
+
+
+# -- through the server ------------------------------------------------------------------------------------------------
+
+
+KEEPS = """\
+name: keeps
+inputs: {card: {type: string, pattern: '^[0-9-]+$', sensitive: true}, mode: {enum: [good, bad, echo]}}
+steps:
+  - id: which
+    type: condition
+    cases: [{when: $mode == "bad", then: breaks}, {when: $mode == "echo", then: echo}]
+    otherwise: done
+  - {id: breaks, type: tool, tool: fetch, args: {id: 1}, error_step: told, next_step: done}
+  - {id: echo, type: tool, tool: repeat, args: {text: $card}, output_key: said, next_step: echoed}
+  - {id: echoed, type: end, output: {said: $said, card: $card, both: "card $card"}}
+  - {id: told, type: end, outcome: failure, output: {why: $breaks.error, card: $card}}
+  - {id: done, type: end, output: {card: $card}}
+"""
+REPEAT = {"effect": "read", "args": {"text": {"type": "string"}}, "returns": {"type": "string"}}
+
+
+@pytest.mark.parametrize("protocol", [OLD, NEW])
+def test_a_sensitive_input_is_in_no_answer(tmp_path: Path, protocol: str) -> None:
+    house = House(tmp_path, tools=["fetch", "repeat"], effects=["read"])
+
+    def fetch(id: int) -> Any:
+        raise ValueError(f"card {SECRET} is blocked")
+
+    tools = {"fetch": fetch, "repeat": lambda text: f"you said {text}"}
+
+    async def answers() -> str:
+        told = []
+        gateway = house.gateway(tools=tools, facts={"fetch": FETCH, "repeat": REPEAT})
+        async with door(gateway, house.model, protocol) as front:
+            for mode in ("good", "bad", "echo"):
+                run = await front.data("run_program", program=KEEPS, inputs={"card": SECRET, "mode": mode})
+                told.append(run["output"])
+                for tool in ("get_run", "verify_run", "replay_run", "cancel_run"):
+                    told.append(await front.data(tool, run=run["run"]))
+                told.append(await front.read(f"runs/{run['run']}"))
+            told += [await front.data("list_runs"), await front.read("runs")]
+            for card in (f"{SECRET}x", [SECRET], {"number": SECRET}, SECRET * 2_000_000):
+                told.append(await front.refused("run_program", program=KEEPS, inputs={"card": card, "mode": "good"}))
+        return json.dumps(told)
+
+    text = asyncio.run(answers())
+    assert text.count("[sensitive]") >= 9
+    assert "1111-1111" not in text
+
+
+PROBE = "hunter2-hunter2"
+WRONG: list[Any] = [PROBE, [PROBE], {PROBE: PROBE}, {"deep": [PROBE]}, 0.5, None, True]
+
+
+@pytest.mark.parametrize("protocol", [OLD, NEW])
+def test_no_error_about_an_argument_repeats_what_was_sent(house: House, protocol: str) -> None:
+    async def sends() -> list[str]:
+        said = []
+        async with door(house.gateway(), house.model, protocol) as front:
+            for entry in CATALOGUE.values():
+                for name in (*entry.arguments.model_fields, PROBE):
+                    for value in WRONG:
+                        answer = await front.client.call_tool(entry.name, {name: value})
+                        said.append(answer.content[0].text)  # type: ignore[union-attr]
+            said.append(await front.refused(PROBE, **{PROBE: PROBE}))
+            for uri in (f"stepward://{PROBE}", f"stepward://runs/{PROBE}", f"stepward://rules/{PROBE}"):
+                with pytest.raises(MCPError) as error:
+                    await front.client.read_resource(uri)
+                said.append(str(error.value))
+            with pytest.raises(MCPError) as error:
+                await front.client.get_prompt("write_program_too", {PROBE: PROBE})
+            said.append(str(error.value))
+        return said
+
+    texts = asyncio.run(sends())
+    assert not [text for text in texts if PROBE in text and not text.startswith(("refused: ", "the program does not"))]
+    assert len(texts) > 100
+
+
+@pytest.mark.parametrize("protocol", [OLD, NEW])
+def test_an_internal_error_says_nothing_and_the_log_says_all(
+    house: House, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks(*_: Any, **__: Any) -> None:
+        raise RuntimeError(SECRET)
+
+    house.journal.rows = breaks  # type: ignore[method-assign]
+
+    async def asks() -> list[str]:
+        async with door(house.gateway(), house.model, protocol) as front:
+            said = [await front.refused("list_runs")]
+            with pytest.raises(MCPError) as error:
+                await front.read("runs")
+            return [*said, str(error.value)]
+
+    said = asyncio.run(asks())
+    assert [text.partition("\n")[0] for text in said] == [
+        "internal error in `list_runs`",
+        "internal error in a resource",
+    ]
+    assert SECRET not in "".join(said)
+    assert SECRET in caplog.text
