@@ -174,9 +174,7 @@ class Gateway:
     async def get_run(self, caller: Caller, run: str) -> dict[str, Any]:
         """Return how a run of the caller stands."""
         await self._require_own(caller, run)
-        found = await self._desk(caller).machine.get(run)
-        if self._operator.approvals is not None and found.suspensions:
-            await asyncio.to_thread(self._operator.approvals.announce, caller.name, found)
+        found = await self._announced(caller, self._desk(caller).machine.get(run))
         return told(await asyncio.to_thread(self._history, run), [waits.token for waits in found.suspensions])
 
     @answered
@@ -269,7 +267,7 @@ class Gateway:
             desk.meter.start()
         envelope = Envelope(desk.caller.name, self._operator.gate, desk.caller.settles_own)
         driving = desk.machine.run(program, inputs, run_id=run, by=desk.caller.name, envelope=envelope)
-        task = asyncio.create_task(driving)
+        task = asyncio.create_task(self._announced(desk.caller, driving))
         self._going.setdefault(run, task)
         task.add_done_callback(partial(self._ended, run))
         try:
@@ -278,6 +276,13 @@ class Gateway:
             if is_new:
                 desk.meter.take_back()
             raise
+
+    async def _announced(self, caller: Caller, driving: Awaitable[Run]) -> Run:
+        """Return a run when it stops; the operator is told what it waits for, whether or not anybody polls it."""
+        found = await driving
+        if self._operator.approvals is not None and found.suspensions:
+            await asyncio.to_thread(self._operator.approvals.announce, caller.name, found)
+        return found
 
     def _ended(self, run: str, task: asyncio.Task[Run]) -> None:
         if self._going.get(run) is task:

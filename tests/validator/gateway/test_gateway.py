@@ -18,7 +18,7 @@ from stepward.validator.gateway.gateway import MAX_CHECKS
 from stepward.validator.gateway.judging import MAX_CHARACTERS, judge
 from stepward.validator.gateway.metering import LimitReached, Meter, MeteredModel
 from stepward.validator.gateway.refusals import Refused
-from stepward.vm import DeliveryRefused, ModelReply, ModelRequest, Policy
+from stepward.vm import DeliveryRefused, ModelReply, ModelRequest, Policy, Suspend
 
 
 def test_a_run_waits_for_a_person_and_is_polled_and_verified(house: House) -> None:
@@ -58,6 +58,25 @@ def test_a_suspension_is_announced_once_also_after_a_restart(house: House) -> No
 
     asyncio.run(polls())
     assert len(house.tokens()) == 1
+
+
+def test_a_suspension_is_announced_although_nobody_polls(house: House) -> None:
+    go_on = threading.Event()
+
+    def slow() -> Suspend:
+        go_on.wait(5)
+        return Suspend()
+
+    async def leaves() -> None:
+        gateway = house.gateway(tools={**house.tools, "ask": slow}, wait=0.1)
+        assert (await gateway.run_program(house.model, PAYS, None, {"sum": 5}))["status"] == "running"
+        assert not house.tokens()
+        go_on.set()
+        async with asyncio.timeout(10):
+            while not house.tokens():
+                await asyncio.sleep(0.02)
+
+    asyncio.run(leaves())
 
 
 def test_a_caller_with_a_stolen_token_does_not_approve_its_own_payment(house: House) -> None:
