@@ -172,7 +172,7 @@ def test_only_the_door_knows_the_library_of_the_protocol() -> None:
     assert known == {"validator/cli/mcp.py", "validator/gateway/server.py", "validator/gateway/serving.py"}
 
 
-def _names_protocol(names: set[str]) -> bool:
+def _names_protocol(names: frozenset[str]) -> bool:
     return bool({name.split(".")[0] for name in names} & {"mcp", "mcp_types", "starlette", "uvicorn", "anyio"})
 
 

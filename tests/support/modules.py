@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from paths import ROOT
@@ -26,7 +27,8 @@ def home(package: str) -> Path:
     return TESTKIT if package == "testing" else ROOT / package
 
 
-def imported(path: Path) -> set[str]:
+@cache
+def imported(path: Path) -> frozenset[str]:
     """Return every module that a file imports, wherever in the file."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -37,7 +39,7 @@ def imported(path: Path) -> set[str]:
             names.add(node.module or "")
             if node.module == "stepward":
                 names.update(f"stepward.{alias.name}" for alias in node.names)
-    return names
+    return frozenset(names)
 
 
 def loaded_after(code: str) -> set[str]:
