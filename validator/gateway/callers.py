@@ -48,13 +48,14 @@ class Caller(BaseModel):
     settles_own: bool = False
 
     def policy(self, facts: Mapping[str, Any]) -> Policy:
-        """Return the policy of the caller: the facts of the operator's manifest, and the tools that it may call."""
+        """Return the policy of the caller: the tools that it may call, with the facts of the operator's manifest."""
         allowed = [
             tool
             for tool in dict.fromkeys(self.tools)
             if tool in facts and facts[tool].get("effect", "write") in self.effects
         ]
-        return Policy.from_dict({"policy": f"caller-{self.name}", "tools": dict(facts), "allow": allowed})
+        known = {tool: facts[tool] for tool in allowed}
+        return Policy.from_dict({"policy": f"caller-{self.name}", "tools": known, "allow": allowed})
 
 
 def local() -> Caller:

@@ -186,6 +186,16 @@ def test_an_address_is_no_path(house: House, path: str, protocol: str) -> None:
     attack(reads, house.gateway(), house, protocol)
 
 
+def test_a_caller_learns_of_no_tool_but_its_own(tmp_path: Path) -> None:
+    house = House(tmp_path, tools=["ask", "pay", "gone"], effects=["none"])
+
+    async def looks(front: Door) -> None:
+        assert set((await front.data("list_tools"))["tools"]) == {"ask"}
+        assert '"pay"' not in await front.read("policies")
+
+    attack(looks, house.gateway(), house)
+
+
 # -- programs that want to pass the gate -------------------------------------------------------------------------------
 
 
