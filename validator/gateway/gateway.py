@@ -290,15 +290,19 @@ class Gateway:
         _heard(task)
 
     async def _waited(self, task: asyncio.Task[Run], run: str, progress: Progress | None) -> None:
-        """Wait for a task until the time of a request is over; raises what the task raises."""
+        """Wait until a task is done, or the run exists and the time is over; raises what the task raises."""
         end = time.monotonic() + self._operator.wait
-        while time.monotonic() < end:
+        while True:
             done, _ = await asyncio.wait([task], timeout=_TICK)
             if done:
                 task.result()
                 return
             row = await asyncio.to_thread(self._journal.row, run)
-            if progress is not None and row is not None:
+            if row is None:
+                continue  # it is being made: nobody can poll it yet
+            if time.monotonic() >= end:
+                return
+            if progress is not None:
                 await progress(row.seq + 1, row.status)
 
     async def _require_own(self, caller: Caller, run: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -60,6 +61,22 @@ def test_a_suspension_is_announced_once_also_after_a_restart(house: House) -> No
     assert len(house.tokens()) == 1
 
 
+def test_a_request_ends_only_when_its_run_can_be_polled(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal may be slow: an answer without a run would have the caller start another one."""
+    create = house.journal.create
+
+    def slow(*args: Any) -> Any:
+        time.sleep(0.6)
+        return create(*args)
+
+    monkeypatch.setattr(house.journal, "create", slow)
+
+    async def starts() -> Any:
+        return await house.gateway(wait=0.0).run_program(house.model, PAYS, None, {"sum": 5})
+
+    assert asyncio.run(starts())["status"] in ("running", "pending")
+
+
 def test_a_suspension_is_announced_although_nobody_polls(house: House) -> None:
     go_on = threading.Event()
 
@@ -72,7 +89,7 @@ def test_a_suspension_is_announced_although_nobody_polls(house: House) -> None:
         assert (await gateway.run_program(house.model, PAYS, None, {"sum": 5}))["status"] == "running"
         assert not house.tokens()
         go_on.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not house.tokens():
                 await asyncio.sleep(0.02)
 

@@ -192,7 +192,7 @@ def test_a_request_that_is_too_long_is_refused(house: House) -> None:
 def test_there_is_one_address_and_one_method(house: House, method: str, path: str) -> None:
     async def asks(client: httpx2.AsyncClient) -> int:
         given = headers(Mcp_Session_Id="one")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return (await client.request(method, path, headers=given)).status_code
 
     assert with_server(house, asks) in (307, 400, 404, 405, 406)

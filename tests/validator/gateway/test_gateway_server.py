@@ -295,7 +295,7 @@ def test_a_run_that_takes_longer_than_a_request_is_polled(house: House) -> None:
             run = await front.data("run_program", program=PAYS_AT_ONCE, inputs={"sum": 5})
             assert (run["status"], run["next"]) == ("running", "the run goes on; call get_run again")
             go_on.set()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while (await front.data("get_run", run=run["run"]))["status"] == "running":
                     await asyncio.sleep(0.05)
 
