@@ -174,8 +174,8 @@ class Gateway:
     async def get_run(self, caller: Caller, run: str) -> dict[str, Any]:
         """Return how a run of the caller stands."""
         await self._require_own(caller, run)
-        found = await self._announced(caller, self._desk(caller).machine.get(run))
-        return told(await asyncio.to_thread(self._history, run), [waits.token for waits in found.suspensions])
+        await self._announced(caller, self._desk(caller).machine.get(run))
+        return told(await asyncio.to_thread(self._history, run))
 
     @answered
     async def list_runs(self, caller: Caller) -> dict[str, Any]:

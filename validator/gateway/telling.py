@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from stepward.vm.journal.store import Row
@@ -11,16 +11,13 @@ from stepward.vm.machine.views import traced
 from stepward.vm.values import as_text
 
 PENDING: Final = {
-    "SUSPENDED": "a person has to decide; the operator has been told",
+    "SUSPENDED": "a person whom the operator names has to decide",
     "IN_DOUBT": "nobody knows whether a write has happened; the operator has to find out",
 }
 
-TOKEN: Final = "[token]"
-"""Stands in an answer where a tool has repeated a resume token."""
 
-
-def told(found: History, tokens: Collection[str] = ()) -> dict[str, Any]:
-    """Return how a run stands; `tokens` are those that it waits for, which no text of the answer may repeat."""
+def told(found: History) -> dict[str, Any]:
+    """Return how a run stands. A run that waits has no output yet, so no tool can repeat its resume token here."""
     state = found.state
     data: dict[str, Any] = {
         "run": found.run,
@@ -43,8 +40,7 @@ def told(found: History, tokens: Collection[str] = ()) -> dict[str, Any]:
     if state.is_over:
         data |= {"reason": state.reason, "output": _plain(traced(state.output))}
         data |= {"error": state.error} if state.error else {}
-    scrubbed: dict[str, Any] = without(data, tokens)
-    return scrubbed
+    return data
 
 
 def told_row(row: Row) -> dict[str, Any]:
@@ -64,17 +60,6 @@ def path_of(found: History) -> list[dict[str, Any]]:
 
 
 _SHOWN: Final = {"step": "step", "outcome": "kind", "branch": "branch", "next": "next", "ends": "ends", "rule": "rule"}
-
-
-def without(data: Any, tokens: Collection[str]) -> Any:
-    """Return plain data with TOKEN in place of each token, in keys and texts."""
-    if isinstance(data, str):
-        for token in tokens:
-            data = data.replace(token, TOKEN) if token else data
-        return data
-    if isinstance(data, Mapping):
-        return {without(key, tokens): without(value, tokens) for key, value in data.items()}
-    return [without(item, tokens) for item in data] if isinstance(data, list) else data
 
 
 def _status(status: str) -> str:
