@@ -13,20 +13,21 @@ from stepward.vm.reading.source import Mend, Place
 
 
 class AmbiguousArm(Rule):
-    """A branch names the step and the step above falls into it, so it is not clear whether the run ends there.
+    """A branch names the step, and the step above also leads to it, so it is not clear whether the run ends there.
 
     ## What it does
-    A step that a branch, a case or an `error_step` names (an *arm*) ends the run; any other step goes on to the next in
-    the list. Reports a step to which both rules apply: an arm without `next_step` or `is_terminal` that the step above
-    falls into, or that is the first step. Conditions and `end` steps are never reported, nor is the last step of the
-    list.
+    A step that a branch, a case or an `error_step` names is an *arm*, and ends the run. After any other step, the run
+    goes on to the next step in the list. Reports a step to which both rules apply: an arm without `next_step` or
+    `is_terminal` that is the first step, or that the step above leads to without `next_step`. Conditions, `end` steps
+    and the last step of the list are never reported.
 
     ## Why it is bad
-    One reader expects the run to end here, another expects it to go on to the step below, which may be a payment. The
-    program is refused until it says which.
+    One reader expects the run to end here. Another reader expects it to go on to the step below, which may be a
+    payment. The machine refuses the program until it says which of the two is meant.
 
     ## Example
-    `look` is the first step and an arm of `is_paid`: does the run end after it, or go on to `is_paid`?
+    `look` is the first step, and also an arm of `is_paid`. Does the run end after `look`, or does it go on to
+    `is_paid`?
 
     ```yaml
     name: wait_for_payment

@@ -14,12 +14,12 @@ class BudgetTooSmall(Rule):
     """The budget `max_steps` is below the shortest path to any declared ending.
 
     ## What it does
-    Counts the shortest path from the first step to an ending that the program declares: every step costs one,
-    conditions, `end` steps and sub-steps included, and so does every attempt after the first. Reports `max_steps` when
-    that path does not fit in it, with the least number that is enough.
+    Computes the shortest path from the first step to an ending that the program declares. Every step costs one,
+    including conditions, `end` steps and sub-steps, and so does every attempt after the first. Reports `max_steps` if
+    it is smaller than the cost of this path. The message gives the cost.
 
     ## Why it is bad
-    Every run ends BUDGET_EXCEEDED, or fails before that. What it did until then stays done.
+    Every run ends BUDGET_EXCEEDED, or fails before that. The effects of the steps before the end have already happened.
 
     ## Example
     ```yaml

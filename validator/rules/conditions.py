@@ -30,16 +30,17 @@ _OR_DROP: Final = ", or remove this case with the steps that it alone leads to"
 
 
 class ConditionSyntax(Rule):
-    """A condition or an expression can't be read.
+    """A condition or an expression has a syntax error.
 
     ## What it does
-    Reports conditions, cases, texts in `set` and the `when` of the program's guardrails that are no expression. It says
-    where the error is and what was expected there. For notations of other languages (`&&`, `!`, `=`, `.lower()`) it
-    says what to write instead. A text constant in `set` needs quotes of its own: `"'paid'"`.
+    Reports a condition, a case, a text in `set` or the `when` of a guardrail of the program if it is not a valid
+    expression. The message says where the error is and what was expected there. For notations of other languages (`&&`,
+    `!`, `=`, `.lower()`), the help says what to write instead. A text constant in `set` needs its own quotes:
+    `"'paid'"`.
 
     ## Why it is bad
-    An expression that can't be read has no value, and a guess at its meaning could open the wrong branch. What depends
-    on it can't be checked either.
+    An expression with a syntax error has no value, and a guess at its meaning could select the wrong branch. Everything
+    that depends on the expression can't be checked either.
 
     ## Example
     ```yaml
@@ -109,16 +110,17 @@ def _text_help(error: ExpressionError, name: str) -> str:
 
 
 class UncoveredCondition(EngineRule):
-    """In some state the condition takes no branch, and the run ends FAILED there.
+    """In some state the condition takes no branch, so the run ends FAILED at it.
 
     ## What it does
-    Reports a condition that takes no branch in some state: no case holds and there is no `otherwise`, or the branch
-    that a two-way condition needs is missing. The message names such a state, and the path leads there: states that
-    the conditions and assignments before rule out do not count. A condition that can't be decided is SW408 `unproved`.
+    Reports a condition that takes no branch in some state: no case holds and there is no `otherwise`, or a two-way
+    condition has no branch for the result. The message names such a state, and the finding shows a path to it. States
+    that earlier conditions and assignments rule out do not count. If Stepward can't decide whether a condition always
+    takes a branch, it reports SW408 `unproved`.
 
     ## Why it is bad
-    The run ends with the reason `uncovered`, where nobody planned an ending. Mostly that happens when a value is added
-    to an `enum` or a list of replies.
+    The run ends with the reason `uncovered`, and nobody planned this ending. Usually this happens after somebody added
+    a value to an `enum` or to a list of replies.
 
     ## Example
     A parcel of exactly 20 kg is neither light nor heavy:
@@ -207,16 +209,16 @@ class ConstantCondition(EngineRule):
     """A condition that is always true, or always false, decides nothing.
 
     ## What it does
-    Reports a two-way condition whose value is the same in every run that evaluates it: because of constants, because
-    the types of what it reads allow no other, or because the conditions and assignments before it leave no other. A
-    case that is never taken is SW304. The message names the steps that only the other branch leads to.
+    Reports a two-way condition that has the same value in every run that evaluates it. The cause can be constants, the
+    types of the values that it reads, or earlier conditions and assignments. The message names the steps that only the
+    other branch leads to. For a case that is never taken, see SW304.
 
     ## Why it is bad
-    One branch never happens, though the program looks as if it could. Often a test was switched off for a trial and
-    never switched on again.
+    One branch is never taken, although the program looks as if it could be. Often somebody disabled a condition for a
+    test and did not enable it again.
 
     ## Example
-    An amount that reaches `is_tiny` is above 500, and never below 20:
+    An amount that reaches `is_tiny` is above 500, so it is never below 20:
 
     ```yaml
     name: refund
@@ -268,16 +270,17 @@ class ConstantCondition(EngineRule):
 
 
 class ShadowedCase(EngineRule):
-    """A case is never taken: an earlier one always holds first, or it can't hold at all.
+    """A case is never taken, because an earlier case always holds first or because the case can't hold at all.
 
     ## What it does
-    The first case that holds wins. Reports a case that can't hold, because of its constants or of the types of what it
-    reads; a case that repeats an earlier one; a case that only holds where an earlier one does; and a case that is
-    never the first to hold for the values that reach the step. A step that only such a case leads to is SW103, too.
+    The first case that holds is taken. Reports a case that can't hold because of its constants or the types of the
+    values that it reads. Also reports a case that repeats an earlier one, a case that holds only if an earlier one
+    holds, and a case that is never the first to hold for the values that reach the step. A step that only such a case
+    leads to is also reported as SW103.
 
     ## Why it is bad
-    The step that the case names is not taken for the values that its author meant. The case looks like a rule of the
-    business, and is not applied.
+    For the values that the author meant, the run does not go to the step that the case names. The case looks like a
+    business rule, but it is never applied.
 
     ## Example
     ```yaml
@@ -373,16 +376,16 @@ def _is_by_what_comes_before(evidence: Evidence) -> bool:
 
 
 class OverlappingCases(EngineRule):
-    """Two cases can hold at once, and `exclusive: true` asked that none do.
+    """Two cases can hold at once, although the condition has `exclusive: true`.
 
     ## What it does
-    Reports a condition with `exclusive: true` of which two cases hold in some state. The message names such a state,
-    and the path leads there: states that the conditions and assignments before rule out do not count. A condition that
-    can't be decided is SW408 `unproved`.
+    Reports a condition with `exclusive: true` if two of its cases hold in some state. The message names such a state,
+    and the finding shows a path to it. States that earlier conditions and assignments rule out do not count. If
+    Stepward can't decide whether two cases can hold at once, it reports SW408 `unproved`.
 
     ## Why it is bad
-    Which of the two cases wins depends on their order in the list, and `exclusive: true` promises that it does not.
-    A new order of the list changes what happens.
+    The order of the list decides which of the two cases is taken, but `exclusive: true` promises that the order does
+    not matter. If somebody reorders the list, the program behaves differently.
 
     ## Example
     An amount of exactly 100 is both low and high:
@@ -402,7 +405,7 @@ class OverlappingCases(EngineRule):
     ```
 
     ## Use instead
-    Two bands that meet exactly; or, without `exclusive: true`, the order decides, and says so:
+    Let one case end exactly where the next begins. Or remove `exclusive: true`; then the order of the list decides:
 
     ```yaml
     name: review_level

@@ -27,12 +27,12 @@ class MissingTarget(Rule):
     """A branch, a case, `next_step` or `error_step` names a step that does not exist.
 
     ## What it does
-    Reports every target that is no step of the program's list, with the nearest id. A sub-step of a parallel step is no
-    target: control can't enter a parallel step in the middle.
+    Reports every target that is not a step of the program's list, and suggests the nearest id. A sub-step of a parallel
+    step is not a valid target: a run can't enter a parallel step in the middle.
 
     ## Why it is bad
-    A run that gets there has nowhere to go. While a target is missing, Stepward does not judge guardrails and budgets,
-    because it does not know all paths.
+    A run that takes this branch can't continue. While a target is missing, Stepward does not check guardrails and
+    budgets, because it does not know all paths.
 
     ## Example
     ```yaml
@@ -79,16 +79,16 @@ class UnreachableStep(Rule):
     """No path leads from the first step to this one, so it never runs.
 
     ## What it does
-    Reports the steps that no path through the program reaches, whatever its conditions say. Of steps that lead to one
-    another only the first is reported, with the number of steps behind it. Often the step above ends the run: a step
-    that a branch, a case or an `error_step` names ends it unless `next_step` says otherwise.
+    Reports the steps that no path reaches, even if every branch could be taken. If unreachable steps lead to each
+    other, only the first is reported, with the number of steps after it. Often the cause is that the step above ends
+    the run: a step that a branch, a case or an `error_step` names ends the run unless it has a `next_step`.
 
     ## Why it is bad
-    A reader of the program believes that the step happens. If it is the check, the notice or the clean-up, it is
-    missing in every run.
+    A reader of the program believes that the step runs. If it is a check, a notice or a clean-up, it is missing in
+    every run.
 
     ## Example
-    `accept` is named by a branch, so the run ends after it, and `record` never comes:
+    A branch names `accept`, so the run ends after it, and `record` never runs:
 
     ```yaml
     name: amount_check
@@ -153,12 +153,12 @@ class CycleWithoutExit(Rule):
     """No path leaves the loop, so a run that enters it can only fail or be stopped.
 
     ## What it does
-    Reports every loop from which no branch, `next_step` or `error_step` leads out, and in which no step ends the run.
-    Failing without an `error_step`, an empty budget and STALLED are no exits: only what the program itself says counts.
+    Reports every loop that no branch, `next_step` or `error_step` leaves, and in which no step ends the run. Only exits
+    that the program declares count. A failure without an `error_step`, a used-up budget and STALLED are not exits.
 
     ## Why it is bad
-    No run that enters the loop reaches an ending that somebody planned. It repeats its calls until something breaks or
-    the budget is used up.
+    A run that enters the loop never reaches a planned ending. It repeats its calls until a step fails or the budget is
+    used up.
 
     ## Example
     ```yaml
@@ -223,12 +223,12 @@ class UnboundedCycle(Rule):
     """Nothing bounds the loop: neither `max_visits` on one of its steps nor `max_steps` of the program.
 
     ## What it does
-    Reports every loop that remains when the steps with `max_visits` are removed from a program without `max_steps`. It
-    does not try to show that a condition ends the loop: write the bound down.
+    Reports every loop without a step that has `max_visits`, in a program without `max_steps`. The rule does not try to
+    prove that a condition ends the loop: write a bound into the program.
 
     ## Why it is bad
-    If the awaited event never happens, the run never ends. It goes on calling models and tools, and somebody pays for
-    it.
+    If the expected event never happens, the run never ends. It calls models and tools again and again, and every call
+    costs money.
 
     ## Example
     ```yaml
@@ -285,17 +285,16 @@ def _loop_words(context: Context, loop: list[int]) -> str:
 
 
 class NoFailureEnding(Rule):
-    """A model's reply or an error decides where the run goes, and yet every declared ending is a success.
+    """A model's reply or an error decides how the run goes on, but every declared ending is a success.
 
     ## What it does
-    Reports the first step at which a condition reads a model's reply, or that has an `error_step`, if its branches lead
-    to different endings and no ending that can be reached is marked `outcome: failure`. Only endings that the program
-    declares count. If every ending is right as a success, write `outcome: success` at one of them: the rule is silent
-    then.
+    Reports the first condition that reads a model's reply, or the first step with an `error_step`, if its branches lead
+    to different endings and no reachable ending has `outcome: failure`. Only endings that the program declares count.
+    If every ending really is a success, write `outcome: success` at one of them: then nothing is reported.
 
     ## Why it is bad
-    The run reports SUCCESS in each case. Statistics, alerts and retries by status can't distinguish a request that was
-    refused or failed from one that was done.
+    The run has the status SUCCESS in every case. So statistics, alerts and retries that use the status can't
+    distinguish a refused or failed request from a completed one.
 
     ## Example
     ```yaml
@@ -380,12 +379,12 @@ class SameBranches(Rule):
     """Both branches of a condition name the same step, so it decides nothing.
 
     ## What it does
-    Reports a two-way condition whose `then` and `otherwise` name one step. Cases of a many-way condition may share a
-    target: that is how several values are treated alike.
+    Reports a two-way condition whose `then` and `otherwise` name the same step. The cases of a many-way condition may
+    share a target, because several values may be treated in the same manner.
 
     ## Why it is bad
-    The condition looks like a check, but the run goes on to the same step whatever it finds. Mostly one of the names
-    was copied and never changed.
+    The condition looks like a check, but the run goes on to the same step whatever the result is. Usually one of the
+    names was copied and not changed.
 
     ## Example
     ```yaml

@@ -14,14 +14,14 @@ from stepward.vm.reading.source import Place
 
 
 class ParallelRace(Rule):
-    """Two sub-steps of one parallel step bind the same name: the later in the list wins, silently.
+    """Two sub-steps of one parallel step bind the same name, so one of the two outputs is lost.
 
     ## What it does
-    Reports an `output_key` that a sibling, or the parallel step itself, binds too. Outputs bind when all sub-steps have
-    ended, in the order of the list.
+    Reports an `output_key` that a sibling or the parallel step itself also binds. The outputs are bound after all
+    sub-steps have ended, in the order of the list, so the last one overwrites the others.
 
     ## Why it is bad
-    One of the two outputs is lost in every run. The call was made and paid for, and nothing reads its result.
+    One of the two outputs is lost in every run. The call was made, and no step can read its result.
 
     ## Example
     ```yaml
@@ -69,15 +69,15 @@ class ParallelRace(Rule):
 
 
 class SiblingRead(Rule):
-    """A sub-step reads the output of a sibling, which it never sees: all siblings start from the same state.
+    """A sub-step reads the output of a sibling, but all siblings start from the same state and do not see it.
 
     ## What it does
-    Reports every reference in a sub-step to the output of another sub-step of the same parallel step, by its
-    `output_key` or by its id. Where nothing before the parallel step defines the name, SW202 is reported, too.
+    Reports every reference in a sub-step to the output of another sub-step of the same parallel step, by `output_key`
+    or by id. If no step before the parallel step defines the name, SW202 is reported too.
 
     ## Why it is bad
-    The siblings run at the same time, and none sees another's output. The reference is undefined, or still has the
-    value of an earlier round.
+    The siblings run at the same time, and no sibling sees the output of another. The reference is undefined, or it
+    still has the value of an earlier visit.
 
     ## Example
     ```yaml
@@ -170,15 +170,16 @@ _KEEP = "; keep it only if the tool does nothing twice under one idempotency key
 
 
 class RetriedEffect(Rule):
-    """A retry repeats a tool that writes and is not idempotent, and every attempt is another effect.
+    """A retry repeats a call of a tool that writes and is not idempotent, so every attempt may write again.
 
     ## What it does
     Reports `on_error: retry` with more than one attempt on a call of a tool that writes and is not idempotent, and on a
-    parallel step with such a call. A tool that is not declared is taken for one that writes and is not
-    idempotent; in a program without `tools`, SW213 says so once.
+    parallel step with such a call. A tool that is not declared is assumed to write and not to be idempotent; in a
+    program without `tools`, SW213 says this once.
 
     ## Why it is bad
-    An attempt that timed out may have happened all the same. The next one does it again: the customer is charged twice.
+    An attempt that timed out may still have written. The next attempt writes again: for example, the customer is
+    charged twice.
 
     ## Example
     ```yaml
@@ -189,7 +190,7 @@ class RetriedEffect(Rule):
     ```
 
     ## Use instead
-    If the tool takes the idempotency key that the machine hands it, say so:
+    If the tool uses the idempotency key that the machine passes to it, declare that:
 
     ```yaml
     name: charge
@@ -226,16 +227,16 @@ class RetriedEffect(Rule):
 
 
 class EffectInLoop(Rule):
-    """A non-idempotent write is in a loop, and is performed again in every round.
+    """A non-idempotent write is in a loop, so the program performs it again in every iteration.
 
     ## What it does
-    Reports every call, in a step or a sub-step, of a tool that writes and is not idempotent, when the step lies on a
-    loop. A bound on the loop does not silence it, unless it lets a run start the step only once, as `max_visits: 1` on
-    the step does. A call for which a guardrail with `at_most_once` is proved is not reported.
+    Reports every call of a tool that writes and is not idempotent, if its step is part of a loop. A bound on the loop
+    is not enough, unless it lets a run start the step only once, for example `max_visits: 1` on the step. A call is not
+    reported if a guardrail with `at_most_once` is proved for it.
 
     ## Why it is bad
-    Every round is another effect: one more mail, one more charge. Mostly only the read belongs in the loop, and the
-    write behind it.
+    Every iteration writes again: for example, it sends another mail or charges the customer again. Usually only the
+    read belongs in the loop, and the write belongs after it.
 
     ## Example
     ```yaml
@@ -316,11 +317,11 @@ class FallbackForEffect(Rule):
 
     ## What it does
     Reports `on_timeout: fallback` and `on_error: skip` on a call of a tool that writes and is not idempotent. A tool
-    that is not declared is taken for such a tool; in a program without `tools`, SW213 says so once.
+    that is not declared is assumed to be such a tool; in a program without `tools`, SW213 says this once.
 
     ## Why it is bad
-    When such a call times out nobody knows whether it happened, and the run goes on as if it did not. Later steps then
-    do it again in another manner, or tell the customer something that is not true.
+    If such a call times out, nobody knows whether the write happened, and the run goes on as if it did not. Later steps
+    may then write a second time, or send the customer wrong information.
 
     ## Example
     ```yaml

@@ -45,17 +45,17 @@ class InfeasibleStep(EngineRule):
     """Paths lead to the step, but the conditions on each of them contradict each other.
 
     ## What it does
-    Reports a step that paths lead to, where it is proved that no run reaches it: every path takes a branch that the
-    conditions and assignments before it rule out. Such a branch is also the `otherwise` of cases that cover all values.
-    Of steps that lead to one another only the first is reported, with the number of steps behind it. Where the only
-    cause are two-way conditions that are constant, SW303 reports these, and nothing is reported here.
+    Reports a step that paths lead to, if it is proved that no run reaches it. Every path to it then takes a branch that
+    the conditions and assignments before it rule out. One example is the `otherwise` of cases that cover all values. If
+    such steps lead to each other, only the first is reported, with the number of steps after it. If constant two-way
+    conditions are the only cause, SW303 reports the conditions, and SW103 reports nothing.
 
     ## Why it is bad
-    The step looks like a case that is handled, and it never is. Mostly one of the conditions says something else
-    than its author meant.
+    The program seems to handle a case that it never handles. Usually one of the conditions does not say what its author
+    meant.
 
     ## Example
-    An amount that reaches `how_large` is above 1000, so one of its two cases holds, and `desk` is never asked:
+    An amount that reaches `how_large` is above 1000. So one of the two cases holds, and no run reaches `desk`:
 
     ```yaml
     name: review_level

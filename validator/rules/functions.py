@@ -23,16 +23,16 @@ _WORDS: Final = {**WORDS, "integer": "an integer"}
 
 
 class FunctionMismatch(ReportedElsewhere):
-    """The function of a tool does not fit what the manifest declares.
+    """The Python function of a tool does not match its declaration in the manifest.
 
     ## What it does
-    With `stepward check --tools MODULE`, compares the function of each tool with its manifest: whether there is one,
-    the names of its arguments, and the types of its annotations. An annotation that is missing, or that says nothing of
-    the kind of value, is not compared.
+    With `stepward check --tools MODULE`, compares each tool's function with its declaration. The function has to exist,
+    and its argument names and the types of its annotations have to match. A missing annotation, or one that does not
+    name a kind of value, is not compared.
 
     ## Why it is bad
-    The machine refuses the program, or the call fails, in every run that gets there. An output of another type is a
-    failed call, and after a write it is a run in doubt.
+    The machine refuses the program, or the call fails in every run that reaches it. If the output has a wrong type, the
+    call has failed. If the tool writes, nobody then knows whether the write happened.
 
     ## Example
     ```yaml
@@ -83,16 +83,17 @@ class FunctionMismatch(ReportedElsewhere):
 
 
 class KeyNotTaken(ReportedElsewhere):
-    """The function of an idempotent write does not take its idempotency key.
+    """The Python function of an idempotent write has no parameter for the idempotency key.
 
     ## What it does
-    With `stepward check --tools MODULE`, reports the function of a tool that the manifest calls an idempotent write, if
-    it has neither a parameter `idempotency_key` nor `context`. A write that has the same effect twice by its nature
-    needs no key: silence the finding with that reason.
+    With `stepward check --tools MODULE`, reports the function of a tool that is declared as an idempotent write, if it
+    has neither a parameter `idempotency_key` nor a parameter `context`. A write needs no key if doing it twice has the
+    same effect as doing it once, for example when it sets a status. For such a write, suppress the finding and give
+    this reason.
 
     ## Why it is bad
-    The machine repeats an idempotent write after a crash. Without its key, the function can't know that it is the same
-    write, and may do it twice.
+    The machine repeats an idempotent write after a crash. Without the key, the function can't know that it is the same
+    write, so the write may happen twice.
 
     ## Example
     ```yaml

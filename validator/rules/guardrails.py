@@ -41,17 +41,18 @@ class GuardrailBypassed(GuardrailRule):
     """A path leads to a protected step without passing its guard.
 
     ## What it does
-    Reports every step that a guardrail `protects` and that can start before the guard that it `requires`, and shows the
-    path. A step counts as a guard when it succeeded: not when it failed, was skipped or used a fallback. A branch
-    counts when it was taken. Parallel siblings are not before one another. A path whose conditions rule one another out
-    does not count: the machine has confirmed every run that is reported.
+    Reports every step that a guardrail `protects`, if the step can start before the guard that the guardrail
+    `requires`. The finding shows the path. If the guard is a step, it counts only after it succeeded, and not if it
+    failed, was skipped or used a fallback. If the guard is a branch, it counts when the branch is taken. A sub-step
+    does not come before its siblings in a parallel step. A path whose conditions contradict each other does not count:
+    the machine confirms every run that is reported.
 
     ## Why it is bad
-    The rule was written because this must not happen: a refund without approval, a deletion without proof. The machine
-    blocks the step in such a run, which then ends FAILED.
+    The guardrail exists because this must not happen: for example, a refund without approval, or a deletion without
+    proof. In such a run, the machine blocks the step, and the run ends FAILED.
 
     ## Example
-    The two conditions differ in one sign, and an amount of exactly 500 is paid though nobody was asked:
+    The two conditions differ in one operator, so an amount of exactly 500 is paid without an approval:
 
     ```yaml
     name: refund
@@ -69,7 +70,8 @@ class GuardrailBypassed(GuardrailRule):
     ```
 
     ## Use instead
-    Here the path past `ask` takes an amount that is above 500 and is not, and the guardrail is proved:
+    A path that avoids `ask` would need an amount that is above 500 and not above 500. No such amount exists, so the
+    guardrail is proved:
 
     ```yaml
     name: refund
@@ -95,16 +97,17 @@ class GuardrailStale(GuardrailRule):
     """The guard is on every path, but a variable that it read is assigned between it and the protected step.
 
     ## What it does
-    A guard with a branch goes stale when a variable that its condition reads is assigned, to whatever value, or made
-    undefined. Reports a protected step that can start after that, with a run that shows it; `fresh: false` in the
-    guardrail turns it off. A run without the guard is SW401.
+    A guard that is a branch becomes stale when a variable that its condition reads is assigned (even the same value) or
+    becomes undefined. Reports a protected step that can start while its guard is stale, and shows such a run. To turn
+    this off, write `fresh: false` in the guardrail. A run that avoids the guard completely is SW401.
 
     ## Why it is bad
-    What was approved is not what happens: the check saw 500, and 525 is paid. The machine blocks the step in such a
-    run.
+    The approved value is not the value that is used: the check read 500, and 525 is paid. The machine blocks the step
+    in such a run.
 
     ## Example
-    The limit is checked before the fee is added. The witness is `sum = 0`: any sum up to 500 shows it.
+    The limit is checked before the fee is added. The witness has `sum = 0`, and any sum up to 500 shows the same
+    violation.
 
     ```yaml
     name: pay_with_fee
@@ -143,12 +146,12 @@ class ForbiddenState(GuardrailRule):
     """A step can start that a `never` rule forbids, or that calls a tool which the policy does not allow.
 
     ## What it does
-    Reports a step that a `never` rule without `when` selects and that a run can reach, and a call of a tool that is
-    not on a policy's `allow` list. With `when`, the rule is broken where a run can start the step while the expression
-    holds, or while it can't be evaluated; a `when` on the `allow` list has to hold wherever the tool is called.
+    Reports a reachable step that a `never` rule without `when` selects, and a call of a tool that is not on a policy's
+    `allow` list. If the rule has a `when`, it is broken if a run can start the step while the expression holds, or
+    while the expression can't be evaluated. A `when` on the `allow` list has to hold at every call of the tool.
 
     ## Why it is bad
-    Somebody decided that this program must not do this. The machine blocks the step, and the run ends FAILED.
+    The guardrail or the policy forbids exactly this. The machine blocks the step, and the run ends FAILED.
 
     ## Example
     ```yaml
@@ -161,7 +164,7 @@ class ForbiddenState(GuardrailRule):
       - {id: delete, type: tool, tool: delete_account}
     ```
 
-    With this policy the call is a second finding, since `delete_account` is not on the list:
+    With this policy, the call is a second finding, because `delete_account` is not on the list:
 
     ```yaml policy
     policy: account-tools
@@ -184,16 +187,15 @@ class ForbiddenState(GuardrailRule):
 
 
 class RepeatedEffect(GuardrailRule):
-    """A run can perform twice what it may perform once.
+    """A run can perform an action twice that it may perform only once.
 
     ## What it does
-    Reports every call that an `at_most_once` guardrail selects and that a run can perform a second time. A retry is a
-    new performance unless the tool is idempotent; a second visit of a step is one for every tool. Repeats after a crash
-    are the same performance. A path whose conditions rule one another out does not count.
+    Reports every call that an `at_most_once` guardrail selects, if a run can perform it a second time. A second visit
+    of a step always counts as a second time. A retry counts too, unless the tool is idempotent. A repeat after a crash
+    does not count. A path whose conditions contradict each other does not count.
 
     ## Why it is bad
-    The customer is paid, charged or written to twice. The machine blocks the second performance, and the run ends
-    FAILED.
+    The customer is paid, charged or notified twice. The machine blocks the second call, and the run ends FAILED.
 
     ## Example
     When `mail` fails, its `error_step` opens a second contract:
@@ -232,16 +234,17 @@ class MissingFollowUp(GuardrailRule):
     """A run can end without the step that has to follow.
 
     ## What it does
-    Reports every step at which a run can end after the `first` of a `followed_by` guardrail succeeded, without `then`
-    having started since. Declared endings, failures, uncovered conditions and used-up `max_visits` count; with
-    `ends: success` only runs with the status SUCCESS do, with `ends: any` cancelled runs and empty budgets too.
+    Reports every step at which a run can end after the `first` step of a `followed_by` guardrail succeeded, if the
+    `then` step has not started since. These endings count: declared endings, failures, uncovered conditions and a
+    used-up `max_visits`. With `ends: success`, only runs with the status SUCCESS count. With `ends: any`, cancelled
+    runs and used-up budgets count too.
 
     ## Why it is bad
-    A lock is never given back, or a payment is never booked. It happens in just the runs in which something else went
-    wrong.
+    For example, a lock is never released, or a payment is never recorded. Often this happens only in runs in which
+    another step failed.
 
     ## Example
-    If `migrate` fails, the lock is kept:
+    If `migrate` fails, the lock is not released:
 
     ```yaml
     name: locked_migration
@@ -276,13 +279,13 @@ class ExclusiveBroken(GuardrailRule):
     """A run can perform two effects of which it may perform only one.
 
     ## What it does
-    Reports every step at which a run can perform both sides of an `exclusive` guardrail, in whatever order, also as
-    siblings of one parallel step. A side counts when it starts, even if it fails then. A path whose conditions rule one
-    another out does not count.
+    Reports every step at which a run can perform both sides of an `exclusive` guardrail, in any order, or at once in a
+    parallel step. A side counts as soon as it starts, even if it then fails. A path whose conditions contradict each
+    other does not count.
 
     ## Why it is bad
-    The order is shipped and cancelled, or the request is granted and refused. The machine blocks the second of the two,
-    and the run ends FAILED with the first one done.
+    For example, an order is shipped and also cancelled, or a request is granted and also refused. The machine blocks
+    the second effect. The run ends FAILED, but the first effect has happened.
 
     ## Example
     ```yaml
@@ -358,19 +361,19 @@ class Unproved(GuardrailRule):
     """A guardrail, or the coverage of a condition, is neither proved nor refuted.
 
     ## What it does
-    Reports a guardrail, a condition without a branch for every outcome, or a condition with `exclusive: true`, that is
-    neither proved nor refuted, and says what was tried. The message names a state that would break it, if one was found
-    that may not occur. A `when` that can't be read, or that reads an unknown name, is reported here too. Limits are
-    counted in work and not in seconds, so the same program gets the same verdict everywhere. Only a check that hangs
-    all the same is stopped by a clock, after 60 seconds unless `--time-limit` says otherwise; a finding at the name of
-    the program then says so.
+    Reports a guardrail, the coverage of a condition, or the `exclusive: true` of a condition, if Stepward can neither
+    prove nor refute it. The finding says why. If Stepward found a state that would break the property, but does not
+    know whether the state can occur, the message names this state. A `when` with a syntax error or an unknown name is
+    reported here too. The limits count units of work and not seconds, so the same program gets the same verdict on
+    every machine. There is also a time limit, 60 seconds or the value of `--time-limit`, for a check that does not end.
+    If it is reached, a finding at the name of the program says so.
 
     ## Why it is bad
-    It may be broken, and nobody knows. A gate that let it pass would be open whenever it is needed most, so this is an
-    error: it fails closed.
+    The property may be broken, and nobody knows. If this were only a warning, the gate would accept exactly the
+    programs that are hardest to check. So it is an error: the gate fails closed.
 
     ## Example
-    Every code matches the pattern, so the two cases cover all, but proofs can't use the `\\b` of a pattern:
+    Every code matches the pattern, so the two cases cover all codes. But a proof can't use the `\\b` of a pattern:
 
     ```yaml
     name: route
@@ -420,15 +423,15 @@ class Unproved(GuardrailRule):
 
 
 class PolicyContradiction(Rule):
-    """The program's manifest calls a tool more harmless than a policy does, and the policy counts.
+    """The program declares a tool as less harmful than a policy does, and the policy takes precedence.
 
     ## What it does
-    Reports an entry of the program's `tools` that makes a tool more harmless than a policy says: a smaller `effect`,
-    `idempotent: true` where the policy says false, `suspends: false` or `echoes: false` where it says true. Everything
-    else is checked with the policy's facts. The finding comes from the policy: only a waiver there silences it.
+    Reports an entry of the program's `tools` that declares a tool as less harmful than a policy does: a smaller
+    `effect`, `idempotent: true` if the policy says false, or `suspends: false` or `echoes: false` if the policy says
+    true. All other checks use the declaration of the policy. Only a waiver in the policy can suppress this finding.
 
     ## Why it is bad
-    The author of a program could otherwise declare a payment to be a read. No rule about writes would then apply to it.
+    Otherwise the author of a program could declare a payment as a read. Then no rule about writes would apply to it.
 
     ## Example
     ```yaml

@@ -16,15 +16,16 @@ NAMED: Final = 4
 
 
 class UnusedSuppression(ReportedElsewhere):
-    """An ignore comment, or an entry of `per-file-ignores`, silences nothing.
+    """An ignore comment, or an entry of `per-file-ignores`, suppresses no finding.
 
     ## What it does
-    Reports a comment `# stepward: ignore[CODE] reason` on whose line, or below which, there is no finding of that code,
-    and an entry of `per-file-ignores` that no finding needs. A comment without a reason silences nothing, so it is
-    reported too, and so is one for a finding that comes from a policy.
+    Reports a comment `# stepward: ignore[CODE] reason` if there is no finding with that code on its line or below it.
+    Also reports an entry of `per-file-ignores` that suppresses no finding. A comment without a reason, or a comment for
+    a finding of a policy, has no effect, so it is reported too.
 
     ## Why it is bad
-    The comment allows what is no longer there. It will silence the next finding of that kind, which nobody has judged.
+    The suppressed problem no longer exists. The comment would suppress the next finding of that kind, although nobody
+    has reviewed it.
 
     ## Example
     ```yaml
@@ -54,20 +55,20 @@ class UnusedSuppression(ReportedElsewhere):
 
 
 class UnconfirmedWitness(GuardrailRule):
-    """The machine did not confirm a witness of the checker: that is a bug of Stepward's.
+    """The machine did not confirm a witness of the checker. This is a bug in Stepward.
 
     ## What it does
-    The checker makes a run of every certain violation of a guardrail: inputs, and the answers of tools and models. The
-    machine replays this run before the violation is reported. Reports a replay that did not show the violation, and
-    says what the machine did instead.
+    For every certain violation of a guardrail, the checker computes a run: inputs, and the answers of tools and models.
+    The machine replays this run before the violation is reported. This rule reports a replay that did not show the
+    violation, and says what the machine did instead.
 
     ## Why it is bad
-    The checker and the machine read the program in two ways, so one of them is wrong. Neither the violation nor a
-    `proved` of the same property can be believed until that is settled; please report it with the program.
+    The checker and the machine interpret the program differently, so one of them is wrong. Do not rely on the
+    violation, or on a `proved` of the same property. Please report the bug together with the program.
 
     ## Example
-    No program should have this finding. It would be at `refund` here if the machine did not get there with `check`
-    skipped:
+    No program should have this finding. Here it would be at `refund`, if the machine did not reach `refund` after it
+    skipped `check`:
 
     ```yaml
     name: refund
@@ -80,7 +81,7 @@ class UnconfirmedWitness(GuardrailRule):
     ```
 
     ## Use instead
-    Nothing in the program has to change for it. Where the graph shows that the rule holds, no witness is needed:
+    You do not have to change the program. If the graph alone shows that the rule holds, no witness is needed:
 
     ```yaml
     name: refund
@@ -98,19 +99,20 @@ class UnconfirmedWitness(GuardrailRule):
 
 
 class RefusedProof(ReportedElsewhere):
-    """The second checker did not accept a proof of the first one: that is a bug of Stepward's.
+    """The second checker did not accept a proof of the first checker. This is a bug in Stepward.
 
     ## What it does
-    A second checker checks every proof again. It reads the program on its own, and shares with the engine only what a
-    program is. Reports a proof that it does not accept, and says why. The property counts as unknown.
+    A second checker checks every proof again. It interprets the program by itself, and shares with the engine only the
+    parsed program and a few basic functions. Reports a proof that the second checker does not accept, and says why. The
+    property is then `unknown`.
 
     ## Why it is bad
-    The two checkers read the program in two ways, so one of them is wrong. Until that is settled the property may be
-    broken; please report it with the program.
+    The two checkers interpret the program differently, so one of them is wrong. The property may be broken. Please
+    report the bug together with the program.
 
     ## Example
-    No program should have this finding. It would be at `check-before-refund` here if the second checker found a path to
-    `refund` past `check`:
+    No program should have this finding. Here it would be at `check-before-refund`, if the second checker found a path
+    to `refund` that avoids `check`:
 
     ```yaml
     name: refund
@@ -123,7 +125,7 @@ class RefusedProof(ReportedElsewhere):
     ```
 
     ## Use instead
-    Nothing in the program has to change for it. Where no path leads past `check`, both checkers say so:
+    You do not have to change the program. If no path avoids `check`, both checkers accept the proof:
 
     ```yaml
     name: refund
@@ -141,19 +143,21 @@ class RefusedProof(ReportedElsewhere):
 
 
 class InternalError(ReportedElsewhere):
-    """An error inside Stepward ended a part of the check: that is a bug of Stepward's.
+    """An internal error stopped a part of the check. This is a bug in Stepward.
 
     ## What it does
-    Reports an exception that no program should cause. It says which part of the check was ended, and where: a rule, the
-    judging of one property, the check of a program, a fix or a report. All other parts are finished, and the
-    command exits with 2. With `STEPWARD_DEBUG=1` in the environment the traceback is printed on standard error.
+    Reports an exception that no program should cause. The message says where the exception occurred and which part of
+    the check stopped: a rule, the check of one property, the check of a program, a fix or a report. All other parts are
+    completed, and the command exits with 2. With `STEPWARD_DEBUG=1` in the environment the traceback is printed on
+    standard error.
 
     ## Why it is bad
-    What that part would have found is missing. A property whose judging was ended is `unknown`, and SW408 says so. The
-    finding can't be silenced: please report it, with the program and the traceback.
+    The findings of this part are missing. A property whose check stopped is `unknown`, and SW408 says so. This finding
+    can't be suppressed. Please report the bug together with the program and the traceback.
 
     ## Example
-    No program should have this finding. It would be at the name here if the search for dead branches broke off:
+    No program should have this finding. Here it would be at the name of the program, if the search for dead branches
+    stopped with an error:
 
     ```yaml
     name: greeting
@@ -165,7 +169,7 @@ class InternalError(ReportedElsewhere):
     ```
 
     ## Use instead
-    Nothing in the program has to change for it. Until the bug is fixed, another form of the named part may help:
+    You do not have to change the program. Until the bug is fixed, it may help to write the named part in another form:
 
     ```yaml
     name: greeting

@@ -32,13 +32,13 @@ class UndefinedVariable(Rule):
     """The program reads a reference that nothing ever defines.
 
     ## What it does
-    Reports a `$name` that is no input, no `output_key` and no name in `set`, and a field that the declared type does
-    not have. The help gives the nearest name there is, or the right form: the output of a step is `$step.output`. In a
-    program without `inputs`, a plain `$name` is taken for an input instead (SW210).
+    Reports a `$name` that is neither an input, nor an `output_key`, nor a name in `set`. It also reports a field that
+    the declared type does not have. The help suggests the nearest known name, or the correct form: the output of a step
+    is `$step.output`. In a program without `inputs`, a plain `$name` is assumed to be an input (SW210).
 
     ## Why it is bad
-    An undefined reference is an error wherever it is read: it is never null, and never the literal text. The step fails
-    in every run that gets there.
+    Reading an undefined reference is an error. Its value is neither null nor the literal text. The step fails in every
+    run that reaches it.
 
     ## Example
     ```yaml
@@ -126,15 +126,15 @@ class MaybeUndefined(EngineRule):
     """A reference is undefined in some run that reads it.
 
     ## What it does
-    Reports a reading that a run can reach without passing a definition, and shows the path and the values that lead
-    there. A path whose conditions rule one another out does not count. A step that failed or was skipped leaves its
-    output undefined, also where an earlier visit had set it; `$step.error` is only defined after a failure. It also
-    reports a field that the declared type does not list under `required`. A test of `defined($name)` on the path, or
-    before `and`, silences it.
+    Reports a step that reads a reference, if a run can reach the step before the reference is defined. The finding
+    shows the path and the values of such a run. A path whose conditions contradict each other does not count. If a step
+    failed or was skipped, its output is undefined, even if an earlier visit had set it. `$step.error` is defined only
+    after a failure. The rule also reports a field that the declared type does not list under `required`. To avoid the
+    finding, test `defined($name)` on the path, or before an `and`.
 
     ## Why it is bad
-    Most runs go well. The one that takes the other path fails where the reference is read, and often in the very step
-    that was meant to handle a failure.
+    Most runs succeed. A run that takes the other path fails where the reference is read. Often this is the step that
+    should handle a failure.
 
     ## Example
     ```yaml
@@ -236,15 +236,16 @@ def _definitions(reading: Reading) -> list[Place]:
 
 
 class UndeclaredInput(Rule):
-    """A program without `inputs` reads names that nothing assigns, and takes them for inputs.
+    """A program without `inputs` reads names that nothing assigns, so they are assumed to be inputs.
 
     ## What it does
-    Reports all such names in one finding, where the first is read, with the declaration to add. The types of the inputs
-    are inferred from their uses. With an `inputs` section, a name that is not listed does not exist (SW201).
+    Reports all such names in one finding, at the first step that reads one of them. The help contains the declaration
+    to add. The types of the inputs are inferred from their uses. If a program has an `inputs` section, a name that is
+    not listed does not exist (SW201).
 
     ## Why it is bad
-    A misspelt name becomes one more input that no caller knows of, and the run can't start. What is not declared has no
-    range and no list of values, so little can be proved about it.
+    A misspelt name becomes another input that no caller knows, so the run can't start. An input without a declaration
+    has no range and no list of values, so Stepward can prove little about it.
 
     ## Example
     ```yaml

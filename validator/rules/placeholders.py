@@ -25,16 +25,16 @@ _PLACEHOLDER: Final = re.compile(
 
 
 class ForeignPlaceholder(Rule):
-    """A prompt or an argument has a placeholder of another language, which stays as it is.
+    """A prompt or an argument contains a placeholder of another language, which the machine does not replace.
 
     ## What it does
     Reports `${name}`, `{{ name }}`, `$list[0]` and `$object['field']` in prompts, arguments and outputs. Only `$name`
-    and `$name.field` are replaced there. A placeholder in braces counts when the program has that name, or when it is
-    the whole text. `$$` stands for a dollar sign, so `$${name}` is a text about `${name}`.
+    and `$name.field` are replaced there. A placeholder in braces is reported if the program has that name, or if the
+    placeholder is the whole text. `$$` is an escaped dollar sign, so `$${name}` gives the text `${name}`.
 
     ## Why it is bad
-    The model or the tool gets the braces and not the value. The run succeeds all the same, and a customer reads
-    `Hello {{ name }}`.
+    The model or the tool gets the braces and not the value. The run still succeeds, and a customer reads `Hello {{ name
+    }}`.
 
     ## Example
     ```yaml

@@ -27,13 +27,13 @@ class Unreadable(ReportedElsewhere):
     """The file can't be read as a program: it is not UTF-8, or neither YAML nor JSON.
 
     ## What it does
-    Reports a file that is not UTF-8 text, and a text that breaks the rules of YAML 1.2 or of JSON (a file that ends in
-    `.json` has to be JSON). The finding is where the reader gave up, and says why. Nothing else is reported for such a
-    file.
+    Reports a file that is not UTF-8 text, and a text that is not valid YAML 1.2 or JSON. A file with the extension
+    `.json` has to be JSON. The finding is at the position where the reader stopped, and says why. Nothing else is
+    reported for such a file.
 
     ## Why it is bad
-    There is no program, so nothing can be checked and nothing can run. A reader that guesses what was meant would run
-    something else than the author wrote.
+    There is no program, so nothing can be checked and nothing can run. A reader that guesses the meaning could run a
+    different program from the one that the author wrote.
 
     ## Example
     The list of replies is opened with `[` and closed with `}`:
@@ -57,19 +57,20 @@ class Unreadable(ReportedElsewhere):
 
 
 class Schema(Rule):
-    """A field is unknown, missing, has a value that it can't have, or contradicts another field.
+    """A field is unknown or missing, has a wrong value, or contradicts another field.
 
     ## What it does
-    Reports fields that the language does not have (with the nearest one that it has), fields that are missing, and
-    values of a wrong type. It also reports fields that contradict each other or never apply: `next_step` beside
-    `is_terminal: true`, `on_error: skip` beside `error_step`, `outcome` where the run goes on, `fallback` without
-    `on_timeout: fallback`, `allowed_outputs` beside `returns`, types that no value is of (`minimum: 5, maximum: 3`),
-    allowed outputs that no reply can be. The reserved `depends_on` is refused in words that say so.
+    Reports unknown fields (and suggests the nearest known one), missing fields, and values of a wrong type. It also
+    reports fields that contradict each other (`next_step` beside `is_terminal: true`, `on_error: skip` beside
+    `error_step`, `allowed_outputs` beside `returns`), and fields that never apply (`outcome` on a step after which the
+    run goes on, `fallback` without `on_timeout: fallback`). Types without a value (`minimum: 5, maximum: 3`) and
+    allowed outputs that no reply can equal are reported too. The name `depends_on` is reserved; a message of its own
+    says so.
 
     ## Why it is bad
-    A misspelt field that is ignored silently does nothing: a retry, a bound or a guard that its author relies on is not
-    there. Of two fields that contradict each other only one can be obeyed. And where a type allows no value no run gets
-    past it, so that all rules hold for the wrong reason.
+    If a misspelt field were ignored, a retry, a bound or a guard that its author relies on would be missing without a
+    message. If two fields contradict each other, the machine can obey only one of them. If a type allows no value, no
+    run gets past the step, so all rules hold for the wrong reason.
 
     ## Example
     ```yaml
@@ -166,15 +167,15 @@ class Schema(Rule):
 
 
 class DuplicateKey(ReportedElsewhere):
-    """A mapping names a key twice, and one of the two values is silently lost.
+    """A mapping has the same key twice, so one of the two values is lost without a message.
 
     ## What it does
-    Reports every key that a mapping of the document names a second time, in YAML, in JSON and in Python source. It
-    points at the second one.
+    Reports every key that occurs a second time in a mapping, in YAML, in JSON and in Python source. The finding is at
+    the second key.
 
     ## Why it is bad
-    Readers of YAML and JSON mostly keep the last of the two, some keep the first. What the author wrote in the other
-    place never happens, and nobody notices.
+    Most readers of YAML and JSON use the last of the two values, and some use the first. The other value has no effect,
+    and nobody notices.
 
     ## Example
     ```yaml
@@ -201,16 +202,16 @@ class TooLarge(ReportedElsewhere):
     """The document is over a limit on its size, nesting, aliases or steps.
 
     ## What it does
-    Reports a file of more than 32 MiB, nesting deeper than 100 levels, YAML aliases that stand for more than 100,000
-    values, a number of more than 4,000 characters, and a program of more than 250,000 steps. The limits are checked
-    while the document is read, before the memory is spent.
+    Reports a file of more than 32 MiB, nesting deeper than 100 levels, YAML aliases that expand to more than 100,000
+    values, a number of more than 4,000 characters, and a program of more than 250,000 steps. The reader checks the
+    limits while it reads, before it uses much memory.
 
     ## Why it is bad
-    A few short lines of aliases can stand for a thousand million values and bring down whatever reads them. A program
-    that comes near the other limits mostly carries data that belongs elsewhere.
+    A few short lines of aliases can expand to a thousand million values, and crash the program that reads them. A
+    program near the other limits usually contains data that belongs in another file.
 
     ## Example
-    Each line stands for ten of the line before, the last one for a million texts:
+    Each line repeats the line before it ten times, so the last line has a million texts:
 
     ```yaml
     name: price_list
@@ -229,7 +230,7 @@ class TooLarge(ReportedElsewhere):
     ```
 
     ## Use instead
-    Let the tool make the rows from the little that describes them:
+    Give the tool a short description, and let it make the rows:
 
     ```yaml
     name: price_list
@@ -247,12 +248,12 @@ class DuplicateId(Rule):
     """Two steps share an id, so a target that names it is ambiguous.
 
     ## What it does
-    Reports every step and sub-step whose id is taken by an earlier one, and shows where. Ids of sub-steps count like
-    those of steps.
+    Reports every step and sub-step that has the same id as an earlier one, and shows the earlier one. Steps and
+    sub-steps share one set of ids.
 
     ## Why it is bad
-    A branch, a guardrail or a reference such as `$ask.output` that names the id can mean either step. The author thinks
-    of one, and the machine takes the other.
+    A branch, a guardrail or a reference such as `$ask.output` could mean either step. The author may mean one, and the
+    machine may use the other.
 
     ## Example
     ```yaml
@@ -292,12 +293,13 @@ class NameCollision(Rule):
     """An input or a step id is assigned, or an input and a step share a name.
 
     ## What it does
-    Reports an `output_key` or a name in `set` that is also an input or the id of a step or sub-step, and an input that
-    has the name of a step. Only a step's own `output_key` may be its id. Several steps may assign one variable.
+    Reports an `output_key` or a name in `set` that is also an input or the id of a step or sub-step. It also reports an
+    input with the name of a step. The `output_key` of a step may be the step's own id. Several steps may assign the
+    same variable.
 
     ## Why it is bad
-    An input has the caller's value in the whole run, and its readers rely on that. Where a name is both a variable and
-    a step, `$name.output` could be a field of the variable or the output of the step.
+    An input has the caller's value during the whole run, and the steps that read it rely on that. If a name is both a
+    variable and a step, `$name.output` could be a field of the variable or the output of the step.
 
     ## Example
     ```yaml

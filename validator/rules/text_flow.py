@@ -22,18 +22,19 @@ _NO_TEXT: Final = frozenset({"integer", "number", "boolean", "null"})
 
 
 class SensitiveToModel(Rule):
-    """A value that is marked `sensitive` reaches a prompt, and with it the model and its host.
+    """A value that is marked `sensitive` reaches a prompt, so the model and its host see it.
 
     ## What it does
-    Reports every reference in a `prompt` or a `system` text whose value is marked `sensitive: true`, comes from such a
-    value through `set`, or has such a part. A tool may repeat its arguments: its output is reported too, where an
-    argument is sensitive and the type of the output can contain it. A boolean, an `enum`, a text of fewer than six
-    characters and a small whole number can't. `echoes: false` in the manifest says that a tool never repeats its
-    arguments. The machine does not rely on that: a sensitive value that it finds in an output reaches no prompt.
+    Reports every reference in a `prompt` or a `system` text whose value is marked `sensitive: true`, is computed from
+    such a value in `set`, or contains such a value. A tool may repeat its arguments. So the rule also reports the
+    output of a tool with a sensitive argument, if the type of the output can contain the argument. A boolean, an
+    `enum`, a text of fewer than six characters and a small whole number can't contain it. `echoes: false` in the
+    manifest says that a tool never repeats its arguments. The machine does not rely on this declaration: if it finds a
+    sensitive value in an output, it does not put it into a prompt.
 
     ## Why it is bad
     A prompt leaves the organisation, and the model's host may log and store it. For a password, a card number or a
-    diagnosis that is a leak, and no later step takes it back.
+    diagnosis this is a leak, and no later step can undo it.
 
     ## Example
     ```yaml
@@ -84,17 +85,17 @@ class SensitiveToModel(Rule):
 
 
 class UnguardedTextToEffect(Rule):
-    """Free text of a model or a user reaches a tool that writes, and no condition reads it before.
+    """Free text of a model or a user reaches a tool that writes, and no condition reads the text before that.
 
     ## What it does
-    Reports an argument of a tool that is declared to write, when it holds a model's reply or an input that is declared
-    as text, and some path leads there without a condition that reads it. Text that `enum`, `pattern` or
-    `allowed_outputs` limits is not free, and the output of a tool does not count. A value that `set` copies is
-    followed. Any condition that reads the text counts, whatever it asks; `defined` does not read it.
+    Reports an argument that contains a model's reply or an input of type text, if the tool is declared to write and a
+    path leads to the call without a condition that reads the text. Text that is limited by `enum`, `pattern` or
+    `allowed_outputs` is not free text. The output of a tool does not count as free text. The rule follows values that
+    `set` copies. Any condition that reads the text is enough, whatever it compares; `defined` does not read the text.
 
     ## Why it is bad
-    A user can write any text, and can make a model write any. Sent, stored or executed unchanged, that text does what
-    its writer wants.
+    A user can write any text, and can make a model write any text. If the tool sends, stores or executes the text
+    unchanged, the user controls what happens.
 
     ## Example
     ```yaml

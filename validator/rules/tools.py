@@ -23,12 +23,12 @@ class UndeclaredTool(Rule):
     """A step calls a tool that is not in the program's manifest.
 
     ## What it does
-    Reports every call of a tool that the program's `tools` section does not list, with the nearest name that it does. A
-    program without `tools` is not checked: it takes its facts from the policy files.
+    Reports every call of a tool that the program's `tools` section does not list, and suggests the nearest listed name.
+    The rule does not check a program without `tools`: such a program uses the declarations in the policy files.
 
     ## Why it is bad
-    With the section present, what it does not list does not exist, and the call fails. Nothing is known of such a
-    tool's effect and arguments either.
+    If a program has a `tools` section, only the listed tools exist, so the call fails. Also, Stepward does not know the
+    effect and the arguments of such a tool.
 
     ## Example
     ```yaml
@@ -69,11 +69,11 @@ class ToolArguments(Rule):
 
     ## What it does
     Compares the arguments of every call with what the tool declares under `args`. Declared arguments are required
-    unless they have a `default`; a tool without `args` takes anything. A value that is one reference has the type of
-    what it refers to; a reference inside longer text gives text.
+    unless they have a `default`; a tool without `args` takes anything. If an argument is only a reference, it has the
+    type of the referenced value. If a reference is part of a longer text, the argument is text.
 
     ## Why it is bad
-    The step fails before it starts, in every run that gets there. Retries do not help.
+    The step fails before it starts, in every run that reaches it. Retries do not help.
 
     ## Example
     ```yaml

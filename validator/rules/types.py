@@ -16,16 +16,17 @@ from stepward.vm.reading.source import Mend, Path, Place
 
 
 class TypeMismatch(Rule):
-    """An operator gets a value of a type that it does not work on, or a default is not of its own type.
+    """An operator gets a value of a wrong type, or a default does not have its declared type.
 
     ## What it does
-    Reports operands and comparisons of unlike types, a condition that is not true or false, a default or a fallback
-    that its type refuses, and uses of one undeclared name that no type fits. Types that nobody declares are
-    inferred from all uses. There is no truthiness and no conversion: `$count == '3'` is an error, not false.
+    Reports operands of a wrong type, comparisons of different types, a condition that is not a boolean, and a default
+    or a fallback that does not have its declared type. It also reports an undeclared name if no type fits all its uses:
+    types that are not declared are inferred from all uses. There is no truthiness and no conversion: `$count == '3'` is
+    an error, not false.
 
     ## Why it is bad
-    The expression has no value, so the step fails whenever it is evaluated. In a language in which unlike values are
-    just not equal, the branch would silently never be taken.
+    The expression has no value, so the step fails whenever it is evaluated. If values of different types were only
+    unequal, the branch would never be taken, and nobody would notice.
 
     ## Example
     ```yaml
@@ -122,14 +123,14 @@ def _step(context: Context, path: Path) -> str | None:
 
 
 class QuotedReference(Rule):
-    """A reference in quotes is text: it is compared letter by letter, dollar sign and all.
+    """A reference in quotes is text, so the condition compares the characters of `'$name'` and not the value.
 
     ## What it does
-    Reports a text literal in a condition or expression that is nothing but a reference, such as `'$status'`. In prompts
-    and arguments references stand inside text as they are; in expressions they stand outside quotes.
+    Reports a text literal in a condition or expression that contains only a reference, such as `'$status'`. In prompts
+    and arguments, a reference is written inside the text. In expressions, it is written without quotes.
 
     ## Why it is bad
-    The condition never looks at the value. Its result is the same in every run, so one of its branches is dead.
+    The condition never reads the value. Its result is the same in every run, so one of its branches is never taken.
 
     ## Example
     ```yaml
@@ -177,8 +178,8 @@ class ImpossibleValue(Rule):
     not `yes`.
 
     ## Why it is bad
-    The comparison has the same result in every run, so a branch that its author relies on is dead. Often a value was
-    renamed in one place only.
+    The comparison has the same result in every run, so a branch that its author relies on is never taken. Often a value
+    was renamed in one line and not in the other.
 
     ## Example
     ```yaml

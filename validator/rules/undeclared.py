@@ -24,16 +24,18 @@ _SHOWN: Final = 3
 
 
 class NoManifest(Rule):
-    """A program without `tools` does with its tools what is only safe if they read, or if they are idempotent.
+    """A program without `tools` uses its tools in a manner that is safe only for reads or idempotent tools.
 
     ## What it does
-    Reports a program without a `tools` section once, and says what follows of the tools that no policy declares either.
-    Each is taken to write and not to be idempotent: a retry or a loop may repeat it, and after `on_error: skip` or
-    `on_timeout: fallback` nobody knows what it did. Where only free text reaches a tool the finding is a warning.
-    A program in which nothing follows has no finding.
+    Reports a program without a `tools` section once, and lists the consequences for the tools that no policy declares
+    either. Each of these tools is assumed to write and not to be idempotent. So a retry or a loop may repeat a write,
+    and after `on_error: skip` or `on_timeout: fallback` nobody knows whether the write happened. If the only
+    consequence is that free text reaches a tool, the finding is a warning. If there is no consequence, there is no
+    finding.
 
     ## Why it is bad
-    The check can't tell a payment from a look-up. It has to suspect both, or it would miss the payment.
+    The check can't distinguish a payment from a look-up. It has to assume that both write, or it would miss the
+    payment.
 
     ## Example
     ```yaml

@@ -37,14 +37,14 @@ class NeverRead(Rule):
     """Nothing reads an input, an output or a variable, or no step calls a declared tool.
 
     ## What it does
-    Reports inputs that nothing reads, tools that no step calls, and outputs and variables that are stored under a name
-    and never read: one finding for each of the three kinds. Prompts, arguments, conditions, `set`, `output` and
-    guardrails read. Left out are what the last step of a run stores, which is its result, a constant that `set`
-    assigns, tools of which a guardrail speaks, and names that begin with `_`.
+    Reports inputs that nothing reads, tools that no step calls, and outputs and variables that have a name but are
+    never read. There is one finding for each of the three kinds. A read is a reference in a prompt, an argument, a
+    condition, `set`, `output` or a guardrail. The rule does not report the output of the last step of a run (it is the
+    result), a constant that `set` assigns, a tool that a guardrail names, or a name that begins with `_`.
 
     ## Why it is bad
-    Often the name is misspelt where it should be read, or a check was forgotten: an amount that no condition looks at.
-    If not, every caller has to give a value that changes nothing.
+    Often the name is misspelt in the step that should read it, or a check was forgotten: for example, no condition
+    reads the amount. Otherwise every caller has to pass a value that has no effect.
 
     ## Example
     ```yaml

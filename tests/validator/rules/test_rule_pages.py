@@ -96,7 +96,10 @@ BESIDE = {"SW304": {"SW103"}, "SW502": {"SW202"}, "SW901": {"SW401"}}
 """Other findings that an example can't be without, by code: no run gets to the step of a branch that is never taken."""
 
 LONGEST_EXAMPLE = 20
-SENTENCES = range(2, 6)
+SENTENCES = range(2, 11)
+LONGEST_SENTENCE = 40
+LONGEST_PART = 125
+"""In words. A part may have more sentences if they are short."""
 
 
 class Part(NamedTuple):
@@ -197,8 +200,11 @@ def test_a_page_has_its_parts_in_order(rule: type[Rule]) -> None:
 def test_a_page_is_short(rule: type[Rule]) -> None:
     parts = parts_of(rule)
     for heading in HEADINGS[:2]:
-        sentences = re.findall(r"[.!?](?:\s|$)", re.sub(r"`[^`]*`", "``", parts[heading].text))
+        sentences = re.split(r"[.!?](?:\s|$)", re.sub(r"`[^`]*`", "``", parts[heading].text).strip())[:-1]
+        words = [len(sentence.split()) for sentence in sentences]
         assert len(sentences) in SENTENCES, heading
+        assert max(words) <= LONGEST_SENTENCE, heading
+        assert sum(words) <= LONGEST_PART, heading
     for heading in HEADINGS[2:]:
         (program,) = parts[heading].programs
         assert program.count("\n") < LONGEST_EXAMPLE
