@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 CODE: Final = "SW903"
 
-REPORT_IT: Final = "this is a bug of Stepward's: please report it, with the traceback of `STEPWARD_DEBUG=1`"
+REPORT_IT: Final = "this is a bug in Stepward: please report it, with the traceback of `STEPWARD_DEBUG=1`"
 
 _LONGEST: Final = 300
 """Characters of an exception's message that are reported."""

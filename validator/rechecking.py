@@ -76,7 +76,7 @@ class _Second:
 
     def _refused(self, one: Property, why: str) -> Property:
         reason = f"the second checker does not accept the proof: {why}"
-        help = "this is a bug of Stepward's, in one of its two checkers: please report it with the program"
+        help = "this is a bug in one of the two checkers of Stepward: please report it with the program"
         self._add(REFUSED, one, f"{_words(one)} is not proved: {reason}", help)
         return _unknown(one, reason)
 

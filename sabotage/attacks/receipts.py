@@ -158,7 +158,7 @@ def _hold_text(case: Case, receipt: Receipt) -> None:
             _refused(case, json.dumps({**data, name: value}), f"`{name}` is {value!r}")
         _refused(case, json.dumps({key: data[key] for key in data if key != name}), f"`{name}` is missing")
     _refused(case, json.dumps({**data, "more": 1}), "a field more")
-    _refused(case, text[:-1] + ',"seq":0}', "a field that comes twice")
+    _refused(case, text[:-1] + ',"seq":0}', "a field that occurs twice")
     _refused(case, f"[{text}]", "a list")
     _refused(case, text[1:], "half a text")
 

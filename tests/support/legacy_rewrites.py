@@ -332,7 +332,7 @@ TABLE: list[Entry] = [
     (r"^add `(\w+: [^`…]+)`(?! to )", add_field),
     (r"\badd `(\w+: [^`…]+)` to `(\w+)`", add_to),
     (r"^add `timeout_seconds`", lambda edit: add_field(edit, "timeout_seconds: 30")),
-    (r"^mark the ending that is one with `outcome: failure`", mark_an_ending),
+    (r"^mark each failure with `outcome: failure`", mark_an_ending),
     (r"^add `max_visits` to one of its steps", bound_a_step),
     (r", or `max_steps` to the program", bound_the_program),
     (r"^add `(then|otherwise)`", add_branch),
@@ -345,7 +345,7 @@ TABLE: list[Entry] = [
     (r"^compare a reference such as `\$name`", compare_a_reference),
     (r"^define it on every path to `([^`]+)`, or test `([^`]+)` on the way", ask_on_the_way),
     (
-        r"; keep it only if the tool does nothing twice under one idempotency key, and declare `idempotent: true`",
+        r"; keep it only if a second call with the same idempotency key has no effect, and declare `idempotent: true`",
         idempotent,
     ),
     (r"; or declare under `tools` what each tool does", say_what_tools_do),

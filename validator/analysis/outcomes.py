@@ -66,7 +66,7 @@ class Origin:
         """A label with the location of the rule, for findings."""
         if self.policy is not None and self.policy.document is None:
             return ()
-        return (Label(self.place, "the rule stands here", self.policy.document if self.policy else None),)
+        return (Label(self.place, "the rule is here", self.policy.document if self.policy else None),)
 
 
 def words(rule: AnyRule, kind: str, step: str) -> tuple[str, str, str]:
@@ -75,25 +75,27 @@ def words(rule: AnyRule, kind: str, step: str) -> tuple[str, str, str]:
         case Requires():
             return _requires_words(rule, kind, step)
         case Never(when=None):
-            return "SW403", f"`{step}` can start, and never may", f"route control past `{step}`"
+            return "SW403", f"`{step}` can start, and the rule forbids it", f"route the run around `{step}`"
         case Never():
-            message = f"`{step}` can start when `{rule.when}` holds, and must not"
-            return "SW403", message, f"route control past `{step}` in that state, or change what it is called with"
+            message = f"`{step}` can start when `{rule.when}` holds, and the rule forbids it"
+            return "SW403", message, f"route the run around `{step}` in that state, or change its arguments"
         case AtMostOnce() if kind == "retried":
-            help = "remove `on_error: retry`; keep it only if the tool does nothing twice under one idempotency key, "
+            help = (
+                "remove `on_error: retry`; keep it only if a second call with the same idempotency key has no effect, "
+            )
             help += "and declare `idempotent: true`"
             return "SW404", f"`{step}` is performed again when it is retried", help
         case AtMostOnce():
-            return "SW404", f"`{step}` can be performed a second time in one run", "leave only one way through it"
+            return "SW404", f"`{step}` can be performed a second time in one run", "let a run reach it only once"
         case FollowedBy():
             first, then = rule.followed_by.first.text(), rule.followed_by.then.text()
             help = f"route this ending through {then} (failures too: give the step an `error_step`)"
-            help += ", or write `ends: success` if a failed run owes nothing"
+            help += ", or write `ends: success` if a failed run does not need it"
             return "SW405", f"the run can end at `{step}` after {first} succeeded and {then} never started", help
         case Exclusive():
             left, right = (side.text() for side in rule.exclusive)
             message = f"a run that gets to `{step}` performs both {left} and {right}"
-            return "SW406", message, "keep the two on separate branches"
+            return "SW406", message, "put the two on separate branches"
         case _:
             assert_never(rule)
 
@@ -101,10 +103,12 @@ def words(rule: AnyRule, kind: str, step: str) -> tuple[str, str, str]:
 def _requires_words(rule: Requires, kind: str, step: str) -> tuple[str, str, str]:
     wanted = requirement_text(rule.requires)
     if kind == "bypassed":
-        help = f"route every path to `{step}` through {wanted}, or past `{step}`"
+        help = f"route every path to `{step}` through {wanted}, or around `{step}`"
         return "SW401", f"`{step}` can start without {wanted}", help
-    message = f"`{step}` can start when {wanted} no longer stands: a variable that it reads was assigned since"
-    help = f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer may stand"
+    message = f"`{step}` can start although {wanted} is stale: a variable that it reads was assigned since"
+    help = (
+        f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer is still valid"
+    )
     return "SW402", message, help
 
 
@@ -112,7 +116,7 @@ def unconfirmed(outcome: Outcome) -> Outcome:
     """Return the SW901 outcome for a violation that the machine did not confirm."""
     assert outcome.evidence is not None
     message = f"the machine does not confirm {outcome.code} at `{outcome.step}`: {outcome.evidence.unconfirmed}"
-    help = "this is a bug of Stepward's, in the checker or in the machine: please report it with the program"
+    help = "this is a bug in the checker or in the machine of Stepward: please report it with the program"
     return outcome._replace(code="SW901", message=message, help=help)
 
 

@@ -379,13 +379,13 @@ class _Judge:
         first = self._performed_before(number, evidence) if isinstance(rule, AtMostOnce) and kind != "retried" else ""
         if first:
             message = f"`{step}` can repeat in one run what `{first}` has done"
-            help = f"leave only one of `{first}` and `{step}` on this path"
+            help = f"keep only one of `{first}` and `{step}` on this path"
         if self.origin.place == ALLOW_LIST:
             message = f"`{step}` calls a tool that is not allowed"
             help = f"use an allowed tool{self._allowed_near(number)}, or have it put on the list"
             if isinstance(rule, Never) and rule.when is not None:
                 message = f"`{step}` can start with arguments that are not allowed: `{rule.when}` does not hold"
-                help = f"route control past `{step}` then, or change what it is called with"
+                help = f"route the run around `{step}` in that state, or change its arguments"
         return self._outcome(code, message, help, number, evidence)
 
     def _performed_before(self, number: int, evidence: Evidence) -> str:

@@ -255,7 +255,7 @@ class _Reader:
                 self._report(key, "SW002", f"the key `{name}` is not text", f'put it in quotes: `"{name}"`')
             elif name in mapping:
                 self._report(
-                    key, "SW003", f"the key `{name}` comes twice in one dict", "remove one of the two, or rename it"
+                    key, "SW003", f"the key `{name}` occurs twice in one dict", "remove one of the two, or rename it"
                 )
             mapping[name] = self.value(value, depth + 1)
         return mapping

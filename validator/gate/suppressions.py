@@ -160,12 +160,12 @@ def _usable(comment: Comment, file: str, complaints: list[Finding]) -> Iterator[
 
     if not comment.codes:
         complaints.append(
-            complaint("an ignore comment names no code, so it silences nothing", _HOW, file, comment.span)
+            complaint("an ignore comment names no code, so it suppresses nothing", _HOW, file, comment.span)
         )
         return
     if not re.search(r"\w", comment.reason):
-        help = f"say why after the bracket: {_HOW}"
-        message = "an ignore comment without a reason silences nothing"
+        help = f"give the reason after the bracket: {_HOW}"
+        message = "an ignore comment without a reason suppresses nothing"
         complaints.append(complaint(message, help, file, comment.span))
         return
     for code, span in comment.codes:
@@ -183,12 +183,12 @@ def _why_idle(code: str, fixed: list[Finding]) -> tuple[str, str]:
         return f"`{code}` is an internal error and can't be silenced", "remove the comment"
     policy = next((finding.policy for finding in fixed if finding.policy), None)
     if policy is not None:
-        help = "fix the finding; only a waiver in the policy can lift it"
+        help = "fix the finding; only a waiver in the policy can suppress it"
         return f"`{code}` comes from the policy `{policy}` here and can't be silenced", help
     if fixed:
         help = "fix the finding; until then the policies can't be judged"
         return f"`{code}` can't be silenced where a policy is in force", help
-    return f"the ignore comment for `{code}` silences nothing", "remove it"
+    return f"the ignore comment for `{code}` suppresses nothing", "remove it"
 
 
 def complaint(message: str, help: str, file: str, span: Span | None) -> Finding:

@@ -47,7 +47,7 @@ def idle_entries(uses: Iterable[Use]) -> Iterator[FileFinding]:
         shown = shown_name(source)
         text = source.read_text(encoding="utf-8", errors="replace")
         names = ", ".join(f"`{line}`" for line in use.entry.files.lines)
-        message, help = f"the entry of `per-file-ignores` for {names} silences nothing", "remove it"
+        message, help = f"the entry of `per-file-ignores` for {names} suppresses nothing", "remove it"
         if use.fixed is not None:
             message = f"`{use.fixed.code}` in `{use.fixed.file}` {_why_fixed(use.fixed)} and can't be silenced"
             help = "fix the finding, and remove this entry of `per-file-ignores`"

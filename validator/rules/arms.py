@@ -59,8 +59,8 @@ class AmbiguousArm(Rule):
         steps = context.facts.program.steps
         for count, number in enumerate(sorted(context.facts.flow.ambiguous_arms)):
             step = steps[number]
-            above = f"step `{steps[number - 1].id}` above falls into it" if number else "it is the entry of the program"
-            message = f"`{step.id}` is named as an arm, and {above}: it is not clear whether the run ends after it"
+            above = f"step `{steps[number - 1].id}` above leads to it" if number else "it is the entry of the program"
+            message = f"`{step.id}` is an arm, and {above}: it is not clear whether the run ends after it"
             related = [
                 Label(Place(("steps", source, *transition.field)), "it is named here")
                 for source, transition in list(naming_transitions(context.facts.flow, step.id))[:1]
@@ -86,7 +86,7 @@ def _suggestions(context: Context, number: int) -> tuple[str, Mend | None]:
     if ends:
         suggestions.append(f"add `is_terminal: true` to `{step.id}` to end")
     if number and _is_sound(context, number - 1, next_step=following):
-        suggestions.append(f"add `next_step: {following}` to `{steps[number - 1].id}` to pass it by")
+        suggestions.append(f"add `next_step: {following}` to `{steps[number - 1].id}` to skip it")
     mend = Mend(Place(("steps", number)), following, "next_step") if goes_on and not ends else None
     if not suggestions:
         return _say_where_it_goes(step.id), None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _INTERPOLATED: Final = re.compile(rf"\${NAME}[^$]*[^\W\d]\w+|[^\W\d]\w+[^$]*\${NAME}")
 """A reference beside a word, as in a prompt."""
 
-_OR_DROP: Final = ", or remove this case with the steps that it alone leads to"
+_OR_DROP: Final = ", or remove this case with the steps that only it leads to"
 
 
 class ConditionSyntax(Rule):
@@ -103,9 +103,9 @@ def _syntax_error(text: str) -> ExpressionError | None:
 def _text_help(error: ExpressionError, name: str) -> str:
     """Return the help for a text of `set` that is no expression: a plain word mostly lacks its quotes."""
     if re.fullmatch(rf"{NAME}(?:[ -]+{NAME})*", error.text.strip()):
-        return f"write `\"'{error.text.strip()}'\"` for the text: what stands in `set` is an expression"
+        return f"write `\"'{error.text.strip()}'\"` for the text: a value in `set` is an expression"
     if not error.rewrite and _INTERPOLATED.search(error.text):
-        return f"`set` joins no texts: write `{error.text.strip()}` in the prompt or argument that reads `${name}`"
+        return f"`set` can't join texts: write `{error.text.strip()}` in the prompt or argument that reads `${name}`"
     return error.help
 
 
@@ -257,8 +257,10 @@ class ConstantCondition(EngineRule):
                 if found is None:
                     continue
                 value, evidence = found
-                by_what_comes_before = "the conditions and assignments before it decide it: ask for something else"
-                by_types = "the types of what it reads decide it: compare with another value"
+                by_what_comes_before = (
+                    "earlier conditions and assignments decide the result: compare with another value"
+                )
+                by_types = "the types of the values decide the result: compare with another value"
                 help = by_what_comes_before if _is_by_what_comes_before(evidence) else by_types
             if ("steps", number, "condition") not in quoted:
                 never = "otherwise" if value else "then"
@@ -360,7 +362,7 @@ class ShadowedCase(EngineRule):
         related = []
         if _is_by_what_comes_before(evidence):
             message = "this case is never taken: nothing that gets here makes it the first to hold"
-            help = "the conditions and assignments before the step decide it: ask for something else" + _OR_DROP
+            help = "earlier conditions and assignments decide the result: compare with another value" + _OR_DROP
         elif is_false:
             message = "this case is never taken: no value of its types makes it true"
             help = "compare with a value that can be" + _OR_DROP
@@ -431,7 +433,9 @@ class OverlappingCases(EngineRule):
             if judged.pair is not None:
                 first, second = (Place(("steps", number, "cases", case, "when")) for case in judged.pair)
                 message = f"{_both_hold(step, judged.pair)} when {judged.when}"
-                help = "make the two exclude one another, or remove `exclusive: true`: the first that holds wins anyway"
+                help = (
+                    "change the two so that only one can hold, or remove `exclusive: true` to take the first that holds"
+                )
                 related = [Label(first, "this case holds as well")]
                 yield self.finding(message, help, second, step=step.id, related=related, evidence=judged.evidence)
 

@@ -70,7 +70,7 @@ class MissingTarget(Rule):
                 if target in sub_steps:
                     help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"
                 place = Place(("steps", number, *field))
-                message = f"`{field[-1]}` names `{target}`, which is no step"
+                message = f"`{field[-1]}` names `{target}`, which is not a step"
                 mend = None if target in sub_steps else respelt(place, target, context.facts.flow.position)
                 yield self.finding(message, help, place, step=step.id, mend=mend)
 
@@ -145,7 +145,7 @@ def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
         return help
     help = "name it in a branch, a `next_step` or an `error_step`"
     if can_be_removed((number, *behind), context):
-        help += f", or remove it{' with all that is behind it' if behind else ''}"
+        help += f", or remove it{' with all steps after it' if behind else ''}"
     return help
 
 
@@ -345,9 +345,7 @@ class NoFailureEnding(Rule):
             searched += len(steps)
             if searched > SEARCHED_STEPS or graph.parts_endings(number, endings):
                 message = f"{why}, but no ending is declared a failure"
-                help = (
-                    "mark the ending that is one with `outcome: failure`; if none is, mark one with `outcome: success`"
-                )
+                help = "mark each failure with `outcome: failure`; if there is none, mark one with `outcome: success`"
                 related = [Label(Place(("steps", end, "id")), "this ending is declared a success") for end in endings]
                 yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related[:4])
                 return

@@ -114,7 +114,7 @@ class SiblingRead(Rule):
                     whole = context.facts.program.steps[reading.step].id
                     text = reading.reference.text()
                     message = f"`{text}` is the output of a sibling, which runs at the same time"
-                    help = f"move this step behind `{whole}`, where the output is there"
+                    help = f"move this step after `{whole}`, where the output is defined"
                     related = [Label(Place((*source.path, "id")), "the sibling stands here")]
                     step = context.analyses.reader(reading).id
                     yield self.finding(message, help, reading.place, step=step, related=related)
@@ -147,7 +147,7 @@ def _fact(context: Context, site: CallSite) -> str:
     assert isinstance(site.call, ToolCall)
     if site.call.tool in context.facts.meaning.manifest:
         return f"`{site.call.tool}` writes and is not idempotent"
-    return f"`{site.call.tool}` is declared nowhere, so it is taken to write and not to be idempotent"
+    return f"`{site.call.tool}` is declared nowhere, so it is assumed to write and not to be idempotent"
 
 
 def _or_declare(context: Context, site: CallSite) -> str:
@@ -166,7 +166,7 @@ def _without(context: Context, site: CallSite, what: str) -> str:
     return f"remove {what}, and route the failure with `error_step`{on_whole}"
 
 
-_KEEP = "; keep it only if the tool does nothing twice under one idempotency key, and declare `idempotent: true`"
+_KEEP = "; keep it only if a second call with the same idempotency key has no effect, and declare `idempotent: true`"
 
 
 class RetriedEffect(Rule):
@@ -284,7 +284,7 @@ class EffectInLoop(Rule):
                 and context.analyses.bounds.starts(site.step) != 1
                 and not _is_proved_once(context, site)
             ):
-                message = f"{_fact(context, site)}, and stands in a loop"
+                message = f"{_fact(context, site)}, and is in a loop"
                 help = f"{_once(context, site)}, or move it out of the loop{_or_declare(context, site)}"
                 yield self.finding(message, help, Place((*site.path, "tool")), step=site.call.id)
 
@@ -358,7 +358,7 @@ class FallbackForEffect(Rule):
             call: Call = site.call
             for field, is_set in (("on_timeout", call.on_timeout == "fallback"), ("on_error", call.on_error == "skip")):
                 if is_set:
-                    message = f"{_fact(context, site)}: going on as if nothing happened may be wrong"
+                    message = f"{_fact(context, site)}: the run goes on although the write may have happened"
                     what = "`on_error: skip`" if field == "on_error" else "`on_timeout: fallback` and `fallback`"
                     help = _without(context, site, what) + _or_declare(context, site)
                     related = [Label(Place((*site.path, "tool")), "the tool is called here")]

@@ -100,9 +100,9 @@ class InfeasibleStep(EngineRule):
                 continue
             step = context.facts.program.steps[number]
             who = f"`{step.id}`{behind_words(behind, context.facts.flow)}"
-            message = f"no run gets to {who}: the conditions on the paths to it rule one another out"
-            help = "correct the condition that was to lead here"
+            message = f"no run gets to {who}: the conditions on the paths to it contradict each other"
+            help = "correct the condition that should lead here"
             if can_be_removed((number, *behind), context):
-                rest = ", with all that is behind it" if behind else ""
+                rest = ", with all steps after it" if behind else ""
                 help += f", or remove the step and the branch that names it{rest}"
             yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)

@@ -129,7 +129,9 @@ class KeyNotTaken(ReportedElsewhere):
         for name, place, step in called(meaning):
             spec = meaning.tool(name)
             if spec.effect == "write" and spec.idempotent and tools.has(name) and not tools.special(name):
-                message = f"the manifest calls tool `{name}` idempotent, and its function takes no `idempotency_key`"
+                message = (
+                    f"the manifest declares tool `{name}` as idempotent, but its function takes no `idempotency_key`"
+                )
                 help = "add the parameter `idempotency_key` and pass it on, or declare `idempotent: false`"
                 yield self.finding(message, help, place, step=step)
 
@@ -156,14 +158,14 @@ def _type_faults(name: str, function: Any, spec: ToolSpec) -> Iterator[tuple[str
         data = (found.args or {}).get(argument)
         where, more = _outside(declared, _spec(data), argument)
         if more:
-            message = f"the manifest lets `{where}` of tool `{name}` be {more}, and the function does not take that"
+            message = f"the manifest allows {more} for `{where}` of tool `{name}`, but the function does not"
             yield message, "correct the annotation, or the type in the manifest"
     if spec.returns is not None:
         where, more = _outside(_spec(found.returns), spec.returns, "output")
         if more:
             whose = "output" if where == "output" else f"`{where}`"
             message = (
-                f"the function of tool `{name}` may return {more} as its {whose}, and the manifest does not allow it"
+                f"the function of tool `{name}` may return {more} as its {whose}, but the manifest does not allow that"
             )
             yield message, "correct the annotation, or `returns` in the manifest"
 

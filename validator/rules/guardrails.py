@@ -413,13 +413,13 @@ class Unproved(GuardrailRule):
         It is needed because some findings, such as that a case is never taken, are just missing without their proof.
         """
         clock = context.proofs.clock
-        message = f"not all was looked at that could be found in this program: {clock.words}"
-        return self.finding(message, f"{clock.help}; verdicts that are there still count", Place(("name",), key=True))
+        message = f"this program was not checked completely: {clock.words}"
+        return self.finding(message, f"{clock.help}; the verdicts that exist still count", Place(("name",), key=True))
 
     def unchecked(self, reason: str) -> Finding:
         """Return the finding that the clock has stopped the check before the program was read."""
         help = "allow more with `--time-limit`, or split the program"
-        return self.finding(f"nothing was looked at in this program: {reason}", help, Place(("name",), key=True))
+        return self.finding(f"this program was not checked: {reason}", help, Place(("name",), key=True))
 
 
 class PolicyContradiction(Rule):
@@ -472,10 +472,12 @@ class PolicyContradiction(Rule):
             claimed, known = str(getattr(claim, field)).lower(), str(getattr(fact, field)).lower()
             if _HARM[field].index(claimed) >= _HARM[field].index(known):
                 continue
-            message = f"`{name}` claims `{field}: {claimed}`, but policy `{policy.policy}` knows `{field}: {known}`"
+            message = (
+                f"`{name}` declares `{field}: {claimed}`, but policy `{policy.policy}` declares `{field}: {known}`"
+            )
             place = Place(("tools", name, field))
             related = (
-                [Label(Place(("tools", name, field)), "the policy says so here", policy.document)]
+                [Label(Place(("tools", name, field)), "the policy declares it here", policy.document)]
                 if policy.document is not None
                 else []
             )

@@ -286,11 +286,10 @@ class UndeclaredInput(Rule):
         if not first:
             return
         shown = [f"`${name}`" for name in list(first)[:SHOWN]] + [f"{len(first) - SHOWN} more"] * (len(first) > SHOWN)
-        message = f"{shown[0]} comes from outside, and the program does not declare it"
+        message = f"nothing assigns {shown[0]}, and the program does not declare it as an input"
         if len(first) > 1:
-            message = (
-                f"{', '.join(shown[:-1])} and {shown[-1]} come from outside, and the program does not declare them"
-            )
+            names = f"{', '.join(shown[:-1])} and {shown[-1]}"
+            message = f"nothing assigns {names}, and the program does not declare them as inputs"
         reading, *others = list(first.values())[:SHOWN]
         related = [Label(other.place, "and this one") for other in others]
         step = context.facts.program.steps[reading.step].id

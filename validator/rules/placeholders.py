@@ -68,8 +68,10 @@ class ForeignPlaceholder(Rule):
         shown, text = match.group(), match.string
         place = Place(path, within=match.span())
         if match["array"]:
-            message = f"`{shown}` is the whole of `${match['array']}`, and then the text `{shown[shown.index('[') :]}`"
-            help = "let a tool return the item; a reference reads fields by name, and takes no item out of an array"
+            message = (
+                f"`{shown}` gives the whole of `${match['array']}`, followed by the text `{shown[shown.index('[') :]}`"
+            )
+            help = "let a tool return the item; a reference reads fields by name, and can't read an item of an array"
             yield self.finding(message, help, place, step=step)
             return
         if shown == "$$":
@@ -79,11 +81,11 @@ class ForeignPlaceholder(Rule):
         if meant is None and shown != text.strip():
             return
         reference = "$" + ".".join(meant or names)
-        message = f"`{shown}` is no reference here, and stays as it is"
-        help = f"put `{reference}` in its place"
+        message = f"`{shown}` is not a reference here, so it is not replaced"
+        help = f"write `{reference}` instead"
         glued = re.match(rf"\w|\.{NAME}", text[match.end() :]) is not None
         if glued:
-            help += ", with a space behind it"
+            help += ", followed by a space"
         if meant is None:
             help += f", and declare `{names[0]}` under `inputs`"
         mend = None if glued or meant is None or meant != names else Mend(place, reference)

@@ -42,15 +42,15 @@ def regions_among(dead: Sequence[int], graph: StepGraph) -> Iterator[tuple[int, 
 
 
 def behind_words(behind: Sequence[int], flow: Flow) -> str:
-    """Return the words that follow the name of a region's first step, and count the steps behind it."""
+    """Return the words that follow the name of a region's first step, and count the steps after it."""
     if len(behind) == 1:
-        return f", nor to `{flow.steps[behind[0]].id}` behind it"
-    return f", nor to the {len(behind)} steps behind it" if behind else ""
+        return f", nor to `{flow.steps[behind[0]].id}` after it"
+    return f", nor to the {len(behind)} steps after it" if behind else ""
 
 
 def removal_suggestion(number: int, context: Context) -> str:
     """Return the suggestion to remove a constant condition; empty where other parts of the program need it."""
-    suggestion = ", or remove it with the branch that is never taken, and go where it always goes"
+    suggestion = ", or remove it with the branch that is never taken, and go directly to the other branch"
     return suggestion if number and can_be_removed((number,), context) else ""
 
 

@@ -127,7 +127,7 @@ class Schema(Rule):
                 message = f"a case can't be called `{case.name}`: {taken[case.name]}"
                 yield self.finding(message, "give it another name", place.child(position, "name"), step=step.id)
             elif case.name is not None:
-                taken[case.name] = "another case is"
+                taken[case.name] = "another case has this name"
 
     def _routing(self, context: Context, number: int, step: BaseStep, place: Place) -> Iterator[Finding]:
         if not isinstance(step, Routed):
@@ -139,11 +139,11 @@ class Schema(Rule):
             transition.kind == "success" and transition.to == END
             for transition in context.facts.flow.transitions[number]
         ):
-            message = "`outcome` stands on a step after which the run goes on"
+            message = "`outcome` is on a step that does not end the run"
             help = "remove it; it belongs on a step that ends the run"
             yield self.finding(message, help, place.child("outcome"), step=step.id)
         if isinstance(step, FailingStep) and step.on_error == "skip" and step.error_step:
-            message = "`on_error: skip` goes on, `error_step` goes elsewhere: they contradict each other"
+            message = "`on_error: skip` and `error_step` contradict each other: a failure can't go on and go elsewhere"
             help = f"remove `on_error: skip`, so that a failure goes to `{step.error_step}`"
             yield self.finding(message, help, place.child("error_step"), step=step.id)
 

@@ -71,12 +71,12 @@ class SensitiveToModel(Rule):
             if origin is not None:
                 text = reading.reference.text()
                 message = f"`{text}` is sensitive and reaches the prompt of `{call.id}`"
-                help = "leave it out of the prompt, or let a tool hand the model only what it needs"
+                help = "remove it from the prompt, or let a tool return only what the model needs"
                 if origin.tool:
                     message = f"`{text}` may repeat what is sensitive, and reaches the prompt of `{call.id}`"
                     help = (
-                        "leave it out of the prompt, or declare `echoes: false` for the tool "
-                        f"`{origin.tool}` if its output never repeats what it is given"
+                        "remove it from the prompt, or declare `echoes: false` for the tool "
+                        f"`{origin.tool}` if its output never repeats its arguments"
                     )
                 related = [Label(origin.place, "it is marked here")]
                 copies = [source.path for source in reading.meant.sources if source.kind == "set"]
@@ -174,7 +174,7 @@ class UnguardedTextToEffect(Rule):
     def _text_finding(self, context: Context, source: Source, reading: Reading, call: ToolCall) -> Finding:
         whose = "a user's" if source.kind == "input" else "a model's"
         text = reading.reference.text()
-        message = f"{whose} free text `{text}` reaches `{call.tool}`, which writes, and no condition looks at it"
+        message = f"{whose} free text `{text}` reaches `{call.tool}`, which writes, and no condition reads it"
         help = f"check it in a condition first (such as `len({text}) <= 500`)"
         if source.kind == "output":
             help += f", or limit the reply of `{context.facts.call_of(source).id}` by `allowed_outputs`"

@@ -163,7 +163,7 @@ class QuotedReference(Rule):
             if isinstance(step, SetStep):
                 data = {name: value for name, value in step.set.items() if not isinstance(value, str)}
                 for found in embedded(data, ("steps", number, "set")):
-                    message = f"`{found.reference.text()}` stands in a list or object of `set`, where it is text"
+                    message = f"`{found.reference.text()}` is in a list or object of `set`, where it is text"
                     help = "assign it to a name of its own; only a text value of `set` is an expression"
                     place = Place(found.path, within=(found.reference.start, found.reference.end))
                     yield self.finding(message, help, place, step=step.id)

@@ -18,7 +18,7 @@ _RISKS: Final[tuple[tuple[type[_Risk], str], ...]] = (
     (RetriedEffect, "a retry performs {} again"),
     (EffectInLoop, "a loop performs {} again"),
     (FallbackForEffect, "the run goes on although {} may have happened"),
-    (UnguardedTextToEffect, "no condition looks at the free text that reaches {}"),
+    (UnguardedTextToEffect, "no condition reads the free text that reaches {}"),
 )
 _SHOWN: Final = 3
 
@@ -72,7 +72,7 @@ class NoManifest(Rule):
             words.format(_listed(tools[one.step or ""] for one in findings)) for findings, words in found if findings
         ]
         example = tools[risky[0].step or ""]
-        message = f"no tool is declared, so each is taken to write and not to be idempotent: {'; '.join(follows)}"
+        message = f"no tool is declared, so each is assumed to write and not to be idempotent: {'; '.join(follows)}"
         help = f"declare under `tools` what each tool does, such as `{example}: {{effect: write, idempotent: false}}`"
         related = [Label(one.place, "this follows here, too") for one in risky[1:_SHOWN]]
         finding = self.finding(message, help, risky[0].place, step=risky[0].step, related=related)

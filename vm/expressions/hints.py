@@ -50,7 +50,7 @@ _TAKES_TEXT: Final = {
 """The words and signs after which a bare word is read as a text."""
 
 _MISSING: Final = {
-    "[": "an expression takes nothing out of a list; ask with `contains`, or let a tool do it",
+    "[": "an expression can't read an item of a list; test with `contains`, or let a tool do it",
     "#": "a condition holds no comment; put it beside the condition",
     "like": _ASK,
     "matches": f"{_ASK}, or give the type a `pattern`",

@@ -107,5 +107,5 @@ def _unexpected(text: str, position: int) -> ExpressionError:
         return ExpressionError(text, "`$` stands without a name", position, position + 1, "write `$name`")
     for operator in ("&&", "||", "===", "!==", "**", "//"):
         if text.startswith(operator, position):
-            return ExpressionError(text, f"`{operator}` is no operator", position, position + len(operator))
+            return ExpressionError(text, f"`{operator}` is not an operator", position, position + len(operator))
     return ExpressionError(text, f"`{sign}` is not expected here", position, position + 1)

@@ -96,12 +96,12 @@ _STEP_TYPES: Final = {
 }
 """What people and models write for each type of step."""
 
-_LISTS: Final = "remove it; an array has no limit here: ask `len(...)` in a condition"
+_LISTS: Final = "remove it; an array has no limit here; compare `len(...)` in a condition"
 _TEXTS: Final = "remove it; limit the text by `enum` or `pattern`"
 _MISSING: Final = {
     "minItems": _LISTS,
     "maxItems": _LISTS,
-    "uniqueItems": "remove it; let the tool refuse an item that comes twice",
+    "uniqueItems": "remove it; let the tool refuse an item that occurs twice",
     "minLength": _TEXTS,
     "format": _TEXTS,
     "multipleOf": "remove it; declare `integer`, or let the tool refuse other numbers",
@@ -155,14 +155,14 @@ def in_place_of(name: str, owner: Any) -> str:
     value = owner.get(name) if isinstance(owner, dict) else None
     is_count = isinstance(value, int) and not isinstance(value, bool)
     if name == "minLength" and isinstance(value, int) and is_count and 0 < value <= 1000 and "pattern" not in owner:
-        return f"write `pattern: '[\\s\\S]{{{value}}}'` in its place: a text that has so many characters"
+        return f"write `pattern: '[\\s\\S]{{{value}}}'` instead, for a text with this number of characters"
     if name == "const" and isinstance(value, str | int) and "`" not in str(value):
-        return f"write `enum: {to_json([value])}` in its place"
+        return f"write `enum: {to_json([value])}` instead"
     if name in _BOUNDS:
         word, one = _BOUNDS[name]
         if isinstance(value, int) and is_count and owner.get("type") == "integer" and word not in owner:
-            return f"write `{word}: {value + one}` in its place"
-        return f"remove it; `{word}` includes its value: ask for more in a condition"
+            return f"write `{word}: {value + one}` instead"
+        return f"remove it; `{word}` includes its value; compare in a condition instead"
     return _MISSING.get(name, "")
 
 

@@ -226,7 +226,7 @@ class _Checker:
         other, side = (right, tree.right) if left.kinds == _NULL else (left, tree.left)
         if "null" not in other.kinds:
             shown = self.shown(side)
-            help = f"write `defined({shown})` to ask whether it has a value, or admit null in its type"
+            help = f"write `defined({shown})` to test whether it has a value, or allow null in its type"
             self.report("SW203", f"`{shown}` is {either(other.kinds)} and never null", help, tree)
 
     def unlike(self, tree: Compare, left: _Operand, right: _Operand) -> None:

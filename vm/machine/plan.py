@@ -163,7 +163,7 @@ class Plan:
         if flow.has_missing_target:
             problems.append(Problem("SW101", "a branch, `next_step` or `error_step` names no step of the program"))
         problems += [
-            Problem("SW106", f"`{self.program.steps[number].id}` is an arm that the step above falls into")
+            Problem("SW106", f"`{self.program.steps[number].id}` is an arm that the step above leads to")
             for number in sorted(flow.ambiguous_arms)
         ]
         for clause in self.meaning.clauses:

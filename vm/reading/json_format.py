@@ -93,7 +93,7 @@ def _unreadable(text: str, error: json.JSONDecodeError) -> Problem:
     help = (
         "remove the NUL byte; a program is a text file"
         if "\x00" in text
-        else "mend a comma, a bracket or a quote near here"
+        else "correct a comma, a bracket or a quote near here"
     )
     return Problem("SW001", message, help, span=Span(error.lineno, error.colno, error.lineno, error.colno + 1))
 
@@ -121,7 +121,7 @@ def _duplicates(text: str) -> Iterator[Problem]:
         elif following.group() == ":":
             key = json.loads(sign)
             if key in keys[-1]:
-                message, help = f"the key `{key}` comes twice in one object", "remove one of the two, or rename it"
+                message, help = f"the key `{key}` occurs twice in one object", "remove one of the two, or rename it"
                 yield Problem("SW003", message, help, span=lines.span(*token.span()))
             keys[-1].add(key)
 

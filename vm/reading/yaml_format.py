@@ -97,7 +97,7 @@ def _yaml_help(text: str, offset: int, words: str) -> str:
     if "expected ',' or" in words:
         return "close the bracket, or put a comma between two entries"
     if ": " in here.partition(": ")[2]:
-        return "put a text that holds `: ` in quotes"
+        return "put a text that contains `: ` in quotes"
     return "mend the indentation, a bracket or a quote near this line"
 
 
@@ -178,7 +178,7 @@ class _Builder:
             self._report(event, "SW002", "`<<` is not a field: YAML 1.2 has no merge keys", "write the fields out")
         if key in mapping:
             self._report(
-                event, "SW003", f"the key `{key}` comes twice in one mapping", "remove one of the two, or rename it"
+                event, "SW003", f"the key `{key}` occurs twice in one mapping", "remove one of the two, or rename it"
             )
         return key
 

@@ -207,7 +207,7 @@ def test_per_file_ignores_that_silence_nothing_are_reported_where_they_stand() -
     )
     (line,) = told(check(), "SW701")
     assert line.startswith("stepward.toml:6:1: warning ")
-    assert "for `a.yaml` silences nothing" in line
+    assert "for `a.yaml` suppresses nothing" in line
     assert told(check("a.yaml"), "SW701") == []
     assert "[[per-file-ignores]]\n" in CliRunner().invoke(main, ["check"]).stdout
 

@@ -67,7 +67,7 @@ def test_a_check_that_hangs_is_stopped_near_its_limit() -> None:
     assert 1.5 <= time.monotonic() - started < 8
     assert [one.code for one in found.findings] == ["SW408", "SW408"]
     whole, pay = (one.message for one in found.findings)
-    assert whole == "not all was looked at that could be found in this program: stopped by the clock after 1.5 s"
+    assert whole == "this program was not checked completely: stopped by the clock after 1.5 s"
     assert "`pay` can start without branch `then` of step `ask`: tried: " in pay
     assert "block formula (stopped by the clock after 1.5 s)" in pay
     (asked,) = [one for one in found.properties if one.rule == "asked"]
@@ -170,7 +170,10 @@ def test_without_any_time_nothing_is_said_that_is_not_so() -> None:
         for one in cut.findings:
             assert (one.code, one.message) in told or one.code in ("SW408", *ASSUMED), (name, one)
         missing = {one.code for one in whole.findings} - {one.code for one in cut.findings}
-        stops = ("not all was looked at", "the second checker can't check the proof: stopped by the clock")
+        stops = (
+            "this program was not checked completely",
+            "the second checker can't check the proof: stopped by the clock",
+        )
         is_stopped = any(words in one.message for one in cut.findings for words in stops)
         assert is_stopped or said(whole)[0] == said(cut)[0], name
         stopped += bool(missing) or is_stopped

@@ -124,7 +124,7 @@ def test_memory_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UndefinedVariable, "check", grows)
     report = checked(20)
     assert not report.failures
-    (whole,) = [one for one in report.findings if one.message.startswith("not all was looked at")]
+    (whole,) = [one for one in report.findings if one.message.startswith("this program was not checked completely")]
     assert whole.message.endswith("stopped at 60 MB of memory")
     assert whole.help.startswith("split the program")
 
@@ -136,7 +136,7 @@ def test_what_is_stopped_before_there_is_a_program_is_said(monkeypatch: pytest.M
     (finding,) = report.findings
     assert (finding.code, finding.message) == (
         "SW408",
-        "nothing was looked at in this program: stopped by the clock after 0.3 s",
+        "this program was not checked: stopped by the clock after 0.3 s",
     )
     assert not report.ok
 

@@ -275,7 +275,7 @@ def test_keys_are_looked_at() -> None:
     (document,) = read("Program.from_dict({'a': 1, 2: 0, 'a': 3})")
     assert document.data == {"a": 3, "2": 0}
     codes = [(problem.code, problem.message) for problem in document.problems]
-    assert codes == [("SW002", "the key `2` is not text"), ("SW003", "the key `a` comes twice in one dict")]
+    assert codes == [("SW002", "the key `2` is not text"), ("SW003", "the key `a` occurs twice in one dict")]
     spans = [(problem.span.column, problem.span.end_column) for problem in document.problems if problem.span]
     assert spans == [(28, 29), (34, 37)]
 

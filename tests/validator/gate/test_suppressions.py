@@ -106,9 +106,9 @@ def test_one_comment_may_silence_several_findings_of_several_codes() -> None:
 @pytest.mark.parametrize(
     ("comment", "says", "offers", "column"),
     [
-        ("# stepward: ignore[SW102] why", "`SW102` silences nothing", "remove it", 26),
-        ("# stepward: ignore[SW108]", "without a reason silences nothing", "reason", 7),
-        ("# stepward: ignore[SW108] --", "without a reason silences nothing", "reason", 7),
+        ("# stepward: ignore[SW102] why", "`SW102` suppresses nothing", "remove it", 26),
+        ("# stepward: ignore[SW108]", "without a reason suppresses nothing", "reason", 7),
+        ("# stepward: ignore[SW108] --", "without a reason suppresses nothing", "reason", 7),
         ("# stepward: ignore why", "names no code", "ignore[CODE]", 7),
         ("# stepward: ignore[] why", "names no code", "ignore[CODE]", 7),
         ("# stepward: ignore[SW1O8] why", "`SW1O8` is not a code", "did you mean `SW108`?", 26),
@@ -130,7 +130,9 @@ def test_what_silences_nothing_is_a_finding_on_the_comment(comment: str, says: s
 
 def test_of_two_codes_only_the_idle_one_is_reported() -> None:
     result = silenced("a: 1  # stepward: ignore[SW108, SW102] why", finding("SW108", 1))
-    assert [complaint.message for complaint in result.complaints] == ["the ignore comment for `SW102` silences nothing"]
+    assert [complaint.message for complaint in result.complaints] == [
+        "the ignore comment for `SW102` suppresses nothing"
+    ]
 
 
 def test_what_comes_from_a_policy_is_not_silenced_and_the_attempt_is_told() -> None:

@@ -191,7 +191,7 @@ def test_a_label_in_a_policy_names_its_file_and_the_finding_its_policy(
     label = Label(Place(("policy",)), "the rule", policy, Span(1, 9, 1, 14))
     found = finding(related=(label,), policy="money/no-refund", severity=Severity.WARNING)
     lines = render(result(found), "full").splitlines()
-    assert "  = policy: money/no-refund, which only a waiver in the policy can lift" in lines
+    assert "  = policy: money/no-refund; only a waiver in the policy can suppress it" in lines
     assert lines[lines.index("note: the rule") + 1] == " --> rules/money.yaml:1:9"
     (related,) = json.loads(render(result(found), "json"))["findings"][0]["related"]
     assert related == {

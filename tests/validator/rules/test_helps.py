@@ -42,17 +42,17 @@ NOT_MECHANICAL = {
     r"^an expression takes nothing out of a list": "what is meant has no expression",
     r"^let a tool return the item": "what the tool is called",
     r"^correct the name in the guardrail": "which name",
-    r"^correct the condition that was to lead here": "which condition was meant",
+    r"^correct the condition that should lead here": "which condition was meant",
     r"\bask for something else": "what to ask for",
     r"^name one of its branches": "which branch",
     r"^route every path to": "where a guard belongs is a decision",
-    r"^route control past": "where else control goes is a decision",
+    r"^route the run around": "where else control goes is a decision",
     r"^route this ending through": "likewise",
-    r"^leave only one way through it": "which way stays is a decision",
-    r"^keep the two on separate branches": "which branches",
+    r"^let a run reach it only once": "which way stays is a decision",
+    r"^put the two on separate branches": "which branches",
     r"^check again after the assignment": "where",
     r"^if this path can happen, fix it": "whether it can, only the author knows",
-    r"^make the two exclude one another": "which of the cases gets the values of both",
+    r"^change the two so that only one can hold": "which of the cases gets the values of both",
 }
 """Wordings, or parts of them, that no table can do, and why."""
 

@@ -73,7 +73,7 @@ def test_a_reply_after_which_every_ending_can_still_be_reached_decides_about_non
 def test_an_ending_that_says_that_it_is_a_success_is_an_answer(one: Step) -> None:
     (finding,) = found("SW107", [JUDGE, WHICH, end("one"), end("two")])
     assert finding.help == (
-        "mark the ending that is one with `outcome: failure`; if none is, mark one with `outcome: success`"
+        "mark each failure with `outcome: failure`; if there is none, mark one with `outcome: success`"
     )
     assert not found("SW107", [JUDGE, WHICH, one, end("two")])
 

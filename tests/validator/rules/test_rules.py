@@ -158,7 +158,7 @@ def test_what_no_run_gets_to_is_said_at_the_first_step_of_each_region() -> None:
         {"id": "end", "type": "end"},
     ]
     assert told(check(steps), "SW103") == [
-        ("t0", "no run gets to `t0`, nor to the 20 steps behind it"),
+        ("t0", "no run gets to `t0`, nor to the 20 steps after it"),
         ("x", "no run gets to `x`"),
     ], "each step is counted once"
     steps[-3]["is_terminal"] = True
@@ -176,7 +176,7 @@ def test_a_constant_condition_names_what_no_run_gets_to_for_it_and_nothing_else_
         {"id": "end", "type": "end"},
     ]
     said = [(one.code, one.step, one.message.partition(", and ")[2]) for one in check(steps).findings]
-    lost = "no run gets to `x`, nor to the 2 steps behind it"
+    lost = "no run gets to `x`, nor to the 2 steps after it"
     assert said == [("SW303", "c", lost), ("SW303", "d", lost)]
     steps[1] = {"id": "d", "type": "condition", "cases": [{"when": "2 > 1", "then": "end"}], "otherwise": "z"}
     assert [finding.code for finding in check(steps).findings] == ["SW303", "SW103"], "one of two causes is no other's"
@@ -186,11 +186,11 @@ def test_what_no_path_leads_to_is_said_at_the_first_step_of_each_region() -> Non
     end = {"id": "end", "type": "end"}
     steps = [end, look("b", next_step="c"), look("a", next_step="b"), look("c", next_step="b"), look("d")]
     assert told(check(steps, max_steps=9), "SW102") == [
-        ("a", "no path leads to step `a`, nor to the 2 steps behind it"),
+        ("a", "no path leads to step `a`, nor to the 2 steps after it"),
         ("d", "no path leads to step `d`"),
     ], "a loop that is entered from `a` has no first step of its own"
     steps = [end, look("a", next_step="b"), look("b", next_step="a")]
-    assert told(check(steps, max_steps=9), "SW102") == [("a", "no path leads to step `a`, nor to `b` behind it")]
+    assert told(check(steps, max_steps=9), "SW102") == [("a", "no path leads to step `a`, nor to `b` after it")]
 
 
 NO_VALUE = [

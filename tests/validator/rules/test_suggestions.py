@@ -261,7 +261,7 @@ def test_an_arm_that_the_step_above_falls_into_is_offered_what_adds_no_error() -
     )
     (finding,) = check(data)
     assert finding.code == "SW106"
-    assert finding.help == "add `next_step: was_found` to `search` to pass it by"
+    assert finding.help == "add `next_step: was_found` to `search` to skip it"
     assert finding.mend is None
 
 
@@ -445,6 +445,9 @@ def test_undeclared_inputs_are_one_finding() -> None:
     data = program({"id": "s", "type": "llm", "prompt": "$a $b $c $d $e"}, inputs=None)
     (finding,) = check(data)
     assert finding.code == "SW210"
-    assert finding.message == "`$a`, `$b`, `$c` and 2 more come from outside, and the program does not declare them"
+    assert (
+        finding.message
+        == "nothing assigns `$a`, `$b`, `$c` and 2 more, and the program does not declare them as inputs"
+    )
     (done,) = rewrites(data, finding, DOING)
     assert not check(done)

@@ -252,7 +252,7 @@ def test_every_name_of_the_grammar_is_defined_once_and_used() -> None:
         ("in a document", limits.MAX_DEPTH),
         ("in one value", MAX_DEPTH),
         ("aliases", limits.MAX_ALIASED_NODES),
-        ("characters that write one number", limits.MAX_NUMBER),
+        ("characters of one number in the text", limits.MAX_NUMBER),
         ("digits", MAX_DIGITS),
         ("steps of a program", limits.MAX_STEPS),
         ("built in code", limits.MAX_VALUES),
