@@ -237,7 +237,7 @@ DOING: list[Entry] = [
     (r", or start the rule with `([^`]+)`", start_the_rule),
     (r"^rename `[^`]+` to `([^`]+)`$", did_you_mean),
     (r"^give it a name of its own", rename_output),
-    (r"^move this step behind `([^`]+)`", move_behind),
+    (r"^move this step after `([^`]+)`", move_behind),
     (r"^give the sub-step above an id of its own", own_id_of_sub_step),
     (r"^add `(\w+)` to `args`", add_argument),
     (r"^write the reference alone", reference_alone),
@@ -252,5 +252,5 @@ DOING: list[Entry] = [
     (r"^write `(\$[^`]+)` instead(, followed by a space)?(?:.*declare `(\w+)` under `inputs`)?", put_reference),
     (r"^use (?:it|them), or remove (?:it|them);", remove_unread),
     (r"^declare under `tools` what each tool does", say_what_tools_do),
-    (r"^leave only one of `(\w+)` and `\w+` on this path", keep_one),
+    (r"^keep only one of `(\w+)` and `\w+` on this path", keep_one),
 ]

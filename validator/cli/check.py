@@ -76,39 +76,45 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--output-format", type=FORMAT, default="full", show_default=True, help="The format.")
-@click.option("--output-file", type=FILE, metavar="FILE", help="Where to write it, instead of standard output.")
+@click.option("--output-file", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
 @_output_options
 @click.option("--select", multiple=True, metavar="CODES", help="Report these codes only: `SW401,SW5` (repeatable).")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Leave these codes out (repeatable).")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Do not report these codes (repeatable).")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
 @click.option(
     "--fail-on",
     metavar="LEVEL|CODES",
-    help="What fails the check: error, warning, or codes or prefixes.  [default: error]",
+    help="What makes the check fail: `error`, `warning`, or codes or prefixes.  [default: error]",
 )
 @click.option(
     "--time-limit",
     type=float,
     metavar="SECONDS",
-    help="Stop the proofs of a program after this long.  [default: 60]",
+    help="Stop the proofs of a program after this number of seconds.  [default: 60]",
 )
-@click.option("--no-recheck", is_flag=True, help="Skip the second checker, and report its proofs unconfirmed.")
+@click.option("--no-recheck", is_flag=True, help="Skip the second checker, and report the proofs as not rechecked.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
-@click.option("--fix", is_flag=True, help="Fix in the files what can be fixed safely, then report the rest.")
+@click.option("--fix", is_flag=True, help="Apply the safe fixes to the files, then report the remaining findings.")
 @click.option(
     "--diff",
     is_flag=True,
-    help="Show what `--fix` would change, and no report. Exits with 1 if it would change something.",
+    help="Show what `--fix` would change, instead of a report. Exits with 1 if it would change something.",
 )
-@click.option("--baseline", type=FILE, metavar="FILE", help="Hide the findings that this file lists.")
-@click.option("--write-baseline", type=FILE, metavar="FILE", help="List the findings of this run in a file.")
-@click.option("--witnesses", type=FILE, metavar="DIR", help="Write a file for `stepward replay` for each violation.")
-@click.option("--certificates", type=FILE, metavar="DIR", help="Write a file for `stepward recheck` for each proof.")
-@click.option("--statistics", is_flag=True, help="Count the findings by code, and show the most that a run can do.")
+@click.option("--baseline", type=FILE, metavar="FILE", help="Do not report the findings that this file lists.")
+@click.option(
+    "--write-baseline", type=FILE, metavar="FILE", help="Write the findings of this check to a baseline file."
+)
+@click.option("--witnesses", type=FILE, metavar="DIR", help="Write a file for each violation, for `stepward replay`.")
+@click.option("--certificates", type=FILE, metavar="DIR", help="Write a file for each proof, for `stepward recheck`.")
+@click.option("--statistics", is_flag=True, help="Count the findings by code, and show the upper bounds of a run.")
 @click.option("--skip-non-programs", is_flag=True, help="Skip files that are not programs, even if they are named.")
-@click.option("--object", "objects", multiple=True, metavar="MODULE:NAME", help="Import a program and check it.")
+@click.option(
+    "--object", "objects", multiple=True, metavar="MODULE:NAME", help="Import a program from Python, and check it."
+)
 @click.option("--tools", metavar="MODULE", help="Import a module, and compare its functions with the manifest.")
-@click.option("--no-cache", is_flag=True, envvar="STEPWARD_NO_CACHE", help="Check every file again, and cache nothing.")
+@click.option(
+    "--no-cache", is_flag=True, envvar="STEPWARD_NO_CACHE", help="Check every file again, and do not use the cache."
+)
 @click.option("--stdin-filename", metavar="NAME", help="The file name of standard input, if PATHS is `-`.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")

@@ -34,11 +34,11 @@ BELOW, NO_RUN = 1, 3
 @click.argument("program", type=FILE)
 @journal_option
 @format_option
-@click.option("--output-file", type=FILE, metavar="FILE", help="Where to write it, in place of standard output.")
+@click.option("--output-file", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
 @click.option("--fail-under", type=click.FloatRange(0, 100), metavar="PERCENT", help="Exit with 1 below this.")
-@click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
+@click.option("--program", "name", metavar="NAME", help="The name of the program, if the file has several.")
 def coverage(program: Path, journal: str, name: str | None, **options: Any) -> None:
-    """Say which steps, branches and error ways of PROGRAM the runs of a journal have taken.
+    """Show which steps, branches and error routes of PROGRAM the runs of a journal have taken.
 
     Exits with 0, with 1 below `--fail-under`, with 2 when the command can't be used, with 3 when the journal has no run
     of this program.

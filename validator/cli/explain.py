@@ -10,8 +10,8 @@ import click
 def explain(code: str | None) -> None:
     """Explain a code that a check reports.
 
-    Prints what the rule reports, why that is bad, and what to write instead. CODE is a code or the name of a rule, such
-    as SW401 or guardrail-bypassed. Without CODE all rules are listed.
+    Prints what the rule reports, why it is a problem, and what to write instead. CODE is a code or the name of a rule,
+    such as SW401 or guardrail-bypassed. Without CODE, the command lists all rules.
     """
     from stepward.validator.rules.registry import RULES
 

@@ -33,9 +33,11 @@ FILE: Final = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("file", type=FILE)
-@click.option("-o", "--output", type=FILE, help="Where to write it; the suffix gives the format.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="The format.  [default: by the suffix, or dot]")
-@click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
+@click.option("-o", "--output", type=FILE, help="The file to write; its extension gives the format.")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), help="The format.  [default: by the extension, or dot]"
+)
+@click.option("--program", "name", metavar="NAME", help="The name of the program, if the file has several.")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
 @click.option("--witness", type=FILE, metavar="FILE", help="Draw the path of this witness.  [default: the first found]")
 @click.option("--collapse", is_flag=True, help="Draw parallel steps, and chains without a branch, as one node each.")
@@ -44,10 +46,10 @@ FILE: Final = click.Path(path_type=Path)
     "--distance",
     type=click.IntRange(1),
     metavar="N",
-    help="With --around: how many steps before and after.  [default: 2]",
+    help="With --around: the number of steps before and after.  [default: 2]",
 )
-@click.option("--left-to-right", is_flag=True, help="Draw from left to right, and not from the top down.")
-@click.option("--no-findings", is_flag=True, help="Draw the program alone, and do not check it.")
+@click.option("--left-to-right", is_flag=True, help="Draw from left to right instead of from top to bottom.")
+@click.option("--no-findings", is_flag=True, help="Do not check the program, and draw it without findings.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 def graph(file: Path, **options: Any) -> None:

@@ -65,7 +65,7 @@ class MadeFile(NamedTuple):
     type=click.Choice(list(TEMPLATES)),
     default="approval",
     show_default=True,
-    help="What the project is about.",
+    help="The kind of project.",
 )
 def init(folder: Path, name: str) -> None:
     """Make a first project in a folder.

@@ -17,7 +17,8 @@ def key(file: Path) -> None:
     """Make a pair of keys to sign journals.
 
     The private Ed25519 key goes into FILE, the public one into FILE.pub. The private key signs runs (`--key` of `run`
-    and `runs`). Keep it from people who can write the journal. The public key is for everybody who verifies.
+    and `runs`). Store it where people with write access to the journal can't read it. Give the public key to everybody
+    who verifies.
     """
     public = file.with_name(f"{file.name}.pub")
     if os.path.lexists(public):

@@ -63,7 +63,7 @@ format_option = click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The format."
 )
 key_option = click.option(
-    "--key", "key_file", type=FILE, metavar="FILE", help="A private key to sign with; `stepward key` makes one."
+    "--key", "key_file", type=FILE, metavar="FILE", help="A private key to sign journals; `stepward key` makes one."
 )
 by_option = click.option("--by", metavar="NAME", help="Your name, for the journal and for policies with `four_eyes`.")
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("module")
 @click.option("--output-format", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Format.")
-@click.option("--output-file", type=FILE, metavar="FILE", help="Where to write it, in place of standard output.")
+@click.option("--output-file", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
 def manifest(module: str, output_format: str, output_file: Path | None) -> None:
     """Write a manifest (`tools:`) of the functions in MODULE: a module, or a .py file.
 
-    Types come from annotations, the other facts from the decorator `tool` of `stepward.vm`. If any function has the
-    decorator, only those that have it are tools.
+    The types come from annotations, and the other properties from the decorator `tool` of `stepward.vm`. If any
+    function has the decorator, only the functions with it are tools.
     """
     from stepward.vm.reading.yaml_writer import to_yaml
 

@@ -29,9 +29,9 @@ DIFFERS = 1
 def replay(source: str, run: str | None, **options: Any) -> None:
     """Replay a run of a journal, or a witness.
 
-    A run: its records are replayed, and each is compared with the one that the machine would write; no tool and no
-    model is called. A witness: its program is run on the machine with its inputs and answers. Exits with 0 when all
-    records agree or the violation shows, 1 when not.
+    For a run, the machine replays the records and compares each with the record that it would write. It calls no tool
+    and no model. For a witness, the machine runs the program with the inputs and answers of the witness. Exits with 0
+    if all records agree or the violation is confirmed, and with 1 otherwise.
     """
     if run is None and not _may_be_witness(source):
         raise click.UsageError("Missing argument 'RUN': a journal is replayed run by run.")

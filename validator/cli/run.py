@@ -72,8 +72,13 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
     "--run-id", metavar="ID", help="The id of the run. If a run with this id exists, it is shown and not run again."
 )
 @by_option
-@click.option("--accept", multiple=True, metavar="CODES", help="Run even with these findings (repeatable).")
-@click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
+@click.option(
+    "--accept",
+    multiple=True,
+    metavar="CODES",
+    help="Run the program in spite of findings with these codes (repeatable).",
+)
+@click.option("--program", "name", metavar="NAME", help="The name of the program, if the file has several.")
 @policy_options
 @format_option
 def run(file: Path, **options: Any) -> None:

@@ -87,9 +87,17 @@ def runs() -> None:
 
 @runs.command()
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_runs)
-@click.option("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="List only these (repeatable).")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice(STATUSES),
+    help="List only runs with this status (repeatable).",
+)
 @click.option("--program", metavar="NAME", help="List only the runs of this program.")
-@click.option("--since", metavar="TIME", help="List only what started then or later: `2026-07-01`, `36h`, `7d`.")
+@click.option(
+    "--since", metavar="TIME", help="List only runs that started at this time or later: `2026-07-01`, `36h`, `7d`."
+)
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="List only the newest N.")
 @journal_option
 @format_option
@@ -169,14 +177,14 @@ def _row_data(row: Row) -> dict[str, Any]:
 
 @runs.command()
 @run_argument
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="Where to write it, in place of standard output.")
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
 @key_option
 @journal_option
 def receipt(run: str, output: Path | None, **options: Any) -> None:
     """Write a receipt for a run.
 
     It shows later whether the journal was rewritten or cut since then. Store it outside of the journal. With a key, the
-    run must be signed by that key: a receipt vouches for all records of the run.
+    run must be signed by that key, because a receipt covers all records of the run.
     """
     from stepward.validator.cli.machine import load_key
     from stepward.vm.journal.receipts import Receipt
@@ -206,7 +214,7 @@ def receipt(run: str, output: Path | None, **options: Any) -> None:
 def resume(token: str, payload: str, **options: Any) -> None:
     """Resume a suspended run.
 
-    TOKEN is what the run waits for; `stepward runs RUN` shows it. A token works once.
+    `stepward runs RUN` shows the TOKEN for which the run waits. A token works once.
     """
     from stepward.validator.cli.values import value_of
     from stepward.vm.machine.keys import Token
@@ -237,10 +245,10 @@ def resume(token: str, payload: str, **options: Any) -> None:
 @journal_option
 @format_option
 def reconcile(run: str, step: str, verdict: str, output: str | None, **options: Any) -> None:
-    """Say whether a write in doubt has happened.
+    """Record whether a write in doubt has happened.
 
-    Then the run continues. done: STEP has written. not-done: it has not, so it is made again under its key. abandon:
-    the run ends CANCELLED.
+    done: the write of STEP happened, and the run continues. not-done: it did not happen, so it is repeated with its
+    key, and the run continues. abandon: the run ends CANCELLED.
     """
     from stepward.validator.cli.values import value_of
 
@@ -269,10 +277,10 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
 @journal_option
 @format_option
 def recover(run: str | None, **options: Any) -> None:
-    """Continue runs whose machine has gone.
+    """Continue runs that lost their machine.
 
-    Without RUN it continues all of them. If a write had started and its tool is idempotent, it is made again under its
-    key; otherwise the run is in doubt.
+    Without RUN, it continues all such runs. If a write had started and its tool is idempotent, it is repeated with its
+    key. If the tool is not idempotent, the run is in doubt.
     """
     if run is not None:
         with _opened_run(options, run) as (journal, found):
@@ -327,7 +335,7 @@ def _print_why_left(row: Row, means: Means, journal: Journal, refused: StepwardE
 def cancel(run: str, **options: Any) -> None:
     """End a run as CANCELLED.
 
-    A call that is under way is finished first.
+    If a call is in progress, it is finished first.
 
     Exit status: 0 the run is CANCELLED, 1 it had ended in another way, 4 its driver still has to end it.
     """
@@ -344,7 +352,7 @@ def cancel(run: str, **options: Any) -> None:
 
 @runs.command()
 @run_argument
-@click.option("--yes", is_flag=True, help="Don't ask for confirmation.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @by_option
 @key_option
 @journal_option

@@ -60,38 +60,48 @@ class _Names(click.ParamType[tuple[str, ...]]):
 
 @click.command()
 @click.argument("file", type=FILE, required=False)
-@click.option("--program", "name", metavar="NAME", help="Which program, when the file holds several.")
+@click.option("--program", "name", metavar="NAME", help="The name of the program, if the file has several.")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
-@click.option("--examples", type=click.IntRange(1), help="Cases of each attack.  [default: 100]")
+@click.option("--examples", type=click.IntRange(1), help="The number of cases of each attack.  [default: 100]")
 @click.option(
     "--time",
     "seconds",
     type=click.FloatRange(0, min_open=True),
     help="Start no attack after this many seconds.  [default: 100, without --examples or --seed]",
 )
-@click.option("--families", type=_Names("family"), metavar="NAMES", help="Only these families, with commas between.")
-@click.option("--attacks", type=_Names("attack"), metavar="NAMES", help="Only these attacks, with commas between.")
-@click.option("--no-specimens", is_flag=True, help="Attack this program alone, and none of Stepward's own specimens.")
+@click.option(
+    "--families", type=_Names("family"), metavar="NAMES", help="Run only these families, separated by commas."
+)
+@click.option("--attacks", type=_Names("attack"), metavar="NAMES", help="Run only these attacks, separated by commas.")
+@click.option("--no-specimens", is_flag=True, help="Attack only this program, and not the built-in programs too.")
 @click.option("--require-all", is_flag=True, help="Exit with 4 if an attack did not run.")
 @click.option("--seed", type=click.IntRange(0), help="Repeat the campaign that printed this seed.")
-@click.option("--workers", type=click.IntRange(1), default=1, help="Processes to attack with.  [default: 1]")
+@click.option(
+    "--workers", type=click.IntRange(1), default=1, help="The number of processes that run attacks.  [default: 1]"
+)
 @click.option("--save", type=FILE, metavar="DIR", help="The folder for saved breaches.  [default: stepward-breaches]")
-@click.option("--details", is_flag=True, help="Print a row for each attack, too.")
+@click.option("--details", is_flag=True, help="Also print a row for each attack.")
 @click.option("--output-format", type=click.Choice(FORMATS), default="text", help="The format of the report.")
 @click.option("--output-file", type=FILE, metavar="FILE", help="Write the report there.")
-@click.option("--replay", type=FILE, metavar="FILE", help="Play a saved breach again, and nothing else.")
-@click.option("--self-test", is_flag=True, help="Attack machines that lack a defence: do the attacks find it?")
+@click.option("--replay", type=FILE, metavar="FILE", help="Only replay this saved breach.")
+@click.option("--self-test", is_flag=True, help="Test the attacks: attack machines with a missing defence.")
 @click.option("--tools", metavar="MODULE", help="With --call-real-tools: a module, or a .py file, with the tools.")
-@click.option("--call-real-tools", is_flag=True, help="Call the functions of --tools, without network, and judge them.")
-@click.option("--probe", metavar="MODULE:FUNCTION", help="With --call-real-tools: what returns the state of the world.")
+@click.option(
+    "--call-real-tools", is_flag=True, help="Call the functions of --tools, without a network, and check their effects."
+)
+@click.option(
+    "--probe",
+    metavar="MODULE:FUNCTION",
+    help="With --call-real-tools: a function that returns the state that the tools change.",
+)
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 def sabotage(file: Path | None, **options: Any) -> None:
     """Attack the machine that runs a program.
 
-    FILE is the program. The machine is the real one, on its real store. Each attack is tried in many generated cases,
-    and an independent oracle judges the outcome. A breach is reduced to its smallest case, repeated by a fresh process,
-    and saved.
+    FILE is the program. The attacks run against the real machine and its real store. Each attack is tried in many
+    generated cases, and an independent oracle judges the outcome. A breach is reduced to the smallest case, repeated in
+    a new process, and saved.
 
     Exit status: 0 nothing broke, 1 something did, 2 the command can't be used, 3 something broke once and not again, 4
     an attack did not run (only with --require-all).

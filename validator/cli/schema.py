@@ -10,7 +10,7 @@ import click
 def schema(kind: str) -> None:
     """Print a JSON Schema for your editor.
 
-    It is the schema of a program, or with `policy` that of a policy.
+    It is the schema of a program or, with the argument `policy`, the schema of a policy.
     """
     import json
 

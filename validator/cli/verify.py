@@ -34,7 +34,7 @@ DAMAGED, NOTHING_TO_VERIFY = 1, 3
 @click.argument("journal", type=click.Path())
 @click.argument("run", required=False, shell_complete=complete_runs)
 @click.option(
-    "--key", "keys", type=FILE, multiple=True, metavar="FILE", help="A public key to verify with (repeatable)."
+    "--key", "keys", type=FILE, multiple=True, metavar="FILE", help="A public key to verify signatures (repeatable)."
 )
 @click.option("--receipt", "receipts", type=FILE, multiple=True, metavar="FILE", help="A receipt (repeatable).")
 @format_option
