@@ -270,10 +270,10 @@ class EditsAndAPlainVerifier(Attack):
 
     name = "edits-and-a-plain-verifier"
     family = Family.HASHES
-    surface = "everything that a store shows of a run"
-    action = "edited by chance, in several places at once"
+    surface = "everything that a store returns about a run"
+    action = "edited at random, in several fields at once"
     invariant = Invariant.TAMPERING
-    defence = "every rule for verifying a run is asked of every record, and of what lies beside it"
+    defence = "every rule of verification is checked for every record, and for the data stored with it"
     severity = "critical"
     weight = 4
 

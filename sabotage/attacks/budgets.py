@@ -83,7 +83,7 @@ class StepsAtTheEdge(_Edge):
     name = "steps-at-the-edge"
     surface = "budget of steps"
     action = "spent to the last step, across recovery and resumption"
-    defence = "steps are charged in the journal, and looked at before each start"
+    defence = "the cost of steps is counted in the journal, and checked before each start"
 
     @staticmethod
     def spent(run: Run, whole: Trial) -> int:  # noqa: ARG004 - others count otherwise
@@ -107,7 +107,7 @@ class TokensAtTheEdge(_Edge):
     name = "tokens-at-the-edge"
     surface = "budget of tokens"
     action = "spent by replies and by rejected replies"
-    defence = "every reply is charged, and the budget is looked at before each call"
+    defence = "the tokens of every reply are counted, and the budget is checked before each call"
     last = TOKENS_OF_A_REPLY
 
     def misses(self, target: Target) -> str | None:
@@ -136,7 +136,7 @@ class StallsAtTheEdge(_Edge):
     name = "stalls-at-the-edge"
     surface = "bound on steps without progress"
     action = "used up to the last step, across recovery"
-    defence = "a step that changed no value counts, and the count is in the state that the journal gives"
+    defence = "steps that changed no value are counted in the state from the journal"
     faults = False
 
     @staticmethod
@@ -163,7 +163,7 @@ class VisitsAtTheEdge(Attack):
     surface = "bound on visits"
     action = "used up to the last visit, across recovery"
     invariant = Invariant.BOUNDS
-    defence = "visits are counted in the state that the journal gives, and looked at before each start"
+    defence = "visits are counted in the state from the journal, and checked before each start"
     severity = "high"
     weight = 2
 
@@ -230,9 +230,9 @@ class EverythingFails(Attack):
     name = "everything-fails"
     family = Family.LOAD
     surface = "tools and models"
-    action = "all of them fail, always"
+    action = "every call fails every time"
     invariant = Invariant.BOUNDS
-    defence = "attempts, rounds and visits are bounded, so that a run of failures ends"
+    defence = "attempts, iterations and visits are limited, so a run with only failures ends"
     severity = "medium"
 
     def play(self, case: Case) -> Outcome:
@@ -264,9 +264,9 @@ class RetriesAfterCrash(Attack):
     name = "retries-after-crash"
     family = Family.LOAD
     surface = "process, between the attempts of a call"
-    action = "killed and recovered, so that attempts are counted anew"
+    action = "killed and recovered between attempts"
     invariant = Invariant.BOUNDS
-    defence = "attempts are counted in the state that the journal gives"
+    defence = "attempts are counted in the state from the journal"
     severity = "medium"
     weight = 2
 

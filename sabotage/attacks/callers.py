@@ -54,8 +54,8 @@ class CallerCancelled(DriverAttack):
     name = "caller-cancelled"
     surface = "task of the caller"
     action = "cancelled while it drives a run"
-    defence = "a caller that is cancelled gives its lease back, and the next one starts from what the journal has"
-    enumerates = "every call of the store that has landed, and every call of a tool or model, before and after"
+    defence = "a cancelled caller releases its lease, and the next machine starts from the journal"
+    enumerates = "the points after every call of the store, and before and after every call of a tool or model"
 
     def play(self, case: Case) -> Outcome:
         """Check that another machine can continue at once, and that everything happens once."""
@@ -177,9 +177,9 @@ class CallerCancelledInTool(Attack):
     name = "caller-cancelled-in-tool"
     family = Family.TIME
     surface = "task of the caller"
-    action = "cancelled while a tool goes on"
+    action = "cancelled while a tool continues"
     invariant = Invariant.DRIVER
-    defence = "the lease is kept as long as the tool runs, and given back once it has ended"
+    defence = "the lease is held as long as the tool runs, and is then released"
     severity = "critical"
 
     def misses(self, target: Target) -> str | None:

@@ -233,7 +233,7 @@ class StoreAgainstModel(Attack):
     surface = "calls of a store"
     action = "in any order, at any moment, by anybody"
     invariant = Invariant.DRIVER
-    defence = "a store keeps its contract: who has a lease, until when, and what is added under it"
+    defence = "the store fulfils its contract: who has a lease, until when, and what is appended with it"
     severity = "critical"
 
     def play(self, case: Case) -> Outcome:
@@ -250,7 +250,9 @@ class FileAgainstModel(Attack):
     surface = "calls of the store in a file"
     action = "in any order, at any moment, by two processes"
     invariant = Invariant.DRIVER
-    defence = "the file keeps the contract of a store for all who have it open, and for whoever opens it again"
+    defence = (
+        "the file fulfils the contract of a store for every process that has it open, also after it is opened again"
+    )
     severity = "critical"
     store = "sqlite"
     weight = 3
@@ -293,9 +295,9 @@ class ManyRuns(Attack):
     name = "many-runs"
     family = Family.LOAD
     surface = "list of runs"
-    action = "longer than what is read at once"
+    action = "longer than one page of results"
     invariant = Invariant.HISTORY
-    defence = "every run is named once, in the order in which they were made"
+    defence = "every run is listed once, in the order of creation"
     severity = "medium"
     store = "sqlite"
     weight = 100

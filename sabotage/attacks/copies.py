@@ -67,7 +67,7 @@ class JournalRolledBack(Attack):
     surface = "store"
     action = "a run restored from an older copy, and recovered"
     invariant = Invariant.TAMPERING
-    defence = "a receipt of a newer head says that there was more"
+    defence = "a receipt of a newer head shows that records are missing"
     severity = "critical"
     weight = 3
 
@@ -106,7 +106,7 @@ class JournalUnderAnotherId(Attack):
     surface = "store"
     action = "a whole journal replayed under another run id"
     invariant = Invariant.IDENTITY
-    defence = "the first record names its run, and the signature of the head does"
+    defence = "the first record and the signature of the head name the run"
     severity = "critical"
     weight = 3
 
@@ -153,7 +153,7 @@ class JournalInAnotherStore(Attack):
     surface = "store"
     action = "a whole journal replayed in another store"
     invariant = Invariant.TAMPERING
-    defence = "documents and values are held against their digests, and both copies against a receipt"
+    defence = "documents and values are compared with their digests, and both copies with a receipt"
     severity = "high"
     weight = 3
 

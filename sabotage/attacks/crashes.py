@@ -65,7 +65,7 @@ class KilledAnywhere(Attack):
     invariant = Invariant.ONCE
     defence = "the intent is durable before the effect starts, and a write that had started is in doubt"
     severity = "critical"
-    enumerates = "every append and every effect of the run that was drawn, before and after"
+    enumerates = "the points before and after every append and every effect of the generated run"
     weight = 25
 
     def play(self, case: Case) -> Outcome:
@@ -93,12 +93,11 @@ class KilledInRecovery(Attack):
     surface = "recovering process"
     action = "killed at a point of the recovery"
     invariant = Invariant.ONCE
-    defence = "recovery is the same fold, intents and doubts are durable before anything follows from them"
-    severity = "critical"
-    enumerates = (
-        "each state in which the run that was drawn can be left, and each in which its recovery can be left; "
-        "tools that do not fail"
+    defence = (
+        "recovery computes the state in the same manner, and intents and doubts are durable before the run continues"
     )
+    severity = "critical"
+    enumerates = "each state in which the generated run or its recovery can stop, with tools that do not fail"
     weight = 60
 
     def play(self, case: Case) -> Outcome:
@@ -171,11 +170,11 @@ class KilledWhileDelivering(Attack):
     name = "killed-while-delivering"
     family = Family.CRASH
     surface = "delivering process"
-    action = "killed at a point of a resumption or reconciliation, which is then delivered again"
+    action = "killed at a point of a resumption or reconciliation, and the delivery repeated"
     invariant = Invariant.DELIVERY
-    defence = "what was delivered is durable before anything follows from it, and its token is used then"
+    defence = "a delivery is durable before the run continues, and its token is then used"
     severity = "critical"
-    enumerates = "every append and every effect of the delivery, before and after"
+    enumerates = "the points before and after every append and every effect of the delivery"
     weight = 8
 
     def misses(self, target: Target) -> str | None:
@@ -229,11 +228,13 @@ class KilledWhileEnding(Attack):
     name = "killed-while-ending"
     family = Family.CRASH
     surface = "cancelling or erasing process"
-    action = "killed at a point of a cancellation or erasure, which is then asked for again"
+    action = "killed at a point of a cancellation or erasure, and the request repeated"
     invariant = Invariant.ERASURE
-    defence = "the request is durable before the run ends, and the tombstone before the values are destroyed"
+    defence = (
+        "the request is durable before the run ends, and the record of the erasure before the values are destroyed"
+    )
     severity = "high"
-    enumerates = "every append and every write of the vault of the cancellation or erasure, before and after"
+    enumerates = "the points before and after every append and every vault write of the cancellation or erasure"
     weight = 8
 
     def play(self, case: Case) -> Outcome:
@@ -300,9 +301,12 @@ class TwoRecoveries(Attack):
     name = "two-recoveries"
     family = Family.CRASH
     surface = "two recovering processes"
-    action = "both at one run whose process was killed, interleaved"
+    action = "both recover one run whose process was killed, interleaved"
     invariant = Invariant.DRIVER
-    defence = "one lease at a time, and appends only behind the entry and the fence that their writer knows"
+    defence = (
+        "there is one lease at a time, and an append must follow the last record and the fencing number that its "
+        "writer knows"
+    )
     severity = "critical"
     weight = 3
 

@@ -19,9 +19,9 @@ from stepward.vm.journal.store import Append
 
 @rewriting(
     surface="outcomes in the journal",
-    action="made a resumption or reconciliation where nothing was suspended or in doubt",
+    action="replaced by a resumption or reconciliation when nothing was suspended or in doubt",
     invariant=Invariant.DELIVERY,
-    defence="only what is suspended is resumed, and only what is in doubt is reconciled",
+    defence="only a suspended step is resumed, and only a step in doubt is reconciled",
 )
 def forged_delivery(trial: Trial, records: list[Data]) -> Forged | None:
     """The outcome of a call is replaced by a resumption or reconciliation for which the run did not wait."""
@@ -52,7 +52,7 @@ def _intent_forged_misses(target: Target) -> str | None:
     surface="an intent in the journal",
     action="its key, performance, arguments, tool or policies edited",
     invariant=Invariant.ONCE,
-    defence="a replay derives every intent again, and no machine goes on before that",
+    defence="a replay computes every intent again before a machine continues the run",
     misses=_intent_forged_misses,
 )
 def intent_forged(trial: Trial, records: list[Data]) -> Forged | None:
@@ -102,9 +102,9 @@ class OpenIntentRemoved(Attack):
     name = "open-intent-removed"
     family = Family.TRANSITIONS
     surface = "end of the journal of a run whose process died"
-    action = "the intent of an effect that is under way cut off"
+    action = "cut off before the intent of an effect that is in progress"
     invariant = Invariant.ONCE
-    defence = "a machine with a key goes on only with what that key signed"
+    defence = "a machine with a key continues only runs that this key has signed"
     severity = "critical"
     weight = 2
 
@@ -145,7 +145,7 @@ class StepAfterTheEnd(Attack):
     surface = "interface of the store"
     action = "a record appended to a run that has ended"
     invariant = Invariant.ENDINGS
-    defence = "an ending absorbs: nothing is done in a run that has ended"
+    defence = "nothing happens in a run after its ending"
     severity = "high"
 
     def play(self, case: Case) -> Outcome:

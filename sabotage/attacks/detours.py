@@ -110,10 +110,10 @@ class GuardBypassed(Attack):
 
     name = "guard-bypassed"
     family = Family.TRANSITIONS
-    surface = "ways of a program that nobody checked"
-    action = "one of them leads elsewhere"
+    surface = "transitions of a program that was not checked"
+    action = "one of them changed to another step"
     invariant = Invariant.GUARDRAIL
-    defence = "each guardrail has a monitor in the machine, which is asked before a step starts"
+    defence = "each guardrail has a monitor in the machine, which is checked before a step starts"
     severity = "critical"
     weight = 2
 
@@ -155,9 +155,9 @@ def _rejection_removed_trial(case: Case) -> Trial:
 
 @rewriting(
     surface="record of a rejection",
-    action="replaced by what would have come without it",
+    action="replaced by the records of a run without it",
     invariant=Invariant.GUARDRAIL,
-    defence="a replay asks the guardrails again before every step, and no machine goes on before that",
+    defence="a replay checks the guardrails again before a machine continues the run",
     misses=_rejection_removed_misses,
     trial=_rejection_removed_trial,
 )

@@ -79,11 +79,11 @@ class DiskFull(_FailingWrites):
 
     name = "disk-full"
     surface = "store"
-    action = "refuses a write, or all from one on"
+    action = "refuses one write, or all writes after some point"
     invariant = Invariant.KEPT
-    defence = "the run stops with the store's error, gives its lease back, and is recovered from what is there"
+    defence = "the run stops with the store's error, releases its lease, and is recovered from the stored records"
     severity = "high"
-    enumerates = "every append, document, vault write and lease of the run that was drawn"
+    enumerates = "every append, document, vault write and lease of the generated run"
     how = "full"
     keeps_lease = ("release",)
 
@@ -93,11 +93,11 @@ class FailingSync(_FailingWrites):
 
     name = "failing-sync"
     surface = "store"
-    action = "says of a write that it failed, and has it"
+    action = "reports that a write failed, although the write is stored"
     invariant = Invariant.ONCE
-    defence = "after an error the run is read again, and compared with what its writer knew"
+    defence = "after an error, the run is read again and compared with what the machine had written"
     severity = "critical"
-    enumerates = "every append, document, vault write and lease of the run that was drawn"
+    enumerates = "every append, document, vault write and lease of the generated run"
     how = "unsynced"
     keeps_lease = ("acquire", "create")
 
@@ -108,11 +108,11 @@ class PowerLost(Attack):
     name = "power-lost"
     family = Family.CRASH
     surface = "store and process"
-    action = "the power fails at a point of a run, and takes along what was not durable"
+    action = "the power fails at a point of a run, and data that was not durable is lost"
     invariant = Invariant.INTENT
-    defence = "intents, outcomes and endings are durable; only what can be done again is not"
+    defence = "intents, outcomes and endings are durable; all other records can be computed again"
     severity = "critical"
-    enumerates = "every point of the run that was drawn at which something is not durable, and how much of that is lost"
+    enumerates = "every point of the generated run at which some data is not durable, and how much of it is lost"
     weight = 8
 
     def play(self, case: Case) -> Outcome:
@@ -171,11 +171,11 @@ class TornAppend(Attack):
     name = "torn-append"
     family = Family.CRASH
     surface = "append"
-    action = "only its first entries are there"
+    action = "only its first entries are stored"
     invariant = Invariant.TAMPERING
-    defence = "entries name the ones before, the head names the last: a part that fits is a run, another is damaged"
+    defence = "each entry names the one before, and the head names the last one: anything else is reported as damaged"
     severity = "high"
-    enumerates = "every append of the run that was drawn, every number of entries kept, and each head that may be there"
+    enumerates = "every append of the generated run, with every number of stored entries and each possible head"
     weight = 10
 
     def play(self, case: Case) -> Outcome:
@@ -246,13 +246,11 @@ class ShortRecord(Attack):
     name = "short-record"
     family = Family.CRASH
     surface = "record on the disk"
-    action = "it or its digest ends early, or is zeros from some byte on"
+    action = "the record or its digest ends early, or contains only zeros after some byte"
     invariant = Invariant.TAMPERING
-    defence = "a record that does not have its digest is not read"
+    defence = "a record with a wrong digest is not read"
     severity = "critical"
-    enumerates = (
-        "every record of the run that was drawn, cut at its first, second, middle and last byte; and its digest"
-    )
+    enumerates = "every record of the generated run and its digest, cut at the first, second, middle and last byte"
     weight = 8
 
     def play(self, case: Case) -> Outcome:

@@ -50,10 +50,10 @@ class _Drawn(Attack):
 
     surface = "program, inputs, answers and deliveries"
     invariant = Invariant.GRAPH
-    defence = "the machine does what the page of the language says, and the reference interpreter says so too"
+    defence = "the machine follows the page of the language, and the reference interpreter agrees"
     severity: ClassVar[Severity] = "high"
     weight = 12
-    enumerates = "programs that are drawn one after the other"
+    enumerates = "generated programs, one after the other"
     theme: ClassVar[str]
     programs: ClassVar[int] = 30
 
@@ -87,9 +87,9 @@ class DrawnStore(_Drawn):
     name = "drawn-store"
     family = Family.HASHES
     surface = "store of many runs"
-    action = "runs that differ in little, verified together"
+    action = "nearly identical runs, verified together"
     invariant = Invariant.REPLAY
-    defence = "what one run is held against is read from its own records"
+    defence = "each run is checked only against its own records"
     theme = "waivers"
     programs = 4
 
@@ -137,7 +137,7 @@ class DrawnPrograms(_Drawn):
 
     name = "drawn-programs"
     family = Family.TRANSITIONS
-    action = "small programs of every feature"
+    action = "small programs with every feature"
     theme = "all"
 
 
@@ -147,7 +147,7 @@ class DrawnTypes(_Drawn):
 
     name = "drawn-types"
     family = Family.INJECTION
-    action = "values at the bounds of drawn types, and just beside them"
+    action = "values at the bounds of random types, and just outside them"
     invariant = Invariant.DATA
     theme = "types"
 
@@ -162,7 +162,7 @@ class DrawnExpressions(_Drawn):
 
     name = "drawn-expressions"
     family = Family.INJECTION
-    action = "drawn conditions and computations"
+    action = "random conditions and computations"
     invariant = Invariant.DATA
     theme = "expressions"
 
@@ -184,7 +184,7 @@ class DrawnRules(_Drawn):
 
     name = "drawn-rules"
     family = Family.TRANSITIONS
-    action = "drawn guardrails, allow-lists and waivers"
+    action = "random guardrails, allow-lists and waivers"
     invariant = Invariant.GUARDRAIL
     severity = "critical"
     theme = "rules"

@@ -41,7 +41,7 @@ class DriverAttack(Attack):
     invariant = Invariant.DRIVER
     severity = "critical"
     weight = 10
-    enumerates = "every append and every effect of the run that was drawn, before and after"
+    enumerates = "the points before and after every append and every effect of the generated run"
 
     def stops(self, case: Case, *, faults: bool = False, is_stale: bool = False) -> Iterator[tuple[Trial, Paused]]:
         """Yield a trial for each point, with the driver paused there. The process ends when the generator continues.
@@ -105,7 +105,7 @@ class TwoDrivers(DriverAttack):
     name = "two-drivers"
     surface = "lease"
     action = "a second machine recovers a run that is driven"
-    defence = "a run that is leased is nobody else's"
+    defence = "only the holder of the lease can continue a run"
 
     def play(self, case: Case) -> Outcome:
         """Check that the second one is refused and does nothing, and that the first one finishes."""
@@ -148,8 +148,8 @@ class StaleDriver(DriverAttack):
 
     name = "stale-driver"
     surface = "process"
-    action = "paused past its lease, and going on after another one has finished"
-    defence = "a lease is looked at before every call, and every append has its fencing number"
+    action = "paused for longer than its lease, and continued after another machine has finished"
+    defence = "the lease is checked before every call, and every append has a fencing number"
 
     def play(self, case: Case) -> Outcome:
         """Check that the first one has no effect after the other has taken over."""
@@ -205,9 +205,9 @@ class DriversInterleaved(Attack):
     name = "drivers-interleaved"
     family = Family.TIME
     surface = "lease"
-    action = "taken over while its holder goes on"
+    action = "taken over while its holder continues"
     invariant = Invariant.DRIVER
-    defence = "every append has its fencing number, and knows the record before it"
+    defence = "every append has a fencing number, and names the record before it"
     severity = "critical"
     weight = 5
 
@@ -243,9 +243,9 @@ class CancelledAnywhere(DriverAttack):
 
     name = "cancelled-anywhere"
     surface = "cancellation"
-    action = "asked for at any point of a driver's work"
+    action = "requested at any point while a machine drives the run"
     invariant = Invariant.ENDINGS
-    defence = "a driver finds what others appended before its own records, and starts nothing after a cancellation"
+    defence = "before it appends, a machine reads what others appended, and it starts nothing after a cancellation"
 
     def play(self, case: Case) -> Outcome:
         """Check that no further effect starts, and the run ends."""
@@ -276,9 +276,11 @@ class ErasedAnywhere(DriverAttack):
 
     name = "erased-anywhere"
     surface = "erasure"
-    action = "asked for at any point of a driver's work"
+    action = "requested at any point while a machine drives the run"
     invariant = Invariant.ERASURE
-    defence = "a run that is driven is not erased, and a driver that was fenced leaves nothing in the vault"
+    defence = (
+        "a run is not erased while a machine drives it, and a machine that lost its lease writes nothing to the vault"
+    )
     store = "sqlite"
 
     def misses(self, target: Target) -> str | None:
@@ -325,7 +327,7 @@ class ResumeRacedWithCancel(Attack):
     surface = "resume token"
     action = "delivered while the run is cancelled"
     invariant = Invariant.ENDINGS
-    defence = "both are appended behind a record that their writer knows, one of them first"
+    defence = "each append must follow the record that its writer has read, so only the first one succeeds"
     severity = "high"
 
     def misses(self, target: Target) -> str | None:
@@ -379,8 +381,8 @@ class LeaseNotRenewed(DriverAttack):
 
     name = "lease-not-renewed"
     surface = "store"
-    action = "fails when a lease that is over is renewed"
-    defence = "without a lease that lasts nothing is called"
+    action = "the renewal of an expired lease fails"
+    defence = "the machine calls nothing without a valid lease"
 
     def play(self, case: Case) -> Outcome:
         """Check that nothing is called after the failure, and that another machine ends the run."""

@@ -61,7 +61,10 @@ class SecretEchoed(Attack):
     surface = "outputs of tools and replies of models"
     action = "sensitive values repeated"
     invariant = Invariant.SECRECY
-    defence = "what an output repeats of a sensitive value is sealed before it reaches a record, and goes with it"
+    defence = (
+        "a repetition of a sensitive value is moved to the vault before a record is written, and is erased with "
+        "the value"
+    )
     severity = "high"
 
     def misses(self, target: Target) -> str | None:

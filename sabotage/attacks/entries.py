@@ -32,7 +32,7 @@ class InputsIllTyped(Attack):
     surface = "inputs of a run"
     action = "missing, unlisted, ill-typed"
     invariant = Invariant.DATA
-    defence = "inputs are held against `inputs` before anything is written or called"
+    defence = "inputs are checked against `inputs` before anything is written or called"
     severity = "high"
 
     def play(self, case: Case) -> Outcome:
@@ -125,8 +125,8 @@ class PayloadIllTyped(_Delivered):
 
     name = "payload-ill-typed"
     surface = "resume payload"
-    action = "another type, no value"
-    defence = "a payload is held against `returns` before the token is used"
+    action = "another type, or not a value"
+    defence = "a payload is checked against `returns` before the token is used"
     weight = 2
 
     def misses(self, target: Target) -> str | None:
@@ -164,8 +164,8 @@ class ReconciliationIllTyped(_Delivered):
 
     name = "reconciliation-ill-typed"
     surface = "reconciliation"
-    action = "an output of another type, no value"
-    defence = "an output that comes by reconciliation is held against `returns` as any other"
+    action = "an output of another type, or not a value"
+    defence = "the output of a reconciliation is checked against `returns`, like any other output"
 
     def misses(self, target: Target) -> str | None:
         """It needs a write."""
@@ -254,9 +254,9 @@ class HandOutsChanged(Attack):
     name = "hand-outs-changed"
     family = Family.INJECTION
     surface = "arguments, outputs, inputs, payloads and results in the caller's process"
-    action = "changed after they were handed over"
+    action = "changed after they were passed on"
     invariant = Invariant.HISTORY
-    defence = "what crosses the boundary is copied, and what is kept is frozen"
+    defence = "values that enter or leave the machine are copied, and stored values are immutable"
     severity = "high"
 
     def play(self, case: Case) -> Outcome:
@@ -322,9 +322,9 @@ class StrangeRunId(Attack):
     name = "strange-run-id"
     family = Family.INJECTION
     surface = "ids of runs"
-    action = "empty, too long, not printable, no text, with marks of paths and queries"
+    action = "empty, too long, not printable, not a text, or with characters of paths and queries"
     invariant = Invariant.REFUSAL
-    defence = "an id is 1 to 200 printable characters, and stands in a query as a parameter only"
+    defence = "an id has 1 to 200 printable characters, and is used in a query only as a parameter"
     severity = "medium"
 
     def play(self, case: Case) -> Outcome:

@@ -89,8 +89,8 @@ class VaultRestored(ErasureAttack):
 
     name = "vault-restored"
     surface = "vault"
-    action = "erased values put back from a copy"
-    defence = "the record of an erasure outlives the values: what it names is gone, whatever the vault has"
+    action = "erased values restored from a copy"
+    defence = "the record of an erasure remains: the values that it names count as erased, whatever the vault contains"
     severity = "critical"
     weight = 2
 
@@ -122,7 +122,7 @@ class VaultOfAnotherRun(ErasureAttack):
     surface = "vault"
     action = "filled with the values of another run"
     invariant = Invariant.TAMPERING
-    defence = "the journal has a salted commitment to each value"
+    defence = "the journal contains a salted commitment to each value"
     severity = "critical"
     weight = 2
 
@@ -161,7 +161,7 @@ class ErasedRunAskedFor(ErasureAttack):
     name = "erased-run-asked-for"
     surface = "erased run"
     action = "read, recovered, replayed and erased again"
-    defence = "erasing destroys the rows of the vault, and leaves a record that says so"
+    defence = "an erasure destroys the rows of the vault, and writes a record of it"
     severity = "critical"
     weight = 2
 
@@ -219,7 +219,9 @@ class ErasureLeavesBytes(ErasureAttack):
     name = "erasure-leaves-bytes"
     surface = "files of the store"
     action = "searched for sensitive values, before and after their erasure"
-    defence = "values are in a vault without write-ahead log, which each erasure overwrites and writes anew"
+    defence = (
+        "values are in a vault without a write-ahead log, and each erasure overwrites the vault and writes it again"
+    )
     severity = "critical"
     weight = 5
     store = "sqlite"
@@ -280,7 +282,7 @@ class ErasedAmongOthers(ErasureAttack):
     name = "erased-among-others"
     surface = "files of the store"
     action = "searched for values whose pages were split before they were erased"
-    defence = "a vault is written anew when something in it is erased"
+    defence = "the vault is written again when something in it is erased"
     severity = "critical"
     weight = 10
     store = "sqlite"

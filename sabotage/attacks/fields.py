@@ -93,13 +93,13 @@ class FieldsEdited(Attack):
 
     name = "fields-edited"
     family = Family.TRANSITIONS
-    surface = "fields of a journal that is hashed anew"
-    action = "changed, left out and added, each of them"
+    surface = "fields of a journal that is rehashed"
+    action = "each field changed, removed or added"
     invariant = Invariant.HISTORY
-    defence = "a replay holds every field of every record against what the machine would have written"
+    defence = "a replay compares every field of every record with what the machine would write"
     severity = "critical"
     weight = 8
-    enumerates = "each field of each record of the run that was drawn, in each of a few ways"
+    enumerates = "each field of each record of the generated run, changed in a few different ways"
 
     def play(self, case: Case) -> Outcome:
         """Check that each change is found, except changes of data from outside, which can't be detected."""

@@ -37,11 +37,13 @@ class TornLog(Attack):
     name = "torn-log"
     family = Family.CRASH
     surface = "files of the SQLite store"
-    action = "torn in the midst of an append, and opened by another process"
+    action = "interrupted in the middle of an append, and opened by another process"
     invariant = Invariant.KEPT
     defence = "an append is one transaction in a write-ahead log with checksums"
     severity = "critical"
-    enumerates = "every append of the run that was drawn, torn in each of 18 ways; while the log is moved, too"
+    enumerates = (
+        "every append of the generated run, interrupted in 18 different ways, also during a checkpoint of the log"
+    )
     weight = 60
 
     def play(self, case: Case) -> Outcome:
@@ -96,11 +98,11 @@ class TornVault(Attack):
     name = "torn-vault"
     family = Family.CRASH
     surface = "files of the SQLite store"
-    action = "torn in the midst of a commit of the vault, and opened by another process"
+    action = "interrupted in the middle of a commit of the vault, and opened by another process"
     invariant = Invariant.KEPT
-    defence = "the vault is changed in transactions, from a rollback journal that is on the disk first"
+    defence = "the vault is changed in transactions, and the rollback journal is on the disk first"
     severity = "critical"
-    enumerates = "every commit of the vault in the run that was drawn and in its erasure, torn in each of 18 ways"
+    enumerates = "every commit of the vault in the generated run and in its erasure, interrupted in 18 different ways"
     weight = 20
 
     def misses(self, target: Target) -> str | None:
@@ -162,11 +164,11 @@ class PowerLostInFiles(Attack):
     name = "unsynced-files"
     family = Family.CRASH
     surface = "files of the SQLite store"
-    action = "what was not synced is gone with the power"
+    action = "the data that was not synced is lost with the power"
     invariant = Invariant.ONCE
     defence = "commits of intents, outcomes, endings, leases and values wait until they are on the disk"
     severity = "critical"
-    enumerates = "every state in which the run that was drawn can be left and in which something is not synced"
+    enumerates = "every state of the generated run in which some data is not synced"
     weight = 8
 
     def play(self, case: Case) -> Outcome:
@@ -220,11 +222,13 @@ class NoRoomInFiles(Attack):
     name = "no-room-in-files"
     family = Family.CRASH
     surface = "files of the SQLite store"
-    action = "SQLite finds no room for another page"
+    action = "there is no room for another page"
     invariant = Invariant.REFUSAL
-    defence = "what has no room is rolled back whole, and said; the run is recovered from what is there"
+    defence = (
+        "a write without room is rolled back completely and reported, and the run is recovered from the stored records"
+    )
     severity = "high"
-    enumerates = "every page by which the files grow in the run that was drawn"
+    enumerates = "every page by which the files grow in the generated run"
     weight = 40
 
     def play(self, case: Case) -> Outcome:

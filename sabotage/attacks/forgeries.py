@@ -70,9 +70,9 @@ class Fork(Attack):
     name = "fork"
     family = Family.HASHES
     surface = "copies of a store"
-    action = "a run carried on in two of them"
+    action = "a run continued in two of them"
     invariant = Invariant.TAMPERING
-    defence = "a receipt has the digest of its record"
+    defence = "a receipt contains the digest of its record"
     severity = "high"
     weight = 2
 
@@ -99,8 +99,8 @@ class Fork(Attack):
 
 @tampering(
     surface="signature of the head",
-    action="made anew by another key, over a journal that was changed",
-    defence="only the given keys count",
+    action="made with another key, for a changed journal",
+    defence="only signatures of the given keys are accepted",
     by_itself=False,
 )
 def strange_signature(case: Case, forger: Forger, honest: Honest) -> bool:
@@ -137,7 +137,7 @@ class ReceiptEdited(Attack):
     surface = "a receipt"
     action = "one of its fields edited"
     invariant = Invariant.TAMPERING
-    defence = "the signature covers every field, and the records say what status and trace were"
+    defence = "the signature covers every field, and the records contain the status and the trace"
     severity = "high"
 
     def play(self, case: Case) -> Outcome:
@@ -169,8 +169,8 @@ def _document_edited_trial(case: Case) -> Trial:
 
 @tampering(
     surface="program and policies in the store",
-    action="edited under their old digests",
-    defence="a document is the one that the first record names when it has that digest",
+    action="edited without a change of the digests",
+    defence="a document must have the digest that the first record names",
     trial=_document_edited_trial,
 )
 def document_edited(case: Case, forger: Forger, honest: Honest) -> bool:
@@ -198,7 +198,7 @@ def _sensitive_value_edited_misses(target: Target) -> str | None:
 @tampering(
     surface="vault",
     action="a value or its salt edited, removed or swapped with another",
-    defence="the record has a commitment to value and salt",
+    defence="the record contains a commitment to the value and its salt",
     misses=_sensitive_value_edited_misses,
 )
 def sensitive_value_edited(case: Case, forger: Forger, honest: Honest) -> bool:

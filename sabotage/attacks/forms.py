@@ -83,9 +83,9 @@ class FormsWithoutALoop(Attack):
     name = "forms-without-a-loop"
     family = Family.TIME
     surface = "forms without an event loop"
-    action = "used for all that a caller can ask"
+    action = "used for everything that a caller can request"
     invariant = Invariant.REPLAY
-    defence = "both forms do the same"
+    defence = "both forms have the same effects and results"
     severity = "high"
     weight = 2
     store = "sqlite"
@@ -173,7 +173,7 @@ class Interrupted(Attack):
     surface = "process in the form without an event loop"
     action = "interrupted while it awaits a tool"
     invariant = Invariant.DRIVER
-    defence = "the caller hears of it, the lease is given back, and the next one starts from what the journal has"
+    defence = "the caller gets the cancellation, the lease is released, and the next machine starts from the journal"
     severity = "high"
 
     def misses(self, target: Target) -> str | None:
@@ -288,10 +288,10 @@ class LeaseKeptForATool(Attack):
 
     name = "lease-kept-for-a-tool"
     family = Family.TIME
-    surface = "lease of a caller that is gone"
-    action = "kept for calls that end early, late or never"
+    surface = "lease of a cancelled caller"
+    action = "held for calls that end early, late or never"
     invariant = Invariant.DRIVER
-    defence = "it lasts as long as any of them goes on, and ends with the last"
+    defence = "the lease lasts until the last of the calls has ended"
     severity = "critical"
 
     def play(self, case: Case) -> Outcome:
@@ -397,8 +397,8 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
     requests the run after the time-out."""
 
     name = "caller-cancelled-for-good"
-    action = "cancelled while a tool goes on past its time-out"
-    defence = "the lease is kept for as long as anybody waits for the tool, and given back then"
+    action = "cancelled while a tool continues after its time-out"
+    defence = "the lease is held as long as somebody waits for the tool, and is then released"
     weight = 4
 
     def misses(self, target: Target) -> str | None:

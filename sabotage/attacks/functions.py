@@ -263,9 +263,12 @@ class ToolsAsFunctions(Attack):
     name = "tools-as-functions"
     family = Family.INJECTION
     surface = "tools that are functions"
-    action = "of every kind, and what they raise"
+    action = "functions of every kind, and the exceptions that they raise"
     invariant = Invariant.DATA
-    defence = "each attempt calls its function once, with its own arguments; what comes out of a thread is an answer"
+    defence = (
+        "each attempt calls its function once, with its own arguments, and any exception from a thread is a "
+        "failed attempt"
+    )
     severity = "critical"
 
     def misses(self, target: Target) -> str | None:

@@ -17,8 +17,8 @@ from stepward.vm.journal.store import Entry
 
 @tampering(
     surface="bytes of a record",
-    action="one bit turned over",
-    defence="the digest beside each record is that of its bytes",
+    action="one bit flipped",
+    defence="the stored digest of each record must be the digest of its bytes",
 )
 def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
     """One bit of one record is flipped, as by a bad disk or a careless edit."""
@@ -33,8 +33,8 @@ def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
 
 @tampering(
     surface="digest beside a record",
-    action="one bit turned over",
-    defence="the digest beside each record is that of its bytes, and the next record names it",
+    action="one bit flipped",
+    defence="the stored digest of each record must be the digest of its bytes, and the next record names it",
 )
 def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
     """One bit of the stored digest of a record is flipped."""
@@ -49,8 +49,8 @@ def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
 
 @tampering(
     surface="a record and its digest",
-    action="changed, with this one digest computed anew",
-    defence="each record names the digest of the one before",
+    action="changed, and only this digest recomputed",
+    defence="each record contains the digest of the record before it",
 )
 def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record is changed and its own digest recomputed; the records after it stay."""
@@ -64,9 +64,9 @@ def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
 
 
 @tampering(
-    surface="records from one on, and the head",
-    action="a time changed, and everything behind it hashed anew",
-    defence="the head is signed, and a receipt has its digest",
+    surface="all records after some record, and the head",
+    action="a time changed, and everything after it rehashed",
+    defence="the head is signed, and a receipt contains its digest",
     by_itself=False,
 )
 def tail_hashed_again(case: Case, forger: Forger, honest: Honest) -> bool:
@@ -92,8 +92,8 @@ def rewritten(forger: Forger, honest: Honest, entries: list[Entry]) -> None:
 
 @tampering(
     surface="inputs and outputs in records",
-    action="another value of the same type, and the whole journal hashed anew",
-    defence="the head is signed, and a receipt has its digest",
+    action="another value of the same type, and the whole journal rehashed",
+    defence="the head is signed, and a receipt contains its digest",
     by_itself=False,
 )
 def value_rewritten(case: Case, forger: Forger, honest: Honest) -> bool:
@@ -143,8 +143,8 @@ def _replaced(data: Any, value: Any, other: Any) -> Any:
 
 @tampering(
     surface="order of records",
-    action="two records change places",
-    defence="each record has its number in it, and names the digest of the one before",
+    action="two records swapped",
+    defence="each record contains its number and the digest of the record before it",
 )
 def records_swapped(case: Case, forger: Forger, honest: Honest) -> bool:
     """Two records are swapped, each with its digest, and renumbered."""
@@ -165,7 +165,7 @@ def renumbered(entries: list[Entry]) -> list[Entry]:
 @tampering(
     surface="list of records",
     action="a record inserted again",
-    defence="each record has its number in it, and names the digest of the one before",
+    defence="each record contains its number and the digest of the record before it",
 )
 def record_twice(case: Case, forger: Forger, honest: Honest) -> bool:
     """A copy of a record is inserted into the journal, and later records move down."""
@@ -179,8 +179,8 @@ def record_twice(case: Case, forger: Forger, honest: Honest) -> bool:
 
 @tampering(
     surface="list of records",
-    action="a record taken out of the middle",
-    defence="each record has its number in it, and names the digest of the one before",
+    action="a record removed from the middle",
+    defence="each record contains its number and the digest of the record before it",
 )
 def record_dropped(case: Case, forger: Forger, honest: Honest) -> bool:
     """A record that is not the last is removed; later records move up, or a gap remains."""
@@ -217,7 +217,7 @@ def record_appended(case: Case, forger: Forger, honest: Honest) -> bool:
 
 @tampering(
     surface="end of the journal, and the head",
-    action="records cut off, and the head rewritten to match",
+    action="last records cut off, and the head rewritten to match",
     defence="the head is signed, and a receipt names a later record",
     by_itself=False,
 )
@@ -239,9 +239,9 @@ def tail_cut_with_head(case: Case, forger: Forger, honest: Honest) -> bool:
 
 
 @tampering(
-    surface="name of the run that records are kept under",
+    surface="run id of the records",
     action="another run's records, in order and signed, or the tail of them",
-    defence="the first record names the run, and so does the signature",
+    defence="the first record and the signature name the run",
 )
 def journal_grafted(case: Case, forger: Forger, honest: Honest) -> bool:
     """The records of another run, or its tail, are stored under the name of this one, with the signature of that
@@ -267,8 +267,8 @@ def _other_bytes_one_meaning_noticed(case: Case, trial: Any, honest: Honest) -> 
 
 @tampering(
     surface="form of a record",
-    action="written otherwise, and the whole journal hashed anew",
-    defence="a record is canonical JSON: it has to be what writing it again gives",
+    action="written with other bytes, and the whole journal rehashed",
+    defence="a record is canonical JSON: writing it again must give the same bytes",
     noticed=_other_bytes_one_meaning_noticed,
 )
 def other_bytes_one_meaning(case: Case, forger: Forger, honest: Honest) -> bool:

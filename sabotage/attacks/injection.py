@@ -79,9 +79,9 @@ class ReplyOutsideTheSet(Attack):
     name = "reply-outside-the-set"
     family = Family.INJECTION
     surface = "model reply"
-    action = "a reply beside the allowed outputs"
+    action = "a reply that is not one of the allowed outputs"
     invariant = Invariant.DATA
-    defence = "a reply is held against `allowed_outputs`, exactly"
+    defence = "a reply must be exactly one of `allowed_outputs`"
     severity = "critical"
 
     def misses(self, target: Target) -> str | None:
@@ -143,8 +143,8 @@ class ReplyIllTyped(_Strange):
 
     name = "reply-ill-typed"
     surface = "model reply"
-    action = "broken JSON, another type, no value"
-    defence = "a reply is read as JSON, copied as a value and held against `returns`"
+    action = "broken JSON, another type, or not a value"
+    defence = "a reply is read as JSON, copied as a value and checked against `returns`"
 
     @staticmethod
     def fits(call: CallPlan) -> bool:
@@ -161,8 +161,8 @@ class OutputIllTyped(_Strange):
 
     name = "output-ill-typed"
     surface = "tool output"
-    action = "another type, no value, what can't be read"
-    defence = "an output is copied as a value and held against `returns` before anybody reads it"
+    action = "another type, not a value, or an object that can't be read"
+    defence = "an output is copied as a value and checked against `returns` before anything reads it"
 
     @staticmethod
     def fits(call: CallPlan) -> bool:
@@ -245,7 +245,7 @@ class ReferencesInData(_Soiling):
     surface = "texts from outside"
     action = "references to other values"
     invariant = Invariant.DATA
-    defence = "references are replaced in one pass, and what replaces them is not read again"
+    defence = "references are replaced in one pass, and the inserted values are not searched for references"
 
     @staticmethod
     def texts(target: Target) -> list[str]:
@@ -261,9 +261,9 @@ class OrdersInData(_Soiling):
 
     name = "orders-in-data"
     surface = "texts and fields from outside"
-    action = "orders in the words of prompts, of tool calls and of the journal"
+    action = "orders in the form of prompts, tool calls and journal records"
     invariant = Invariant.GRAPH
-    defence = "where control goes is read from the program alone"
+    defence = "only the program decides the next step"
 
     @staticmethod
     def texts(target: Target) -> list[str]:
@@ -292,9 +292,9 @@ class UndeclaredSuspension(Attack):
     name = "undeclared-suspension"
     family = Family.INJECTION
     surface = "tool output"
-    action = "a suspension that the manifest does not know of"
+    action = "a suspension that the manifest does not declare"
     invariant = Invariant.GRAPH
-    defence = "only a tool that is declared so may suspend; of any other it is a failure"
+    defence = "only a tool with `suspends: true` may suspend; for any other tool it is a failure"
     severity = "medium"
 
     def misses(self, target: Target) -> str | None:

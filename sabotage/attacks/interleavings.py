@@ -27,10 +27,10 @@ class ActorsInAnyOrder(Stateful):
 
     name = "actors-in-any-order"
     family = Family.TIME
-    surface = "everything that a caller can ask of a machine"
-    action = "asked in any order, by processes that die"
+    surface = "all requests of a caller to a machine"
+    action = "made in any order, by processes that die"
     invariant = Invariant.ONCE
-    defence = "every action is decided from the journal alone, under a lease"
+    defence = "every action is decided only from the journal, under a lease"
     severity = "critical"
     weight = 4
 
@@ -73,12 +73,12 @@ class SiblingComesLate(Attack):
     name = "sibling-comes-late"
     family = Family.TIME
     surface = "parallel calls"
-    action = "one of them comes back between any two calls of the store"
+    action = "one of them returns between any two calls of the store"
     invariant = Invariant.KEPT
-    defence = "each record is written with its values, whatever its siblings write meanwhile"
+    defence = "each record is written together with its values, whatever its siblings write at the same time"
     severity = "high"
     weight = 10
-    enumerates = "each call of each parallel step, and how many points of its siblings are passed before it comes back"
+    enumerates = "each call of each parallel step, and the number of points that its siblings pass before it returns"
 
     def misses(self, target: Target) -> str | None:
         """It needs a parallel step."""

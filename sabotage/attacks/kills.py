@@ -28,9 +28,9 @@ class Killed9(Attack):
     surface = "operating system"
     action = "SIGKILL at a point of a run on a SQLite store, then two recoveries at once"
     invariant = Invariant.ONCE
-    defence = "what a process had appended is in the file, whatever becomes of the process; one lease at a time"
+    defence = "appended records are in the file even if the process dies, and there is one lease at a time"
     severity = "critical"
-    enumerates = "every point of the run that was drawn; of a run with over 100, so many, evenly spaced"
+    enumerates = "every point of the generated run, or 100 evenly spaced points if it has more"
     weight = 100
 
     def __init__(self) -> None:

@@ -65,7 +65,7 @@ class OutputTooLarge(Attack):
     surface = "outputs and replies"
     action = "as large as allowed, or larger"
     invariant = Invariant.BOUNDS
-    defence = "an output over `max_output_bytes` fails its step before it reaches the journal"
+    defence = "if an output is larger than `max_output_bytes`, the step fails before the journal is written"
     severity = "high"
 
     def misses(self, target: Target) -> str | None:
@@ -119,9 +119,9 @@ class StateTooLarge(Attack):
     name = "state-too-large"
     family = Family.LOAD
     surface = "outputs, payloads and inputs together"
-    action = "more than a run may hold"
+    action = "more data than a run may contain"
     invariant = Invariant.BOUNDS
-    defence = "an output that would take the state over its limit fails its step, and inputs over it are refused"
+    defence = "if an output would make the state too large, the step fails, and inputs that are too large are refused"
     severity = "medium"
 
     def play(self, case: Case) -> Outcome:
@@ -200,9 +200,9 @@ class HugeValues(Attack):
     name = "huge-values"
     family = Family.LOAD
     surface = "outputs, replies and inputs"
-    action = "depth, length and digits beyond all bounds"
+    action = "more depth, length and digits than the limits allow"
     invariant = Invariant.BOUNDS
-    defence = "levels, digits and bytes of a value are bounded where it comes in"
+    defence = "the depth, digits and bytes of a value are limited when it enters the machine"
     severity = "high"
     weight = 3
 
@@ -300,9 +300,9 @@ class ReentrantTool(Attack):
     name = "reentrant-tool"
     family = Family.LOAD
     surface = "the machine, from within a tool"
-    action = "the run that calls the tool is run, recovered, resumed, cancelled"
+    action = "started, recovered, resumed or cancelled: the same run that calls the tool"
     invariant = Invariant.DRIVER
-    defence = "whoever drives a run holds its lease, and nobody else drives it meanwhile"
+    defence = "the machine that drives a run holds its lease, and no other machine drives the run at that time"
     severity = "high"
 
     def misses(self, target: Target) -> str | None:
@@ -370,9 +370,9 @@ class RefusedDeliveries(Attack):
     name = "refused-deliveries"
     family = Family.LOAD
     surface = "resumption"
-    action = "refused deliveries by the hundred"
+    action = "hundreds of refused deliveries"
     invariant = Invariant.BOUNDS
-    defence = "a run records a bounded number of refusals, and nothing else of them"
+    defence = "a run records only a limited number of refusals"
     severity = "medium"
     weight = 25
     most = 100

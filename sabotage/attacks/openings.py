@@ -81,10 +81,10 @@ class FileOfAnotherKind(Attack):
     surface = "schema and header of the store's files"
     action = "changed, and the store opened again"
     invariant = Invariant.TAMPERING
-    defence = "a file is opened only as what it was made as; it is made for its owner alone"
+    defence = "a file is opened only as the kind of file that it was created as, and only its owner can read it"
     severity = "critical"
     weight = 40
-    enumerates = "what the file of the journal and that of the vault may have become"
+    enumerates = "the possible contents of the journal file and the vault file"
 
     def play(self, case: Case) -> Outcome:
         """Check that opening is refused with a clear error, and leaves the file unchanged."""
@@ -186,9 +186,12 @@ class KeysOfAnotherKind(Attack):
     name = "keys-of-another-kind"
     family = Family.HASHES
     surface = "files of keys"
-    action = "of another kind, or the other half"
+    action = "of another type, or the wrong half of the pair"
     invariant = Invariant.TAMPERING
-    defence = "a key is one of its type, its private half is for its owner alone, and it has signed what it has signed"
+    defence = (
+        "a key must have the correct type, only its owner can read the private half, and a signature is valid "
+        "only for its own key"
+    )
     severity = "high"
     weight = 50
 

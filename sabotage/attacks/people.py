@@ -22,13 +22,16 @@ class SettledByOne(Attack):
 
     name = "settled-by-one"
     family = Family.INJECTION
-    surface = "name of whoever delivers"
-    action = "the one who started the run, or nobody"
+    surface = "name of the person who delivers"
+    action = "the name of the person who started the run, or no name"
     invariant = Invariant.PERMISSION
-    defence = "who delivers is held against who started the run, under the policies of the run and of the machine"
+    defence = (
+        "the person who delivers is compared with the person who started the run, under the policies of the run "
+        "and of the machine"
+    )
     severity = "critical"
     weight = 4
-    enumerates = "the one who started the run and somebody unknown, under a policy of the run and under a new one"
+    enumerates = "the person who started the run and an unnamed person, under a policy of the run and under a new one"
 
     def misses(self, target: Target) -> str | None:
         """It needs a step that suspends, or a write."""

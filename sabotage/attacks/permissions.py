@@ -67,11 +67,12 @@ class ForgedToolName(Attack):
 
     name = "forged-tool-name"
     family = Family.INJECTION
-    surface = "names of tools in a program that nobody checked"
-    action = "names of what is no tool"
+    surface = "names of tools in a program that was not checked"
+    action = "names that are not tools"
     invariant = Invariant.PERMISSION
     defence = (
-        "tools are the public functions that a module or object has for its own, and a run without its tools is refused"
+        "tools are only the public functions that a module or object defines itself, and a run with a missing "
+        "tool is refused"
     )
     severity = "critical"
 
@@ -139,10 +140,10 @@ class ToolOutsideThePolicy(Attack):
 
     name = "tool-outside-the-policy"
     family = Family.INJECTION
-    surface = "program that nobody checked"
+    surface = "program that was not checked"
     action = "a tool that is not in the allow-list"
     invariant = Invariant.PERMISSION
-    defence = "every call is held against the allow-lists before it starts"
+    defence = "every call is checked against the allow-lists before it starts"
     severity = "critical"
     weight = 2
 
@@ -174,10 +175,11 @@ class ArgumentOutsideThePolicy(Attack):
     name = "argument-outside-the-policy"
     family = Family.INJECTION
     surface = "arguments of a tool"
-    action = "arguments beside a limit of the policy"
+    action = "arguments just over a limit of the policy"
     invariant = Invariant.PERMISSION
     defence = (
-        "the condition on `$args` is evaluated over what the tool would be given, and what can't be is not allowed"
+        "the condition on `$args` is evaluated with the actual arguments, and if it can't be evaluated, the call "
+        "is not allowed"
     )
     severity = "critical"
     weight = 2

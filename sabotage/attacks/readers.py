@@ -125,12 +125,12 @@ class ReadWhileItGrows(Attack):
     name = "read-while-it-grows"
     family: ClassVar[Family] = Family.TIME
     surface = "store, read by several processes"
-    action = "a run goes on between two readings of its parts"
+    action = "the run continues while its parts are read"
     invariant = Invariant.REPLAY
-    defence = "the head is read before the entries, and what lies behind it is left out"
+    defence = "the head is read before the entries, and entries after it are ignored"
     severity = "high"
     weight = 2
-    enumerates = "readings of the versions of one run, by each way to read it"
+    enumerates = "reads of the versions of one run, by each function that reads it"
 
     def play(self, case: Case) -> Outcome:
         """Check that nobody is told of damage, and that each reader sees a version that was there."""

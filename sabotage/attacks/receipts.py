@@ -32,9 +32,11 @@ class StoreAudited(Attack):
     name = "store-audited"
     family = Family.HASHES
     surface = "store of many runs"
-    action = "runs of it cut, edited or taken away"
+    action = "runs cut, edited or removed"
     invariant = Invariant.TAMPERING
-    defence = "every run is verified, and every receipt is held against the run that it names, or that is gone"
+    defence = (
+        "every run is verified, and every receipt is compared with the run that it names, even if this run is missing"
+    )
     severity = "high"
     weight = 2
 

@@ -117,9 +117,9 @@ class RunsFoundTogether(Attack):
     name = "runs-found-together"
     family = Family.CRASH
     surface = "list of runs"
-    action = "full of runs in every state, and recovered at once"
+    action = "with runs in every state, all recovered at once"
     invariant = Invariant.DRIVER
-    defence = "who recovers picks up what nobody drives, in its order, and one bad run stops no other"
+    defence = "recovery takes the runs that no machine drives, in their order, and one bad run does not stop the others"
     severity = "critical"
     weight = 2
 

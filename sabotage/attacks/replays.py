@@ -29,7 +29,7 @@ class LateDelivery(TokenAttack):
     name = "late-delivery"
     action = "delivered after the run was cancelled or erased"
     invariant = Invariant.ENDINGS
-    defence = "an ended run waits for nobody"
+    defence = "an ended run accepts no delivery"
     severity = "critical"
     weight = 2
 
@@ -65,9 +65,9 @@ class ReconciledAgain(Attack):
     name = "reconciled-again"
     family = Family.REPLAY
     surface = "reconciliation"
-    action = "said again, or of a step that is not in doubt"
+    action = "reported again, or for a step that is not in doubt"
     invariant = Invariant.DELIVERY
-    defence = "only a step in doubt is reconciled, and that once"
+    defence = "only a step in doubt is reconciled, and only once"
     severity = "critical"
     weight = 2
 
@@ -117,9 +117,9 @@ class ReconciledAtOnce(Attack):
     name = "reconciled-at-once"
     family = Family.REPLAY
     surface = "reconciliation"
-    action = "said by several processes at once"
+    action = "reported by several processes at once"
     invariant = Invariant.ONCE
-    defence = "whoever has the lease looks again whether the step is still in doubt"
+    defence = "the holder of the lease checks again that the step is still in doubt"
     severity = "critical"
     weight = 4
 
@@ -172,7 +172,7 @@ class RunIdReused(Attack):
     surface = "run id"
     action = "used again, for the same or for something else"
     invariant = Invariant.IDENTITY
-    defence = "program, policies and inputs are held against those of the run that exists"
+    defence = "program, policies and inputs are compared with those of the existing run"
     severity = "high"
     weight = 2
 
@@ -236,7 +236,7 @@ class RunIdRaced(Attack):
     surface = "run id"
     action = "used by several callers at once"
     invariant = Invariant.ONCE
-    defence = "of any number of callers one makes the run, by a write that only one can make"
+    defence = "only one of the callers can make the run, because the first write succeeds only once"
     severity = "critical"
     weight = 5
 
@@ -267,9 +267,9 @@ class KeysThatCollide(Attack):
     name = "keys-that-collide"
     family = Family.REPLAY
     surface = "idempotency key"
-    action = "asked for by performances that look alike"
+    action = "requested for performances that look alike"
     invariant = Invariant.ONCE
-    defence = "a key is made of run, program, step, visit and performance"
+    defence = "a key is computed from the run, program, step, visit and performance"
     severity = "critical"
     weight = 4
 

@@ -221,10 +221,10 @@ class SecretToModel(Attack):
 
     name = "secret-to-model"
     family = Family.INJECTION
-    surface = "prompts of a program that nobody checked"
+    surface = "prompts of a program that was not checked"
     action = "a reference to a sensitive value added"
     invariant = Invariant.SECRECY
-    defence = "a prompt that would hold a sensitive value is rejected before the model is asked"
+    defence = "a prompt that would contain a sensitive value is rejected before the model is called"
     severity = "high"
 
     def misses(self, target: Target) -> str | None:

@@ -29,7 +29,7 @@ from stepward.vm.journal.store import JournalError
 @tampering(
     surface="last rows of the records in a file",
     action="deleted, and the head left",
-    defence="the head has the number of the last record",
+    defence="the head contains the number of the last record",
     store="sqlite",
     weight=2,
 )
@@ -45,7 +45,7 @@ def tail_cut(case: Case, forger: Forger, honest: Honest) -> bool:
 @tampering(
     surface="head of a run in a file",
     action="its number, its digest or both edited",
-    defence="the head is the last record",
+    defence="the head must be the last record",
     store="sqlite",
     weight=2,
 )
@@ -70,8 +70,8 @@ def head_edited(case: Case, forger: Forger, honest: Honest) -> bool:
 
 @tampering(
     surface="signature of a head in a file",
-    action="a bit turned over, cut, or removed",
-    defence="with a key, the head has to be signed by it",
+    action="a bit flipped, cut short, or removed",
+    defence="with a key, the head has to be signed by this key",
     by_itself=False,
     by_receipt=False,
     store="sqlite",
@@ -117,7 +117,7 @@ def _types_of_columns_noticed(case: Case, trial: Trial, honest: Honest) -> Outco
 @tampering(
     surface="a column of the journal's file",
     action="a value of another type in it",
-    defence="what is read has to be of the very type that was written",
+    defence="a value that is read must have the type that was written",
     store="sqlite",
     weight=2,
     noticed=_types_of_columns_noticed,
@@ -167,7 +167,7 @@ class ListOfRunsEdited(Attack):
     surface = "list of runs in a file"
     action = "status, program or times edited"
     invariant = Invariant.HISTORY
-    defence = "what a run is, its records say"
+    defence = "only the records of a run say what the run is"
     severity = "medium"
     store = "sqlite"
     weight = 2
@@ -208,9 +208,9 @@ class AnyByteOfTheFile(Attack):
     name = "any-byte-of-the-file"
     family = Family.HASHES
     surface = "bytes of the journal's file and of its vault"
-    action = "one bit turned over"
+    action = "one bit flipped"
     invariant = Invariant.TAMPERING
-    defence = "SQLite refuses the file, or its content is as it was, or verification finds what changed"
+    defence = "SQLite refuses the file, or its content is unchanged, or verification finds the change"
     severity = "critical"
     store = "sqlite"
     weight = 4

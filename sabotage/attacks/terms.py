@@ -46,10 +46,10 @@ class PolicyOverTime(Attack):
     name = "policy-over-time"
     family = Family.INJECTION
     surface = "waivers of a policy"
-    action = "relied on before, on and after their last day"
+    action = "used before, on and after their last day"
     invariant = Invariant.PERMISSION
     defence = (
-        "a waiver counts through its last day by UTC, for its program and its rule, and for runs that began by then"
+        "a waiver is valid through its last day by UTC, for its program and its rule, and for runs that started by then"
     )
     severity = "critical"
     weight = 2
@@ -263,9 +263,11 @@ class ProgramNotAdmitted(Attack):
     name = "program-not-admitted"
     family = Family.INJECTION
     surface = "program that the machine's checker refuses"
-    action = "run all the same, with codes that are accepted"
+    action = "run in spite of findings, with accepted codes"
     invariant = Invariant.REFUSAL
-    defence = "a program with an error that nobody accepts does not start, and the verdict is that of this very program"
+    defence = (
+        "a program with an error that is not accepted does not start, and the verdict is about exactly this program"
+    )
     severity = "high"
 
     def play(self, case: Case) -> Outcome:

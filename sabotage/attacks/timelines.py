@@ -286,10 +286,10 @@ class SlowCalls(Attack):
 
     name = "slow-calls"
     family = Family.TIME
-    surface = "time that calls take"
-    action = "longer than leases, and up to a time-out"
+    surface = "duration of calls"
+    action = "longer than leases, up to a time-out"
     invariant = Invariant.DRIVER
-    defence = "a lease is renewed each third of its time, given back at each stop, and lasts as long as it says"
+    defence = "a lease is renewed after each third of its time, released at each stop, and lasts as long as it says"
     severity = "critical"
     weight = 2
 

@@ -29,9 +29,9 @@ class AnswerAfterTimeOut(Attack):
     name = "answer-after-time-out"
     family = Family.TIME
     surface = "tool answer"
-    action = "given after the time-out, though the effect happened"
+    action = "arrives after the time-out, although the effect happened"
     invariant = Invariant.KEPT
-    defence = "a write that timed out is in doubt, or repeated under its key; it has not failed"
+    defence = "a write that timed out is in doubt or repeated with its key; it does not count as failed"
     severity = "critical"
 
     def misses(self, target: Target) -> str | None:
@@ -134,9 +134,9 @@ class LateResult(Attack):
     name = "late-result"
     family = Family.TIME
     surface = "tool answer"
-    action = "brought by an attempt that was given up, while a later one runs"
+    action = "returned by an abandoned attempt while a later one runs"
     invariant = Invariant.DATA
-    defence = "an answer belongs to the attempt that asked for it, and nobody waits for one that was given up"
+    defence = "an answer belongs to its attempt, and the answer to an abandoned attempt is ignored"
     severity = "high"
 
     def misses(self, target: Target) -> str | None:
@@ -203,7 +203,7 @@ class ClockJumps(Attack):
     surface = "clock"
     action = "set forwards and backwards during a run"
     invariant = Invariant.REPLAY
-    defence = "no clock enters the core: what a run means, and its trace hash, have no time in them"
+    defence = "the core reads no clock: the state and the trace hash of a run do not depend on time"
     severity = "high"
     weight = 2
 

@@ -44,7 +44,7 @@ class TokenTwice(TokenAttack):
 
     name = "token-twice"
     action = "delivered again after it was used"
-    defence = "a token is looked up among the steps that wait, and its delivery is the end of the wait"
+    defence = "a token is valid only for a step that waits, and its delivery ends the wait"
     severity = "critical"
     weight = 2
 
@@ -75,7 +75,7 @@ class TokenRaced(TokenAttack):
 
     name = "token-raced"
     action = "delivered by several processes at once"
-    defence = "whoever has the lease looks again whether the token is still awaited"
+    defence = "the holder of the lease checks again that the run still waits for the token"
     severity = "critical"
     weight = 4
 
@@ -144,7 +144,7 @@ class TokenOfAnotherRun(TokenAttack):
 
     name = "token-of-another-run"
     action = "made for another run by exchanging the id in it"
-    defence = "every performance has a secret of its own, and its digest is bound to the run"
+    defence = "every performance has its own secret, and the digest of the secret is bound to the run"
     severity = "critical"
     weight = 2
 
@@ -170,8 +170,8 @@ class TokenOfAnotherProgram(TokenAttack):
     here."""
 
     name = "token-of-another-program"
-    action = "brought from a run of the same id in another program"
-    defence = "a token is a fresh secret, and its digest is bound to the program"
+    action = "taken from a run with the same id in another program"
+    defence = "a token is a new secret, and its digest is bound to the program"
     severity = "high"
     weight = 3
 
@@ -201,7 +201,7 @@ class GuessedToken(TokenAttack):
 
     name = "guessed-token"
     action = "guessed: edited, cut, exchanged, or taken from the journal"
-    defence = "a token's secret is random, and the journal keeps only its digest"
+    defence = "the secret of a token is random, and the journal contains only its digest"
     severity = "critical"
     weight = 2
 

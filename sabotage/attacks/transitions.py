@@ -44,7 +44,7 @@ def picked(case: Case, records: list[Data], fits: Callable[[Data], bool]) -> int
 @rewriting(
     surface="`next` of a record",
     action="another step of the program written there",
-    defence="where control goes, the program says: a record that says otherwise does not fit",
+    defence="only the program decides the next step: a record with another next step is damage",
 )
 def cursor_edited(trial: Trial, records: list[Data]) -> Forged | None:
     """The next step in a record is replaced by another step of the program."""
@@ -62,8 +62,8 @@ def cursor_edited(trial: Trial, records: list[Data]) -> Forged | None:
 
 @rewriting(
     surface="records that leave a step",
-    action="one taken out, and the rest numbered and hashed anew",
-    defence="a record is of the step that the run is at",
+    action="one removed, and the rest renumbered and rehashed",
+    defence="a record must be about the current step of the run",
 )
 def step_forgotten(trial: Trial, records: list[Data]) -> Forged | None:
     """The record with which a step was left is removed."""
@@ -82,8 +82,8 @@ def _is_decided(records: list[Data], seq: int) -> bool:
 
 @rewriting(
     surface="order of records",
-    action="two neighbours swapped, and the journal numbered and hashed anew",
-    defence="a record is of the step that the run is at, and an outcome comes after its intent",
+    action="two neighbours swapped, and the journal renumbered and rehashed",
+    defence="a record must be about the current step of the run, and an outcome must follow its intent",
     may_be_honest=True,
 )
 def events_reordered(trial: Trial, records: list[Data]) -> Forged | None:
@@ -111,8 +111,8 @@ _ENDINGS = (
 
 @rewriting(
     surface="end of the journal",
-    action="an ending written that did not come",
-    defence="a run ends where the program ends it, or somebody asked for it",
+    action="an ending inserted that did not happen",
+    defence="a run ends only where the program ends it, or because somebody cancelled it",
     invariant=Invariant.ENDINGS,
     may_be_honest=True,
 )
@@ -135,7 +135,7 @@ def _branch_not_taken_misses(target: Target) -> str | None:
 @rewriting(
     surface="branch in a record",
     action="another branch of the same condition",
-    defence="a replay decides every condition again, and no machine goes on before that",
+    defence="a replay evaluates every condition again before a machine continues the run",
     misses=_branch_not_taken_misses,
 )
 def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
@@ -169,9 +169,9 @@ def _outcome_without_intent_misses(target: Target) -> str | None:
 
 @rewriting(
     surface="intents in the journal",
-    action="one taken out, and its outcome left",
+    action="one removed, and its outcome left",
     invariant=Invariant.INTENT,
-    defence="an outcome of an effect follows its intent",
+    defence="an outcome without an intent before it is damage",
     misses=_outcome_without_intent_misses,
 )
 def outcome_without_intent(trial: Trial, records: list[Data]) -> Forged | None:
@@ -206,9 +206,9 @@ def _output_outside_its_type_misses(target: Target) -> str | None:
 
 @rewriting(
     surface="output in a record",
-    action="a value beside its type or its allowed set",
+    action="a value outside its type or its allowed set",
     invariant=Invariant.DATA,
-    defence="a replay holds every output against its type, and no machine goes on before that",
+    defence="a replay checks the type of every output before a machine continues the run",
     misses=_output_outside_its_type_misses,
 )
 def output_outside_its_type(trial: Trial, records: list[Data]) -> Forged | None:
@@ -248,9 +248,9 @@ def _fallback_rewritten_trial(case: Case) -> Trial:
 
 @rewriting(
     surface="fallback in a record",
-    action="another value than the one that the program says",
+    action="replaced by another value than the one in the program",
     invariant=Invariant.DATA,
-    defence="a replay holds a fallback against the program, and no machine goes on before that",
+    defence="a replay compares every fallback with the program before a machine continues the run",
     misses=_fallback_rewritten_misses,
     trial=_fallback_rewritten_trial,
 )
@@ -276,7 +276,7 @@ def _falls_back(call: CallPlan) -> bool:
     surface="attempts of a call",
     action="one more than the program allows",
     invariant=Invariant.BOUNDS,
-    defence="an attempt is made again only as often as the program says",
+    defence="an attempt is repeated only as often as the program says",
 )
 def attempts_beyond_retries(trial: Trial, records: list[Data]) -> Forged | None:
     """Failed attempts are inserted before a successful one: more than the program allows."""
@@ -330,10 +330,10 @@ def _visits_beyond_the_limit_misses(target: Target) -> str | None:
 
 
 @rewriting(
-    surface="ways round a loop",
-    action="written down again until a step has one visit too many",
+    surface="iterations of a loop",
+    action="written again until a step has one visit too many",
     invariant=Invariant.BOUNDS,
-    defence="visits are counted, and a step is passed over once it has used them up",
+    defence="visits are counted, and a step is skipped after it has used them up",
     misses=_visits_beyond_the_limit_misses,
 )
 def visits_beyond_the_limit(trial: Trial, records: list[Data]) -> Forged | None:

@@ -13,36 +13,39 @@ from stepward.sabotage.registry import ATTACKS
 
 _INTRODUCTION: Final = """# The threat model
 
-What `stepward sabotage` does to the machine, what has to hold all the while, and what nobody promises. This page is
-written from the attacks (`make docs`): each of them is a small class in `sabotage/attacks`, drives the machine that
-`stepward run` drives, and can win; for each the tests have a machine without the defence, and the attack breaches it.
+`stepward sabotage` attacks the machine. This page lists the attackers, the limits of the promise, the invariants that
+must hold during every attack, and all attacks. The page is generated from the attacks (`make docs`). Each attack is a
+small class in `sabotage/attacks`. It attacks the same machine that `stepward run` uses, and it can succeed: the tests
+have a machine without the defence, and the attack must break an invariant there.
 
-## Who attacks
+## The attackers
 
-Whoever can do one of these, and nothing else:
+An attacker can do one of the following, and nothing else:
 
-- write what a model replies, what a tool returns, what somebody delivers, what a caller asks;
-- write the program, past the checker, but not the policy;
+- control the replies of a model, the outputs of a tool, the deliveries of a person or the requests of a caller;
+- write the program without a check, but not the policy;
 - read and write the store, without the signing key;
-- kill the process, fill the disk, cut the power, stop and set the clock;
+- kill the process, fill the disk, cut the power, or stop and set the clock;
 - run a second machine on the same store.
 
 ## What is out of scope
 
-- An attacker with the signing key, or one who changes the machine's code or memory: what they write is the machine's
-  word.
-- A journal that is rewritten whole, where nobody has a key or a receipt, into another run that the program admits:
-  nothing in the store is left that could tell. The same holds for a store that is set back to an older copy of itself,
-  where nobody has a receipt.
-- A tool that lies: one that raises and has done it, or returns and has not. *Failed* means *did not happen*.
-- A process that is stopped inside a tool, past its lease, and goes on there: a fence holds the next effect and every
-  record, not the call that is under way.
-- Values that a tool, a model or a person has been given: erasing reaches the files of the store, not them, and not the
-  blocks, snapshots and backups that a file system keeps.
-- Who reads the vault's file: it is not encrypted.
-- A process that dies once the sensitive inputs of a run are in the vault, and before the run is made: they stay there
-  until a run of that id is started and erased. So give ids to runs with sensitive inputs.
-- Denial of service by whoever can write the store or kill the process again and again.
+- **The signing key and the machine itself.** An attacker who has the key, or who changes the code or the memory of the
+  machine, can write valid records.
+- **A complete rewrite.** If nobody has a key or a receipt, an attacker can replace the journal of a run by that of
+  another run that the program admits. Nothing in the store then shows the change. If nobody has a receipt, an attacker
+  can also restore an older copy of the whole store.
+- **A tool that lies.** It raises an exception although it did its work, or it returns although it did not. *Failed*
+  means that *nothing happened*.
+- **A process that is paused inside a tool.** If its lease expires meanwhile, and it then continues, the fencing number
+  stops the next effect and every record, but not the call in progress.
+- **Copies outside the store.** An erasure covers the files of the store. It does not cover values that a tool, a model
+  or a person has received, and not blocks, snapshots and backups of the file system.
+- **Reading the vault.** The file of the vault is not encrypted.
+- **A crash before the run exists.** If a process dies after it stored the sensitive inputs of a run in the vault, and
+  before it created the run, these inputs stay there until a run with that id is started and erased. So give ids to runs
+  with sensitive inputs.
+- **Denial of service** by an attacker who can write the store or can kill the process again and again.
 """
 
 
@@ -52,27 +55,27 @@ def page() -> str:
 
 
 def _invariants() -> Iterator[str]:
-    yield "## What has to hold\n"
+    yield "## The invariants\n"
     yield "| invariant | what it says | attacks that aim at it |"
     yield "|---|---|---|"
     for invariant in Invariant:
         aimed = ", ".join(f"`{attack.name}`" for attack in ATTACKS if attack.invariant is invariant)
         yield f"| {invariant.key} | {invariant.value} | {aimed} |"
     yield ""
-    yield "The oracle holds all of them against every event of every attack, whatever the attack aims at.\n"
+    yield "The oracle checks all invariants at every event of every attack, whatever the attack aims at.\n"
 
 
 def _outcomes() -> Iterator[str]:
     said = {
-        Outcome.BLOCKED: "the machine refused it, before an effect",
-        Outcome.DETECTED: "it happened to the store, and the machine or a verification said so",
-        Outcome.ABSORBED: "all went as it goes without an attack",
-        Outcome.BREACHED: "an invariant was broken: the release is off",
-        Outcome.UNCONFIRMED: "an invariant was broken once, and a fresh process could not repeat it",
-        Outcome.NOT_APPLICABLE: "the run of this case gave the attack no hold",
-        Outcome.NOT_RUN: "no case of the attack began, so it says nothing about the machine",
+        Outcome.BLOCKED: "the machine refused the attack before an effect happened",
+        Outcome.DETECTED: "the store was changed, and the machine or a verification reported it",
+        Outcome.ABSORBED: "the run went as it would without the attack",
+        Outcome.BREACHED: "an invariant was broken: do not release",
+        Outcome.UNCONFIRMED: "an invariant was broken once, and a new process could not repeat it",
+        Outcome.NOT_APPLICABLE: "the attack does not apply to the run of this case",
+        Outcome.NOT_RUN: "no case of the attack started, so there is no result for the machine",
     }
-    yield "## What becomes of an attack\n"
+    yield "## The outcomes of an attack\n"
     yield from (f"- *{str(outcome).replace('_', ' ')}*: {words}" for outcome, words in said.items())
     yield ""
 
