@@ -87,7 +87,7 @@ def test_a_function_that_fits_has_no_finding(spec: str, function: str) -> None:
             "def t(a, b): ...",
             "the function needs the parameter `b`, and the manifest declares",
         ),
-        (ARG % "{type: number}", "def t(a: int): ...", "allows a number for `a` of tool `t`, but the function does not"),
+        (ARG % "{type: number}", "def t(a: int): ...", "allows a number for `a` of tool `t`, but the function"),
         (ARG % "{type: integer}", "def t(a: str): ...", "allows an integer for `a` of tool `t`"),
         (ARG % "{type: [integer, 'null']}", "def t(a: int): ...", "allows null for `a` of tool `t`"),
         (RETURNS % "{type: string}", "def t(a) -> int: ...", "may return an integer as its output"),
