@@ -136,7 +136,7 @@ class Row:
         if self.misses is not None:
             return self.misses
         if not self.cases:
-            return "the time was over before it began"
+            return "the time limit was reached before it started"
         return "no run came to what it attacks"
 
 

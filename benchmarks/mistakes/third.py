@@ -141,7 +141,7 @@ THIRD: Final = (
             (
                 "vm/journal/verify.py",
                 """        elif keys and receipt.signer(keys) is None:
-            what = "carries no signature" if receipt.signature is None else "is signed by none of the given keys"
+            what = "has no signature" if receipt.signature is None else "is signed by none of the given keys"
 """,
                 """        elif keys and receipt.signature is not None and receipt.signer(keys) is None:
             what = "is signed by none of the given keys"

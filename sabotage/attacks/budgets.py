@@ -112,7 +112,7 @@ class TokensAtTheEdge(_Edge):
 
     def misses(self, target: Target) -> str | None:
         """It needs a model."""
-        return None if target.models else "no step asks a model"
+        return None if target.models else "no step calls a model"
 
     @staticmethod
     def spent(run: Run, whole: Trial) -> int:  # noqa: ARG004 - others count otherwise

@@ -100,7 +100,7 @@ def _detour(target: Target, change: Retarget) -> Target | None:
 
 def no_rules(target: Target) -> str | None:
     """Return why the attack does not apply: the program has nothing that a guardrail could select."""
-    return None if is_ruled(target) or target.writes else "there is no guardrail, and nothing to protect"
+    return None if is_ruled(target) or target.writes else "there is no guardrail, and no tool writes"
 
 
 class GuardBypassed(Attack):

@@ -70,7 +70,7 @@ class SecretEchoed(Attack):
     def misses(self, target: Target) -> str | None:
         """It needs something sensitive, or what can be made so, and an output that can hold it."""
         if not any(map(_can_repeat, target.calls.values())):
-            return "no output can be any text"
+            return "no output can be free text"
         return can_hide(target)
 
     def play(self, case: Case) -> Outcome:

@@ -107,7 +107,7 @@ class TornVault(Attack):
 
     def misses(self, target: Target) -> str | None:
         """It needs values in the vault."""
-        return None if target.plan.has_sensitive or target.waits else "nothing of it is kept in the vault"
+        return None if target.plan.has_sensitive or target.waits else "the vault has no values of the run"
 
     def play(self, case: Case) -> Outcome:
         """Take images of the vault around each commit, tear them, and check that each has the values before or

@@ -180,7 +180,7 @@ class Interrupted(Attack):
         """It needs a tool, and the main thread of a process."""
         is_main = threading.current_thread() is threading.main_thread()
         if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-            return "Ctrl-C is not ours to press here"
+            return "this process can't receive Ctrl-C"
         return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
 
     def play(self, case: Case) -> Outcome:

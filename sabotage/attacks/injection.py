@@ -153,7 +153,7 @@ class ReplyIllTyped(_Strange):
 
     def misses(self, target: Target) -> str | None:
         """It needs a model."""
-        return None if target.models else "no step asks a model"
+        return None if target.models else "no step calls a model"
 
 
 class OutputIllTyped(_Strange):
@@ -193,7 +193,7 @@ class _Soiling(Attack):
     def misses(self, target: Target) -> str | None:
         """It needs an open value from outside."""
         is_open = any(_is_open(call) for call in target.calls.values())
-        return None if is_open or target.plan.input_types else "nothing comes from outside but closed replies"
+        return None if is_open or target.plan.input_types else "only replies with `allowed_outputs` come from outside"
 
     def play(self, case: Case) -> Outcome:
         """Write into inputs, outputs, replies and payloads, and check that the run goes as with any other text."""

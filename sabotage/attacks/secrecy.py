@@ -85,7 +85,9 @@ def with_secrets(case: Case) -> Target:
 
 def can_hide(target: Target) -> str | None:
     """Return why no value of a target can be made sensitive, or None."""
-    return None if _has_sensitive(target) or _texts_in(target) else "nothing is sensitive, and no input can be any text"
+    return (
+        None if _has_sensitive(target) or _texts_in(target) else "nothing is sensitive, and no input can be free text"
+    )
 
 
 class _Form(NamedTuple):
@@ -230,8 +232,8 @@ class SecretToModel(Attack):
     def misses(self, target: Target) -> str | None:
         """It needs a model, and an input that is sensitive or can be made so."""
         if not target.models:
-            return "no step asks a model"
-        return None if _texts_in(target) else "no input can be any text"
+            return "no step calls a model"
+        return None if _texts_in(target) else "no input can be free text"
 
     def play(self, case: Case) -> Outcome:
         """Add the value to the prompt of one step, and check that no model gets it."""

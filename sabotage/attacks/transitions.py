@@ -201,7 +201,7 @@ def _attempt_of(record: Data) -> tuple[str, int, int]:
 def _output_outside_its_type_misses(target: Target) -> str | None:
     """It needs an output with a restricted type."""
     has_some = any(wrong_answers(target, call) is not None for call in target.calls.values())
-    return None if has_some else "every value is an output of every call"
+    return None if has_some else "every value is an allowed output of every call"
 
 
 @rewriting(

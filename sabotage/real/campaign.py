@@ -82,7 +82,7 @@ def attack_tools(
             progress(study.subject.name, done, len(todo))
         started, cases = time.monotonic(), sandbox.cases
         if until is not None and started >= until:
-            verdict = Verdict(Outcome.NOT_RUN, "the time was over before it began")
+            verdict = Verdict(Outcome.NOT_RUN, "the time limit was reached before it started")
         else:
             verdict = _answered(study, question)
         seconds = time.monotonic() - started

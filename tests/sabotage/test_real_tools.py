@@ -365,7 +365,7 @@ def test_what_was_not_seen_is_no_success_where_all_is_required(quiet_shop: Path)
     assert run(*REAL, "--examples", "2", "--require-all").exit_code == 4
     late = run(*REAL, "--time", "0.000001", "--require-all")
     assert late.exit_code == 4
-    assert "the time was over before it began" in late.stdout
+    assert "the time limit was reached before it started" in late.stdout
 
 
 @pytest.mark.parametrize(

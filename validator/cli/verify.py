@@ -130,7 +130,8 @@ def _summary(verified: int, intact: int, *, is_held: bool) -> str:
 
     text = f"{intact:,} of {counted(verified, 'run')} intact\n"
     if not is_held and intact:
-        text += "note: without a key or a receipt, a journal rewritten whole, or cut with its head, looks intact too\n"
+        text += "note: without a key or a receipt, "
+        text += "a journal that was rewritten completely, or cut together with its head, looks intact too\n"
     return text
 
 

@@ -73,11 +73,13 @@ def _paragraph(family: Family, rows: Sequence[Row]) -> str:
     lines = [f"{family}: {verdict}; {len(ran)} of {counted(len(rows), 'attack')} ran, in {counted(cases, 'case')}"]
     if ran:
         lines.append(f"  tried: {words.tried}")
-        held = "held" if len(ran) == len(rows) else "held, as far as attacks ran"
+        held = "held" if len(ran) == len(rows) else "held in the attacks that ran"
         lines.append(f"  do not release: {words.broken}" if broken else f"  {held}: {words.held}")
     elsewhere = [row.attack.name for row in ran if not row.ran_on_program]
     if elsewhere:
-        lines.append(f"  only on specimens, as this program gives them no hold: {', '.join(elsewhere)}")
+        lines.append(
+            f"  only on built-in programs, because these attacks do not apply to this program: {', '.join(elsewhere)}"
+        )
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.why_not is not None:
@@ -104,13 +106,13 @@ def _breach(rows: Sequence[Row], saved: Mapping[str, str]) -> str:
     file = saved.get(attack.name)
     lines = [
         f"breach[{attack.name}] {script.what}",
-        f"  = on: `{script.program['name']}`, a specimen of Stepward's" if is_specimen(script) else "",
-        f"  = broken promise: {Invariant[script.invariant.upper()].value}",
-        f"  = defence that should have held: {attack.defence}",
+        f"  = on: `{script.program['name']}`, a built-in program" if is_specimen(script) else "",
+        f"  = broken invariant: {Invariant[script.invariant.upper()].value}",
+        f"  = defence that failed: {attack.defence}",
         f"  = found by these attacks too: {', '.join(others)}" if others else "",
         "  = the smallest case:",
         *_case(script),
-        "" if file is None else f"  = help: play it again with `stepward sabotage --replay {file}`",
+        "" if file is None else f"  = help: replay it with `stepward sabotage --replay {file}`",
     ]
     return "".join(f"{safe(line)}\n" for line in lines if line)
 
@@ -131,7 +133,7 @@ def _unconfirmed(row: Row, file: str | None) -> str:
     assert row.unconfirmed is not None, "it has a script"
     lines = [
         f"unconfirmed[{row.attack.name}] {row.unconfirmed.what}",
-        "  = a fresh process played the same case, and the machine held: the campaign has a defect, or a race",
+        "  = a new process replayed the same case without a breach: the campaign has a defect, or there is a race",
         "" if file is None else f"  = help: please report it with `{file}`",
     ]
     return "".join(f"{safe(line)}\n" for line in lines if line)
@@ -143,7 +145,7 @@ def _summary(matrix: Matrix) -> str:
     if matrix.unconfirmed:
         verdict += f", {len(matrix.unconfirmed)} unconfirmed"
     cases = sum(row.cases - row.outcomes[Outcome.NOT_APPLICABLE] for row in matrix.rows)
-    rest = "; the time was over before the end" if matrix.left else ""
+    rest = "; the time limit was reached before the end" if matrix.left else ""
     return (
         f"{verdict}: {matrix.ran} of {counted(len(matrix.rows), 'attack')} ran on `{safe(matrix.program)}`,"
         f" {counted(cases, 'case')}, {counted(matrix.events, 'event')} in {matrix.seconds:.1f} s,"

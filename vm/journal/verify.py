@@ -63,7 +63,7 @@ def verify(
     off_chain = [receipt for receipt in good if chain.digests.get(receipt.seq) != receipt.digest]
     row = journal.row(run)
     if row is not None and row.fault:
-        help = "go on with the run by its name, and the list is mended"
+        help = "continue the run by its id; this repairs the list"
         faults.append(Fault(run, None, f"the list of runs is damaged: {row.fault}", help))
     faults += _off_the_chain(chain, off_chain, on_chain)
     faults += bad
@@ -106,8 +106,8 @@ def verify_all(
 def _unsigned(run: str, head: Head | None, last: int) -> Fault:
     what = "is signed by none of the given keys"
     if head is None or head.signature is None:
-        what = "carries no signature"
-    help = "give the public key of whoever ran it; if that is the one given, trust nothing of this run"
+        what = "has no signature"
+    help = "pass the public key of the machine that ran it; if this is that key, do not trust this run"
     return Fault(run, max(last, 0), f"the stored head {what}", help)
 
 
@@ -118,11 +118,11 @@ def _judged(run: str, receipts: Sequence[Receipt], keys: Sequence[VerifyKey]) ->
     for receipt in receipts:
         name = f"the receipt for record {receipt.seq}"
         if receipt.run != run:
-            help = "verify that run with it"
-            bad.append(Fault(run, None, f"{name} is one of the run `{receipt.run}`, not of `{run}`", help))
+            help = "use it to verify that run"
+            bad.append(Fault(run, None, f"{name} is for the run `{receipt.run}`, not for `{run}`", help))
         elif keys and receipt.signer(keys) is None:
-            what = "carries no signature" if receipt.signature is None else "is signed by none of the given keys"
-            help = "give the public key of whoever gave the receipt; if that is the one given, the receipt is forged"
+            what = "has no signature" if receipt.signature is None else "is signed by none of the given keys"
+            help = "pass the public key that signed the receipt; if this is that key, the receipt is forged"
             bad.append(Fault(run, receipt.seq, f"{name} {what}", help))
         else:
             good.append(receipt)
@@ -135,14 +135,14 @@ def _off_the_chain(chain: Chain, receipts: Sequence[Receipt], known: Collection[
     for receipt in sorted(receipts, key=lambda receipt: receipt.seq):
         seq = receipt.seq
         if seq > last:
-            ending = f"the run ends with record {last}" if last >= 0 else "nothing of the run is here"
-            yield Fault(chain.run, last + 1, f"there was a record {seq}, says a receipt, and {ending}")
+            ending = f"but the run ends with record {last}" if last >= 0 else "but the store has no records of the run"
+            yield Fault(chain.run, last + 1, f"there was a record {seq}, according to a receipt, {ending}")
         elif seq not in chain.digests:
             yield Fault(chain.run, seq, f"record {seq}, for which there is a receipt, is missing")
         else:
             first = 1 + max((other for other in known if other < seq), default=-1)
             where = f"record {seq}" if first == seq else f"one of the records {first} to {seq}"
-            what = f"record {seq} is not the one that a receipt was given for: {where} was written anew"
+            what = f"record {seq} is not the one that a receipt was given for: {where} was rewritten"
             yield Fault(chain.run, seq, what)
 
 
@@ -169,7 +169,7 @@ def _document_fault(journal: Journal, digest: str | None) -> str:
     return "" if type(text) is bytes and document_digest(text) == digest else "was changed"
 
 
-_PUT_BACK: Final = "bring the document back from a copy; it is the right one when its digest is this one"
+_PUT_BACK: Final = "restore the document from a copy with this digest"
 
 
 def _secrets(journal: Journal, chain: Chain) -> Iterator[Fault]:
@@ -190,13 +190,13 @@ def _secrets(journal: Journal, chain: Chain) -> Iterator[Fault]:
     secrets = {name: secret for name, secret in journal.vault.get(chain.run).items() if type(secret) is bytes}
     for reference, seq in erased.items():
         if reference in secrets:
-            what = f"the sensitive value `{reference}`, which record {seq} calls erased, is still in the vault"
+            what = f"the sensitive value `{reference}`, which record {seq} lists as erased, is still in the vault"
             yield Fault(chain.run, seq, what, "erase the run again")
     unseal = unsealer(secrets, erased)
     for sealed, seq in first.items():
         try:
             unseal(sealed.reference, sealed.commitment)
         except JournalError as error:
-            yield Fault(chain.run, seq, f"{error}, and record {seq} names it", "bring the vault back from a copy")
+            yield Fault(chain.run, seq, f"{error}, and record {seq} names it", "restore the vault from a copy")
         except NotCanonicalError as error:
             yield Fault(chain.run, seq, f"the sensitive value `{sealed.reference}` can't be read: {error}")

@@ -107,7 +107,7 @@ def test_what_the_program_gives_no_hold_is_played_on_specimens() -> None:
     arguments = ["sabotage", "closed.yaml", "--attacks", f"{ONE[1]},{TOKENS}", "--seed", "1", "--examples", "40"]
     result = CliRunner().invoke(main, [*arguments, "--require-all"])
     assert result.exit_code == 0, result.output
-    only = next(line for line in result.stdout.splitlines() if line.startswith("  only on specimens"))
+    only = next(line for line in result.stdout.splitlines() if line.startswith("  only on built-in programs"))
     assert only.endswith(TOKENS.replace(",", ", "))
     data = json.loads(CliRunner().invoke(main, [*arguments, "--output-format", "json"]).stdout)
     assert {entry["name"]: entry["ran_on_program"] for entry in data["attacks"]} == {
@@ -143,7 +143,7 @@ def test_breaches_of_one_cause_are_told_once(monkeypatch: pytest.MonkeyPatch) ->
     breaches = [line for line in result.stdout.splitlines() if line.startswith("breach[")]
     assert len({line.partition("]")[2] for line in breaches}) == len(breaches)
     assert "  do not release: " in result.stdout
-    assert "  = broken promise: " in result.stdout
+    assert "  = broken invariant: " in result.stdout
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links are another thing elsewhere")
@@ -225,7 +225,7 @@ def test_policies_of_the_command_line_are_held() -> None:
 def test_time_stops_a_campaign() -> None:
     result = run("closed.yaml", "--attacks", "reply-outside-the-set", "--examples", "100000", "--time", "0.3")
     assert result.exit_code == 0
-    assert "the time was over before the end" in result.stdout
+    assert "the time limit was reached before the end" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -121,12 +121,10 @@ def test_every_forged_head_shows() -> None:
 
 
 def test_a_head_without_signature_is_told_from_one_with_another() -> None:
-    for signature, what in [(None, "carries no signature"), (b"x", "is signed by none of the given keys")]:
+    for signature, what in [(None, "has no signature"), (b"x", "is signed by none of the given keys")]:
         (fault,) = verify(shelf(RUN, GOOD.entries, GOOD.head._replace(signature=signature)), RUN, keys=KEYS).faults
         assert (fault.seq, str(fault)) == (7, f"the stored head {what}")
-    assert (
-        str(verify(shelf(RUN, GOOD.entries, None), RUN, keys=KEYS).faults[1]) == "the stored head carries no signature"
-    )
+    assert str(verify(shelf(RUN, GOOD.entries, None), RUN, keys=KEYS).faults[1]) == "the stored head has no signature"
 
 
 def test_records_behind_the_stored_head_show() -> None:
@@ -138,7 +136,7 @@ def test_of_two_receipts_for_one_record_one_is_of_a_fork() -> None:
     fork = Receipt.give(RUN, 4, bytes(32), "RUNNING", bytes(32), KEY)
     verdict = verify(shelf(RUN, *GOOD), RUN, keys=KEYS, receipts=[receipt(4, KEY), fork])
     assert [str(fault) for fault in verdict.faults] == [
-        "record 4 is not the one that a receipt was given for: one of the records 0 to 4 was written anew"
+        "record 4 is not the one that a receipt was given for: one of the records 0 to 4 was rewritten"
     ]
     assert verdict.receipts == 1
 
@@ -155,7 +153,9 @@ def test_a_receipt_shows_a_cut_tail_whose_head_was_rewritten() -> None:
             assert verify(store, RUN).is_intact
             (fault,) = verify(store, RUN, receipts=[receipt(LAST, KEY)]).faults
             assert fault.seq == length
-            assert str(fault) == f"there was a record 7, says a receipt, and the run ends with record {length - 1}"
+            assert (
+                str(fault) == f"there was a record 7, according to a receipt, but the run ends with record {length - 1}"
+            )
 
 
 def test_a_receipt_shows_a_run_that_is_gone() -> None:
@@ -164,7 +164,7 @@ def test_a_receipt_shows_a_run_that_is_gone() -> None:
     (verdict,) = verify_all(store, receipts=[receipt(3)])
     assert [str(fault) for fault in verdict.faults] == [
         "there is no run `run-1`",
-        "there was a record 3, says a receipt, and nothing of the run is here",
+        "there was a record 3, according to a receipt, but the store has no records of the run",
     ]
 
 
@@ -178,9 +178,9 @@ def test_receipts_narrow_down_where_a_run_was_written_anew() -> None:
         assert verify(store, RUN, keys=KEYS).is_intact, "a fork by the owner of the key is signed as well as any"
         found = verify(store, RUN, keys=KEYS, receipts=[receipt(seq, KEY) for seq in range(8)]).faults
         assert [fault.seq for fault in found] == list(range(start, 8))
-        assert str(found[0]).endswith(f": record {start} was written anew")
+        assert str(found[0]).endswith(f": record {start} was rewritten")
         last = verify(store, RUN, receipts=[receipt(LAST)]).faults[0]
-        assert str(last).endswith("one of the records 0 to 7 was written anew")
+        assert str(last).endswith("one of the records 0 to 7 was rewritten")
 
 
 def test_a_receipt_tells_which_side_of_a_graft_is_the_wrong_one() -> None:
@@ -216,7 +216,7 @@ def test_a_receipt_of_a_missing_record_says_so() -> None:
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        (receipt(4), "carries no signature"),
+        (receipt(4), "has no signature"),
         (receipt(4, STRANGER), "is signed by none of the given keys"),
         (Receipt(RUN, 4, b"x" * 32, "RUNNING", bytes(32), KEY.id, bytes(64)), "is signed by none of the given keys"),
     ],
@@ -230,7 +230,7 @@ def test_a_receipt_of_another_run_proves_nothing_here() -> None:
     other = Receipt.give("run-2", 4, OTHER.entries[4].digest, "RUNNING", bytes(32))
     verdict = verify(shelf(RUN, *GOOD), RUN, receipts=[other])
     assert [(fault.seq, str(fault)) for fault in verdict.faults] == [
-        (None, "the receipt for record 4 is one of the run `run-2`, not of `run-1`")
+        (None, "the receipt for record 4 is for the run `run-2`, not for `run-1`")
     ]
     assert verdict.receipts == 0
 
