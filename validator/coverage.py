@@ -1,4 +1,4 @@
-"""Coverage of a program by runs: which steps, branches and declared error ways the traces of runs have taken."""
+"""Coverage of a program by runs: which steps, branches and declared error routes the traces of runs have taken."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _goals(program: Program) -> Iterator[tuple[Goal, Place]]:
 
 
 def _errors(part: BaseStep) -> Iterator[tuple[str, str]]:
-    """Yield the error ways that a step or sub-step declares, each with its field."""
+    """Yield the error routes that a step or sub-step declares, each with its field."""
     if isinstance(part, CallPart) and part.on_timeout == "fallback":
         yield "fallback", "on_timeout"
     if isinstance(part, Failing) and part.on_error == "skip":

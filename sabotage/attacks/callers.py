@@ -48,8 +48,8 @@ class _Blocking(WatchedStore):
 
 
 class CallerCancelled(DriverAttack):
-    """The task of the caller is cancelled at every point of the run: after each call of the store, and during each call
-    of a tool or a model that ends with its caller."""
+    """The task of the caller is cancelled at every point of the run. These are the points after each call of the store,
+    and during each call of a tool or a model that ends with its caller."""
 
     name = "caller-cancelled"
     surface = "task of the caller"

@@ -98,8 +98,8 @@ class JournalRolledBack(Attack):
 
 
 class JournalUnderAnotherId(Attack):
-    """The attacker copies everything that a store has of a run to another run id, with the signature or for a machine
-    without key, and requests that run from the machine."""
+    """The attacker copies all data of a run in the store to another run id, and requests that run from the machine. The
+    copy has the signature, or the machine has no key."""
 
     name = "journal-under-another-id"
     family = Family.REPLAY

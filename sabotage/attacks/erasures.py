@@ -213,8 +213,8 @@ def _marker(trial: Trial) -> str:
 
 class ErasureLeavesBytes(ErasureAttack):
     """The attacker takes the disk and searches the bytes of every file of the store for sensitive values, before and
-    after an erasure, which may fail at any statement and is then repeated. Blocks that the file system retains, and
-    earlier copies, are out of scope."""
+    after an erasure. The erasure may fail at any statement and is then repeated. Blocks that the file system retains,
+    and earlier copies, are out of scope."""
 
     name = "erasure-leaves-bytes"
     surface = "files of the store"
@@ -276,8 +276,8 @@ class ErasureLeavesBytes(ErasureAttack):
 
 
 class ErasedAmongOthers(ErasureAttack):
-    """The attacker takes the disk of a store whose vault has the values of many runs, so that its pages were split, and
-    searches for the values of erased runs."""
+    """The vault has the values of so many runs that its pages were split. The attacker takes the disk and searches for
+    the values of erased runs."""
 
     name = "erased-among-others"
     surface = "files of the store"

@@ -77,8 +77,8 @@ def _machine(trial: Trial, tools: Any = None) -> ExecutionVM:
 
 
 class FormsWithoutALoop(Attack):
-    """A machine with a blocking store drives a run, by the methods with an event loop, which call the store in threads,
-    and by those without. The run is cancelled or erased meanwhile, and requested again."""
+    """A machine with a blocking store drives a run, with an event loop (which calls the store in threads) and without
+    one. At the same time, the run is cancelled or erased, and requested again."""
 
     name = "forms-without-a-loop"
     family = Family.TIME

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ActorsInAnyOrder(Stateful):
-    """Two runs are started, recovered, answered, cancelled and erased in any order, any process may die at any point,
+    """Two runs are started, recovered, answered, cancelled and erased in any order. Any process may die at any point,
     and an attacker uses their tokens and ids again.
     """
 

@@ -365,7 +365,7 @@ class ReentrantTool(Attack):
 
 
 class RefusedDeliveries(Attack):
-    """A person delivers to a run repeatedly with a wrong token."""
+    """A person repeatedly delivers a wrong token to a run."""
 
     name = "refused-deliveries"
     family = Family.LOAD

@@ -120,7 +120,8 @@ class _Growing(ThroughStore):
 
 
 class ReadWhileItGrows(Attack):
-    """A run goes on between any two things that somebody reads of it, who verifies it, replays it, or asks for it."""
+    """A run continues while another process verifies it, replays it or requests it, between any two reads of that
+    process."""
 
     name = "read-while-it-grows"
     family: ClassVar[Family] = Family.TIME

@@ -257,8 +257,8 @@ class _Broken:
 
 
 class ProgramNotAdmitted(Attack):
-    """A machine whose checker finds errors or warnings in a program must run it repeatedly, with accepted codes, and
-    with changes of the program in between."""
+    """A machine is asked repeatedly to run a program in which its checker finds errors or warnings. Some codes are
+    accepted, and the program changes in between."""
 
     name = "program-not-admitted"
     family = Family.INJECTION

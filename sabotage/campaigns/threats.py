@@ -15,8 +15,8 @@ _INTRODUCTION: Final = """# The threat model
 
 `stepward sabotage` attacks the machine. This page lists the attackers, the limits of the promise, the invariants that
 must hold during every attack, and all attacks. The page is generated from the attacks (`make docs`). Each attack is a
-small class in `sabotage/attacks`. It attacks the same machine that `stepward run` uses, and it can succeed: the tests
-have a machine without the defence, and the attack must break an invariant there.
+small class in `sabotage/attacks`. It attacks the same machine that `stepward run` uses, and it can succeed. For each
+attack, the tests have a machine without the defence, on which the attack must break an invariant.
 
 ## The attackers
 
@@ -32,19 +32,19 @@ An attacker can do one of the following, and nothing else:
 
 - **The signing key and the machine itself.** An attacker who has the key, or who changes the code or the memory of the
   machine, can write valid records.
-- **A complete rewrite.** If nobody has a key or a receipt, an attacker can replace the journal of a run by that of
-  another run that the program admits. Nothing in the store then shows the change. If nobody has a receipt, an attacker
-  can also restore an older copy of the whole store.
-- **A tool that lies.** It raises an exception although it did its work, or it returns although it did not. *Failed*
-  means that *nothing happened*.
-- **A process that is paused inside a tool.** If its lease expires meanwhile, and it then continues, the fencing number
-  stops the next effect and every record, but not the call in progress.
+- **A complete rewrite.** If nobody has a key or a receipt, an attacker can replace the journal of a run by another one
+  that the program admits. Nothing in the store then shows the change. If nobody has a receipt, an attacker can also
+  restore an older copy of the whole store.
+- **A tool that lies.** For example, it raises an exception although it did its work, or it returns although it did not.
+  *Failed* means that *nothing happened*.
+- **A process that is paused inside a tool.** Its lease may expire before it continues. Then the fencing number stops
+  the next effect and every record, but not the call in progress.
 - **Copies outside the store.** An erasure covers the files of the store. It does not cover values that a tool, a model
   or a person has received, and not blocks, snapshots and backups of the file system.
 - **Reading the vault.** The file of the vault is not encrypted.
-- **A crash before the run exists.** If a process dies after it stored the sensitive inputs of a run in the vault, and
-  before it created the run, these inputs stay there until a run with that id is started and erased. So give ids to runs
-  with sensitive inputs.
+- **A crash before the run exists.** A process may die after it stored the sensitive inputs of a run in the vault, and
+  before it created the run. Then these inputs stay there until a run with that id is started and erased. So give ids to
+  runs with sensitive inputs.
 - **Denial of service** by an attacker who can write the store or can kill the process again and again.
 """
 

@@ -1,4 +1,4 @@
-"""`stepward coverage`: which steps, branches and error ways of a program no run of a journal has taken."""
+"""`stepward coverage`: which steps, branches and error routes of a program no run of a journal has taken."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ TEMPLATES: Final = {
 
 _COMMON: Final = (
     ("stepward.toml", "stepward.toml", "the settings of the gate"),
-    ("pre-commit-config.yaml", ".pre-commit-config.yaml", "the gate before each commit"),
-    ("workflow.yml", ".github/workflows/stepward.yml", "the gate in CI"),
+    ("pre-commit-config.yaml", ".pre-commit-config.yaml", "the check before each commit"),
+    ("workflow.yml", ".github/workflows/stepward.yml", "the check in CI"),
 )
 """Files of every template: their names in the package and in a project, and what they are."""
 
@@ -92,9 +92,9 @@ def project_of(name: str) -> list[MadeFile]:
     own = {
         "program.yaml": (f"workflows/{template.program}.yaml", "the program"),
         "tools.py.txt": ("tools.py", "the tools that it calls"),
-        "policy.yaml": (f"policies/{template.policy}.yaml", "rules that the author of a program can't drop"),
+        "policy.yaml": (f"policies/{template.policy}.yaml", "rules that the author of a program can't remove"),
         "inputs.yaml": ("inputs.yaml", "inputs of a first run"),
-        "replies.yaml": ("replies.yaml", "what the model says in a first run"),
+        "replies.yaml": ("replies.yaml", "the replies of the model in the first run"),
         "test.py.txt": (f"test_{template.program}.py", "tests of the program"),
     }
     home = files("stepward.validator") / "templates"

@@ -10,7 +10,7 @@ from stepward.validator.report.text import counted, safe
 if TYPE_CHECKING:
     from stepward.validator.coverage import Coverage, Goal, Kind
 
-_TITLES: Final[dict[Kind, str]] = {"step": "steps", "branch": "branches", "error": "error ways"}
+_TITLES: Final[dict[Kind, str]] = {"step": "steps", "branch": "branches", "error": "error routes"}
 _WORDS: Final = {
     "fallback": "falls back after its time-out",
     "skipped": "is skipped when it fails",

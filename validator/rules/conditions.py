@@ -276,8 +276,8 @@ class ShadowedCase(EngineRule):
 
     ## What it does
     The first case that holds is taken. Reports a case that can't hold because of its constants or the types of the
-    values that it reads. Also reports a case that repeats an earlier one, a case that holds only if an earlier one
-    holds, and a case that is never the first to hold for the values that reach the step. A step that only such a case
+    values that it reads. Also reports a case that repeats an earlier one, or that holds only if an earlier one holds.
+    Also reports a case that is never the first to hold for the values that reach the step. A step that only such a case
     leads to is also reported as SW103.
 
     ## Why it is bad

@@ -80,8 +80,8 @@ class UnreachableStep(Rule):
 
     ## What it does
     Reports the steps that no path reaches, even if every branch could be taken. If unreachable steps lead to each
-    other, only the first is reported, with the number of steps after it. Often the cause is that the step above ends
-    the run: a step that a branch, a case or an `error_step` names ends the run unless it has a `next_step`.
+    other, only the first is reported, with the number of steps after it. Often the cause is that the step above is a
+    target of a branch, a case or an `error_step`. Such a step ends the run unless it has a `next_step`.
 
     ## Why it is bad
     A reader of the program believes that the step runs. If it is a check, a notice or a clean-up, it is missing in
@@ -288,9 +288,9 @@ class NoFailureEnding(Rule):
     """A model's reply or an error decides how the run goes on, but every declared ending is a success.
 
     ## What it does
-    Reports the first condition that reads a model's reply, or the first step with an `error_step`, if its branches lead
-    to different endings and no reachable ending has `outcome: failure`. Only endings that the program declares count.
-    If every ending really is a success, write `outcome: success` at one of them: then nothing is reported.
+    Reports the first condition that reads a model's reply, or the first step with an `error_step`. Its branches have to
+    lead to different endings, and no reachable ending has `outcome: failure`. Only endings that the program declares
+    count. If every ending really is a success, write `outcome: success` at one of them: then nothing is reported.
 
     ## Why it is bad
     The run has the status SUCCESS in every case. So statistics, alerts and retries that use the status can't

@@ -426,7 +426,7 @@ class PolicyContradiction(Rule):
     """The program declares a tool as less harmful than a policy does, and the policy takes precedence.
 
     ## What it does
-    Reports an entry of the program's `tools` that declares a tool as less harmful than a policy does: a smaller
+    Reports an entry of the program's `tools` that declares a tool as less harmful than a policy does. That is a smaller
     `effect`, `idempotent: true` if the policy says false, or `suspends: false` or `echoes: false` if the policy says
     true. All other checks use the declaration of the policy. Only a waiver in the policy can suppress this finding.
 

@@ -25,12 +25,12 @@ class SensitiveToModel(Rule):
     """A value that is marked `sensitive` reaches a prompt, so the model and its host see it.
 
     ## What it does
-    Reports every reference in a `prompt` or a `system` text whose value is marked `sensitive: true`, is computed from
-    such a value in `set`, or contains such a value. A tool may repeat its arguments. So the rule also reports the
-    output of a tool with a sensitive argument, if the type of the output can contain the argument. A boolean, an
-    `enum`, a text of fewer than six characters and a small whole number can't contain it. `echoes: false` in the
-    manifest says that a tool never repeats its arguments. The machine does not rely on this declaration: if it finds a
-    sensitive value in an output, it does not put it into a prompt.
+    Reports every reference to a sensitive value in a `prompt` or a `system` text. A value is sensitive if it is marked
+    `sensitive: true`, is computed from such a value in `set`, or contains one. A tool may repeat its arguments. So the
+    rule also reports the output of a tool with a sensitive argument, if the type of the output can contain the
+    argument. A boolean, an `enum`, a text of fewer than six characters and a small whole number can't contain it.
+    `echoes: false` in the manifest says that a tool never repeats its arguments. The machine does not rely on this
+    declaration: if it finds a sensitive value in an output, it does not put it into a prompt.
 
     ## Why it is bad
     A prompt leaves the organisation, and the model's host may log and store it. For a password, a card number or a
@@ -88,10 +88,11 @@ class UnguardedTextToEffect(Rule):
     """Free text of a model or a user reaches a tool that writes, and no condition reads the text before that.
 
     ## What it does
-    Reports an argument that contains a model's reply or an input of type text, if the tool is declared to write and a
-    path leads to the call without a condition that reads the text. Text that is limited by `enum`, `pattern` or
-    `allowed_outputs` is not free text. The output of a tool does not count as free text. The rule follows values that
-    `set` copies. Any condition that reads the text is enough, whatever it compares; `defined` does not read the text.
+    Reports an argument of a tool that is declared to write, if it contains a model's reply or an input of type text.
+    There has to be a path to the call without a condition that reads the text. Text that is limited by `enum`,
+    `pattern` or `allowed_outputs` is not free text. The output of a tool does not count as free text. The rule follows
+    values that `set` copies. Any condition that reads the text is enough, whatever it compares; `defined` does not read
+    the text.
 
     ## Why it is bad
     A user can write any text, and can make a model write any text. If the tool sends, stores or executes the text

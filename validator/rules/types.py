@@ -19,10 +19,10 @@ class TypeMismatch(Rule):
     """An operator gets a value of a wrong type, or a default does not have its declared type.
 
     ## What it does
-    Reports operands of a wrong type, comparisons of different types, a condition that is not a boolean, and a default
-    or a fallback that does not have its declared type. It also reports an undeclared name if no type fits all its uses:
-    types that are not declared are inferred from all uses. There is no truthiness and no conversion: `$count == '3'` is
-    an error, not false.
+    Reports operands of a wrong type, comparisons of different types, and a condition that is not a boolean. It also
+    reports a default or a fallback of a wrong type, and an undeclared name if no type fits all its uses: types that are
+    not declared are inferred from all uses. There is no truthiness and no conversion: `$count == '3'` is an error, not
+    false.
 
     ## Why it is bad
     The expression has no value, so the step fails whenever it is evaluated. If values of different types were only

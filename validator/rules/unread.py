@@ -39,8 +39,8 @@ class NeverRead(Rule):
     ## What it does
     Reports inputs that nothing reads, tools that no step calls, and outputs and variables that have a name but are
     never read. There is one finding for each of the three kinds. A read is a reference in a prompt, an argument, a
-    condition, `set`, `output` or a guardrail. The rule does not report the output of the last step of a run (it is the
-    result), a constant that `set` assigns, a tool that a guardrail names, or a name that begins with `_`.
+    condition, `set`, `output` or a guardrail. Some names are never reported: the output of the last step of a run (it
+    is the result), a constant that `set` assigns, a tool that a guardrail names, and a name that begins with `_`.
 
     ## Why it is bad
     Often the name is misspelt in the step that should read it, or a check was forgotten: for example, no condition

@@ -48,7 +48,7 @@ def test_a_further_run_adds_its_ways_and_a_run_of_another_version_none() -> None
     assert data["summary"] == {
         "steps": {"taken": 7, "total": 9},
         "branches": {"taken": 3, "total": 6},
-        "error_ways": {"taken": 0, "total": 0},
+        "error_routes": {"taken": 0, "total": 0},
     }
     missing = [(goal["step"], goal["how"], goal["to"]) for goal in data["goals"] if not goal["taken"]]
     assert ("large", "then", "ask") not in missing
@@ -107,7 +107,7 @@ def missing(*runs: Run) -> set[Way]:
     return {goal.way for goal in coverage_of(ERRORS, [run.trace for run in runs]).missing}
 
 
-def test_error_ways_are_taken_by_the_runs_that_take_them() -> None:
+def test_error_routes_are_taken_by_the_runs_that_take_them() -> None:
     from machines import Late
 
     plain = missing(ran(2))
