@@ -70,7 +70,9 @@ class _Second:
 
     def _unproved(self, one: Property, why: str) -> Property:
         reason = f"the second checker can't check the proof: {why}"
-        help = "make the program smaller, or raise `--time-limit`; `--no-recheck` reports the proof as it stands"
+        help = (
+            "make the program smaller, or raise `--time-limit`; `--no-recheck` reports the proof without a second check"
+        )
         self._add(UNPROVED, one, f"{_words(one)} is not proved: {reason}", help)
         return _unknown(one, reason)
 

@@ -315,7 +315,7 @@ def test_without_network_namespaces_no_tool_is_called(shop: Path) -> None:
     text = command.format(Path(sys.executable).with_name("stepward"), " ".join(REAL))
     done = subprocess.run(["unshare", "-Ur", "sh", "-c", text], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "tools can't be kept from the network here: no namespaces: unshare" in done.stderr
+    assert "tools can't be separated from the network here: no namespaces: unshare" in done.stderr
     assert not (shop / "imported").exists()
 
 

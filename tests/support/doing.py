@@ -236,7 +236,7 @@ DOING: list[Entry] = [
     (r", or write `ends: success` if a failed run does not need it", only_success),
     (r", or start the rule with `([^`]+)`", start_the_rule),
     (r"^rename `[^`]+` to `([^`]+)`$", did_you_mean),
-    (r"^give it a name of its own", rename_output),
+    (r"^give it another name", rename_output),
     (r"^move this step after `([^`]+)`", move_behind),
     (r"^give the sub-step above an id of its own", own_id_of_sub_step),
     (r"^add `(\w+)` to `args`", add_argument),

@@ -72,7 +72,7 @@ def _near(facts: ProgramFacts, selector: AnySelector | AnyGuard) -> str:
     if isinstance(selector, BranchSelector) and selector.step in facts.flow.position:
         step = facts.flow.steps[facts.flow.position[selector.step]]
         if not isinstance(step, ConditionStep):
-            return f"`{step.id}` is no condition: name it without a branch"
+            return f"`{step.id}` is not a condition: name it without a branch"
         names = [name for name in step.branch_names if isinstance(name, str)]
         listed = " and ".join(f"`{name}`" for name in step.branch_names)
         return near_words(str(selector.branch), names) or f"name one of its branches: {listed}"

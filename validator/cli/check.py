@@ -211,14 +211,14 @@ def _refuse_contradictions(options: CheckOptions) -> None:
         raise click.UsageError("--statistics is text; the JSON has its numbers under `summary`")
     files = [*([options.output_file] if options.output_file else []), *options.outputs.values()]
     if len({os.path.abspath(path) for path in files}) < len(files):
-        raise click.UsageError("two reports can't be written to one file: give each a name of its own")
+        raise click.UsageError("two reports can't be written to one file: give each its own name")
     if options.fix and options.diff:
         raise click.UsageError("--fix changes the files, --diff leaves them as they are: give one of the two")
     folders = options.witnesses or options.certificates
     if options.diff and (files or options.statistics or folders or options.write_baseline):
-        raise click.UsageError("--diff prints a diff in place of the report, and writes nothing else")
+        raise click.UsageError("--diff prints a diff instead of the report, and writes nothing else")
     if (options.fix or options.diff) and "-" in options.paths:
-        raise click.UsageError("--fix and --diff are for files; standard input is none")
+        raise click.UsageError("--fix and --diff need files, and do not work on standard input")
     if options.stdin_filename and "-" not in options.paths:
         raise click.UsageError("--stdin-filename needs `-` among the paths")
 

@@ -76,7 +76,7 @@ def driving_options(function: F) -> F:
     tools = click.option(
         "--tools",
         metavar="MODULE",
-        help="The module (`package.module`) or .py file whose functions are the tools.",
+        help="The module (`package.module`) or .py file with the functions of the tools.",
     )
     return tools(model(key_option(function)))
 
@@ -225,7 +225,7 @@ class Means(NamedTuple):
         tools = ", ".join(f"`{tool}`" for tool in missing)
         what = "tool" if len(missing) == 1 else "tools"
         if self.named is None:
-            help = "name a module whose functions they are with `--tools package.module` or `--tools FILE.py`"
+            help = "name the module with their functions: `--tools package.module` or `--tools FILE.py`"
             raise MachineError(f"the program calls {what} {tools}, and there is no `--tools`", help)
         help = f"write a function `{missing[0]}` there, or name another module with `--tools`"
         raise MachineError(f"`{self.named}` has no function for {what} {tools}", help)

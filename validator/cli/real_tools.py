@@ -32,7 +32,7 @@ def calls_real_tools(options: dict[str, Any]) -> bool:
                 )
         return False
     if options["tools"] is None:
-        raise click.UsageError("`--call-real-tools` needs `--tools MODULE`, whose functions are called")
+        raise click.UsageError("`--call-real-tools` needs `--tools MODULE` with the functions to call")
     for name in FOR_THE_MACHINE:
         if options[name]:
             option = name.replace("_", "-")
@@ -74,7 +74,7 @@ def _matrix(program: Program, policies: Sequence[Policy], options: dict[str, Any
             return attack_tools(program, sandbox, policies, orders, progress)
     except IsolationError as error:
         help = "no tool was called. Run it on Linux, where the kernel lets you make user and network namespaces"
-        raise AdvisedError(f"tools can't be kept from the network here: {error}", help) from None
+        raise AdvisedError(f"tools can't be separated from the network here: {error}", help) from None
     except ToolsRefused as error:
         help = (
             "the module runs without network, in an empty folder; give it from the folder where you give this command"

@@ -57,7 +57,7 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
     "pairs",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An input (repeatable). A value is text if the program declares text, else YAML or JSON.",
+    help="An input (repeatable). A value is text if the program declares text; otherwise it is YAML or JSON.",
     shell_complete=_complete_inputs,
 )
 @click.option(

@@ -287,7 +287,7 @@ class _Reader:
                 raise self._error(f"unknown key `{key}.{name}`", did_you_mean(name, known))
         for name in known:
             if name not in entry:
-                why = "; whoever reads it later has to know why" if name == "reason" else ""
+                why = "; a later reader has to know why" if name == "reason" else ""
                 raise self._error(f"`{key}` has no `{name}`", f"add `{name}`{why}")
         files = entry["files"]
         patterns = self._patterns(f"{key}.files", [files] if isinstance(files, str) else files)

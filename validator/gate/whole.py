@@ -59,7 +59,7 @@ def idle_entries(uses: Iterable[Use]) -> Iterator[FileFinding]:
 def _why_fixed(finding: Finding) -> str:
     if finding.code == INTERNAL:
         return "is an internal error"
-    return f"comes from the policy `{finding.policy}`" if finding.policy else "keeps policies from being judged"
+    return f"comes from the policy `{finding.policy}`" if finding.policy else "prevents the check of policies"
 
 
 def vacuous_rules(

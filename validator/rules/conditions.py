@@ -341,8 +341,8 @@ class ShadowedCase(EngineRule):
                 message, help = "this case is never taken: it is always false", "compare a reference such as `$name`"
                 yield self.finding(message, help + _OR_DROP, place, step=step.id)
             elif text in seen and _syntax_error(case.when) is None:
-                related = [Label(seen[text], "the same case stands here")]
-                message = "this case is never taken: the same one stands before it"
+                related = [Label(seen[text], "the same case is here")]
+                message = "this case is never taken: the same case comes before it"
                 yield self.finding(message, "remove one of the two", place, step=step.id, related=related)
             elif value is None:
                 yield from self._never_first(context, number, step, position)

@@ -141,7 +141,7 @@ def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
         last = falls_into_failure(flow, (number, *behind))
         if last is not None:
             last_id, ending = flow.steps[last].id, flow.steps[last + 1].id
-            help += f", and `is_terminal: true` to `{last_id}`, which would else go on to `{ending}` and fail"
+            help += f", and `is_terminal: true` to `{last_id}`, which would otherwise go on to `{ending}` and fail"
         return help
     help = "name it in a branch, a `next_step` or an `error_step`"
     if can_be_removed((number, *behind), context):

@@ -64,7 +64,7 @@ class ParallelRace(Rule):
                 if part.output_key in first:
                     related = [Label(first[part.output_key], "it is bound here too")]
                     message = f"`{part.output_key}` is bound twice in `{step.id}`: one of the two outputs is lost"
-                    yield self.finding(message, "give it a name of its own", place, step=part.id, related=related)
+                    yield self.finding(message, "give it another name", place, step=part.id, related=related)
                 first.setdefault(part.output_key, place)
 
 
@@ -115,7 +115,7 @@ class SiblingRead(Rule):
                     text = reading.reference.text()
                     message = f"`{text}` is the output of a sibling, which runs at the same time"
                     help = f"move this step after `{whole}`, where the output is defined"
-                    related = [Label(Place((*source.path, "id")), "the sibling stands here")]
+                    related = [Label(Place((*source.path, "id")), "the sibling is here")]
                     step = context.analyses.reader(reading).id
                     yield self.finding(message, help, reading.place, step=step, related=related)
                     break

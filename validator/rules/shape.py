@@ -98,7 +98,7 @@ class Schema(Rule):
             if rule.name in first:
                 related = [Label(first[rule.name], "the name is used here first")]
                 message = f"two guardrails are called `{rule.name}`"
-                yield self.finding(message, "give each a name of its own", place, related=related)
+                yield self.finding(message, "give each its own name", place, related=related)
             first.setdefault(rule.name, place)
         for number, condition in context.facts.conditions:
             if condition.cases is not None:
@@ -329,7 +329,7 @@ class NameCollision(Rule):
         ids = {step.id: Place((*path, "id")) for path, step in reversed(list(all_steps(context)))}
         for name in inputs:
             if name in ids:
-                related = [Label(ids[name], "the step stands here")]
+                related = [Label(ids[name], "the step is here")]
                 message = f"the input `{name}` and a step share one name"
                 yield self.finding(message, "rename one of the two", Place(("inputs", name), key=True), related=related)
         for path, step in all_steps(context):
@@ -339,7 +339,7 @@ class NameCollision(Rule):
                     message = f"the input `{name}` is assigned"
                     yield self.finding(message, "assign another name", place, step=step.id, related=related)
                 elif name in ids and not (name == step.id and isinstance(step, Failing)):
-                    related = [Label(ids[name], "the step stands here")]
+                    related = [Label(ids[name], "the step is here")]
                     message = f"`{name}` is the id of a step, and is assigned"
                     yield self.finding(message, "assign another name", place, step=step.id, related=related)
 

@@ -94,7 +94,7 @@ class TypeMismatch(Rule):
             if why is not None:
                 message = f"the fallback of `{call.id}` is not of the type of its output: it {why}"
                 place = Place((*site.path, "fallback"))
-                yield self.finding(message, "write a fallback that the type admits", place, step=call.id)
+                yield self.finding(message, "write a fallback that the type allows", place, step=call.id)
 
 
 def _declared_types(context: Context) -> Iterator[tuple[Path, TypeSpec]]:
@@ -164,7 +164,7 @@ class QuotedReference(Rule):
                 data = {name: value for name, value in step.set.items() if not isinstance(value, str)}
                 for found in embedded(data, ("steps", number, "set")):
                     message = f"`{found.reference.text()}` is in a list or object of `set`, where it is text"
-                    help = "assign it to a name of its own; only a text value of `set` is an expression"
+                    help = "assign it to another name; only a text value of `set` is an expression"
                     place = Place(found.path, within=(found.reference.start, found.reference.end))
                     yield self.finding(message, help, place, step=step.id)
 

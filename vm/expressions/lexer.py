@@ -96,7 +96,7 @@ def _unescape(text: str, quoted: str, start: int) -> str:
     try:
         return value.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        raise ExpressionError(text, "half a surrogate pair is no text", start, start + len(quoted)) from None
+        raise ExpressionError(text, "half of a surrogate pair is not a text", start, start + len(quoted)) from None
 
 
 def _unexpected(text: str, position: int) -> ExpressionError:
@@ -104,7 +104,7 @@ def _unexpected(text: str, position: int) -> ExpressionError:
     if sign in "'\"":
         return ExpressionError(text, "a quote is not closed", position, len(text), f"close it with {sign}")
     if sign == "$":
-        return ExpressionError(text, "`$` stands without a name", position, position + 1, "write `$name`")
+        return ExpressionError(text, "`$` has no name after it", position, position + 1, "write `$name`")
     for operator in ("&&", "||", "===", "!==", "**", "//"):
         if text.startswith(operator, position):
             return ExpressionError(text, f"`{operator}` is not an operator", position, position + len(operator))

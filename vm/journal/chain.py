@@ -122,9 +122,9 @@ def _check_entries(chain: Chain, numbered: list[Entry], anchors: Sequence[Anchor
         if entry.digest != actual:
             named = {anchor.digest for anchor in anchors if anchor.seq == seq} | _named_by(following)
             if actual not in named:
-                chain.add(seq, f"record {seq} was changed: it does not have the digest that is kept beside it")
+                chain.add(seq, f"record {seq} was changed: its stored digest does not match")
                 continue
-            chain.add(seq, f"the digest that is kept beside record {seq} was changed; the record itself was not")
+            chain.add(seq, f"the stored digest of record {seq} was changed; the record itself was not")
         try:
             record = record_in(entry, read_canonical(entry.record))
             if _TAGGED in entry.record:
@@ -231,6 +231,6 @@ def _check_head(chain: Chain, stored_digests: dict[int, bytes], head: Head | Non
     elif head.seq > last:
         chain.add(last + 1, f"{_are_missing(last + 1, head.seq)}: the stored head names a later one")
     elif head.digest == chain.digests.get(head.seq):
-        chain.add(head.seq + 1, f"record {head.seq + 1} lies behind the stored head")
+        chain.add(head.seq + 1, f"record {head.seq + 1} is after the stored head")
     else:
         chain.add(max(head.seq, 0), f"the stored head names a record {head.seq} that is not here")

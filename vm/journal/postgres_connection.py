@@ -33,7 +33,7 @@ _ADVICE: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
     (psycopg.errors.InsufficientPrivilege, "; grant it to the role"),
     (psycopg.errors.ReadOnlySqlTransaction, "; connect to the primary"),
     (psycopg.errors.DiskFull, "; make room on the server, and try again"),
-    (psycopg.errors.DuplicateTable, "; name a schema that holds nothing else"),
+    (psycopg.errors.DuplicateTable, "; name a schema that contains nothing else"),
     (psycopg.errors.UniqueViolation, "; somebody else has written into the schema"),
 )
 

@@ -191,7 +191,9 @@ class DatabaseFile:
         if _pragma(connection, "journal_mode") != layout.journal_mode:
             (mode,) = connection.execute(f"PRAGMA journal_mode = {layout.journal_mode}").fetchone()
             if mode != layout.journal_mode:
-                raise JournalError(f"{self._name} lies on a disk that can't keep it safe; name a file on a local disk")
+                raise JournalError(
+                    f"{self._name} is on a file system that is not safe for it; name a file on a local disk"
+                )
 
     def _is_empty(self, connection: sqlite3.Connection) -> bool:
         """Return whether the file is still empty; raises JournalError if it has another layout."""
@@ -205,7 +207,7 @@ class DatabaseFile:
             raise JournalError(f"{self._name} was written by a newer version; update Stepward")
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if owner or version or tables:
-            raise JournalError(f"{self._name} is a database of something else; name another file")
+            raise JournalError(f"{self._name} is a database of another program; name another file")
         return True
 
     def _require_schema(self, connection: sqlite3.Connection) -> None:
@@ -218,7 +220,7 @@ class DatabaseFile:
         tables = {_table_name(sql): sql for sql in self._layout.tables}
         for name, (kind, _) in found.items():
             if name not in tables:
-                why = f"it holds a {kind} `{name}`, which no {self._layout.kind} has; find out who had the file"
+                why = f"it holds a {kind} `{name}`, which no {self._layout.kind} has; find out who changed the file"
                 raise JournalError(f"{self._name} can't be trusted: {why}")
         for name, sql in tables.items():
             if name not in found or _words(found[name][1]) != _words(sql):

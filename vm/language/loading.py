@@ -92,7 +92,7 @@ def _require_sane_data(data: Any) -> None:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise _refused("SW001", "half a surrogate pair is no text", "write the whole character") from None
+                raise _refused("SW001", "half of a surrogate pair is not a text", "write the whole character") from None
 
 
 def _refused(code: str, message: str, help: str) -> ProgramError:

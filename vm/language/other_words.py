@@ -73,7 +73,7 @@ _LOOP: Final = ("", "remove it; a loop is a branch that names an earlier step, w
 _START: Final = ("", "remove it; a run starts at the first step of the list")
 _COMMENT: Final = ("", "remove it, or write a comment: `# ...`")
 _WAITS: Final = ("max_retries", "remove it; the machine gets it: `ExecutionVM(retry_delay=...)`")
-_RETRIES: Final = ("max_retries", "write `on_error: retry` and `max_retries`, which is the number of attempts in all")
+_RETRIES: Final = ("max_retries", "write `on_error: retry` and `max_retries`, which is the total number of attempts")
 _GUARDED: Final = ("next_step", "remove it; put a condition step before this step")
 _ABSENT: Final = {
     **dict.fromkeys(("model", "temperature", "provider"), _MODEL),

@@ -37,7 +37,7 @@ def _words(value: Any) -> Any:
 
 def _require_words(words: tuple[str, ...]) -> tuple[str, ...]:
     if not words:
-        help = "name a type, or remove `type`: without it any kind of value is admitted"
+        help = "name a type, or remove `type`: without it, any kind of value is allowed"
         raise PydanticCustomError("empty_type", "a list of types names at least one", {"help": help})
     return words
 
@@ -247,7 +247,7 @@ def _contradictions(spec: TypeSpec) -> Iterator[tuple[str, str]]:
         if has_no_text(spec.pattern, spec.max_length):
             short = "" if spec.max_length is None else f" of at most {spec.max_length} characters"
             yield (
-                f"the pattern `{spec.pattern}` is found in no text{short}",
+                f"the pattern `{spec.pattern}` matches no text{short}",
                 "correct the pattern" if spec.max_length is None else "correct the pattern, or raise `maxLength`",
             )
     if spec.enum is not None and not spec.members():

@@ -15,7 +15,7 @@ SPECIAL: Final = frozenset({"idempotency_key", "context"})
 
 _MODEL: Final = (
     "`model` must be an object with a method `complete(request)` that takes a ModelRequest and returns a ModelReply: "
-    "a ScriptedModel, a LiteLLMModel, or an adapter of your own"
+    "a ScriptedModel, a LiteLLMModel, or your own adapter"
 )
 _TOOLS: Final = "`tools` must be a mapping of names to functions, a module, or an object with methods"
 
@@ -37,7 +37,7 @@ def require_model(model: object) -> None:
     except TypeError:
         raise TypeError(f"{_MODEL}; this `complete{signature}` can't be called with one argument") from None
     if inspect.isasyncgenfunction(complete) or inspect.isgeneratorfunction(complete):
-        raise TypeError(f"{_MODEL}; this `complete` yields its reply in parts: return it whole")
+        raise TypeError(f"{_MODEL}; this `complete` yields its reply in parts: return the whole reply")
     hints = _hints(complete)
     taken = hints.get(next(iter(signature.parameters)))
     if isinstance(taken, type) and taken is not Any and not _covers(taken, ModelRequest):

@@ -55,8 +55,10 @@ VERDICTS: Final = ("done", "not_done", "abandon")
 
 VALUE_FIELDS: Final = {"success": "output", "fallback": "output", "suspended": "request"}
 """The field of an attempt's value, by its kind; attempts of other kinds have an `error`."""
-FORGED: Final = "the records were not written by the machine for this program: find out who had the store and the keys"
-MISREPORTED: Final = "the receipt was edited since it was given: find out who had it"
+FORGED: Final = (
+    "the records were not written by the machine for this program: find out who had access to the store and the keys"
+)
+MISREPORTED: Final = "the receipt was edited after it was created: find out who had access to it"
 
 
 class Replayed(NamedTuple):

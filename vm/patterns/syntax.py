@@ -90,7 +90,7 @@ def literal(text: str) -> tuple[Chars, ...]:
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
-_WRITE_OUT: Final = "say it without: list what may stand there, or ask for the rest in a condition"
+_WRITE_OUT: Final = "write the pattern without it: list the allowed texts, or test the rest in a condition"
 _UNKNOWN_GROUPS: Final = {
     "(?=": ("a look-ahead `(?=…)` is not supported", _WRITE_OUT),
     "(?!": ("a look-ahead `(?!…)` is not supported", _WRITE_OUT),
@@ -99,7 +99,7 @@ _UNKNOWN_GROUPS: Final = {
     "(?>": ("an atomic group `(?>…)` is not supported", "write `(?:…)`: nothing is tried twice here"),
     "(?(": ("a condition `(?(…)…)` is not supported", "write both alternatives out, with `|` between"),
     "(?#": ("a comment `(?#…)` is not supported", "take it out of the pattern"),
-    "(?P=": ("a back-reference `(?P=…)` is not supported", "write out what may stand there twice"),
+    "(?P=": ("a back-reference `(?P=…)` is not supported", "write the repeated part twice"),
 }
 
 
@@ -180,7 +180,7 @@ class _Reader:
                     self.at += 1
                     self._literal(ord(sign))
         if len(self.levels) > 1:
-            raise PatternError("a `(` is not closed", "write `)` behind the group, or `\\(` for the sign itself")
+            raise PatternError("a `(` is not closed", "write `)` after the group, or `\\(` for the sign itself")
         return self.level.whole()
 
     def _literal(self, code: int) -> None:
@@ -267,8 +267,8 @@ class _Reader:
         if level.is_repeated:
             if written == "+":
                 help = "leave out the second `+`: nothing is tried twice here"
-                raise PatternError("a possessive repetition (`+` behind another) is not supported", help)
-            raise PatternError(f"`{written}` stands behind another repetition", "put `(?:…)` around the first one")
+                raise PatternError("a possessive repetition (`+` after another repetition) is not supported", help)
+            raise PatternError(f"`{written}` comes after another repetition", "put `(?:…)` around the first one")
         if not level.can_repeat:
             raise PatternError(f"`{written}` repeats nothing", f"write `\\{written[0]}` for the sign itself")
         if self.text.startswith("?", self.at):
@@ -344,7 +344,7 @@ class _Reader:
         elif len(digits := _digits(rest[1:3], "0123456789abcdefABCDEF")) == 2:
             self.at += 4
             return int(digits, 16)
-        raise PatternError("`\\x` has no code point behind it", "write `\\x41` or `\\x{1F600}`")
+        raise PatternError("`\\x` has no code point after it", "write `\\x41` or `\\x{1F600}`")
 
     # -- classes -------------------------------------------------------------------------------------------------------
 
@@ -357,7 +357,7 @@ class _Reader:
         is_known, is_first = True, True
         while is_first or not self.text.startswith("]", self.at):
             if self.at >= len(self.text):
-                raise PatternError("a `[` is not closed", "write `]` behind the class, or `\\[` for the sign itself")
+                raise PatternError("a `[` is not closed", "write `]` after the class, or `\\[` for the sign itself")
             is_first = False
             part = self._class_part()
             found += part or ()
@@ -427,9 +427,9 @@ def _counts(text: str, at: int) -> tuple[int, int | None, int] | None:
 
 def _unknown_escape(sign: str) -> tuple[str, str]:
     if sign.isdigit():
-        return f"a back-reference `\\{sign}` is not supported", "write out what may stand there twice"
+        return f"a back-reference `\\{sign}` is not supported", "write the repeated part twice"
     if sign == "Z":
         return "`\\Z` is not supported", "write `$` or `\\z`: both are the end of the text"
     if sign in ("u", "U", "N"):
         return f"`\\{sign}` is not supported", "write the code point as `\\x{1F600}`, or the character itself"
-    return f"`\\{sign}` stands for nothing", f"write `{sign}` for the character itself, or `\\\\` for the sign `\\`"
+    return f"`\\{sign}` has no meaning", f"write `{sign}` for the character itself, or `\\\\` for the sign `\\`"

@@ -61,7 +61,7 @@ def _halves(text: str) -> Iterator[Problem]:
     for writing in re.finditer(_WRITING, text):
         if writing.group("half"):
             span = LineIndex(text).span(writing.start(), writing.end())
-            yield Problem("SW001", "half a surrogate pair is no text", "write the whole character", span=span)
+            yield Problem("SW001", "half of a surrogate pair is not a text", "write the whole character", span=span)
 
 
 def _is_encodable(text: str) -> bool:

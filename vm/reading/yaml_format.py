@@ -60,7 +60,9 @@ def read_yaml(name: str, text: str) -> list[Document]:
     except UnicodeEncodeError as error:
         span = LineIndex(text).span(error.start, error.start + 1)
         help = "write the whole character"
-        raise ProgramError(name, (Problem("SW001", "half a surrogate pair is no text", help, span=span),)) from None
+        raise ProgramError(
+            name, (Problem("SW001", "half of a surrogate pair is not a text", help, span=span),)
+        ) from None
     return documents
 
 
@@ -208,7 +210,7 @@ class _Builder:
         value, nodes = self._anchors[event.anchor]
         self._aliased += nodes
         if self._aliased > MAX_ALIASED_NODES:
-            message = f"the aliases stand for more than {MAX_ALIASED_NODES:,} values"
+            message = f"the aliases expand to more than {MAX_ALIASED_NODES:,} values"
             self._fail(event, "SW004", message, "write the values out, or use fewer aliases")
         self._add(value, nodes)
 

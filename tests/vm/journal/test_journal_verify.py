@@ -73,7 +73,7 @@ def test_what_was_written_is_intact() -> None:
 def test_a_bit_of_every_byte_counts() -> None:
     for seq in range(8):
         for damage in flips(GOOD, seq, stride=8):
-            what = f"record {seq}" if "record" in damage.name else f"the digest that is kept beside record {seq}"
+            what = f"record {seq}" if "record" in damage.name else f"the stored digest of record {seq}"
             assert str(assert_found(damage)).startswith(f"{what} was changed")
 
 
@@ -129,7 +129,7 @@ def test_a_head_without_signature_is_told_from_one_with_another() -> None:
 
 def test_records_behind_the_stored_head_show() -> None:
     (fault,) = verify(shelf(RUN, GOOD.entries, head_of(RUN, GOOD.entries[:5])), RUN, keys=KEYS).faults
-    assert (fault.seq, str(fault)) == (5, "record 5 lies behind the stored head")
+    assert (fault.seq, str(fault)) == (5, "record 5 is after the stored head")
 
 
 def test_of_two_receipts_for_one_record_one_is_of_a_fork() -> None:
@@ -352,8 +352,8 @@ def test_faults_behind_the_first_are_told_as_well() -> None:
     store = shelf(RUN, damaged[:7], GOOD.head)
     store.documents.clear()
     assert [(fault.seq, str(fault)) for fault in verify(store, RUN).faults] == [
-        (2, "record 2 was changed: it does not have the digest that is kept beside it"),
-        (5, "the digest that is kept beside record 5 was changed; the record itself was not"),
+        (2, "record 2 was changed: its stored digest does not match"),
+        (5, "the stored digest of record 5 was changed; the record itself was not"),
         (7, "record 7 is missing: the stored head names a later one"),
         (0, f"the program `{document_digest(PROGRAM)}`, which record 0 names, is missing"),
         (0, f"the policy `{document_digest(POLICY)}`, which record 0 names, is missing"),

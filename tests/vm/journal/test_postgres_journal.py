@@ -261,7 +261,7 @@ def test_without_create_nothing_is_made(postgres: Place) -> None:
 def test_a_schema_of_something_else_is_refused_and_left_as_it_was(postgres: Place, admin: psycopg.Connection) -> None:
     admin.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(postgres.schema)))
     admin.execute("CREATE TABLE documents (of_mine text)")
-    why = 'relation "documents" already exists; name a schema that holds nothing else'
+    why = 'relation "documents" already exists; name a schema that contains nothing else'
     expected = f"the journal in PostgreSQL can't be opened: {why}"
     assert message(postgres.conninfo, schema=postgres.schema) == expected
     query = "SELECT count(*) FROM pg_tables WHERE schemaname = %s"

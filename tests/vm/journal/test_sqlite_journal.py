@@ -208,14 +208,14 @@ def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
         with sqlite3.connect(other) as connection:
             connection.execute(statement)
         content = other.read_bytes()
-        expected = f"the journal `{other}` is a database of something else; name another file"
+        expected = f"the journal `{other}` is a database of another program; name another file"
         assert messages(other) == messages(other, create=False) == expected
         assert other.read_bytes() == content
 
 
 def test_a_vault_is_no_journal_and_a_newer_layout_is_refused(path: Path, store: SQLiteJournal) -> None:
     store.vault.put("run", {"a": b"1"})
-    assert messages(f"{path}.vault").endswith("is a database of something else; name another file")
+    assert messages(f"{path}.vault").endswith("is a database of another program; name another file")
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 2")
     assert messages(path) == f"the journal `{path}` was written by a newer version; update Stepward"

@@ -85,8 +85,8 @@ def test_a_rule_that_excludes_takes_two(pair: list[Any], help: str, kind: type) 
             {"required": ["y"], "additionalProperties": False},
             "declare `y` in `properties`, or take it out of `required`",
         ),
-        ({"type": []}, "name a type, or remove `type`: without it any kind of value is admitted"),
-        ({"pattern": "a("}, "write `)` behind the group, or `\\(` for the sign itself"),
+        ({"type": []}, "name a type, or remove `type`: without it, any kind of value is allowed"),
+        ({"pattern": "a("}, "write `)` after the group, or `\\(` for the sign itself"),
     ],
 )
 def test_of_a_type_that_cannot_be_it_is_said_what_to_change(spec: dict[str, Any], help: str) -> None:
@@ -238,7 +238,7 @@ def test_a_wrong_field_within_a_guardrail_is_answered_with_its_fields(
         ("llm", "temperature", "the machine gets its model"),
         ("tool", "if", "put a condition step before this step"),
         ("tool", "foreach", "a loop is a branch that names an earlier step"),
-        ("tool", "retries", "write `on_error: retry` and `max_retries`, which is the number of attempts in all"),
+        ("tool", "retries", "write `on_error: retry` and `max_retries`, which is the total number of attempts"),
         ("tool", "backoff", "`ExecutionVM(retry_delay=...)`"),
         ("set", "description", "write a comment"),
         ("condition", "retries", "remove it; the fields here are"),

@@ -92,11 +92,11 @@ def refused(pattern: str) -> str:
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("a(?=b)", "a look-ahead `(?=…)` is not supported; say it without"),
+        ("a(?=b)", "a look-ahead `(?=…)` is not supported; write the pattern without it"),
         ("a(?!b)", "a look-ahead `(?!…)`"),
         ("(?<=a)b", "a look-behind `(?<=…)`"),
         ("(?<!a)b", "a look-behind `(?<!…)`"),
-        (r"(a)\1", r"a back-reference `\1` is not supported; write out what may stand there twice"),
+        (r"(a)\1", r"a back-reference `\1` is not supported; write the repeated part twice"),
         ("(?P<n>a)(?P=n)", "a back-reference `(?P=…)`"),
         ("(?>a)", "an atomic group `(?>…)` is not supported; write `(?:…)`"),
         ("a++", "a possessive repetition"),
@@ -105,9 +105,9 @@ def refused(pattern: str) -> str:
         ("(?x)a b", "the flag `x` is not supported; the flags are `i`, `m`, `s` and `U`"),
         (r"a\Z", r"`\Z` is not supported; write `$` or `\z`"),
         (r"\u00e9", r"`\u` is not supported; write the code point as `\x{1F600}`"),
-        (r"\q", r"`\q` stands for nothing; write `q`"),
+        (r"\q", r"`\q` has no meaning; write `q`"),
         ("a{,3}", "`{,3}` is plain text here, and a repetition in Python; write `{0,3}` to repeat"),
-        ("a**", "`*` stands behind another repetition; put `(?:…)` around the first one"),
+        ("a**", "`*` comes after another repetition; put `(?:…)` around the first one"),
         ("*a", r"`*` repeats nothing; write `\*`"),
         ("a{2,1}", "at least 2 and at most 1"),
         ("a{1001}", "repeats more than 1,000 times; write 1000 or less"),
@@ -125,7 +125,7 @@ def refused(pattern: str) -> str:
         ("[[:letters:]]", "there is no class `[:letters:]`; write one of alnum, "),
         (r"\p{Klingon}", "invalid character class range"),
         ("a\\", r"a `\` ends the pattern"),
-        (r"\xg", r"`\x` has no code point behind it"),
+        (r"\xg", r"`\x` has no code point after it"),
     ],
 )
 def test_what_is_refused_is_said_in_words(pattern: str, words: str) -> None:
@@ -228,10 +228,10 @@ def test_a_pattern_and_a_length_take_part_together() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"pattern": "^abc$", "maxLength": 2}, "is found in no text of at most 2 characters; correct the pattern, or"),
-        ({"pattern": "a^"}, "the pattern `a^` is found in no text; correct the pattern"),
-        ({"pattern": "$a|(?:b^)+"}, "is found in no text"),
-        ({"pattern": r"[^\x00-\x{10FFFF}]"}, "is found in no text"),
+        ({"pattern": "^abc$", "maxLength": 2}, "matches no text of at most 2 characters; correct the pattern, or"),
+        ({"pattern": "a^"}, "the pattern `a^` matches no text; correct the pattern"),
+        ({"pattern": "$a|(?:b^)+"}, "matches no text"),
+        ({"pattern": r"[^\x00-\x{10FFFF}]"}, "matches no text"),
     ],
 )
 def test_a_pattern_that_no_text_has_is_refused(spec: dict[str, Any], words: str) -> None:

@@ -17,7 +17,7 @@ def instead(shown: Replayed, path: tuple[Move, ...]) -> str:
         if wanted.how != "starts" and not (shown.run.is_over and position == len(shown.moves) - 1):
             return f"`{took.step}` {took.how} in the run that was tried, where the path says that it {wanted.how}"
     if shown.missing is not None:
-        return f"the run that was tried gets to `{shown.missing[0]}`, and nothing is broken by then"
+        return f"the run that was tried reaches `{shown.missing[0]}` without breaking the rule"
     return shown.why.replace("the run ", "the run that was tried ", 1)
 
 
