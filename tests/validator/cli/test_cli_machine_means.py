@@ -114,7 +114,7 @@ def test_a_model_of_litellm_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         (".", ["the journal `.` is a folder"]),
         ("none/runs.db", ["the journal `none/runs.db` can't be made: no such file"]),
         ("list.yaml", ["the journal `list.yaml` can't be opened: it is no database"]),
-        ("other.db", ["the journal `other.db` is a database of something else"]),
+        ("other.db", ["the journal `other.db` is a database of another program"]),
         ("postgresql://u:hush@127.0.0.1:1/x?connect_timeout=2", ["the journal in PostgreSQL can't be opened"]),
     ],
 )
