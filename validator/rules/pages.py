@@ -13,9 +13,9 @@ from stepward.validator.rules.registry import RULES
 _INTRODUCTION = """\
 # Rules
 
-Made from the documentation of the rules, with `python -m stepward.validator.rules.pages > specs/rules.md`:
-correct it there. `stepward explain CODE` shows the same text. An error fails the gate, a warning only with
-`--fail-on warning`.
+This page is generated from the docstrings of the rules, with `python -m stepward.validator.rules.pages > specs/rules.md`:
+edit the docstrings, and not this page. `stepward explain CODE` shows the same text. An error fails the gate. A warning
+fails it only with `--fail-on warning`.
 """
 
 
