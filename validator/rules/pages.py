@@ -13,7 +13,7 @@ from stepward.validator.rules.registry import RULES
 _INTRODUCTION = """\
 # Rules
 
-This page is generated from the docstrings of the rules, with `python -m stepward.validator.rules.pages > specs/rules.md`:
+This page is generated from the docstrings of the rules (`python -m stepward.validator.rules.pages > specs/rules.md`):
 edit the docstrings, and not this page. `stepward explain CODE` shows the same text. An error fails the gate. A warning
 fails it only with `--fail-on warning`.
 """

@@ -61,7 +61,7 @@ def test_the_help_at_a_step_below_an_arm_says_why_and_what(
     assert finding.code == "SW102"
     assert finding.help == (
         f"`a` is {what} of `c`, so the run ends after it; add `next_step: b` to `a`, "
-        "and `is_terminal: true` to `b`, which would else go on to `bad` and fail"
+        "and `is_terminal: true` to `b`, which would otherwise go on to `bad` and fail"
     )
     assert [label.text for label in finding.related] == ["the step above ends the run here"]
     (done,) = rewrites(data, finding, DOING)
