@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def manifest(module: str, output_format: str, output_file: Path | None) -> None:
     """Write a manifest (`tools:`) of the functions in MODULE: a module, or a .py file.
 
-    The types come from annotations, and the other properties from the decorator `tool` of `stepward.vm`. If any
-    function has the decorator, only the functions with it are tools.
+    The types come from annotations, and the other properties from the decorator `tool` of `stepward.vm`. A function that
+    may return `Suspend` suspends. If any function has the decorator, only the functions with it are tools.
     """
     from stepward.vm.reading.yaml_writer import to_yaml
 
@@ -66,7 +66,7 @@ def _spec(name: str, function: Callable[..., Any] | None) -> dict[str, Any]:
     facts = facts_of(function) or ToolFacts()
     signature = signature_of(function, SPECIAL, Suspend)
     data: dict[str, Any] = {"effect": facts.effect, "idempotent": facts.idempotent}
-    data |= {"suspends": True} if facts.suspends else {}
+    data |= {"suspends": True} if facts.suspends or signature.suspends else {}
     data |= {} if facts.echoes else {"echoes": False}
     data |= {} if signature.args is None else {"args": signature.args}
     data |= {"returns": signature.returns} if signature.returns else {}

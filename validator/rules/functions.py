@@ -26,13 +26,15 @@ class FunctionMismatch(ReportedElsewhere):
     """The Python function of a tool does not match its declaration in the manifest.
 
     ## What it does
-    With `stepward check --tools MODULE`, compares each tool's function with its declaration. The function has to exist,
-    and its argument names and the types of its annotations have to match. A missing annotation, or one that does not
-    name a kind of value, is not compared.
+    With `stepward check --tools MODULE`, compares each tool's function with its declaration. The function has to exist.
+    Its argument names, the types of its annotations, and whether it can return `Suspend` have to match. A missing
+    annotation, or one that does not name a kind of value, is not compared. A function without a return type counts as
+    one that suspends if its code names `Suspend`.
 
     ## Why it is bad
     The machine refuses the program, or the call fails in every run that reaches it. If the output has a wrong type, the
-    call has failed. If the tool writes, nobody then knows whether the write happened.
+    call has failed. If the tool writes, nobody then knows whether the write happened. The same is true of a suspension
+    that the manifest does not declare.
 
     ## Example
     ```yaml
@@ -78,7 +80,7 @@ class FunctionMismatch(ReportedElsewhere):
             if why is not None:
                 help = "give the function the arguments of the manifest, or correct `args`"
                 yield self.finding(f"tool `{name}`: {why}", help, place, step=step)
-            for message, help in _type_faults(name, function, spec):
+            for message, help in _faults_of_annotations(name, function, spec):
                 yield self.finding(message, help, place, step=step)
 
 
@@ -148,12 +150,18 @@ def called(meaning: Meaning) -> Iterator[tuple[str, Place, str]]:
             yield name, place, site.call.id
 
 
-def _type_faults(name: str, function: Any, spec: ToolSpec) -> Iterator[tuple[str, str]]:
+def _faults_of_annotations(name: str, function: Any, spec: ToolSpec) -> Iterator[tuple[str, str]]:
     from stepward.vm.language.annotations import signature_of
     from stepward.vm.machine.equipment import SPECIAL
     from stepward.vm.machine.tools import Suspend
 
     found = signature_of(function, SPECIAL, Suspend)
+    if found.suspends and not spec.suspends:
+        message = f"the function of tool `{name}` returns `Suspend`, and the manifest does not say `suspends: true`"
+        yield message, f"add `suspends: true` to tool `{name}`"
+    if found.suspends is False and spec.suspends:
+        message = f"the manifest says `suspends: true` of tool `{name}`, and its function never returns `Suspend`"
+        yield message, "add `| Suspend` to the return type of the function, or remove `suspends: true`"
     for argument, declared in (spec.args or {}).items():
         data = (found.args or {}).get(argument)
         where, more = _outside(declared, _spec(data), argument)

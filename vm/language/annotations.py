@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import (
     Annotated,
@@ -43,18 +43,20 @@ class Signature(NamedTuple):
     """The types of a function. `args` are the types of its arguments by name, None if it takes any.
 
     A type is plain data as in a manifest; empty data is a type that is not known. `returns` is None if the function
-    does not say what it returns.
+    does not say what it returns. `suspends` is whether it may return the class that stands in place of a value, None
+    if that is not known.
     """
 
     args: dict[str, Data] | None
     returns: Data | None
+    suspends: bool | None = None
 
 
 def signature_of(function: Callable[..., Any], special: abc.Collection[str], no_value: type) -> Signature:
     """Return the types of a function, without its `special` parameters.
 
     A return type leaves out `no_value`, the class of what is returned in place of a value. Annotations that can't be
-    resolved count as unknown.
+    resolved count as unknown. A function without a return type suspends if its code names that class.
     """
     hints = _hints(function)
     try:
@@ -67,17 +69,53 @@ def signature_of(function: Callable[..., Any], special: abc.Collection[str], no_
         if name not in special and one.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     }
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
-    returns = None
+    returns: Data | None = None
+    suspends = True if _names(function, no_value) else None
     if "return" in hints:
         returned = hints["return"]
         while get_origin(returned) in _AWAITED and get_args(returned):
             returned = get_args(returned)[_AWAITED[get_origin(returned)]]
         returns = type_of(returned, no_value)
-    return Signature(None if takes_any else args, returns)
+        if any(_is_a(one, no_value) for one in _members(returned)):
+            suspends = True
+        elif returns:
+            suspends = False
+    return Signature(None if takes_any else args, returns, suspends)
+
+
+def _members(hint: Any) -> Iterator[Any]:
+    """Yield the alternatives of an annotation."""
+    if isinstance(hint, NewType):
+        yield from _members(hint.__supertype__)
+    elif get_origin(hint) is Annotated:
+        yield from _members(get_args(hint)[0])
+    elif get_origin(hint) in (Union, types.UnionType):
+        for one in get_args(hint):
+            yield from _members(one)
+    else:
+        yield hint
+
+
+def _is_a(hint: Any, wanted: type | None) -> bool:
+    return wanted is not None and isinstance(hint, type) and not get_args(hint) and issubclass(hint, wanted)
+
+
+def _names(function: Any, wanted: type) -> bool:
+    """Return whether the code of a function names a class, as a global or through a module."""
+    target = _target(function)
+    code, known = getattr(target, "__code__", None), getattr(target, "__globals__", {})
+    names = getattr(code, "co_names", ())
+    values = [known.get(name) for name in names]
+    values += [getattr(one, name, None) for one in values if inspect.ismodule(one) for name in names]
+    return any(_is_a(one, wanted) for one in values)
+
+
+def _target(function: Any) -> Any:
+    return inspect.unwrap(function) if inspect.isroutine(function) else type(function).__call__
 
 
 def _hints(function: Any) -> Mapping[str, Any]:
-    target = inspect.unwrap(function) if inspect.isroutine(function) else type(function).__call__
+    target = _target(function)
     try:
         return get_type_hints(target, include_extras=True)
     except Exception:  # an annotation may be any expression: the others still count
@@ -110,7 +148,7 @@ def type_of(hint: Any, no_value: type | None = None) -> Data:
         is_plain = all(isinstance(one, bool | int | str | type(None)) for one in members)
         return {"enum": members} if is_plain else {}
     if origin in (Union, types.UnionType):
-        return _union([type_of(one) for one in inner if one is not no_value])
+        return _union([type_of(one) for one in inner if not _is_a(one, no_value)])
     bare = origin or hint
     if bare in _LISTS:
         items = [one for one in inner if one is not Ellipsis]

@@ -48,6 +48,7 @@ def messages(spec: str, function: str) -> list[str]:
 
 ARG = "{effect: read, args: {a: %s}}"
 RETURNS = "{effect: read, args: {a: {type: integer}}, returns: %s}"
+SUSPENDS = "{effect: none, suspends: true, args: {a: {type: integer}}, returns: %s}"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,11 @@ RETURNS = "{effect: read, args: {a: {type: integer}}, returns: %s}"
         (ARG % "{type: integer}", "def t(a: int | None = None, b: str = 'x'): ..."),
         (ARG % "{}", "def t(a: str): ..."),
         (RETURNS % "{type: string}", "def t(a): return 1"),
-        (RETURNS % "{type: string}", "def t(a) -> str | Suspend: ..."),
+        (SUSPENDS % "{type: string}", "def t(a) -> str | Suspend: ..."),
+        (SUSPENDS % "{}", "def t(a) -> Awaitable[Suspend]: ..."),
+        (SUSPENDS % "{type: string}", "def t(a): return 'x'"),
+        (SUSPENDS % "{}", "def t(a) -> Any: ..."),
+        (SUSPENDS % "{}", "def t(a): return Suspend(a)"),
         (RETURNS % "{type: number}", "async def t(a) -> int: ..."),
         (RETURNS % "{type: number}", "def t(a) -> Awaitable[int]: ..."),
         (RETURNS % "{type: object, properties: {b: {type: string}}, required: [b]}", "def t(a) -> dict[str, Any]: ..."),
@@ -98,6 +103,9 @@ def test_a_function_that_fits_has_no_finding(spec: str, function: str) -> None:
             "an integer as its `output[]`",
         ),
         ("{effect: write, idempotent: true}", "def t(a): ...", "takes no `idempotency_key`"),
+        (RETURNS % "{type: string}", "def t(a) -> str | Suspend: ...", "returns `Suspend`, and the manifest does not"),
+        (SUSPENDS % "{type: string}", "def t(a) -> str: ...", "function never returns `Suspend`"),
+        (SUSPENDS % "{type: 'null'}", "def t(a) -> None: ...", "function never returns `Suspend`"),
     ],
 )
 def test_a_function_that_does_not_fit_is_a_finding(spec: str, function: str, message: str) -> None:
@@ -219,6 +227,46 @@ def test_parameters_become_arguments(parameters: str, args: Any) -> None:
     assert found["t"].get("args") == args
     data = {"name": "p", "tools": found, "steps": [{"id": "s", "type": "tool", "tool": "t"}]}
     assert Program.from_dict(data).tools is not None
+
+
+@pytest.mark.parametrize(
+    ("function", "returns"),
+    [
+        ("def t() -> Suspend: ...", None),
+        ("async def t() -> Suspend: ...", None),
+        ("def t() -> Awaitable[Suspend]: ...", None),
+        ("def t() -> 'Suspend': ...", None),
+        ("def t() -> stepward.vm.Suspend: ...", None),
+        ("def t() -> Annotated[Suspend, 'a question']: ...", None),
+        ("class Ask(Suspend): ...\ndef t() -> Ask: ...", None),
+        ("def t() -> Suspend | bool: ...", {"type": "boolean"}),
+        ("def t() -> Union[Suspend, Literal['yes', 'no']]: ...", {"enum": ["yes", "no"]}),
+        ("def t() -> Optional[Suspend]: ...", {"type": "null"}),
+        ("def t(): return Suspend('?')", None),
+        ("def t(): return stepward.vm.Suspend('?')", None),
+        ("@tool(effect='none')\ndef t() -> Suspend: ...", None),
+        ("@functools.wraps(ask)\ndef t(*a): return ask(*a)", None),
+    ],
+)
+def test_a_function_that_may_return_suspend_suspends(function: str, returns: Any) -> None:
+    put("f.py", f"import functools\nfrom typing import *\nimport stepward.vm\n{IMPORTED}\n{function}\n")
+    found = yaml.safe_load(run("manifest", "f.py").stdout)["tools"]["t"]
+    assert (found.get("suspends"), found.get("returns")) == (True, returns)
+    program(json.dumps({**found, "suspends": False}), "{}")
+    checked = run("check", "--isolated", "p.yaml", "--tools", "f.py")
+    assert "returns `Suspend`, and the manifest does not say `suspends: true`" in checked.output
+    program(json.dumps(found), "{}")
+    assert "SW221" not in run("check", "--isolated", "p.yaml", "--tools", "f.py").output
+
+
+IMPORTED = "from stepward.vm import Suspend, tool\ndef ask() -> Suspend: ..."
+
+
+@pytest.mark.parametrize("function", ["def t() -> int: ...", "def t(): return 1", "def t() -> Any: ...", "t = object"])
+def test_a_function_that_does_not_name_suspend_does_not_suspend(function: str) -> None:
+    put("f.py", f"from typing import *\n{IMPORTED}\ndef u(): ...\n{function}\n")
+    found = yaml.safe_load(run("manifest", "f.py").stdout)["tools"]
+    assert "suspends" not in found.get("t", {})
 
 
 def test_a_module_without_functions_is_an_error_and_so_are_facts_that_can_not_be() -> None:
