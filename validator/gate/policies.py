@@ -85,8 +85,18 @@ class Policies:
         self._used: dict[str, PolicyFile] = {}
 
     def of(self, settings: Settings) -> list[Policy]:
-        """Return the policies that the settings name; raises as `PolicyFile.policy` and `use` do."""
-        return [file.policy for file in self.use(settings)]
+        """Return the policies that the settings name; raises as `PolicyFile.policy` and `use` do.
+
+        Raises ConfigurationError for two files with one name: findings, and waivers of either, go by the name.
+        """
+        files = self.use(settings)
+        first: dict[str, PolicyFile] = {}
+        for file in files:
+            other = first.setdefault(file.policy.policy, file)
+            if other is not file:
+                message = f"`{other.shown}` and `{file.shown}` are two policies with the name `{file.policy.policy}`"
+                raise ConfigurationError(message, f"give the one in `{file.shown}` another name")
+        return [file.policy for file in files]
 
     def use(self, settings: Settings) -> list[PolicyFile]:
         """Return the files that the settings name, and note that a program is checked under them.

@@ -1,4 +1,7 @@
-"""The configuration: `[tool.stepward]` in pyproject.toml, or stepward.toml; the nearest one above a file counts."""
+"""The configuration: `[tool.stepward]` in pyproject.toml, or stepward.toml.
+
+The nearest one above a file counts, with the policies of all that are further up.
+"""
 
 from __future__ import annotations
 
@@ -123,34 +126,38 @@ class Configurations:
             self._fixed = self._without_file()
 
     def above(self, folder: FilePath) -> Settings:
-        """Return the settings of the files in a folder: those of the nearest configuration at or above it."""
+        """Return the settings of the files in a folder: those of the nearest configuration at or above it.
+
+        The policies of all configurations further up are added, so that a nearer file can't drop one.
+        """
         if self._fixed is not None:
             return self._fixed
         folder = absolute(folder)
         pending = []
         while folder not in self._by_folder:
             pending.append(folder)
-            found = self._in(folder)
-            if found is not None:
-                self._by_folder[folder] = found
-            elif folder.parent == folder:
-                self._by_folder[folder] = self._without_file()
-            else:
-                folder = folder.parent
-        settings = self._by_folder[folder]
-        self._by_folder.update(dict.fromkeys(pending, settings))
+            if folder.parent == folder:
+                break
+            folder = folder.parent
+        settings = self._by_folder.get(folder)
+        for below in reversed(pending):
+            settings = self._by_folder[below] = self._in(below, settings)
+        assert settings is not None, "every folder has settings"
         return settings
 
     def _without_file(self) -> Settings:
         return Settings(FilePath.cwd()).overridden(self._overrides)
 
-    def _in(self, folder: FilePath) -> Settings | None:
-        for name in (OWN_FILE, SHARED_FILE):
-            if os.path.isfile(folder / name):
-                found = self._read(folder / name)
-                if found is not None:
-                    return found
-        return None
+    def _in(self, folder: FilePath, outer: Settings | None) -> Settings:
+        """Return the settings of a folder whose parent has the settings `outer`, if it has a parent."""
+        files = [folder / name for name in (OWN_FILE, SHARED_FILE)]
+        found = [settings for file in files if os.path.isfile(file) and (settings := self._read(file)) is not None]
+        if not found:
+            return outer or self._without_file()
+        policies = [policy for settings in (outer, *found) if settings is not None for policy in settings.policies]
+        given = self._overrides.policies
+        configured = [policy for policy in dict.fromkeys(policies) if policy not in given]
+        return replace(found[0], policies=(*configured, *dict.fromkeys(given)))
 
     def _read(self, path: FilePath, *, is_asked_for: bool = False) -> Settings | None:
         settings = read_settings(path)

@@ -88,6 +88,36 @@ def test_policies_of_the_command_line_come_on_top_of_the_configured() -> None:
     assert told(check("sub/p.yaml", "--isolated"), "SW401", "SW403") == []
 
 
+@pytest.mark.parametrize(("name", "text"), [("stepward.toml", "policies = []"), ("pyproject.toml", "[tool.stepward]")])
+def test_a_nearer_configuration_drops_no_policy_of_check_run_and_object(name: str, text: str) -> None:
+    put("money.yaml", "policy: money\nguardrails: [{name: never, never: {tool: pay}}]\n")
+    put("stepward.toml", 'policies = ["money.yaml"]')
+    put(f"team/{name}", text)
+    put("team/p.yaml", PAYS)
+    put("team/here.py", "from stepward.vm import Program\ndef made(): return Program.load('team/p.yaml')\n")
+    put("tools.py", "def pay(**args): ...\n")
+    assert len(told(check("team"), "SW403")) == 1
+    assert len(told(check("--object", "team.here:made"), "SW403")) == 1
+    refused = CliRunner().invoke(main, ["run", "team/p.yaml", "--tools", "tools.py"])
+    assert (refused.exit_code, "SW403" in refused.output) == (2, True)
+
+
+def test_two_policies_of_one_name_are_refused_because_they_would_share_their_waivers() -> None:
+    put("money.yaml", "policy: money\nguardrails: [{name: never, never: {tool: pay}}]\n")
+    put("stepward.toml", 'policies = ["money.yaml"]')
+    waiver = "{program: p, rule: never, reason: mine, expiry: 2999-01-01}"
+    put(
+        "team/mine.yaml", f"policy: money\nguardrails: [{{name: never, never: {{tool: nothing}}}}]\nwaivers: [{waiver}]"
+    )
+    put("team/stepward.toml", 'policies = ["mine.yaml", "../money.yaml"]')
+    put("team/p.yaml", PAYS)
+    result = check("team")
+    assert result.exit_code == 2
+    assert "`money.yaml` and `team/mine.yaml` are two policies with the name `money`" in result.stderr
+    put("team/mine.yaml", Path("team/mine.yaml").read_text().replace("policy: money", "policy: mine"))
+    assert len(told(check("team"), "SW403")) == 1
+
+
 def test_a_policy_applies_by_the_path_wherever_the_command_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     put("money.yaml", "policy: m\napplies_to: ['flows/team/*']\nguardrails: [{name: n, never: {tool: pay}}]\n")
     put("flows/team/p.yaml", PAYS)

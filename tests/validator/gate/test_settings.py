@@ -142,6 +142,41 @@ def test_stepward_toml_wins_over_pyproject_in_the_same_folder(tmp_path: Path) ->
     assert Configurations().above(tmp_path).select == ("SW1",)
 
 
+NEARER = [
+    ("stepward.toml", 'select = ["SW1"]'),
+    ("stepward.toml", "policies = []"),
+    ("stepward.toml", 'policies = ["more.yaml"]'),
+    ("pyproject.toml", '[tool.stepward]\nignore = ["SW4"]'),
+    ("pyproject.toml", "[tool.stepward]\npolicies = []"),
+]
+
+
+@pytest.mark.parametrize("place", [".", "a", "a/b"])
+@pytest.mark.parametrize(("name", "text"), NEARER)
+@pytest.mark.parametrize("outer", ["stepward.toml", "pyproject.toml"])
+def test_a_nearer_configuration_adds_policies_and_drops_none(
+    tmp_path: Path, outer: str, name: str, text: str, place: str
+) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    table = "[tool.stepward]\n" if outer == "pyproject.toml" else ""
+    (tmp_path / outer).write_text(f'{table}policies = ["house.yaml"]')
+    if not (tmp_path / place / name).exists():
+        (tmp_path / place / name).write_text(text)
+    more = (tmp_path / place / "more.yaml",) if "more" in (tmp_path / place / name).read_text() else ()
+    given = Overrides(policies=(Path("/given.yaml"),))
+    assert set(Configurations().above(tmp_path / "a/b").policies) == {tmp_path / "house.yaml", *more}
+    assert set(Configurations(given).above(tmp_path / "a/b").policies) == {
+        tmp_path / "house.yaml", *more, Path("/given.yaml"),
+    }  # fmt: skip
+    assert Configurations(is_isolated=True).above(tmp_path / "a/b").policies == ()
+
+
+def test_a_configuration_for_everything_reads_no_other_policies(tmp_path: Path) -> None:
+    own(tmp_path, 'policies = ["house.yaml"]')
+    named = own(tmp_path / "gate", 'policies = ["gate.yaml"]')
+    assert Configurations(config=named).above(tmp_path / "a").policies == (tmp_path / "gate/gate.yaml",)
+
+
 def test_a_named_configuration_counts_for_everything(tmp_path: Path) -> None:
     own(tmp_path / "a", 'select = ["SW1"]')
     other = tmp_path / "gate.toml"
