@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path as FilePath
@@ -29,7 +29,7 @@ from stepward.validator.gate.known import KnownFile, KnownFiles, SourceFile
 from stepward.validator.gate.policies import Policies
 from stepward.validator.gate.settings import Configurations, FileIgnore, Settings
 from stepward.validator.gate.suppressions import UNUSED, Silenced, read_comments, silence
-from stepward.validator.gate.whole import Use, idle_entries, vacuous_rules
+from stepward.validator.gate.whole import FileFinding, NamedProgram, Use, idle_entries, shared_waivers, vacuous_rules
 from stepward.validator.result import AdvisedError, RunResult, Suppressed
 from stepward.vm.errors import DocumentError, PolicyError
 from stepward.vm.reading.document import Document, Format
@@ -110,6 +110,7 @@ class Run:
         self._read: set[str] = set()
         self._matched: set[tuple[str, str]] = set()
         self._called: set[str] = set()
+        self._named: list[NamedProgram] = []
         self._settings: dict[int, Settings] = {}
         self._programs = self._skipped = 0
         self._not_literal: list[str] = []
@@ -288,6 +289,7 @@ class Run:
         for number, report in enumerate(reports, start=self._programs):
             self._matched |= report.matched_policy_rules
             self._called |= report.called_tools
+            self._named.append(NamedProgram(report.program, str(path), shown, number - self._programs))
             self._properties.extend(_with_file(shown, entry) for entry in report.properties)
             self._failed += report.failures
             measured = partial(getattr, report, "bounds") if self._with_bounds else lambda: None
@@ -354,8 +356,12 @@ class Run:
 
         Raises ConfigurationError for a baseline that can't be read or written.
         """
+        self._failures = Failures(AdvisedError, PolicyError)
         if self._covers_folder:
             self._add_whole_run_findings()
+        shared = partial(shared_waivers, self._policies.used(), self._named, self._today)
+        self._add_found(self._failures.collect("the search for shared waivers", shared))
+        self._add_failures(FilePath.cwd() / STDIN, ".")
         entries = sorted(self._entries, key=lambda entry: entry.finding.sort_key())
         visible, hidden, stale = self._hide(entries, new_baseline)
         visible = [entry for entry in visible if self._is_wanted(entry)]
@@ -388,18 +394,19 @@ class Run:
         )
 
     def _add_whole_run_findings(self) -> None:
-        """Add the findings on the run as a whole."""
-        self._failures = Failures(AdvisedError, PolicyError)
-        for idle in self._failures.collect("the search for idle entries", lambda: idle_entries(self._uses.values())):
-            self._sources[idle.file] = idle.text
-            self._entries.append(_Entry(idle.finding, idle.settings))
+        """Add the findings on the run as a whole that need all programs of a folder."""
+        self._add_found(
+            self._failures.collect("the search for idle entries", lambda: idle_entries(self._uses.values()))
+        )
         # A rule of a policy is not called vacuous while some program can't be judged: it may match there.
         if self._programs and not any(entry.finding.code in UNJUDGED for entry in self._entries):
             find = partial(vacuous_rules, self._policies.used(), self._matched, self._called)
-            for vacuous in self._failures.collect("the search for vacuous rules of policies", find):
-                self._sources[vacuous.file] = vacuous.text
-                self._entries.append(_Entry(vacuous.finding, vacuous.settings))
-        self._add_failures(FilePath.cwd() / STDIN, ".")
+            self._add_found(self._failures.collect("the search for vacuous rules of policies", find))
+
+    def _add_found(self, found: Iterable[FileFinding]) -> None:
+        for one in found:
+            self._sources[one.file] = one.text
+            self._entries.append(_Entry(one.finding, one.settings))
 
     def _is_wanted(self, entry: _Entry) -> bool:
         return self._is_fixed(entry.finding, entry.settings) or entry.settings.selects(entry.finding.code)

@@ -71,9 +71,9 @@ class KnownFiles:
         if data is None:
             return None
         policies = self._policies.use(settings)
-        for policy, (name, rules, tools) in zip(policies, data["policies"], strict=True):
+        for policy, (name, rules, tools, waived) in zip(policies, data["policies"], strict=True):
             known = tuple(PolicyRule(rule, is_ban) for rule, is_ban in rules)
-            policy.know(PolicyOutline(name, known, tuple(tools)))
+            policy.know(PolicyOutline(name, known, tuple(tools), tuple(waived)))
         reports = (report_from_data(one, file.shown, lambda at: policies[at].document) for one in data["reports"])
         return KnownFile(tuple(reports), tuple(data["not_literal"]))
 

@@ -26,12 +26,13 @@ class PolicyRule(NamedTuple):
 
 
 class PolicyOutline(NamedTuple):
-    """The parts of a policy that findings on the whole run need: its name, its guardrails in order, and the tools of
-    which it states facts."""
+    """The parts of a policy that findings on the whole run need: its name, its guardrails in order, the tools of which
+    it states facts, and the programs of its waivers."""
 
     name: str
     rules: tuple[PolicyRule, ...]
     tools: tuple[str, ...] = ()
+    waived: tuple[str, ...] = ()
 
 
 class PolicyFile:
@@ -69,7 +70,8 @@ class PolicyFile:
             rules = (
                 PolicyRule(rule.name, isinstance(rule, Never) and rule.when is None) for rule in self.policy.guardrails
             )
-            self._outline = PolicyOutline(self.policy.policy, tuple(rules), tuple(self.policy.tools or ()))
+            waived = tuple(waiver.program for waiver in self.policy.waivers)
+            self._outline = PolicyOutline(self.policy.policy, tuple(rules), tuple(self.policy.tools or ()), waived)
         return self._outline
 
     def know(self, outline: PolicyOutline) -> None:

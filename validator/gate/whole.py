@@ -1,7 +1,9 @@
-"""Findings on a whole run: entries of `per-file-ignores` that silence nothing, and rules that protect nothing."""
+"""Findings on a whole run: entries of `per-file-ignores` that silence nothing, rules that protect nothing, and waivers
+that more than one program can use."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -23,6 +25,15 @@ class Use:
     settings: Settings
     silenced: bool = False
     fixed: Finding | None = None
+
+
+class NamedProgram(NamedTuple):
+    """A program of the run: its name, the path and the shown name of its file, and its number in that file."""
+
+    name: str
+    path: str
+    shown: str
+    number: int
 
 
 class FileFinding(NamedTuple):
@@ -103,10 +114,32 @@ def _misspelt(policy: PolicyFile, tool: str, called: set[str], strangers: set[st
         yield _on_policy(policy, Place(("tools", tool), key=True), message, f"did you mean `{near}`?", tool)
 
 
-def _on_policy(policy: PolicyFile, place: Place, message: str, help: str, about: str) -> FileFinding:
+def shared_waivers(
+    policies: Iterable[PolicyFile], programs: Iterable[NamedProgram], today: datetime.date
+) -> Iterator[FileFinding]:
+    """Yield SW005 for each waiver that counts for several programs of the run, because they have one name."""
+    by_name: dict[str, list[NamedProgram]] = {}
+    for program in dict.fromkeys(programs):
+        by_name.setdefault(program.name, []).append(program)
+    shared = {name: found for name, found in by_name.items() if len(found) > 1}
+    for policy in policies:
+        for number, name in enumerate(policy.outline.waived):
+            found = [one for one in shared.get(name, ()) if policy.policy.applies(name, one.path)]
+            waiver = policy.policy.waivers[number] if len(found) > 1 else None
+            if waiver is not None and not waiver.is_expired(today):
+                files = " and ".join(f"`{file}`" for file in dict.fromkeys(one.shown for one in found))
+                message = f"the waiver counts for {len(found)} programs: `{name}` is a name of each, in {files}"
+                help = f"give each program a name of its own, as in `{name}_2`; the waiver stays with one of them"
+                place = Place(("waivers", number, "program"))
+                yield _on_policy(policy, place, message, help, waiver.rule, "SW005")
+
+
+def _on_policy(
+    policy: PolicyFile, place: Place, message: str, help: str, about: str, code: str = "SW407"
+) -> FileFinding:
     from stepward.validator.rules.registry import RULE_BY_CODE
 
-    finding = RULE_BY_CODE["SW407"]().finding(message, help, place, policy=f"{policy.outline.name}/{about}")
+    finding = RULE_BY_CODE[code]().finding(message, help, place, policy=f"{policy.outline.name}/{about}")
     document = policy.document
     located = replace(finding, file=document.name, span=document.locate([place])[place])
     return FileFinding(located, document.text, policy.settings)

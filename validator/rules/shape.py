@@ -249,7 +249,8 @@ class DuplicateId(Rule):
 
     ## What it does
     Reports every step and sub-step that has the same id as an earlier one, and shows the earlier one. Steps and
-    sub-steps share one set of ids.
+    sub-steps share one set of ids. Also reports a waiver of a policy if several checked programs
+    have the name in it, because it would apply to all of them.
 
     ## Why it is bad
     A branch, a guardrail or a reference such as `$ask.output` could mean either step. The author may mean one, and the

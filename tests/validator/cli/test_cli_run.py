@@ -118,6 +118,46 @@ def test_two_policies_of_one_name_are_refused_because_they_would_share_their_wai
     assert len(told(check("team"), "SW403")) == 1
 
 
+WAIVES = "policy: money\nguardrails: [{name: never, never: {tool: pay}}]\nwaivers:\n  - "
+WAIVER = "{program: pays, rule: never, reason: old, expiry: 2999-01-01}"
+
+
+def shared(*arguments: str) -> list[str]:
+    """Return what a check says twice about shared waivers, once without a cache and once with it."""
+    first, second = (told(check(*arguments), "SW005") for _ in range(2))
+    assert first == second
+    return first
+
+
+def test_a_second_program_of_the_same_name_does_not_take_a_waiver_unnoticed() -> None:
+    put("money.yaml", WAIVES + WAIVER)
+    put("stepward.toml", 'policies = ["money.yaml"]\nignore = ["SW0"]')
+    put("a.yaml", PAYS)
+    assert check().exit_code == 0
+    put("b.yaml", PAYS.replace("tool: check", "tool: check, output_key: x"))
+    for arguments in ([], ["a.yaml", "b.yaml"], ["--write-baseline=known.json"]):
+        (line,) = shared(*arguments)
+        assert line.startswith("money.yaml:4:15: error")
+        assert line.endswith("the waiver counts for 2 programs: `pays` is a name of each, in `a.yaml` and `b.yaml`")
+        assert check(*arguments).exit_code == 1
+    assert shared("b.yaml") == []
+    put("b.yaml", f"{PAYS}---\n{PAYS}".replace("name: pays", "name: two"))
+    assert shared() == []
+    put("money.yaml", WAIVES + WAIVER.replace("pays", "two"))
+    assert len(shared("b.yaml")) == 1
+
+
+def test_a_waiver_that_only_one_program_can_use_is_not_shared() -> None:
+    put("a.yaml", PAYS)
+    put("desk/b.yaml", PAYS)
+    put("money.yaml", WAIVES + WAIVER.replace("2999", "2020"))
+    assert shared("--policy=money.yaml") == []
+    put("money.yaml", "applies_to: ['desk/*']\n" + WAIVES + WAIVER)
+    assert shared("--policy=money.yaml") == []
+    put("money.yaml", "applies_to: ['*.yaml']\n" + WAIVES + WAIVER)
+    assert len(shared("--policy=money.yaml")) == 1
+
+
 def test_a_policy_applies_by_the_path_wherever_the_command_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     put("money.yaml", "policy: m\napplies_to: ['flows/team/*']\nguardrails: [{name: n, never: {tool: pay}}]\n")
     put("flows/team/p.yaml", PAYS)
