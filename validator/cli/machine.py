@@ -272,7 +272,7 @@ def print_run(run: Run, journal: Journal, options: dict[str, Any]) -> None:
         return
     color = uses_color()
     text = f"run `{safe(run.id)}` of `{safe(run.program)}`\n\n"
-    text += f"{render_trace(found, color=color)}\n{render_outcome(run, found)}{''.join(_advice(run, options))}"
+    text += f"{render_trace(found, color=color)}\n{render_outcome(run, found)}{''.join(_advice(run, found, options))}"
     click.echo(text, nl=False, color=color)
 
 
@@ -283,29 +283,49 @@ def print_json(data: Any) -> None:
     click.echo(to_json(data, indent=2))
 
 
-def _advice(run: Run, options: dict[str, Any]) -> Iterator[str]:
+def _advice(run: Run, found: History, options: dict[str, Any]) -> Iterator[str]:
     from stepward.validator.report.text import safe
     from stepward.vm.values import to_json
 
     if run.status in ("SUSPENDED", "IN_DOUBT") and options.get("journal") is None:
         yield "\nthis run was in memory and is gone; with `--journal FILE` it could go on\n"
         return
-    more = _again(options)
+    calls = {call.id: call for step in found.plan.steps for call in step.calls}
+    again = _again(options)
+    more = f"{_missing_means(found.plan, options)}{again}"
     for waits in run.suspensions:
         asks = "" if waits.request is None else f", and asks: {safe(to_json(waits.request))}"
         yield f"\n`{waits.step}` waits for somebody{asks}\n"
+        call = calls[waits.step]
+        if call.returns is not None:
+            yield f"  the answer must have this type: {safe(to_json(call.returns.to_data()))}\n"
         if waits.token:
-            yield f"  resume: stepward runs resume {shlex.quote(waits.token)} --payload JSON{more}\n"
+            command = f"stepward runs resume {shlex.quote(waits.token)} --payload JSON"
+            yield f"  resume: {command}{_who(found, call.tool)}{more}\n"
     for doubt in run.doubts:
         yield f"\n`{doubt.step}` is in doubt: {safe(doubt.why)}\n"
         yield f"  look whether `{doubt.tool}` happened, under the idempotency key {doubt.key}, then say so:\n"
         command = f"stepward runs reconcile {shlex.quote(run.id)} {shlex.quote(doubt.step)}"
-        yield f"    it did:      {command} done --output JSON{more}\n"
+        yield f"    it did:      {command} done --output JSON{_who(found, doubt.tool)}{more}\n"
         yield f"    it did not:  {command} not-done{more}\n"
-        yield f"    give up:     {command} abandon{more}\n"
+        yield f"    give up:     {command} abandon{again}\n"
     if run.status == "RUNNING":
         yield "\nsomebody drives this run; if nobody does any more, pick it up:\n"
         yield f"  stepward runs recover {shlex.quote(run.id)}{more}\n"
+
+
+def _who(found: History, tool: str) -> str:
+    """Return the option that says who settles a call, where the machine may ask for it."""
+    state = found.state
+    return " --by NAME" if state.by or state.caller or tool in found.plan.four_eyes else ""
+
+
+def _missing_means(plan: Plan, options: dict[str, Any]) -> str:
+    """Return the options that are needed to go on with a program and are not given, with names to fill in."""
+    calls = [call for step in plan.steps for call in step.calls]
+    needed = {"tools": not all(call.is_model for call in calls), "model": any(call.is_model for call in calls)}
+    words = {"tools": " --tools MODULE", "model": " --model NAME"}
+    return "".join(word for name, word in words.items() if needed[name] and options.get(name) is None)
 
 
 def _again(options: dict[str, Any]) -> str:

@@ -257,3 +257,37 @@ def test_four_eyes_on_the_command_line() -> None:
     says(stepward(*resume, "--by", "ann"), 2, "another settles a call of `ask`", "that was `ann`")
     says(stepward(*resume), 2, "say who you are")
     assert stepward(*resume, "--by", "bob").exit_code == 0
+
+
+OK_TYPE = '{"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}'
+FILLED = {"MODULE": GIVEN[1], "NAME": "bob", "JSON": '{"ok": true}'}
+
+
+@pytest.mark.parametrize("by", [(), ("--by", "ann")])
+@pytest.mark.parametrize("eyes", [(), ("--policy", "eyes.yaml")])
+def test_the_command_that_a_shown_run_prints_works_when_its_names_are_filled_in(
+    by: tuple[str, ...], eyes: tuple[str, ...]
+) -> None:
+    Path("eyes.yaml").write_text("policy: eyes\nfour_eyes: [ask]\n")
+    shop("--run-id", "r", *eyes, *by, amount=60)
+    shown = stepward("runs", "r")
+    assert f"  the answer must have this type: {OK_TYPE}\n" in shown.stdout
+    command = advice(shown, "resume:")
+    assert command[5:] == [*(["--by", "NAME"] if by or eyes else []), "--tools", "MODULE", "--model", "NAME"]
+    command[-1] = GIVEN[3]
+    answered = stepward(*(FILLED.get(word, word) for word in command))
+    if eyes and not by:  # nobody knows who started it
+        says(answered, 2, "another settles a call of `ask`", "and that is not known")
+    else:
+        assert answered.exit_code == 0
+
+
+def test_a_write_in_doubt_asks_for_a_name_where_the_run_has_one() -> None:
+    Path("eyes.yaml").write_text("policy: eyes\nfour_eyes: [pay]\n")
+    shop("--run-id", "r", "--policy", "eyes.yaml", "--by", "ann", amount=7)
+    shown = stepward("runs", "r")
+    done = advice(shown, "it did:")
+    assert done[5:] == ["--output", "JSON", "--by", "NAME", "--tools", "MODULE", "--model", "NAME"]
+    assert "MODULE" not in advice(shown, "give up:")
+    filled = [*done[:6], '"paid"', "--by", "bob", *GIVEN]
+    assert stepward(*filled).exit_code == 0
