@@ -37,6 +37,11 @@ LATE: Final = 22 * 3_600_000_000
 USUAL: Final = Manner()
 
 
+def _plain(value: Any) -> Any:
+    """Return what JSON has no word for as something that it has one for."""
+    return dict(value) if isinstance(value, Mapping) else float(value)
+
+
 class DrawnCase(NamedTuple):
     """A program, its policies, and a world for it.
 
@@ -224,7 +229,8 @@ class Machine:
         with self._noting():
             called = self._ask(Asked(step, visit, attempt, 0, "", {}, request.prompt, request.system))
             equal("allowed", request.allowed, allowed)
-            equal("schema", request.schema, None if returns is None else returns.to_data())
+            declared = None if returns is None else returns.to_data()
+            equal("schema", json.dumps(request.schema), json.dumps(declared, default=_plain))
         said = await self._said(called)
         if not isinstance(said, Replied):
             return ModelReply("late")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
@@ -148,7 +148,16 @@ def _spent(reply: ModelReply) -> Spent:
 
 def _schema(plan: CallPlan) -> dict[str, Any] | None:
     assert isinstance(plan.call, LlmCall)
-    return None if plan.call.returns is None else plan.call.returns.to_data()
+    return None if plan.call.returns is None else _json_of(plan.call.returns.to_data())
+
+
+def _json_of(data: Any) -> Any:
+    """Return plain data as JSON has it: adapters send it, and `json.dumps` knows no exact numbers."""
+    if isinstance(data, Mapping):
+        return {name: _json_of(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_json_of(value) for value in data]
+    return float(data) if isinstance(data, Decimal) else data
 
 
 def _accepted(plan: CallPlan, reply: ModelReply, most: int) -> Result:

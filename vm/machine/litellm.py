@@ -92,12 +92,12 @@ def _kinds_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a schema as JSON, without our own `sensitive`; bounds become floats, which is exact enough for a hint."""
+    """Return a schema without our own `sensitive`."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items() if key != "sensitive" or not isinstance(item, bool)}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return float(value) if isinstance(value, Decimal) else value
+    return value
 
 
 def _wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:

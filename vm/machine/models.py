@@ -13,8 +13,8 @@ from stepward.vm.errors import StepwardError
 class ModelRequest(NamedTuple):
     """A request to a model. It holds only what the `model` view allows, and nothing of the machine.
 
-    `allowed` is the closed set of replies, `schema` the JSON Schema of a structured one. `step`, `visit` and `attempt`
-    are for adapters that log or follow a script; they are not sent.
+    `allowed` is the closed set of replies, `schema` the JSON Schema of a structured one, as plain JSON data. `step`,
+    `visit` and `attempt` are for adapters that log or follow a script; they are not sent.
     """
 
     prompt: str

@@ -91,7 +91,7 @@ def test_a_closed_set_is_said_in_words_where_it_does_not(fake: Fake, takes: Any)
 
 SCHEMA = {
     "type": "object",
-    "properties": {"total": {"type": "number", "minimum": Decimal("0.01")}, "sensitive": {"type": "string"}},
+    "properties": {"total": {"type": "number", "minimum": 0.01}, "sensitive": {"type": "string"}},
     "required": ("total",),
     "sensitive": True,
 }

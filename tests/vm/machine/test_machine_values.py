@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from machines import Bench, Late, ask, assign, check, end, program, tool, unchecked
-from stepward.vm import DeliveryRefused, MemoryJournal, ModelReply, RunRefused, SQLiteJournal, Suspend
+from stepward.vm import DeliveryRefused, MemoryJournal, ModelReply, RunRefused, ScriptedModel, SQLiteJournal, Suspend
 from stepward.vm.journal.memory import MemoryJournal as Memory
+from stepward.vm.language.types import KINDS
 from stepward.vm.machine.clock import ManualClock
 
 ECHO = program(tool("a", args={"x": "$x"}), end(output=["$x", "$a.output"]), inputs={"x": {}})
@@ -112,6 +113,31 @@ def test_the_schema_that_a_model_gets_is_its_own() -> None:
     machine = unchecked({}, Meddler(), clock=ManualClock())
     run = machine.run_sync(program(ask("a", returns=returns, on_error="retry")))
     assert run.status == "FAILED"
+
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "boolean": {"enum": [True], "default": True},
+    "integer": {"minimum": -5, "maximum": 5, "default": 3},
+    "number": {"minimum": Decimal("0.1"), "maximum": Decimal("99.95"), "enum": [Decimal("0.5"), 2], "default": 2},
+    "string": {"maxLength": 9, "pattern": "^[a-z]+$", "default": "a"},
+    "array": {"items": {"type": "number", "minimum": Decimal("0.25")}, "default": [Decimal("0.5"), [1]]},
+    "object": {
+        "properties": {"price": {"type": "number", "maximum": Decimal("1.5"), "sensitive": True}},
+        "required": ["price"],
+        "additionalProperties": {"type": "number", "maximum": Decimal("2.5")},
+        "default": {"price": Decimal("0.5"), "more": [{"n": Decimal("1.25")}]},
+    },
+    "null": {"enum": [None]},
+}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_schema_that_a_model_gets_is_plain_json(kind: str) -> None:
+    returns = {"type": kind, **SCHEMAS[kind]}
+    model = ScriptedModel({"a": "0"})
+    unchecked({}, model, clock=ManualClock()).run_sync(program(ask("a", returns=returns)))
+    sent = json.loads(json.dumps(model.asked[0].schema, allow_nan=False), parse_float=Decimal)
+    assert sent == returns
 
 
 def test_a_late_answer_changes_nothing_any_more() -> None:
