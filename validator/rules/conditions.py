@@ -162,7 +162,7 @@ class UncoveredCondition(EngineRule):
             place = Place(("steps", number, "id"))
             if judged.when:
                 message = f"`{step.id}` takes no branch when {judged.when}"
-                help = _missing_branch(context, number, step)
+                help = _missing_branch(step)
                 yield self.finding(message, help, place, step=step.id, evidence=judged.evidence)
             else:
                 message = f"`{step.id}` takes no branch: its condition is always false and there is no `otherwise`"
@@ -176,7 +176,7 @@ def undecided_conditions(context: Context, rule: Rule) -> Iterator[Finding]:
     """Yield a finding of `rule` for each condition whose coverage or exclusive cases are neither proved nor refuted."""
     for number, step, judged in _judged(context, COVERAGE, Verdict.UNKNOWN):
         unknown, broken = f"`{step.id}` always takes a branch", f"`{step.id}` takes no branch"
-        message, help = _undecided_message(unknown, broken, judged), _missing_branch(context, number, step)
+        message, help = _undecided_message(unknown, broken, judged), _missing_branch(step)
         yield rule.finding(message, help, Place(("steps", number, "id")), step=step.id, evidence=judged.evidence)
     for number, step, judged in _judged(context, EXCLUSIVE_CASES, Verdict.UNKNOWN):
         message = _undecided_message(f"no two cases of `{step.id}` hold at once", _both_hold(step, judged.pair), judged)
@@ -199,10 +199,10 @@ def _judged(context: Context, name: str, verdict: Verdict) -> Iterator[tuple[int
             yield number, step, judged
 
 
-def _missing_branch(context: Context, number: int, step: ConditionStep) -> str:
+def _missing_branch(step: ConditionStep) -> str:
+    """Return a help that names the missing branch, and no step: only the author knows where this case belongs."""
     missing = "then" if step.condition is not None and step.then is None else "otherwise"
-    following = context.facts.program.steps[number + 1].id if number + 1 < len(context.facts.program.steps) else "…"
-    return f"add `{missing}: {following}`, or another step"
+    return f"add `{missing}` with the step for this case"
 
 
 class ConstantCondition(EngineRule):

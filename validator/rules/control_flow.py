@@ -15,7 +15,7 @@ from stepward.validator.rules.regions import behind_words, can_be_removed, regio
 from stepward.vm.language.flow import Flow, target_at
 from stepward.vm.language.loading import near_words, respelt
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import ConditionStep, FailingStep, LlmCall
+from stepward.vm.language.steps import AnyStep, ConditionStep, Failing, FailingStep, LlmCall
 from stepward.vm.language.transitions import DECLARED_FAILURE, MISSING
 from stepward.vm.reading.source import Place
 
@@ -224,7 +224,9 @@ class UnboundedCycle(Rule):
 
     ## What it does
     Reports every loop without a step that has `max_visits`, in a program without `max_steps`. The rule does not try to
-    prove that a condition ends the loop: write a bound into the program.
+    prove that a condition ends the loop: write a bound into the program. `max_visits` counts visits and not
+    attempts: an `llm` step with `on_error: retry` may ask `max_visits` times `max_retries` times. `check --statistics`
+    shows the number.
 
     ## Why it is bad
     If the expected event never happens, the run never ends. It calls models and tools again and again, and every call
@@ -266,7 +268,15 @@ class UnboundedCycle(Rule):
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
             help = "add `max_visits` to one of its steps, or `max_steps` to the program"
+            retried = next((steps[one] for one in loop if _attempts(steps[one]) > 1), None)
+            if retried is not None:
+                help += f"; each visit of `{retried.id}` may make {_attempts(retried)} attempts"
             yield self.finding(message, help, Place(("steps", loop[0], "id")), step=steps[loop[0]].id)
+
+
+def _attempts(step: AnyStep) -> int:
+    """Return how many attempts one visit of a step may make."""
+    return step.max_retries if isinstance(step, Failing) and step.on_error == "retry" else 1
 
 
 def _loop_words(context: Context, loop: list[int]) -> str:

@@ -190,14 +190,16 @@ class RetriedEffect(Rule):
     ```
 
     ## Use instead
-    If the tool uses the idempotency key that the machine passes to it, declare that:
-
     ```yaml
     name: charge
-    tools: {charge_card: {effect: write, idempotent: true}}
+    tools: {charge_card: {effect: write, idempotent: false}}
     steps:
-      - {id: charge, type: tool, tool: charge_card, on_error: retry, max_retries: 3}
+      - {id: charge, type: tool, tool: charge_card}
     ```
+
+    An attempt that times out then leaves the run IN_DOUBT: somebody looks whether the write happened, and says so.
+    Declare `idempotent: true` and keep the retry only if the tool hands the idempotency key of the machine to a service
+    that does nothing twice under one key.
     """
 
     code = "SW503"

@@ -103,6 +103,19 @@ class SensitiveFlow:
         found = [origin for source in meant.sources for origin in self._origins(source, meant.fields)]
         return min(found, key=lambda origin: bool(origin.tool), default=None)
 
+    def fields_to_show(self, meant: Resolution) -> list[str]:
+        """Return the declared fields of what a reference reads that are not sensitive; none for a copy by `set`."""
+        specs = [self._context.facts.meaning.typing.root_spec(source) for source in meant.sources]
+        if any(source.kind == "set" for source in meant.sources):
+            return []
+        parts = [_part(spec, meant.fields) for spec in specs]
+        declared = [set() if part is None else set(part.properties or {}) for part in parts]
+        return [
+            name
+            for name in sorted(set.intersection(*declared) if declared else ())
+            if name.isidentifier() and all(_marked(spec, (), (*meant.fields, name)) is None for spec in specs)
+        ]
+
     def _origins(self, source: Source, fields: tuple[str, ...]) -> Iterator[Origin]:
         if source.kind == "set":
             if source.name in self._sets:
