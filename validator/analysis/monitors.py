@@ -191,6 +191,10 @@ class RuleMonitor(Monitor):
         }
         return _chosen({number: (True,) for number in may if True in may[number]} if self.doubtless else may)
 
+    def may_satisfy(self, step: int, transition: Transition) -> bool:
+        """Return whether some guard may be satisfied by a transition out of a step."""
+        return any(self._came(step, transition, NOT_KNOWN))
+
     def _came(self, step: int, transition: Transition, call_outcomes: CallOutcomes) -> Iterable[tuple[int, ...]]:
         """Yield the guards that may have been satisfied, given the transition: one combination at a time."""
         may: dict[int, tuple[bool, ...]] = {}

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.arguments import Inexpressible, at_start
+from stepward.validator.analysis.bypasses import avoiding_transition
 from stepward.validator.analysis.constants import constant_text, constant_value
 from stepward.validator.analysis.monitors import RuleMonitor, UndefinedMonitor, never
 from stepward.validator.analysis.outcomes import (
@@ -380,6 +381,10 @@ class _Judge:
         if first:
             message = f"`{step}` can repeat in one run what `{first}` has done"
             help = f"keep only one of `{first}` and `{step}` on this path"
+        if code == "SW401":
+            monitor = RuleMonitor(self.analyses, bound(rule, self.facts.meaning, self.facts.hits))
+            avoiding = avoiding_transition(monitor, self.analyses, evidence.path)
+            help += f"; this path avoids it where {avoiding}" if avoiding else ""
         if self.origin.place == ALLOW_LIST:
             message = f"`{step}` calls a tool that is not allowed"
             help = f"use an allowed tool{self._allowed_near(number)}, or have it put on the list"

@@ -451,3 +451,42 @@ def test_undeclared_inputs_are_one_finding() -> None:
     )
     (done,) = rewrites(data, finding, DOING)
     assert not check(done)
+
+
+# -- the transition that avoids a guard --------------------------------------------------------------------------------
+
+GUARDED = {
+    "tools": {"load": {"effect": "read"}, "pay": {"effect": "write", "idempotent": True}},
+    "guardrails": [{"name": "g", "protects": {"tool": "pay"}, "requires": {"step": "ok", "branch": "then"}}],
+}
+FIRST = {"id": "c", "type": "condition", "condition": "$x", "then": "ok", "otherwise": "fee"}
+ASKED = {"id": "ok", "type": "condition", "condition": "$n > 3", "then": "send", "otherwise": "bad"}
+FEE = {"id": "fee", **CALL, "error_step": "bad", "next_step": "send"}
+SEND = {"id": "send", "type": "tool", "tool": "pay", "is_terminal": True}
+LOOKS = {"id": "look", **CALL, "next_step": "send"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "avoiding"),
+    [
+        ([FIRST, ASKED, FEE, SEND], "`fee` goes to `send`"),
+        ([{**FIRST, "otherwise": "send"}, ASKED, SEND], "branch `otherwise` of `c` goes to `send`"),
+        ([{**FIRST, "otherwise": "fee"}, ASKED, {**FEE, "error_step": "send", "next_step": "bad"}, SEND],
+         "`fee` fails and goes to `send`"),
+        # The guard is passed in some runs that take the last transition: another one may be wrong.
+        ([FIRST, {**ASKED, "then": "look"}, {**FEE, "next_step": "look"}, LOOKS, SEND], ""),
+        ([FIRST, {**ASKED, "then": "fee"}, FEE, SEND], ""),
+        ([{**ASKED, "otherwise": "send"}, SEND], "branch `otherwise` of `ok` goes to `send`"),
+    ],
+)  # fmt: skip
+def test_a_help_names_the_transition_that_avoids_a_guard_if_it_is_certain(
+    steps: list[dict[str, Any]], avoiding: str
+) -> None:
+    (found,) = [one for one in check(program(*steps, END, **GUARDED)) if one.code == "SW401"]
+    assert found.help.startswith("route every path to `send` through branch `then` of step `ok`, or past `send`")
+    assert found.help.partition("; this path avoids it where ")[2] == avoiding
+
+
+def test_without_the_transition_that_a_help_names_the_guard_holds() -> None:
+    mended = program(FIRST, ASKED, {**FEE, "next_step": "ok"}, SEND, END, **GUARDED)
+    assert "SW401" not in codes(mended)

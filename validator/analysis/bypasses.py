@@ -1,0 +1,58 @@
+"""The transition that avoids a guard: the last one on a path, where every run that takes it lacks the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from stepward.validator.analysis.analyses import Analyses
+from stepward.validator.analysis.monitors import RuleMonitor
+from stepward.validator.analysis.product import how
+from stepward.validator.findings import Move
+from stepward.vm.language.transitions import Kind, Transition
+
+_VERBS: Final[dict[Kind, str]] = {
+    "success": "goes",
+    "failed": "fails and goes",
+    "skipped": "fails and goes on",
+    "fallback": "times out and goes on",
+    "visits": "has used up its `max_visits` and goes",
+}
+
+
+def avoiding_transition(monitor: RuleMonitor, analyses: Analyses, path: Sequence[Move]) -> str:
+    """Return the words for the last transition of a path if no run that takes it can have passed a guard before.
+
+    Empty otherwise: then it is open which transition of the path is the wrong one.
+    """
+    flow = analyses.facts.flow
+    numbers = {step.id: number for number, step in enumerate(flow.steps)}
+    if len(path) < 2 or numbers[path[-2].step] in _behind_guards(monitor, analyses):
+        return ""
+    source, target = path[-2], path[-1].step
+    taken = [
+        one
+        for one in flow.transitions[numbers[source.step]]
+        if one.to == numbers[target] and how(one) == source.how and not monitor.may_satisfy(numbers[source.step], one)
+    ]
+    return _words(taken[0], source.step, target) if len(taken) == 1 else ""
+
+
+def _behind_guards(monitor: RuleMonitor, analyses: Analyses) -> set[int]:
+    """Return the steps that a run can reach after it has passed some guard."""
+    import networkx
+
+    flow, graph = analyses.facts.flow, analyses.facts.graph.digraph
+    guards = {step for found in monitor.comes for step in found}
+    targets = {
+        one.to for step in guards for one in flow.transitions[step] if one.to >= 0 and monitor.may_satisfy(step, one)
+    }
+    return targets.union(*(networkx.descendants(graph, target) for target in targets))
+
+
+def _words(transition: Transition, source: str, target: str) -> str:
+    if transition.kind == "branch":
+        branch = transition.branch
+        what = f"case {branch}" if isinstance(branch, int) else f"branch `{branch}`"
+        return f"{what} of `{source}` goes to `{target}`"
+    return f"`{source}` {_VERBS[transition.kind]} to `{target}`" if transition.kind in _VERBS else ""
