@@ -55,6 +55,8 @@ class RunResult:
     programs_with_findings: int = 0
     skipped: int = 0
     """The number of files that are no programs."""
+    skipped_files: tuple[str, ...] = ()
+    """Their names."""
     not_literal: tuple[str, ...] = ()
     """The file and line of each program in Python that can't be read without running it."""
     hidden: int = 0

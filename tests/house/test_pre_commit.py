@@ -53,7 +53,7 @@ def test_a_bad_program_stops_the_commit_and_a_file_that_is_none_does_not(reposit
     assert status == 1
     assert output.count("- exit code: 1") == 2
     assert " --> flows/bad.yaml:4:46" in output
-    assert "1 error in 1 of 2 programs (3 files skipped)" in output
+    assert "1 error in 1 of 2 programs (3 files skipped; see `--statistics`)" in output
     assert "compose.yaml" not in output
 
 

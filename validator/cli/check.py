@@ -106,7 +106,11 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--witnesses", type=FILE, metavar="DIR", help="Write a file for each violation, for `stepward replay`.")
 @click.option("--certificates", type=FILE, metavar="DIR", help="Write a file for each proof, for `stepward recheck`.")
-@click.option("--statistics", is_flag=True, help="Count the findings by code, and show the upper bounds of a run.")
+@click.option(
+    "--statistics",
+    is_flag=True,
+    help="Count the findings by code, show the upper bounds of a run, and list skipped files and waivers.",
+)
 @click.option("--skip-non-programs", is_flag=True, help="Skip files that are not programs, even if they are named.")
 @click.option(
     "--object", "objects", multiple=True, metavar="MODULE:NAME", help="Import a program from Python, and check it."

@@ -112,7 +112,8 @@ class Run:
         self._called: set[str] = set()
         self._named: list[NamedProgram] = []
         self._settings: dict[int, Settings] = {}
-        self._programs = self._skipped = 0
+        self._skipped: list[str] = []
+        self._programs = 0
         self._not_literal: list[str] = []
         self._covers_folder = False
 
@@ -238,7 +239,7 @@ class Run:
     def _add_known(self, known: KnownFile, file: SourceFile) -> None:
         self._not_literal += [f"{file.shown}:{line}" for line in known.not_literal]
         if known.reports is None:
-            self._skipped += 1
+            self._skipped.append(file.shown)
             return
         settings = self._configurations.above(file.path.parent)
         text = shown_text(file.content)
@@ -248,7 +249,7 @@ class Run:
         """Add the reports on the contents of a file; `file` is given where they are to be cached."""
         self._not_literal += [f"{shown}:{line}" for line in contents.not_literal]
         if contents.error is None and not contents.documents:
-            self._skipped += 1
+            self._skipped.append(shown)
             if file is not None and self._known is not None:
                 self._known.store_non_program(file, contents.not_literal)
             return
@@ -386,7 +387,8 @@ class Run:
             sources={file: text for file, text in self._sources.items() if file in files},
             programs=self._programs,
             programs_with_findings=len({entry.program for entry in visible} - {None}),
-            skipped=self._skipped,
+            skipped=len(self._skipped),
+            skipped_files=tuple(sorted(self._skipped)),
             not_literal=tuple(self._not_literal),
             hidden=len(hidden),
             stale=tuple(stale),

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any, Final
 
 from stepward.validator.files import absolute, shown_name, why_not
-from stepward.validator.gate.look_alikes import resemblance
+from stepward.validator.gate.look_alikes import misspells_steps, resemblance
 from stepward.validator.gate.paths import Patterns
 from stepward.validator.gate.settings import Configurations
 from stepward.validator.result import AdvisedError
@@ -211,7 +211,7 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
         if not is_meant:
             return Contents()
         return Contents(error=error, text=shown_text(content))
-    programs = tuple(document for document in documents if isinstance(document.data, dict) and "steps" in document.data)
+    programs = tuple(document for document in documents if _is_program(document.data))
     if suffix == ".py":
         programs = tuple(documents)
     if not programs and must_be_program:
@@ -231,6 +231,9 @@ def is_ruled_out(content: bytes, suffix: str, *, must_be_program: bool) -> bool:
         return False
     if suffix == ".py":
         return _PROGRAM_CALL.search(content) is None
+    # `steps` may be misspelt: the words around it tell that a file may be a program.
+    if b"name" in content and b"type" in content and (b"tools" in content or b"guardrails" in content):
+        return False
     return _ESCAPED_LETTER.search(content) is None
 
 
@@ -240,6 +243,10 @@ def shown_text(content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         return content[:MAX_BYTES].decode("utf-8-sig", "replace")
+
+
+def _is_program(data: Any) -> bool:
+    return isinstance(data, dict) and ("steps" in data or misspells_steps(data))
 
 
 def _resembles_a_program(data: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Files of other workflow systems: what they are, and what to do with them."""
+"""Files that look like programs: those of other workflow systems, and programs whose `steps` is misspelt."""
 
 from __future__ import annotations
 
@@ -13,6 +13,23 @@ def resemblance(data: Any, python: str) -> tuple[str, str] | None:
     """Return what a file looks like and what to do, from its data or its Python source; None for anything else."""
     system = "LangGraph" if _LANGGRAPH.search(python) else _system(data) if isinstance(data, dict) else ""
     return (f"it looks like a workflow of {system}", _HELP) if system else None
+
+
+def misspells_steps(data: Any) -> bool:
+    """Return whether a mapping is a program with a mistake: it has a name, tools or guardrails, and nearly `steps`."""
+    if not isinstance(data, dict) or "steps" in data or "name" not in data or not {"tools", "guardrails"} & data.keys():
+        return False
+    return any(isinstance(key, str) and _has_steps(value) and _is_nearly_steps(key) for key, value in data.items())
+
+
+def _has_steps(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(one, dict) and {"id", "type"} <= one.keys() for one in value)
+
+
+def _is_nearly_steps(key: str) -> bool:
+    from difflib import SequenceMatcher
+
+    return len(key) < 10 and SequenceMatcher(None, key.lower(), "steps").ratio() > 0.75
 
 
 def _system(data: dict[Any, Any]) -> str:

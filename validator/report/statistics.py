@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Final
 from stepward.validator.findings import Verdict
 from stepward.validator.report import table
 from stepward.validator.report.table import Column
-from stepward.validator.report.text import summary
+from stepward.validator.report.text import counted, safe, summary
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import Most, ProgramBounds
     from stepward.validator.result import RunResult
+
+MAX_SKIPPED: Final = 100
+"""Skipped files that are listed."""
 
 _COLUMNS: Final = (
     Column("file"),
@@ -34,7 +37,21 @@ def render(result: RunResult) -> str:
     per_file = Counter(entry.file for entry in result.bounds)
     measured = [_bounds(entry, is_alone=per_file[entry.file] == 1) for entry in result.bounds]
     bounds = table.render(_COLUMNS, measured) if measured else ""
-    return "\n".join(block for block in (codes, bounds, _properties(result), summary(result) + "\n") if block)
+    end = summary(result, lists_all=True) + "\n"
+    return "\n".join(block for block in (codes, bounds, _properties(result), _left_out(result), end) if block)
+
+
+def _left_out(result: RunResult) -> str:
+    """Return a line for each finding that a policy waives, and for each file that is no program."""
+    waived = [
+        f"waived: {finding.code} in {finding.file}, rule {finding.policy}: {reason}"
+        for finding, kind, reason in result.suppressed
+        if kind == "waiver"
+    ]
+    skipped = [f"skipped: {file}" for file in result.skipped_files[:MAX_SKIPPED]]
+    more = len(result.skipped_files) - len(skipped)
+    rest = [f"skipped: {counted(more, 'more file')}"] if more else []
+    return "".join(f"{safe(line)}\n" for line in (*waived, *skipped, *rest))
 
 
 def _properties(result: RunResult) -> str:

@@ -123,8 +123,8 @@ def counted(count: int, word: str, plural: str = "") -> str:
     return f"{count:,} {word if count == 1 else plural or word + 's'}"
 
 
-def summary(result: RunResult) -> str:
-    """Return the line that ends a report in text."""
+def summary(result: RunResult, *, lists_all: bool = False) -> str:
+    """Return the line that ends a report in text; `lists_all` if the report itself lists what is left out."""
     if result.error is not None:
         return safe(f"nothing was decided: {result.error.message}")
     stale = len(result.stale)
@@ -139,6 +139,8 @@ def summary(result: RunResult) -> str:
         (stale, f"{stale} stale baseline {'entry' if stale == 1 else 'entries'}"),
     )
     aside = [words for count, words in counts if count]
+    if (result.skipped or waived) and not lists_all:
+        aside.append("see `--statistics`")
     return _outcome(result) + (f" ({'; '.join(aside)})" if aside else "")
 
 

@@ -47,7 +47,7 @@ def test_without_paths_the_current_folder_is_checked() -> None:
     put("compose.yaml", "services: {}\n")
     result = check("--output-format=concise")
     assert result.stdout.splitlines()[0].startswith("a/bad.yaml:4:46: error SW101 [missing-target] ")
-    assert result.stdout.endswith("1 error in 1 of 2 programs (1 file skipped)\n")
+    assert result.stdout.endswith("1 error in 1 of 2 programs (1 file skipped; see `--statistics`)\n")
 
 
 def test_findings_come_sorted_by_file_whatever_the_order_of_the_targets() -> None:
@@ -103,7 +103,7 @@ def test_exit_zero_exits_with_0_but_not_when_nothing_could_be_checked() -> None:
 def test_nothing_to_check_exits_with_3() -> None:
     put("compose.yaml", "services: {}\n")
     result = check()
-    assert (result.exit_code, result.stdout) == (3, "no programs (1 file skipped)\n")
+    assert (result.exit_code, result.stdout) == (3, "no programs (1 file skipped; see `--statistics`)\n")
     assert "nothing to check" in result.stderr
     assert check("--skip-non-programs").exit_code == 3
 
@@ -115,7 +115,7 @@ def test_what_is_skipped_is_never_hidden() -> None:
     assert result.exit_code == 0
     assert "warning: nothing was checked: 3 files are no program" in result.stderr
     put("good.yaml", "steps: [{id: a, type: end}]")
-    assert "(3 files skipped)" in check("--skip-non-programs", ".").stdout
+    assert "(3 files skipped; see `--statistics`)" in check("--skip-non-programs", ".").stdout
 
 
 @pytest.mark.parametrize("cache", [["--no-cache"], []])
@@ -155,12 +155,56 @@ def test_a_file_of_another_system_is_named_as_such(name: str, text: str, system:
     assert check(name, "--skip-non-programs").exit_code == 0
 
 
+TOOLED = "name: p\ntools: {t: {effect: read}}\n%s:\n  - {id: s, type: tool, tool: t}\n"
+
+
+@pytest.mark.parametrize("word", ["stepz", "step", "stpes", "Steps", "stesp", "steeps", "STEPS"])
+@pytest.mark.parametrize("cache", [["--no-cache"], []])
+def test_a_program_whose_steps_are_misspelt_is_no_skipped_file(word: str, cache: list[str]) -> None:
+    put("a.yaml", TOOLED % word)
+    put("b.json", json.dumps({"name": "p", "guardrails": [], word: [{"id": "a", "type": "end"}]}))
+    for _ in range(2):
+        result = check(".", *cache)
+        assert result.exit_code == 1
+        assert "error[SW002]" in result.stdout
+        assert all(f"{name}:" in result.stdout for name in ("a.yaml", "b.json"))
+        assert "`steps`" in result.stdout
+    assert check(".", "--skip-non-programs").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [TOOLED % word for word in ("tasks", "items", "stages", "nodes")]
+    + [
+        "name: p\ntools: [a]\nstepz: 3\ntype: x\n",
+        "name: p\ntools: [a]\nstepz: [{id: 1}]\ntype: x\n",
+        "name: p\nstepz: [{id: a, type: b}]\n",
+    ],
+)
+def test_a_file_with_some_words_of_programs_is_skipped(text: str) -> None:
+    put("a.yaml", text)
+    assert check(".").stdout == "no programs (1 file skipped; see `--statistics`)\n"
+
+
+def test_statistics_list_what_is_skipped_and_waived() -> None:
+    put("a.yaml", "name: p\nsteps: [{id: a, type: end}]\n")
+    put("b.yaml", "services: {}\n")
+    put("c.json", "{}")
+    waiver = "{program: p, rule: n, reason: until the move, expiry: 2999-01-01}"
+    put("house.yaml", f"policy: house\nguardrails: [{{name: n, never: {{step: a}}}}]\nwaivers: [{waiver}]\n")
+    for _ in range(2):  # the second time from the cache
+        shown = check(".", "--policy=house.yaml", "--statistics").stdout
+        assert "waived: SW403 in a.yaml, rule house/n: until the move (until 2999-01-01)\n" in shown
+        assert "\nskipped: b.yaml\nskipped: c.json\nskipped: house.yaml\n" in shown
+        assert "see `--statistics`" not in shown
+
+
 def test_a_named_file_that_is_no_program_is_an_error_unless_skipped() -> None:
     put("compose.yaml", "services: {}\n")
     result = check("compose.yaml", "--output-format=concise")
     assert (result.exit_code, codes(result)) == (1, ["SW001"])
     result = check("compose.yaml", "--skip-non-programs")
-    assert (result.exit_code, result.stdout) == (0, "no programs (1 file skipped)\n")
+    assert (result.exit_code, result.stdout) == (0, "no programs (1 file skipped; see `--statistics`)\n")
     put("broken.yaml", "steps: [\n")
     assert check("broken.yaml", "compose.yaml", "--skip-non-programs").exit_code == 1
     assert check(".", "compose.yaml", "--output-format=concise").stdout.count("SW001") == 2

@@ -117,7 +117,7 @@ def test_what_is_no_program_is_counted_and_not_looked_at_again(monkeypatch: pyte
     put("code.py", 'from stepward.vm import Program\nP = Program.from_dict({"steps": [], "name": make()})\n')
     put("other.yaml", "a: 1\n")
     cold = check()
-    assert "(3 files skipped; 1 program in Python not checked)" in cold.stdout
+    assert "(3 files skipped; 1 program in Python not checked; see `--statistics`)" in cold.stdout
     monkeypatch.setattr("stepward.validator.gate.checking.read_content", lambda *_, **__: pytest.fail("it was read"))
     assert check().stdout == cold.stdout
 

@@ -361,14 +361,14 @@ def test_half_a_surrogate_pair_is_an_escape_in_json() -> None:
         (RunResult(programs=17), "17 programs: no findings"),
         (RunResult(programs=1), "1 program: no findings"),
         (RunResult(), "no programs"),
-        (RunResult(skipped=4), "no programs (4 files skipped)"),
+        (RunResult(skipped=4), "no programs (4 files skipped; see `--statistics`)"),
         (result(finding(), finding(), finding(severity=Severity.WARNING), programs=17, programs_with_findings=2,
-                skipped=1), "2 errors and 1 warning in 2 of 17 programs (1 file skipped)"),
+                skipped=1), "2 errors and 1 warning in 2 of 17 programs (1 file skipped; see `--statistics`)"),
         (result(finding(severity=Severity.WARNING), programs_with_findings=1), "1 warning in 1 of 1 program"),
         (result(finding(), programs=0), "1 error"),
         (RunResult(programs=2, skipped=1, not_literal=("a.py:5",), hidden=3, stale=({}, {})), "2 programs: no findings "
          "(1 file skipped; 1 program in Python not checked; 3 findings hidden by the baseline; "
-         "2 stale baseline entries)"),
+         "2 stale baseline entries; see `--statistics`)"),
     ],
 )  # fmt: skip
 def test_the_summary_is_one_line(run: RunResult, line: str) -> None:

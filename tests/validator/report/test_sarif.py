@@ -202,7 +202,7 @@ def test_what_is_waived_is_open_nowhere(format: str, tmp_path: Path, monkeypatch
     assert waived.exit_code == 0
     assert "SW403" not in waived.stdout
     if format in ("full", "concise", "github"):
-        assert "1 program: no findings (1 finding waived by a policy)\n" in waived.stdout
+        assert "1 program: no findings (1 finding waived by a policy; see `--statistics`)\n" in waived.stdout
 
 
 def test_what_the_run_met_besides_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
