@@ -1,10 +1,9 @@
 """The cases of one condition step, over all values that the types of their references allow, on any path.
 
-`Cases` answers four questions, each stated as the absence of a state:
+`Cases` answers three questions, each stated as the absence of a state:
 - covered: unsatisfiable iff in no state every case is false;
 - exclusive: unsatisfiable iff a case that is taken is the only one that holds;
-- never taken, for a case: unsatisfiable iff it is never the first that holds, without a failure before it;
-- constant, for a condition: unsatisfiable iff it is never true, or never false.
+- possible, for an outcome: unsatisfiable iff the cases together never have it.
 
 Finite classes decide, and return a state. Where there are too many, classes of calculations may prove it, and the
 solver may prove covered and exclusive. Whether a run refutes the property is then a question about the program.
@@ -13,19 +12,19 @@ solver may prove covered and exclusive. Whether a run refutes the property is th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import accumulate, combinations, islice
 from operator import or_
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepward.validator.engine.clock import Clock, OutOfTime
+from stepward.validator.engine.search.finite import decided
 from stepward.validator.engine.smt.answers import SOLVER, Undecided
-from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision
+from stepward.validator.engine.systems.system import NONE_HOLDS, Decision
 from stepward.validator.engine.values.calculated import CalculatedDomains, calculated
-from stepward.validator.engine.values.classes import Outcome, Space
+from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domains
-from stepward.validator.engine.values.plain import plainly_open
 from stepward.validator.engine.values.states import State, is_possible, outcome, references_of, with_owners
 from stepward.validator.findings import Verdict
 from stepward.vm.expressions.syntax import Expression
@@ -55,49 +54,31 @@ class Finite:
 
     def __init__(self, trees: Sequence[Expression], domains: Domains) -> None:
         self.space = Space(trees, domains)
-        self.outcomes: list[Outcome] = [self.space.outcome(tree) for tree in trees]
-        self.taking: list[int] = []
-        reached = self.space.possible
-        for one in self.outcomes:
-            self.taking.append(reached & one.holds)
-            reached &= ~(one.holds | one.fails)
-        self.left = reached
-        self.failing = self.space.possible & ~(reached | reduce(or_, self.taking, 0))
+        self.decided = decided(self.space, trees, self.space.possible)
+        """The states of each outcome of the cases together, numbered as in systems."""
+        self.taken = [(self.decided[case], self.space.outcome(tree).holds) for case, tree in enumerate(trees)]
+        """The states that take each case, and those in which it holds."""
 
     def uncovered(self) -> State | None:
         """Return a state in which every case is false."""
-        return self._state(self.left)
-
-    def is_never_taken(self, case: int) -> bool:
-        """Return whether no state makes a case the first that holds."""
-        return not self.taking[case]
-
-    def is_never(self, case: int, value: bool) -> bool:
-        """Return whether no state gives a condition that value."""
-        one = self.outcomes[case]
-        return not self.space.possible & (one.holds if value else ~(one.holds | one.fails))
+        return self._state(self.decided[NONE_HOLDS])
 
     def overlapping(self) -> State | None:
         """Return a state in which one case is taken, and a later one holds."""
-        taken = 0
-        for taking, one in zip(self.taking, self.outcomes, strict=True):
-            if taken & one.holds:
-                return self._state(taken & one.holds)
-            taken |= taking
+        before = 0
+        for taken, holds in self.taken:
+            if before & holds:
+                return self._state(before & holds)
+            before |= taken
         return None
-
-    def outcome_numbers(self) -> frozenset[int]:
-        """Return the possible outcomes of the cases together, numbered as in systems."""
-        found = {case for case, taking in enumerate(self.taking) if taking}
-        return frozenset(found | ({NONE_HOLDS} if self.left else set()) | ({FAILS} if self.failing else set()))
 
     def overlaps(self) -> Iterator[tuple[int, int]]:
         """Yield the pairs of cases for which some state takes the first while the second also holds."""
-        behind = list(accumulate((one.holds for one in reversed(self.outcomes)), or_))[::-1]
-        for first, taken in enumerate(self.taking[:-1]):
+        behind = list(accumulate((holds for _, holds in reversed(self.taken)), or_))[::-1]
+        for first, (taken, _) in enumerate(self.taken[:-1]):
             if taken & behind[first + 1]:
-                later = range(first + 1, len(self.taking))
-                yield from ((first, second) for second in later if taken & self.outcomes[second].holds)
+                later = range(first + 1, len(self.taken))
+                yield from ((first, second) for second in later if taken & self.taken[second][1])
 
     def _state(self, mask: int) -> State | None:
         return self.space.state(mask) if mask else None
@@ -112,8 +93,6 @@ class Cases:
         self.clock = clock
         self.names = references_of(self.trees)
         """The references in the conditions."""
-        self.is_plainly_open = len(self.trees) == 1 and plainly_open(self.trees[0], domains)
-        """Whether it is one condition that can obviously be true and be false."""
 
     @cached_property
     def finite(self) -> Finite | None:
@@ -169,21 +148,15 @@ class Cases:
         second = next((case for case in later if outcome(self.trees[case], state)), None)
         return None if second is None else (first, second)
 
+    @cached_property
+    def outcomes(self) -> frozenset[int] | None:
+        """The outcomes that classes leave possible, numbered as in systems; None where there are too many classes."""
+        classes = self.finite or self.calculated
+        return frozenset(one for one, mask in classes.decided.items() if mask) if classes is not None else None
+
     def never_taken(self, case: int) -> bool:
         """Return whether classes prove that a case is never the first that holds."""
-        classes = self.finite or self.calculated
-        return classes is not None and classes.is_never_taken(case)
-
-    def constant(self, case: int) -> bool | None:
-        """Return the only value that a condition can have.
-
-        None where it can have both, or neither because it always fails, or where that is not known.
-        """
-        classes = None if self.is_plainly_open else self.finite or self.calculated
-        if classes is None:
-            return None
-        never_true, never_false = classes.is_never(case, True), classes.is_never(case, False)
-        return None if never_true is never_false else never_false
+        return self.outcomes is not None and case not in self.outcomes
 
     def _taken_in(self, state: State) -> int:
         """Return the position of the case that a state takes, negative where it takes none."""

@@ -93,8 +93,8 @@ class InfeasibleBranches:
         """Return the outcomes that the types alone leave possible; empty where that is expensive to compute."""
         if number not in self._typed:
             cases = self.readable.cases(number)
-            is_known = cases is not None and not cases.is_plainly_open and cases.finite is not None
-            self._typed[number] = cases.finite.outcome_numbers() if is_known else frozenset()  # type: ignore[union-attr]
+            outcomes = cases.outcomes if cases is not None and cases.finite is not None else None
+            self._typed[number] = outcomes or frozenset()
         return self._typed[number]
 
     @cached_property

@@ -215,14 +215,14 @@ class ConditionVerdicts:
 
     def _constant(self, number: int) -> tuple[bool, Evidence] | None:
         cases = self.cases(number)
-        found = cases.constant(0) if cases is not None else None
+        found = _only_value(cases.outcomes if cases is not None else None)
         if found is not None:
             return found, Evidence(CLASSES, cut=(f"no value of its types makes it {str(not found).lower()}",))
         seen = self.proofs.dead.outcomes(number)
-        if seen is None or len(seen[0] & {0, NONE_HOLDS}) != 1:
+        found = _only_value(seen[0] if seen is not None else None)
+        if seen is None or found is None:
             return None
-        value = 0 in seen[0]
-        return value, Evidence(seen[1], cut=(f"{HERE} makes it {str(not value).lower()}",))
+        return found, Evidence(seen[1], cut=(f"{HERE} makes it {str(not found).lower()}",))
 
     def never_taken(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
         """Return the proof that a case is never taken; None where it can be taken, or where that is not known.
@@ -253,6 +253,12 @@ class ConditionVerdicts:
 
 def _not_judged(reason: str, layer: str = "graph") -> Judged:
     return Judged(Verdict.UNKNOWN, Evidence(layer, reason=reason))
+
+
+def _only_value(outcomes: frozenset[int] | None) -> bool | None:
+    """Return the only value that outcomes leave a two-way condition; None where it has both, or always fails."""
+    values = {0, NONE_HOLDS} & (outcomes or frozenset())
+    return 0 in values if len(values) == 1 else None
 
 
 def _takes(step: ConditionStep, cases: Cases, state: State) -> str:

@@ -33,9 +33,11 @@ from condition_lists import (
     taken_by,
     values_of,
 )
-from stepward.validator.engine.cases import Finite
+from stepward.validator.engine.cases import Cases, Finite
+from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.smt import facts, terms
 from stepward.validator.engine.smt.solver import Solved
+from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS
 from stepward.validator.engine.values import calculated, classes, cuts, texts
 from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import TooMany
@@ -50,6 +52,10 @@ from stepward.vm.language.types import refusal
 PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
 
 # -- the differential ------------------------------------------------------------------------------------------------
+
+
+OUTCOMES = {True: 0, False: NONE_HOLDS, None: FAILS}
+"""The outcome of a condition alone, by its value."""
 
 
 def hold_exactly(conditions: list[str]) -> None:
@@ -68,8 +74,8 @@ def hold_exactly(conditions: list[str]) -> None:
     taken = {taken_by(values) for values in outcomes}
     for number in range(len(conditions)):
         assert cases.never_taken(number) is (number not in taken), (conditions, number)
-        seen = {values[number] for values in outcomes} - {None}
-        assert cases.constant(number) == (seen.pop() if len(seen) == 1 else None), (conditions, number)
+        alone = Cases([cases.trees[number]], cases.domains, UNLIMITED)
+        assert alone.outcomes == {OUTCOMES[values[number]] for values in outcomes}, (conditions, number)
 
 
 def hold_proofs_exactly(conditions: list[str]) -> None:
@@ -84,7 +90,7 @@ def hold_on_samples(conditions: list[str], seed: int, samples: int) -> list[Verd
     """Hold what is proved against sampled states, and what is shown against itself."""
     cases = cases_of(MANY, conditions)
     answers = [(cases.covered(), is_gap), (cases.exclusive(), is_overlap)]
-    constants = [cases.constant(number) for number in range(len(conditions))]
+    alone = [Cases([tree], cases.domains, UNLIMITED).outcomes for tree in cases.trees]
     never = [cases.never_taken(number) for number in range(len(conditions))]
     for answer, shows in answers:
         if answer.state is not None:
@@ -96,8 +102,8 @@ def hold_on_samples(conditions: list[str], seed: int, samples: int) -> list[Verd
             assert answer.verdict is not PROVED or not shows(values), (conditions, answer, state)
         first = taken_by(values)
         assert first is None or not never[first], (conditions, first, state)
-        for value, constant in zip(values, constants, strict=True):
-            assert constant is None or value in (None, constant), (conditions, state)
+        for value, possible in zip(values, alone, strict=True):
+            assert possible is None or OUTCOMES[value] in possible, (conditions, state)
     return [answer.verdict for answer, _ in answers]
 
 
@@ -115,14 +121,12 @@ def hold_calculated(conditions: list[str]) -> int:
     said = [(layer.uncovered() is None, any(map(is_gap, outcomes)))]
     said += [(layer.overlapping() is None, any(map(is_overlap, outcomes)))]
     taken = {taken_by(values) for values in outcomes}
-    for number in range(len(conditions)):
-        said += [(layer.is_never_taken(number), number in taken)]
-        said += [(layer.is_never(number, one), any(values[number] is one for values in outcomes)) for one in _BOTH]
+    said += [(not layer.decided[number], number in taken) for number in range(len(conditions))]
+    for number, tree in enumerate(trees):
+        alone = Finite([tree], calculated.CalculatedDomains(cases.domains)).decided
+        said += [(not alone[OUTCOMES[one]], any(values[number] is one for values in outcomes)) for one in (True, False)]
     assert not any(is_proved and is_there for is_proved, is_there in said), (conditions, said)
     return sum(is_proved for is_proved, _ in said)
-
-
-_BOTH = (True, False)
 
 
 def assert_of_its_types(state: State) -> None:

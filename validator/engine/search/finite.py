@@ -8,6 +8,7 @@ the cheapest one of the abstraction, and a candidate: exact where classes distin
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -31,6 +32,7 @@ from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domains
 from stepward.validator.engine.values.states import State
 from stepward.vm.expressions.operands import is_condition
+from stepward.vm.expressions.syntax import Expression
 
 LAYER: Final = "finite abstraction"
 
@@ -73,18 +75,9 @@ class Table:
 
     def outcomes(self, decision: Decision) -> dict[int, int]:
         """Return the states of each outcome of a decision."""
-        found = self._outcomes.get(decision)
-        if found is None:
-            found, left = {}, self.space.all
-            fails = 0
-            for number, tree in enumerate(decision.trees):
-                one = self.space.outcome(tree)
-                found[number] = left & one.holds
-                fails |= left & one.fails
-                left &= ~(one.holds | one.fails)
-            found[NONE_HOLDS], found[FAILS] = left, fails
-            self._outcomes[decision] = found
-        return found
+        if decision not in self._outcomes:
+            self._outcomes[decision] = decided(self.space, decision.trees, self.space.all)
+        return self._outcomes[decision]
 
     def _relation(self, edge: Edge) -> tuple[int, list[Transfer]]:
         self.clock.look()
@@ -236,6 +229,18 @@ class Table:
         """Return the simplest state of a set, as a set of one."""
         state: State = self.space.state(mask)
         return self.space.only(state) & mask
+
+
+def decided(space: Space, trees: Iterable[Expression], left: int) -> dict[int, int]:
+    """Return the states of each outcome of conditions in order, numbered as in systems, among the states in `left`."""
+    found = {}
+    fails = 0
+    for number, tree in enumerate(trees):
+        one = space.outcome(tree)
+        found[number] = left & one.holds
+        fails |= left & one.fails
+        left &= ~(one.holds | one.fails)
+    return {**found, NONE_HOLDS: left, FAILS: fails}
 
 
 def _image(mask: int, transfers: list[Transfer]) -> int:
