@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from stepward.validator.diagram.picture import Box, Edge, Node, holders
+
+if TYPE_CHECKING:
+    import networkx
 
 BOX_RANKS: Final = 3
 """Ranks of a box: the bar where its sub-steps start, the sub-steps, the bar where they join."""
@@ -17,50 +20,38 @@ def ranks_of(nodes: Sequence[Node | Box], edges: Iterable[Edge]) -> dict[str, in
     A label takes a rank of its own. Edges that go back in a loop do not count. A node that no edge leads to stands
     just before what follows it.
     """
+    import networkx as nx
+
     holder = holders(nodes)
-    after: dict[str, list[str]] = {node.name: [] for node in nodes}
-    length: dict[tuple[str, str], int] = {}
+    graph = nx.DiGraph()
+    graph.add_nodes_from(node.name for node in nodes)
     boxes = {node.name for node in nodes if isinstance(node, Box)}
     for edge in edges:
         start, end = holder[edge.start], holder[edge.end]
-        after[start].append(end)
         needed = (BOX_RANKS if start in boxes else 1) + bool(edge.lines)
-        length[start, end] = max(needed, length.get((start, end), 0))
-    order, forward = _ordered(after)
+        graph.add_edge(start, end, length=max(needed, graph.get_edge_data(start, end, {}).get("length", 0)))
+    order = _without_loops(graph)
     ranks = dict.fromkeys(order, 0)
-    entered = {nodes[0].name}
     for name in order:
-        for target in forward[name]:
-            ranks[target] = max(ranks[target], ranks[name] + length[name, target])
-            entered.add(target)
+        for target, found in graph[name].items():
+            ranks[target] = max(ranks[target], ranks[name] + found["length"])
     for name in reversed(order):
-        if name not in entered:
-            below = [ranks[target] - length[name, target] for target in forward[name]]
+        if name != nodes[0].name and not graph.in_degree(name):
+            below = [ranks[target] - found["length"] for target, found in graph[name].items()]
             ranks[name] = max(min(below, default=max(ranks.values())), 0)
     return ranks
 
 
-def _ordered(after: dict[str, list[str]]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the nodes, each before those that follow it, and what follows each without the edges that go back."""
-    done: list[str] = []
-    forward: dict[str, list[str]] = {name: [] for name in after}
-    state: dict[str, bool] = {}
-    for root, following in after.items():
-        if root in state:
-            continue
-        state[root] = True
-        stack: list[tuple[str, Iterator[str]]] = [(root, iter(following))]
-        while stack:
-            name, rest = stack[-1]
-            target = next(rest, None)
-            if target is None:
-                state[name] = False
-                done.append(name)
-                stack.pop()
-            elif target not in state:
-                forward[name].append(target)
-                state[target] = True
-                stack.append((target, iter(after[target])))
-            elif not state[target]:
-                forward[name].append(target)
-    return done[::-1], forward
+def _without_loops(graph: networkx.DiGraph) -> list[str]:
+    """Remove the edges that go back in a loop, and return the nodes, each before those that follow it."""
+    import networkx as nx
+
+    done: dict[str, None] = {}
+    back = []
+    for start, end, kind in nx.dfs_labeled_edges(graph):
+        if kind == "reverse":
+            done[end] = None
+        elif kind == "nontree" and end not in done:
+            back.append((start, end))
+    graph.remove_edges_from(back)
+    return list(reversed(done))

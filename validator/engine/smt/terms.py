@@ -94,21 +94,18 @@ class Terms(ABC):
 
     def both(self, *parts: Term) -> Term:
         """Return the conjunction."""
-        open_parts = [part for part in parts if part is not True]
-        if any(part is False for part in open_parts):
-            return False
-        if not open_parts:
-            return True
-        return open_parts[0] if len(open_parts) == 1 else z3.And(open_parts)
+        return self._joined(parts, z3.And, decisive=False)
 
     def either(self, *parts: Term) -> Term:
         """Return the disjunction."""
-        open_parts = [part for part in parts if part is not False]
-        if any(part is True for part in open_parts):
-            return True
-        if not open_parts:
-            return False
-        return open_parts[0] if len(open_parts) == 1 else z3.Or(open_parts)
+        return self._joined(parts, z3.Or, decisive=True)
+
+    @staticmethod
+    def _joined(parts: tuple[Term, ...], join: Callable[[list[Term]], Term], *, decisive: bool) -> Term:
+        if any(part is decisive for part in parts):
+            return decisive
+        found = [part for part in parts if not isinstance(part, bool)]
+        return join(found) if len(found) > 1 else found[0] if found else not decisive
 
     @staticmethod
     def no(part: Term) -> Term:
