@@ -12,7 +12,7 @@ from pathlib import Path
 import networkx
 import pytest
 
-from modules import home, imported, loaded_after, modules
+from modules import home, imported, loaded_after, modules, nodes_of
 from paths import ROOT
 
 ALLOWED = {
@@ -69,7 +69,7 @@ def test_no_more_files_know_one_another() -> None:
     files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for one in ALLOWED for path in modules(one)}
     graph = networkx.DiGraph()
     for name, path in files.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom):
                 package = (node.module or "").removeprefix("stepward.")
                 inner = {f"{package}.{alias.name}" for alias in node.names}
@@ -90,7 +90,7 @@ def test_rules_and_judges_return_what_they_find() -> None:
     """Nothing that is handed a context changes it, or a list or a set that it holds."""
     for folder in ("rules", "analysis", "engine", "diagram"):
         for path in modules(f"validator/{folder}"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in nodes_of(path):
                 changed = node.value if isinstance(node, ast.Attribute) and node.attr in CHANGES else None
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                     changed = node
