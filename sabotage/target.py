@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from stepward.sabotage.playing.strategies import Constants, others_than, values_of
-from stepward.vm.language.policy import Policy
+from stepward.vm.language.policy import Policy, require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.clock import ManualClock
@@ -46,7 +46,9 @@ class Route(NamedTuple):
 
 
 class Target:
-    """A program under the policies that apply to it. Raises ProgramError for a program that a machine can't run.
+    """A program under the policies that apply to it.
+
+    Raises ProgramError for a program that a machine can't run, and PolicyError for two policies of one name.
 
     `routes` are known runs to try beside the random ones: witnesses of the checker, and routes to each effect.
     """
@@ -60,6 +62,7 @@ class Target:
 
     def _waived(self) -> list[str]:
         """Return the rules that are waived on the first day of a trial's clock."""
+        require_distinct(self.policies)
         today = datetime.datetime.fromtimestamp(ManualClock().time / 1e6, datetime.UTC).date()
         name = self.program.name
         return sorted(

@@ -101,15 +101,26 @@ class Fix:
     edits: tuple[Edit, ...]
 
 
+class PolicyTag(NamedTuple):
+    """The names of a policy and of its rule, or of the tool that it tells facts of. Names may hold any character."""
+
+    policy: str
+    rule: str
+
+    def __str__(self) -> str:
+        """Return both names for a reader: `policy/rule`."""
+        return f"{self.policy}/{self.rule}"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong with a program.
 
     `span` is None for a program that was built in code: `place` is then its location in the data. `policy` names the
-    policy that the finding comes from; such a finding can't be suppressed, deselected or put on a baseline. `waiver` is
-    the reason why the policy allows it, and until when. `path_spans` are the locations of the steps of the evidence's
-    path. `mend` is a change of the data that removes the finding, where that is safe; `fix` is the same as edits of the
-    text, where the check was asked for it.
+    policy and the rule that the finding comes from; such a finding can't be suppressed, deselected or put on a
+    baseline. `waiver` is the reason why the policy allows it, and until when. `path_spans` are the locations of the
+    steps of the evidence's path. `mend` is a change of the data that removes the finding, where that is safe; `fix` is
+    the same as edits of the text, where the check was asked for it.
     """
 
     code: str
@@ -121,7 +132,7 @@ class Finding:
     step: str | None = None
     related: tuple[Label, ...] = ()
     evidence: Evidence | None = None
-    policy: str | None = None
+    policy: PolicyTag | None = None
     waiver: str | None = None
     file: str = ""
     span: Span | None = None

@@ -13,6 +13,7 @@ from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AnyGuard, AnySelector
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Resolution, Source
+from stepward.vm.language.policy import require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Hit, matches
 from stepward.vm.language.steps import AnyPart, BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
 
 class ProgramFacts:
-    """One program under the policies that apply to it."""
+    """One program under the policies that apply to it; raises PolicyError for two policies of one name."""
 
     def __init__(self, program: Program, policies: Sequence[Policy] = ()) -> None:
         self.program = program
         self.meaning = Meaning(program, policies)
+        require_distinct(self.meaning.policies)
         self.flow = self.meaning.flow
         self.graph = StepGraph(self.flow)
         self._hits: dict[AnySelector | AnyGuard, list[Hit]] = {}

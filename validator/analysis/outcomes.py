@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple, assert_never
 
-from stepward.validator.findings import Evidence, Label, Property
+from stepward.validator.findings import Evidence, Label, PolicyTag, Property
 from stepward.vm.language.guardrails import (
     AnyRule,
     AtMostOnce,
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
     step: str | None
     related: tuple[Label, ...]
     evidence: Evidence | None
-    policy: str | None
+    policy: PolicyTag | None
 
 
 class Judgement(NamedTuple):
@@ -52,9 +52,9 @@ class Origin:
     place: Place
 
     @property
-    def tag(self) -> str | None:
+    def tag(self) -> PolicyTag | None:
         """The names of policy and rule, by which a waiver can name either; None for a rule of the program."""
-        return f"{self.policy.policy}/{self.name}" if self.policy else None
+        return PolicyTag(self.policy.policy, self.name) if self.policy else None
 
     @property
     def of_policy(self) -> str:

@@ -21,7 +21,9 @@ Data = dict[str, Any]
 
 _HOMES: Final = {
     "validator.analysis.bounds": ("Most", "ProgramBounds", "ToolBounds", "ShortestPath"),
-    "validator.findings": ("Edit", "Evidence", "Finding", "Fix", "Label", "Move", "Property", "Severity", "Verdict"),
+    "validator.findings": (
+        *("Edit", "Evidence", "Finding", "Fix", "Label", "Move", "PolicyTag", "Property", "Severity", "Verdict"),
+    ),
     "vm.reading.source": ("Place", "Span"),
 }
 """The classes whose values are stored field by field, by the module to import when one of them is read again."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stepward.validator.failures import CODE as INTERNAL
 from stepward.validator.files import shown_name
-from stepward.validator.findings import Finding
+from stepward.validator.findings import Finding, PolicyTag
 from stepward.validator.gate.policies import PolicyFile
 from stepward.validator.gate.settings import FileIgnore, Settings
 from stepward.validator.gate.suppressions import complaint
@@ -139,7 +139,7 @@ def _on_policy(
 ) -> FileFinding:
     from stepward.validator.rules.registry import RULE_BY_CODE
 
-    finding = RULE_BY_CODE[code]().finding(message, help, place, policy=f"{policy.outline.name}/{about}")
+    finding = RULE_BY_CODE[code]().finding(message, help, place, policy=PolicyTag(policy.outline.name, about))
     document = policy.document
     located = replace(finding, file=document.name, span=document.locate([place])[place])
     return FileFinding(located, document.text, policy.settings)

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from stepward.validator.recheck.flow import Control
 from stepward.validator.recheck.names import Lookup
 from stepward.validator.recheck.parts import Hit
+from stepward.validator.recheck.refusals import Unreadable
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression
@@ -49,12 +50,19 @@ class Unlimited:
 
 
 class Parsed:
-    """One program and the policies that apply to it; `watch` may end the work on it."""
+    """One program and the policies that apply to it; `watch` may end the work on it.
+
+    Raises Unreadable for two different policies of one name: a claim names its policy.
+    """
 
     def __init__(self, program: Program, policies: Sequence[Policy] = (), watch: Watch | None = None) -> None:
         self.program = program
         self.steps: tuple[AnyStep, ...] = program.steps
         self.policies = tuple(policy for policy in policies if _applies(policy, program))
+        known: dict[str, Policy] = {}
+        for policy in self.policies:
+            if known.setdefault(policy.policy, policy).to_data() != policy.to_data():
+                raise Unreadable(f"two policies have the name `{policy.policy}`")
         watch = watch or Unlimited()
         self.look, self.left = watch.look, watch.left
         self._trees: dict[int, tuple[Expression | None, ...]] = {}

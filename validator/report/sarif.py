@@ -138,7 +138,7 @@ def _result(finding: Finding, mark: str, values: list[str]) -> dict[str, Any]:
 
 def _properties(finding: Finding) -> Iterator[tuple[str, Any]]:
     if finding.policy is not None:
-        yield "policy", finding.policy
+        yield "policy", str(finding.policy)
     if finding.evidence is not None:
         evidence = finding.evidence.to_data(witness=False)
         yield "evidence", {name: value for name, value in evidence.items() if name != "path"}

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from stepward.validator.findings import Evidence, Finding, Label, Severity
+from stepward.validator.findings import Evidence, Finding, Label, PolicyTag, Severity
 from stepward.vm.reading.source import Mend, Place
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Rule(ABC):
         step: str | None = None,
         related: Iterable[Label] = (),
         evidence: Evidence | None = None,
-        policy: str | None = None,
+        policy: PolicyTag | None = None,
         mend: Mend | None = None,
     ) -> Finding:
         """Return a finding of this rule."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stepward.validator.context import Context
-from stepward.validator.findings import Finding, Label
+from stepward.validator.findings import Finding, Label, PolicyTag
 from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.conditions import undecided_conditions
 from stepward.vm.language.manifest import ToolSpec
@@ -482,5 +482,5 @@ class PolicyContradiction(Rule):
                 else []
             )
             yield self.finding(
-                message, f"write `{field}: {known}`", place, related=related, policy=f"{policy.policy}/{name}"
+                message, f"write `{field}: {known}`", place, related=related, policy=PolicyTag(policy.policy, name)
             )

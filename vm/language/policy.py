@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from typing import Annotated, Any, ClassVar
@@ -59,7 +59,7 @@ def _allowed(value: Any) -> Any:
 class Policy(Node):
     """Facts about tools, an allow-list, guardrails and waivers, for the programs that it applies to."""
 
-    policy: Annotated[str, Field(min_length=1)]
+    policy: Annotated[str, Field(min_length=1, json_schema_extra={"pattern": "^[^:]+$"})]
     description: str = ""
     applies_to: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     tools: dict[str, ToolSpec] | None = None
@@ -123,9 +123,11 @@ class Policy(Node):
 
         name = document.name if document else "<dict>"
         policy = build(cls, data, name, document.problems if document else (), PolicyError, patterns)
-        problems = (*policy._unreadable_conditions(), *(() if is_recorded else policy._doubled_entries()))
+        problems = [*policy._unreadable_conditions()]
+        if not is_recorded:
+            problems += [*policy._ambiguous_name(), *policy._doubled_entries()]
         if problems:
-            raise PolicyError(name, problems)
+            raise PolicyError(name, tuple(problems))
         policy._document = document
         return policy
 
@@ -142,6 +144,15 @@ class Policy(Node):
                 parse(text or "true")
             except ExpressionError as error:
                 yield Problem("SW301", error.message, error.help, Place(path, within=(error.start, error.end)))
+
+    def _ambiguous_name(self) -> Iterator[Problem]:
+        """Yield the problem of a name with a colon: records name a waived rule `policy:rule`.
+
+        Recorded policies may have one.
+        """
+        if ":" in self.policy:
+            help = f"write it without the colon, as `{self.policy.replace(':', '-')}`"
+            yield Problem("SW002", f"the name `{self.policy}` of a policy has a colon", help, Place(("policy",)))
 
     def _doubled_entries(self) -> Iterator[Problem]:
         """Yield the entries of the allow-list for a tool that an earlier entry names.
@@ -174,3 +185,18 @@ class Policy(Node):
     def waivers_of(self, program_name: str, *rules: str) -> tuple[Waiver, ...]:
         """Return the waivers of a rule for a program, also expired ones; `rules` are the names of the rule."""
         return tuple(waiver for waiver in self.waivers if waiver.program == program_name and waiver.rule in rules)
+
+
+def require_distinct(policies: Iterable[Policy]) -> None:
+    """Raise PolicyError if two different policies for one program have the same name.
+
+    Waivers, findings and proofs name a rule by the names of its policy and its own.
+    """
+    named: dict[str, Policy] = {}
+    for policy in policies:
+        first = named.setdefault(policy.policy, policy)
+        if first is not policy and first.to_data() != policy.to_data():
+            home = policy.document.name if policy.document else "<dict>"
+            message = f"two policies for one program have the name `{policy.policy}`"
+            problem = Problem("SW002", message, "give each policy a name of its own", Place(("policy",)))
+            raise PolicyError(home, (problem,))

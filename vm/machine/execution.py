@@ -7,7 +7,7 @@ import contextvars
 import datetime
 import os
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -17,7 +17,7 @@ from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Lease
-from stepward.vm.language.policy import Policy
+from stepward.vm.language.policy import Policy, require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
 from stepward.vm.machine.admission import Admission, Checker, unnamed, warn_of_no_checker
@@ -328,8 +328,12 @@ class ExecutionVM(Deliveries):
     erase_sync = _without_loop(Deliveries.erase)
 
 
-def _waived(program: Program, policies: Iterable[Policy], today: datetime.date | None) -> list[str]:
-    """Return the rules that policies waive for a program today: `policy:rule`, sorted."""
+def _waived(program: Program, policies: Sequence[Policy], today: datetime.date | None) -> list[str]:
+    """Return the rules that policies waive for a program today: `policy:rule`, sorted.
+
+    Raises PolicyError if two of the policies have the same name.
+    """
+    require_distinct(policies)
     return sorted(
         f"{policy.policy}:{waiver.rule}"
         for policy in policies

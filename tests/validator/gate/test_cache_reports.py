@@ -14,7 +14,19 @@ from caches import POLICY, PROGRAMS
 from stepward.validator import ProgramValidator
 from stepward.validator.analysis.bounds import Most, ProgramBounds, ShortestPath, ToolBounds
 from stepward.validator.engine.witnesses.witness import Witness
-from stepward.validator.findings import Edit, Evidence, Finding, Fix, Label, Move, Property, Report, Severity, Verdict
+from stepward.validator.findings import (
+    Edit,
+    Evidence,
+    Finding,
+    Fix,
+    Label,
+    Move,
+    PolicyTag,
+    Property,
+    Report,
+    Severity,
+    Verdict,
+)
 from stepward.validator.gate.kept import report_from_data, report_to_data
 from stepward.vm import Place, Policy, Program, Span
 from stepward.vm.reading.document import Document
@@ -55,7 +67,7 @@ def whole_report(document: Document) -> Report:
             Label(Place(), "there", None, Span(1, 1, 1, 1)),
         ),
         evidence=evidence,
-        policy="p/r",
+        policy=PolicyTag("p", "r"),
         waiver="for a while",
         file="f.yaml",
         span=Span(1, 2, 3, 4),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from stepward.validator.findings import Finding
+from stepward.validator.findings import Finding, PolicyTag
 from stepward.validator.gate.suppressions import Silenced, read_comments, silence
 from stepward.validator.rules.registry import RULE_BY_CODE
 from stepward.vm.reading.document import Format
@@ -136,7 +136,7 @@ def test_of_two_codes_only_the_idle_one_is_reported() -> None:
 
 
 def test_what_comes_from_a_policy_is_not_silenced_and_the_attempt_is_told() -> None:
-    fixed = finding("SW401", 1, policy="money/no-refund")
+    fixed = finding("SW401", 1, policy=PolicyTag("money", "no-refund"))
     result = silenced("a: 1  # stepward: ignore[SW401] please", fixed)
     assert result.remaining == [fixed]
     (complaint,) = result.complaints
@@ -144,6 +144,6 @@ def test_what_comes_from_a_policy_is_not_silenced_and_the_attempt_is_told() -> N
 
 
 def test_beside_a_finding_of_a_policy_the_programs_own_is_silenced() -> None:
-    own, fixed = finding("SW401", 1), finding("SW401", 1, policy="money/no-refund")
+    own, fixed = finding("SW401", 1), finding("SW401", 1, policy=PolicyTag("money", "no-refund"))
     result = silenced("a: 1  # stepward: ignore[SW401] please", own, fixed)
     assert (result.remaining, result.complaints) == ([fixed], [])

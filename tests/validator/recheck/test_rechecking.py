@@ -143,7 +143,7 @@ def test_a_refused_proof_of_a_policy_names_it(monkeypatch: pytest.MonkeyPatch) -
     rules = {"policy": "house", "allow": ["pay"], "guardrails": [{"name": "once", "at_most_once": {"tool": "pay"}}]}
     report = ProgramValidator(Program.from_yaml(PAID), [Policy.from_dict(rules)]).validate()
     (found,) = [one for one in report.findings if one.policy]
-    assert found.policy == "house/once"
+    assert str(found.policy) == "house/once"
     assert "guardrail `once` of policy `house` is not proved" in found.message
 
 

@@ -11,7 +11,7 @@ from commands import check
 from findings import HOSTILE, finding, result
 from layers import impatient
 from paths import BAD
-from stepward.validator.findings import Edit, Evidence, Fix, Move, Severity
+from stepward.validator.findings import Edit, Evidence, Fix, Move, PolicyTag, Severity
 from stepward.validator.report.model import MAX_CHARACTERS, example_of, render
 from stepward.validator.report.text import safe
 from stepward.validator.result import AdvisedError, undecided
@@ -42,7 +42,7 @@ def test_the_longest_findings_leave_room_for_two_and_the_places_of_others() -> N
             message=f"{number} {HOSTILE * 40}",
             help="h" * 5_000,
             step="s" * 300,
-            policy="p" * 400,
+            policy=PolicyTag("p" * 400, "r"),
             evidence=Evidence("graph", moves),
             span=Span(number, 1, number, 2),
         )

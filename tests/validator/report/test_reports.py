@@ -10,7 +10,7 @@ import pytest
 
 from paths import ROOT
 from stepward.validator import ProgramValidator
-from stepward.validator.findings import Evidence, Finding, Label, Move, Property, Severity, Verdict
+from stepward.validator.findings import Evidence, Finding, Label, Move, PolicyTag, Property, Severity, Verdict
 from stepward.validator.report import FORMATS, full, render
 from stepward.validator.report.excerpt import MAX_WIDTH, Mark, excerpt
 from stepward.validator.report.statistics import render as render_statistics
@@ -189,7 +189,7 @@ def test_a_label_in_a_policy_names_its_file_and_the_finding_its_policy(
     monkeypatch.chdir(tmp_path)
     policy = Document("rules/money.yaml", "policy: money\n", "yaml", {}, lambda wanted: {})
     label = Label(Place(("policy",)), "the rule", policy, Span(1, 9, 1, 14))
-    found = finding(related=(label,), policy="money/no-refund", severity=Severity.WARNING)
+    found = finding(related=(label,), policy=PolicyTag("money", "no-refund"), severity=Severity.WARNING)
     lines = render(result(found), "full").splitlines()
     assert "  = policy: money/no-refund; only a waiver in the policy can suppress it" in lines
     assert lines[lines.index("note: the rule") + 1] == " --> rules/money.yaml:1:9"
@@ -205,7 +205,7 @@ def test_a_label_in_a_policy_names_its_file_and_the_finding_its_policy(
 
 
 def test_of_a_vacuous_rule_no_waiver_is_spoken() -> None:
-    lines = render(result(finding(code="SW407", policy="money/no-refund")), "full").splitlines()
+    lines = render(result(finding(code="SW407", policy=PolicyTag("money", "no-refund"))), "full").splitlines()
     assert "  = policy: money/no-refund" in lines
 
 
