@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from stepward.sabotage.attack import Attack, Family
@@ -259,53 +261,79 @@ class EverythingFails(Attack):
 
 
 class RetriesAfterCrash(Attack):
-    """A call that is to be retried fails again and again, and the process is killed between its attempts."""
+    """A call fails again and again, and the process is killed around each attempt. The budget of steps is exactly what
+    the run uses without a crash."""
 
     name = "retries-after-crash"
     family = Family.LOAD
     surface = "process, between the attempts of a call"
-    action = "killed and recovered between attempts"
+    action = "killed and recovered, so that attempts are counted or charged anew"
     invariant = Invariant.BOUNDS
-    defence = "attempts are counted in the state from the journal"
+    defence = "attempts are counted in the state that the journal gives, and one that is made again is charged once"
     severity = "medium"
-    weight = 2
+    enumerates = "every intent and every call of the run that was drawn"
+    weight = 4
 
     def misses(self, target: Target) -> str | None:
         """It needs a call."""
         return None if target.calls else "no step calls anything"
 
     def play(self, case: Case) -> Outcome:
-        """Let one call always fail, with a number of attempts, and kill the process at a point of that run."""
+        """Let one call fail, give the run the steps that it then takes, and kill the process around each attempt."""
         from hypothesis import strategies as st
 
         attempts = case.pick("attempts", st.integers(2, 4))
-        number = case.pick("calls before it", st.sampled_from((0, 1, 0, 2)))
-
-        def retry(data: dict[str, Any]) -> None:
-            for call in calls_in(data):
-                call.update(on_error="retry", max_retries=attempts)
-
-        target = variant(case.target, f"tried {attempts}", retry)
-        met: dict[str, None] = {}
-
-        def decide(asking: Asking) -> Answer | None:
-            """Fail the call after a number of other calls, in any process."""
-            met.setdefault(asking.call.id)
-            return Answer("fails", "it broke") if [*met][number : number + 1] == [asking.call.id] else None
-
-        whole = Points()
-        first = Trial(case, target=target, faults=False)
-        first.world.decides.append(decide)
-        first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
-        if len(met) <= number:
+        target = variant(case.target, f"tried {attempts}", partial(_retry, attempts=attempts))
+        calm = Trial(case, target=target, faults=False)
+        calm.finish()
+        called = list(dict.fromkeys(asked.asking.call.id for asked in calm.world.asked))
+        if not called:
             return Outcome.NOT_APPLICABLE
-        step = [*met][number]
+        # Recovery makes an attempt of an idempotent write again: these come first.
+        called.sort(key=lambda one: not (target.calls[one].writes and target.calls[one].is_idempotent))
+        step = case.pick("fails", st.sampled_from(called))
+        fails = case.pick("attempts that fail", st.sampled_from((attempts - 1, attempts)))
+
+        def played(target: Target) -> Trial:
+            trial = Trial(case, target=target, faults=False)
+            trial.world.decides.append(
+                lambda asking: (
+                    Answer("fails", "it broke") if asking.call.id == step and asking.attempt <= fails else None
+                )
+            )
+            return trial
+
+        whole, first = Points(), played(target)
+        run = first.carry_on(first.start(first.machine(whole)))
+        first.oracle.judge(run)
         case.story.clear()
-        case.log(f"`{step}` fails always, and may be tried {attempts} times")
-        again = Trial(case, target=target, faults=False)
-        again.world.decides.append(decide)
-        _killed_somewhere(case, again, len(whole.passed))
+        case.log(f"`{step}` fails {fails} times, may be tried {attempts} times, and the run has {run.steps} steps")
+        exact = partial(_retry, attempts=attempts, steps=max(run.steps, 1))
+        target = variant(case.target, f"tried {attempts}, {run.steps} steps", exact)
+        around = [number for number, name in enumerate(whole.passed) if "intent" in name or " is asked by " in name]
+        for number in case.each("killed at point", len(around)):
+            trial = played(target)
+            with suppress(Killed):
+                trial.start(trial.machine(Points(around[number], case.log)))
+            ended = trial.outlive(trial.found() or trial.start())
+            self._compare(trial, ended, run)
         return Outcome.ABSORBED
+
+    def _compare(self, trial: Trial, ended: Run, run: Run) -> None:
+        """Compare a run that was recovered with the same one without a crash, unless the crash left a doubt."""
+        has_waves = any(step.is_parallel for step in trial.target.plan.steps)
+        if has_waves or any(record["kind"] == "doubt" for record in trial.oracle.records):
+            return
+        said, due = [(one.status, one.reason, one.steps) for one in (ended, run)]
+        trial.case.hold(said == due, self.invariant, f"without a crash the run ends {due}, and after one {said}")
+
+
+def _retry(data: dict[str, Any], attempts: int, steps: int | None = None) -> None:
+    """Let each call be retried, and bound the steps of a run."""
+    for call in calls_in(data):
+        call.update(on_error="retry", max_retries=attempts)
+    if steps is not None:
+        data["max_steps"] = steps
 
 
 ATTACKS: tuple[type[Attack], ...] = (

@@ -34,6 +34,10 @@ LEFT: Final = (None, 1_500_000, 100_000)
 """Microseconds before the end of a lease at which another machine requests it; None for its beginning."""
 
 
+SECOND_LEASES: Final = (LEASE_SECONDS, 0.5)
+"""The lengths of leases of a second machine in seconds: as usual, or much shorter than the lease that it meets."""
+
+
 class DriverAttack(Attack):
     """The base of attacks that pause a driver at each of its points."""
 
@@ -99,8 +103,8 @@ def _head(trial: Trial) -> Any:
 
 
 class TwoDrivers(DriverAttack):
-    """A second machine recovers a run while the first one drives it, at every point, early in its lease or just before
-    its end."""
+    """A second machine, with leases as long or much shorter, recovers a run while the first one drives it, at every
+    point, early in its lease or just before its end."""
 
     name = "two-drivers"
     surface = "lease"
@@ -112,6 +116,7 @@ class TwoDrivers(DriverAttack):
         from hypothesis import strategies as st
 
         left = case.pick("the lease lasts for", st.sampled_from(LEFT))
+        seconds = float(case.pick("leases of the second machine last for", st.sampled_from(SECOND_LEASES)))
         outcome = Outcome.NOT_APPLICABLE
         for trial, process in self.stops(case):
             if left is not None:
@@ -119,20 +124,20 @@ class TwoDrivers(DriverAttack):
             found = trial.found()
             if found is not None and not found.is_over:
                 outcome = Outcome.BLOCKED
-                self._recover(trial)
+                self._recover(trial, seconds)
             run = process.go_on()
             case.hold(isinstance(run, Run), Invariant.DRIVER, f"the driver was disturbed: {run}")
             trial.oracle.judge(trial.carry_on(run))
         return outcome
 
-    def _recover(self, trial: Trial) -> None:
+    def _recover(self, trial: Trial, seconds: float) -> None:
         case = trial.case
         is_leased = any(row.run == trial.run and row.expires > trial.clock.time / 1e6 for row in trial.store.rows())
         before = (_head(trial), len(trial.world.asked))
         case.log("a second machine recovers the run")
         case.count()
         try:
-            case.do(trial.machine().recover(trial.run))
+            case.do(trial.machine(lease_seconds=seconds).recover(trial.run))
         except RunBusy:
             pass
         else:

@@ -103,7 +103,7 @@ FORBIDDEN: Final[Mapping[str, Any]] = {
     "name": "specimen_forbidden",
     "inputs": {"sum": _MONEY, "who": {"type": "object", "properties": {"limit": {"type": "integer"}}}},
     "tools": {
-        "check": {"effect": "read", "args": {}, "returns": {"enum": ["good", "bad"]}},
+        "check": {"effect": "read", "returns": {"enum": ["good", "bad"]}},
         "pay": {"effect": "write", "idempotent": True, "args": {"sum": {"type": "integer"}}},
         "give_back": {"effect": "write", "idempotent": True, "args": {}},
     },
@@ -136,7 +136,9 @@ FORBIDDEN: Final[Mapping[str, Any]] = {
         {"id": "back", "type": "tool", "tool": "give_back", "is_terminal": True},
     ],
 }
-"""Rules that stop a run: one that may fail to evaluate, one whose guard goes stale, and one about two tools."""
+"""Rules that stop a run: one that may fail to evaluate, one whose guard goes stale, and one about two tools.
+
+The arguments of one tool are not declared."""
 
 WAVES: Final[Mapping[str, Any]] = {
     "name": "specimen_waves",

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import LATE, Manner
+from stepward.sabotage.drawn.guards import guards_case
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.policies import policies_case
@@ -21,6 +22,9 @@ from stepward.vm.machine.state import Limits
 
 MOST_DRAWS: Final = 5
 """The number of programs that are drawn for one case until one has types without contradiction."""
+
+SHARE_OF_GUARDS: Final = 0.5
+"""The share of the cases of the theme `rules` that ask how some call ended."""
 
 CALLS: Final = ("call",) * 4
 
@@ -140,6 +144,10 @@ def _secret(_: str, seed: str) -> DrawnCase:
     )
 
 
+def _ruled(theme: str, seed: str) -> DrawnCase:
+    return guards_case(seed) if Random(seed).random() < SHARE_OF_GUARDS else _of_theme(theme, seed)
+
+
 def _computing(_: str, seed: str) -> DrawnCase:
     program, inputs = expression_program(seed)
     return DrawnCase(Program.from_dict(program), seed, inputs=inputs)
@@ -149,4 +157,5 @@ _MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {
     "secrets": _secret,
     "expressions": _computing,
     "policies": lambda _, seed: policies_case(seed),
+    "rules": _ruled,
 }

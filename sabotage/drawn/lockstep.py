@@ -219,7 +219,8 @@ class _Pair:
         step = chance.choice([*reference.waiting, *reference.doubtful])
         payload = self.world.value(step, chance) if chance.random() < 0.8 else chance.choice((None, 5, "zz", {}))
         by = chance.choice(PEOPLE)
-        later = chance.randint(0, len(self.case.later))
+        most = len(self.case.later)
+        later = min(chance.randint(0, most + 1), most)
         policies, said = self.case.held(later), self.machine.respelled(payload)
         request: Request
         if step in reference.waiting:

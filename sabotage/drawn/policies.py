@@ -22,6 +22,9 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
     "sign": {"effect": "none", "suspends": True, "returns": {"type": "boolean"}},
     "sign_in": {"effect": "none", "suspends": True, "returns": {"type": "boolean"}},
 }
+ARGS: Final[tuple[dict[str, Any], ...]] = ({}, {"args": {"n": 1}}, {"args": {"n": 2}}, {"args": {"n": "$n"}})
+"""The arguments of calls: the machine prepares those without a reference in advance."""
+
 SUSPENDS: Final = ("sign", "sign_in")
 FILES: Final = ("flows/pay/wide.json", "wide.json", "flows\\pay\\wide.json")
 APPLIES: Final[tuple[list[str], ...]] = (
@@ -37,7 +40,7 @@ APPLIES: Final[tuple[list[str], ...]] = (
 )
 """Patterns of names and paths of programs. Some do not match."""
 
-MANNER: Final = Manner(beside=0.0, echoes=0.0, weights=((10, 0, 0, 0, 0, 10), (10, 1, 1, 1, 0, 10)))
+MANNER: Final = Manner(beside=0.0, echoes=0.0, weights=((3, 0, 0, 0, 0, 20), (10, 1, 1, 1, 0, 20)))
 
 
 def policies_case(seed: str) -> DrawnCase:
@@ -45,36 +48,43 @@ def policies_case(seed: str) -> DrawnCase:
     chance = Random(f"policies {seed}")
     ids = ["s" + "1" * number for number in range(chance.randint(2, 4))]
     tools = [chance.choice(SUSPENDS), *(chance.choice(list(TOOLS)) for _ in ids[1:])]
-    steps = [{"id": name, "type": "tool", "tool": tool} for name, tool in zip(ids, tools, strict=True)]
-    data = {"name": "wide", "inputs": {}, "tools": TOOLS, "steps": steps}
+    steps = [
+        {"id": name, "type": "tool", "tool": tool, **chance.choice(ARGS)} for name, tool in zip(ids, tools, strict=True)
+    ]
+    data = {"name": "wide", "inputs": {"n": {"type": "integer", "default": 2}}, "tools": TOOLS, "steps": steps}
     program = Program.from_json(json.dumps(data), chance.choice(FILES))
     names = chance.sample(NAMES, 4)
-    policies = [_policy(chance, name, ids) for name in names[: chance.randint(1, 2)]]
-    later = [_policy(chance, name, ids) for name in names[2:]]
+    policies = [_policy(chance, name, ids, tools) for name in names[: chance.choice((0, 0, 1, 2))]]
+    later = [_policy(chance, name, ids, tools) for name in names[2:]]
     if chance.random() < 0.3:
-        later.append(_policy(chance, names[0], ids))
+        later.append(_policy(chance, names[0], ids, tools))
     return DrawnCase(program, seed, policies, later, MANNER, day=chance.choice(list(DAYS)))
 
 
-def _policy(chance: Random, name: str, ids: list[str]) -> Policy:
+def _policy(chance: Random, name: str, ids: list[str], tools: list[str]) -> Policy:
     data: dict[str, Any] = {"policy": name}
     known: list[str] = []
     if chance.random() < 0.5:
         rules = chance.sample(RULES, chance.randint(1, 3))
         data["guardrails"] = [{"name": rule, **_rule(chance, ids)} for rule in rules]
         known += rules
-    if chance.random() < 0.4:
-        data["allow"] = [tool for tool in TOOLS if chance.random() < 0.85]
+    if chance.random() < 0.5:
+        missing = chance.sample(tools, chance.randint(0, 1))
+        data["allow"] = [_allowed(chance, tool) for tool in TOOLS if tool not in missing]
         known.append("allow")
     if chance.random() < 0.3:
         data["four_eyes"] = [tool for tool in TOOLS if chance.random() < 0.5]
         known.append("four_eyes")
-    if chance.random() < 0.8:
+    if chance.random() < 0.6:
         waived = [rule for rule in (*known, *known, *RULES) if chance.random() < 0.4]
         data["waivers"] = [_waiver(chance, rule) for rule in dict.fromkeys(waived)]
-    if chance.random() < 0.4:
+    if chance.random() < 0.3:
         data["applies_to"] = chance.choice(APPLIES)
     return Policy.from_dict(data)
+
+
+def _allowed(chance: Random, tool: str) -> str | dict[str, str]:
+    return tool if chance.random() < 0.8 else {"tool": tool, "when": chance.choice(("$args.n < 2", "$args.n == 2"))}
 
 
 def _waiver(chance: Random, rule: str) -> dict[str, str]:
