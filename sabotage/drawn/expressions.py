@@ -3,10 +3,13 @@ together."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
-NUMBERS: Final = (0, 1, 1, 2, -1, 0.5, 1.0, 10, 1e3)
+NUMBERS: Final = (0, 1, 1, 2, -1, 0.5, 1.0, 10, 1e3, 1e-7, -2.5e-9, 1e21, 10**24 + 1, Decimal("1.10"), Decimal("1E+3"))
+"""Numbers close together, and some that other programs write with an exponent, or with zeros at the end."""
+
 TEXTS: Final = ("", "a", "ab", "ba", "aba", "1", "é𝔘")
 NUMBER: Final = {"type": "number"}
 TEXT: Final = {"type": "string"}
@@ -35,7 +38,11 @@ def expression_program(seed: str) -> tuple[dict[str, Any], dict[str, Any]]:
     chance = Random(f"expressions {seed}")
     maker = _Maker(chance)
     steps = [maker.step(number) for number in range(STEPS)]
-    ending = {"id": f"s{STEPS}", "type": "end", "output": {"all": "$v0", "text": "$v1 of $t0 and $l0, $o"}}
+    ending = {
+        "id": f"s{STEPS}",
+        "type": "end",
+        "output": {"all": "$v0", "text": "$v1 of $t0 and $l0, $o; $n0 $n1 $n2 $q $b0"},
+    }
     names = {"n": NUMBERS, "t": TEXTS, "b": (True, False), "q": (*NUMBERS, None)}
     inputs: dict[str, Any] = {name: chance.choice(names[name[0]]) for name in INPUTS if name[0] in names}
     inputs["n2"] = chance.choice((0, 1, 2, -1))
@@ -118,7 +125,7 @@ class _Maker:
         chance = self.chance
         if chance.random() < ILL:
             return self.any()
-        simple = ("0", "1", "2", "0.5", "$n0", "$n1", "$n2", "$v1", "len($t0)", "len($l0)", "len($v2)")
+        simple = ("0", "1", "2", "0.5", "1e-7", "2.50", "$n0", "$n1", "$n2", "$v1", "len($t0)", "len($l0)", "len($v2)")
         if depth > 1 or chance.random() < 0.5:
             return chance.choice(simple)
         a, b, c = (self.number(depth + 1) for _ in range(3))

@@ -96,13 +96,8 @@ def secret_inputs(seed: str, names: list[str]) -> tuple[dict[str, Any], tuple[st
 def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
     kind = chance.choice(["call", "call", "call", "set", "parallel", "ask"])
     if kind == "set":
-        to = chance.choice(VARIABLES)
-        value = chance.choice([f"${name}" for name in (*inputs, *VARIABLES) if name != to])
-        if "k" in inputs and chance.random() < 0.4:
-            value = "$k * 2"
-        elif chance.random() < 0.6:
-            value = _expression(chance, inputs)
-        return {"id": name, "type": "set", "set": {to: value}}
+        names = chance.sample(VARIABLES, chance.randint(1, len(VARIABLES)))
+        return {"id": name, "type": "set", "set": {to: _assigned(chance, inputs, to) for to in names}}
     if kind == "parallel":
         parts = [_call(f"{name}_{number}", chance, inputs) for number in range(chance.randint(2, 3))]
         more = {"on_error": "retry", "max_retries": 2} if chance.random() < 0.3 else {"on_error": "skip"}
@@ -116,6 +111,16 @@ def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
             shape |= {"system": _words(chance, inputs)}
         return {"id": name, "type": "llm", "prompt": prompt, "on_error": "skip", "output_key": "w", **shape}
     return _call(name, chance, inputs)
+
+
+def _assigned(chance: Random, inputs: list[str], to: str) -> Any:
+    """Return the value of one name of a `set`: another one of the same `set` may be sensitive."""
+    if "k" in inputs and chance.random() < 0.3:
+        return "$k * 2"
+    if chance.random() < 0.4:
+        return _expression(chance, inputs)
+    plain = ["1 + 1", "'a' == 'b'", *(["$n + 1"] if "n" in inputs else []), *(["len($t)"] if "t" in inputs else [])]
+    return chance.choice([*plain, *plain, 5, *(f"${name}" for name in (*inputs, *VARIABLES) if name != to)])
 
 
 def _read(chance: Random, inputs: list[str]) -> str:

@@ -21,6 +21,8 @@ POOL: Final[tuple[Any, ...]] = (
     1.0,
     -1,
     0.5,
+    1e-7,
+    1e21,
     "",
     "a",
     "1",
@@ -157,7 +159,7 @@ def _of(spec: TypeSpec, chance: Random) -> Any:
 
 def _number(spec: TypeSpec, chance: Random, *, is_whole: bool) -> int | float:
     ends = [float(end) for end in (spec.minimum, spec.maximum) if end is not None]
-    near = [end + step for end in ends for step in (0, 0, 1, -1, 0.5, -0.5)] + [0.0, 1.0, 7.0]
+    near = [end + step for end in ends for step in (0, 0, 1, -1, 0.5, -0.5)] + [0.0, 1.0, 7.0, 1e-7, 1e21]
     low = float("-inf") if spec.minimum is None else float(spec.minimum)
     high = float("inf") if spec.maximum is None else float(spec.maximum)
     good = [one for one in near if low <= one <= high and not (is_whole and one % 1)] or near
