@@ -253,7 +253,7 @@ class CancelledAnywhere(DriverAttack):
     defence = "before it appends, a machine reads what others appended, and it starts nothing after a cancellation"
 
     def play(self, case: Case) -> Outcome:
-        """Check that no further effect starts, and the run ends."""
+        """Check that no further effect starts, that at most the models of one step are asked, and that the run ends."""
         outcome = Outcome.NOT_APPLICABLE
         for trial, process in self.stops(case):
             if trial.found() is None:
@@ -263,9 +263,12 @@ class CancelledAnywhere(DriverAttack):
             case.log("somebody cancels the run")
             case.count()
             case.do(trial.machine().cancel(trial.run))
-            length = _head(trial).seq
+            length, asked = _head(trial).seq, len(trial.world.asked)
             result = process.go_on()
             case.hold(isinstance(result, Run), Invariant.ENDINGS, f"the driver of a cancelled run came to {result}")
+            models = sum(one.asking.call.is_model for one in trial.world.asked[asked:])
+            is_heard = models <= max(sum(call.is_model for call in step.calls) for step in case.target.plan.steps)
+            case.hold(is_heard, Invariant.ENDINGS, f"models were asked {models} times after the run was cancelled")
             late = [
                 record["body"]["step"] for record in trial.oracle.records[length + 1 :] if record["kind"] == "intent"
             ]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks import copies, tokens
-from stepward.sabotage.attacks.tokens import TokenAttack, variant
+from stepward.sabotage.attacks.tokens import TokenAttack, redescribed
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
@@ -189,7 +189,7 @@ class RunIdReused(Attack):
         other = case.pick("other than before", st.sampled_from(["inputs", "program", "policies", "nothing"]))
         program, inputs, policies = target.program, dict(trial.inputs), target.policies
         if other == "program":
-            program = variant(target)
+            program = redescribed(target)
         elif other == "policies":
             policies = policies[1:] if policies else (Policy.from_dict({"policy": "another", "guardrails": []}),)
         elif other == "inputs":

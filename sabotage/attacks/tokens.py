@@ -9,8 +9,10 @@ from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import MAX_STOPS, refused, suspended
 from stepward.sabotage.playing.interleaving import Work, interleave
+from stepward.sabotage.playing.pausing import Paused
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.variants import variant
 from stepward.sabotage.target import Target
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.program import Program
@@ -19,6 +21,9 @@ from stepward.vm.machine.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+ON_ITS_WAY: Final = "on its way when it was used"
 
 
 class TokenAttack(Attack):
@@ -40,11 +45,12 @@ def _another_payload(trial: Trial, step: str) -> Any:
 
 
 class TokenTwice(TokenAttack):
-    """A used token is delivered again, once or several times, at once or after the run has ended."""
+    """A used token is delivered again, once or several times, at once or after the run has ended. Or a second delivery
+    is on its way when the first one comes, and the run then waits at the same step again."""
 
     name = "token-twice"
-    action = "delivered again after it was used"
-    defence = "a token is valid only for a step that waits, and its delivery ends the wait"
+    action = "delivered again after it was used, or while it is used"
+    defence = "a token is looked up among the steps that wait, and its delivery is the end of the wait"
     severity = "critical"
     weight = 2
 
@@ -52,6 +58,9 @@ class TokenTwice(TokenAttack):
         """Deliver, deliver again, and check that only the first one counts."""
         from hypothesis import strategies as st
 
+        when = case.pick("the token comes again", st.sampled_from(["at once", "after the end", ON_ITS_WAY]))
+        if when == ON_ITS_WAY:
+            return self._overtaken(case)
         trial = Trial(case, faults=False)
         machine = trial.machine()
         run = suspended(trial, trial.start(machine))
@@ -59,7 +68,7 @@ class TokenTwice(TokenAttack):
             return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
         run = trial.deliver(run, machine)
-        if case.pick("the token comes again", st.sampled_from(["at once", "after the end"])) == "after the end":
+        if when == "after the end":
             run = trial.carry_on(run, machine)
         for _ in range(case.pick("how often", st.integers(1, 3))):
             payload = _another_payload(trial, token.step)
@@ -68,6 +77,34 @@ class TokenTwice(TokenAttack):
             )
         trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.BLOCKED
+
+    def _overtaken(self, case: Case) -> Outcome:
+        """Let a delivery stand still before it leases the run, and deliver the same token meanwhile."""
+        trial = Trial(case, target=variant(case.target, "waits twice", _wait_twice), faults=False)
+        run = suspended(trial, trial.start())
+        if run is None:
+            return Outcome.NOT_APPLICABLE
+        token = run.suspensions[0]
+        payload = _another_payload(trial, token.step)
+        case.log(f"resume `{token.step}`")
+        case.count()
+        with Paused(case, 0, lambda points: trial.machine(points).resume(token.token, payload)) as late:
+            trial.deliver(run, trial.machine())
+            result = late.go_on()
+        is_refused = isinstance(result, DeliveryRefused)
+        case.hold(is_refused, self.invariant, f"the second delivery of a token came to {result}")
+        trial.oracle.judge(trial.carry_on(trial.reload()))
+        return Outcome.BLOCKED
+
+
+def _wait_twice(data: dict[str, Any]) -> None:
+    """Let each step that suspends be visited twice before the run goes on."""
+    waits = {name for name, facts in (data.get("tools") or {}).items() if facts.get("suspends")}
+    for step, following in zip(data["steps"], [*data["steps"][1:], None], strict=True):
+        successor = step.get("next_step") or (following and following["id"])
+        if step.get("tool") in waits and successor and not step.get("is_terminal"):
+            step.update(next_step=step["id"], max_visits=2, error_step=successor)
+            step.pop("on_error", None)
 
 
 class TokenRaced(TokenAttack):
@@ -184,7 +221,7 @@ class TokenOfAnotherProgram(TokenAttack):
             return Outcome.NOT_APPLICABLE
         case.log("run a program under the same id in another store that differs by one character")
         case.count()
-        started = case.do(there.machine().run(variant(case.target), there.inputs, run_id=there.run))
+        started = case.do(there.machine().run(redescribed(case.target), there.inputs, run_id=there.run))
         twin = suspended(there, started)
         assert twin is not None, "a program that differs in its description goes the same way"
         payload = _another_payload(here, run.suspensions[0].step)
@@ -260,12 +297,12 @@ FORGERIES: Final[dict[str, Callable[[Trial, str], str]]] = {
 }
 
 
-def variant(target: Target) -> Program:
+def redescribed(target: Target) -> Program:
     """Return a different but equivalent program: it has one more character in its description."""
-    return target.once(("variant",), lambda: _variant(target.program))
+    return target.once(("redescribed",), lambda: _redescribed(target.program))
 
 
-def _variant(program: Program) -> Program:
+def _redescribed(program: Program) -> Program:
     data = program.to_dict()
     return Program.from_dict({**data, "description": f"{data.get('description') or ''}."})
 

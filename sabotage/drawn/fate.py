@@ -117,11 +117,13 @@ class World:
         return Random(" ".join(map(str, (self.seed, *names))))
 
     def cancels(self, step: str, number: int) -> bool:
-        """Return whether the run is cancelled during a call: only at a write, which the machine commits at once.
+        """Return whether the run is cancelled during a call: only of a writing tool or a model, whose outcome the
+        machine commits at once.
 
         Sub-steps are left out, because it depends on timing which siblings have started.
         """
-        return number == self.cancelled_at and self.calls[step].writes and step in self.top
+        call = self.calls[step]
+        return number == self.cancelled_at and (call.writes or call.is_model) and step in self.top
 
     def input(self, name: str, spec: TypeSpec | None) -> Any:
         """Return the value of an input, mostly of its type."""
