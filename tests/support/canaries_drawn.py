@@ -12,7 +12,7 @@ from canaries import Canary
 from canaries_load import READ
 from rewriting import rewrite, rewritten
 from stepward.vm import Policy, values
-from stepward.vm.expressions import evaluator
+from stepward.vm.expressions import evaluator, template
 from stepward.vm.language import automata, meaning, types
 from stepward.vm.language.automata import ExclusiveAutomaton
 from stepward.vm.machine import (
@@ -28,7 +28,7 @@ from stepward.vm.machine import (
     runs,
     state,
 )
-from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.state import State
 
 REAL_KEY, REAL_COMPARE, REAL_TWO = types.key_of, evaluator.compare, authority.two_people
@@ -145,7 +145,54 @@ def refuses_nobody(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, runs.Runs, "_refuse", ('event("refused", body, who)', 'event("refused", body, {})'))
 
 
+def takes_a_fallback_for_a_success(patch: pytest.MonkeyPatch) -> None:
+    change = ('if call_state.phase == "success":', 'if call_state.phase in ("success", "fallback"):')
+    patch.setitem(apply._HANDLERS, "joined", rewritten(apply._joined, change))
+
+
+def asks_no_later_policy(patch: pytest.MonkeyPatch) -> None:
+    change = ("not any(terms.policies for terms in plan.terms)", "not plan.policies")
+    rewrite(patch, CallPlan, "__init__", change)
+
+
+def writes_exponents(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(template, "as_text", rewritten(values.as_text, ('format(value, "f")', "str(value)")))
+
+
+def seals_neighbours(patch: pytest.MonkeyPatch) -> None:
+    rewrite(
+        patch,
+        decide,
+        "_enter_set",
+        ("values: dict[str, Any] = {}", "values, reader = {}, Reader(plan, state.slots)"),
+        ("_computed(plan, state, tree)", "_computed(reader, state, tree)"),
+    )
+    patch.setattr(
+        decide,
+        "_computed",
+        rewritten(
+            decide._computed, ("plan: Plan", "reader: Any"), ("reader = Reader(plan, state.slots)", "assert state")
+        ),
+    )
+
+
 CANARIES = (
+    Canary(
+        "takes-a-fallback-for-a-success",
+        "a sub-step that ended by its fallback did not succeed",
+        "drawn-rules",
+        READ,
+        takes_a_fallback_for_a_success,
+    ),
+    Canary(
+        "asks-no-later-policy",
+        "the allow-list of a policy that came later is asked about every call",
+        "drawn-policies",
+        READ,
+        asks_no_later_policy,
+    ),
+    Canary("writes-exponents", "in a text, numbers are in plain digits", "drawn-expressions", READ, writes_exponents),
+    Canary("seals-neighbours", "a value is sensitive for what it was made of", "drawn-secrets", READ, seals_neighbours),
     Canary(
         "binds-no-sub-steps",
         "an output of a sub-step makes conditions stale that read it",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from canaries import Canary
+from rewriting import rewrite
 from stepward.vm import values
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Lease
@@ -197,6 +198,10 @@ def records_every_refusal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(runs, "MAX_REFUSALS", 1 << 30)
 
 
+def charges_attempts_anew(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, calls, "_wave", ("if call.attempt > 1 and not call.is_started)", "if call.attempt > 1)"))
+
+
 CANARIES: tuple[Canary, ...] = (
     Canary(
         name="no-limit-of-outputs",
@@ -257,6 +262,13 @@ CANARIES: tuple[Canary, ...] = (
         attack="retries-after-crash",
         program=RETRIED,
         patch=forgets_attempts,
+    ),
+    Canary(
+        name="attempts-charged-anew",
+        defence="an attempt that recovery makes again is charged once",
+        attack="retries-after-crash",
+        program=RETRIED,
+        patch=charges_attempts_anew,
     ),
     Canary("leases-to-anybody", "a run has one lease at a time", "reentrant-tool", READ, leases_to_anybody),
     Canary(

@@ -312,6 +312,13 @@ CANARIES: tuple[Canary, ...] = (
         doubt_not_looked_at_again,
     ),
     Canary(
+        "token-of-an-earlier-visit",
+        "a token is looked at again under the lease, also where the same step waits",
+        "token-twice",
+        ASKS_TWICE,
+        token_not_looked_at_again,
+    ),
+    Canary(
         "takes-any-program",
         "an id is bound to a program",
         "run-id-reused",

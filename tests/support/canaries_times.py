@@ -28,6 +28,7 @@ LOOKS = _program(
 )
 
 
+TELLS = _program(*({"id": f"tell{number}", "type": "llm", "prompt": "Tell."} for number in range(4)))
 MAILED = {"inputs": {}, "mail, visit 1, attempt 1": FALSE}
 
 
@@ -52,6 +53,14 @@ def first_answer_counts(patch: pytest.MonkeyPatch) -> None:
 
     whole = ask.ask_tool
     patch.setattr(driver, "ask_tool", lambda tools, *rest: whole(Keeping(tools), *rest))
+
+
+def leases_no_longer_than_its_own(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Runs, "_impossible_expiry", ("LONGEST_LEASE", "self._setup.lease_seconds"))
+
+
+def commits_no_replies(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Driver, "_answer", ("elif plan.is_model:", "elif False:"))
 
 
 def trace_has_times(patch: pytest.MonkeyPatch) -> None:
@@ -179,7 +188,26 @@ CANARIES: tuple[Canary, ...] = (
         "two-drivers",
         MAILS,
         lease_for_everybody,
-        smallest=MAILED | {"the lease lasts for": None, "the driver stands still at point": 3},
+        smallest=MAILED
+        | {
+            "the lease lasts for": None,
+            "leases of the second machine last for": 60.0,
+            "the driver stands still at point": 3,
+        },
+    ),
+    Canary(
+        "leases-no-longer-than-its-own",
+        "a lease lasts as long as its holder said, also for a machine with shorter ones",
+        "two-drivers",
+        MAILS,
+        leases_no_longer_than_its_own,
+    ),
+    Canary(
+        "commits-no-replies",
+        "a cancellation is heard after each call of a model",
+        "cancelled-anywhere",
+        TELLS,
+        commits_no_replies,
     ),
     Canary("one-look-at-the-time", "the time is looked at again", "stale-driver", PAYS, one_look_at_the_time),
     Canary("no-look-at-the-lease", "a lease is looked at before a call", "stale-driver", PAYS, no_look_at_the_lease),
