@@ -28,6 +28,9 @@ FIRST_CASES: Final = 10
 """Cases in the first shard of an attack. Few, so that a short campaign reaches all attacks."""
 
 
+FIRST_HEAVY_CASES: Final = 3
+"""The same for an attack whose cases take long."""
+
 LEAST_CASES: Final = 2
 """The least number of cases of an attack on each specimen: the simplest case, and a random one."""
 
@@ -81,7 +84,8 @@ class Orders:
     def _shards(self, attack: type[Attack], examples: int, programs: Sequence[str]) -> Iterator[Shard]:
         """Yield shards for a number of cases. Every program gets one shard before any gets a second."""
         left = max(1, examples)
-        first = min(FIRST_CASES, max(1, left // max(1, len(programs))))
+        most = FIRST_CASES if attack.weight <= LIGHT else FIRST_HEAVY_CASES
+        first = min(most, max(1, left // max(1, len(programs))))
         number = 0
         while left > 0 and programs:
             cases = min(left, SHARD_CASES if number >= len(programs) else first)

@@ -28,6 +28,7 @@ POOL: Final[tuple[Any, ...]] = (
     "1",
     "true",
     "ok",
+    "$s",
     [],
     [1],
     [True],
@@ -172,7 +173,7 @@ def _text(spec: TypeSpec, chance: Random) -> str:
     if spec.pattern is not None:
         return chance.choice(shortest(spec.pattern, most, 4) or ("a",))
     if chance.random() < 0.3:
-        return chance.choice(("ok", "yes", "true", "1", "", "refund"))
+        return chance.choice(("ok", "yes", "true", "1", "", "refund", "$s", "$x $$"))
     length = chance.choice((0, 1, 3)) if most is None else chance.choice((0, most, most))
     return chance.choice(LETTERS) * length
 

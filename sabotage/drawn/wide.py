@@ -210,7 +210,7 @@ class _Maker:
             first,
             f"is {first} and {second} $$x $5",
             f"$$${first[1:]} {first}. ${{x}} $.x {second}$",
-            "plain",
+            "it costs $$x, $$s",
             [first, 1],
             {"k": second, "m": [None, "$$"]},
             {"$s": first, first: "$$"},

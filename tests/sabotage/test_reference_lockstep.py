@@ -156,7 +156,7 @@ ECHOES: dict[str, tuple[str, Any]] = {
 }
 
 
-RARE = {"data that is read as references": 3900, "retries in place of repeats": 950, "arguments of a model call": 5600}
+RARE = {"arguments of a model call": 5600}
 """Mistakes that few programs show, and a program not long before the first of these."""
 
 
