@@ -28,7 +28,7 @@ FIRST_CASES: Final = 10
 """Cases in the first shard of an attack. Few, so that a short campaign reaches all attacks."""
 
 
-FIRST_HEAVY_CASES: Final = 3
+FIRST_HEAVY_CASES: Final = 2
 """The same for an attack whose cases take long."""
 
 LEAST_CASES: Final = 2
