@@ -303,13 +303,14 @@ class RetriesAfterCrash(Attack):
             )
             return trial
 
+        steps = max(played(target).finish().steps, 1)
+        exact = partial(_retry, attempts=attempts, steps=steps)
+        target = variant(case.target, f"tried {attempts}, {steps} steps", exact)
         whole, first = Points(), played(target)
         run = first.carry_on(first.start(first.machine(whole)))
         first.oracle.judge(run)
         case.story.clear()
-        case.log(f"`{step}` fails {fails} times, may be tried {attempts} times, and the run has {run.steps} steps")
-        exact = partial(_retry, attempts=attempts, steps=max(run.steps, 1))
-        target = variant(case.target, f"tried {attempts}, {run.steps} steps", exact)
+        case.log(f"`{step}` fails {fails} times, may be tried {attempts} times, and the run has {steps} steps")
         around = [number for number, name in enumerate(whole.passed) if "intent" in name or " is asked by " in name]
         for number in case.each("killed at point", len(around)):
             trial = played(target)
