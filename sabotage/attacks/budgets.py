@@ -267,9 +267,9 @@ class RetriesAfterCrash(Attack):
     name = "retries-after-crash"
     family = Family.LOAD
     surface = "process, between the attempts of a call"
-    action = "killed and recovered, so that attempts are counted or charged anew"
+    action = "killed and recovered around each attempt"
     invariant = Invariant.BOUNDS
-    defence = "attempts are counted in the state that the journal gives, and one that is made again is charged once"
+    defence = "attempts are counted in the state from the journal, and one that is made again is charged once"
     severity = "medium"
     enumerates = "every intent and every call of the run that was drawn"
     weight = 4

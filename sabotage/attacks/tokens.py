@@ -50,7 +50,7 @@ class TokenTwice(TokenAttack):
 
     name = "token-twice"
     action = "delivered again after it was used, or while it is used"
-    defence = "a token is looked up among the steps that wait, and its delivery is the end of the wait"
+    defence = "a token is valid only for a step that waits, and its delivery ends the wait"
     severity = "critical"
     weight = 2
 
