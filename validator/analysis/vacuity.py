@@ -22,7 +22,7 @@ from stepward.vm.language.guardrails import (
     guards,
     protected,
 )
-from stepward.vm.language.loading import near_words
+from stepward.vm.language.similar import near_words
 from stepward.vm.language.steps import ConditionStep, ToolCall
 
 

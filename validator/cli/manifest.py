@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def manifest(module: str, output_format: str, output_file: Path | None) -> None:
     """Write a manifest (`tools:`) of the functions in MODULE: a module, or a .py file.
 
-    The types come from annotations, and the other properties from the decorator `tool` of `stepward.vm`. A function that
-    may return `Suspend` suspends. If any function has the decorator, only the functions with it are tools.
+    The types come from annotations, and the other properties from the decorator `tool` of `stepward.vm`. A function
+    that may return `Suspend` suspends. If any function has the decorator, only the functions with it are tools.
     """
     from stepward.vm.reading.yaml_writer import to_yaml
 

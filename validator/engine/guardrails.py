@@ -46,9 +46,9 @@ from stepward.vm.language.guardrails import (
     StepSelector,
     protected,
 )
-from stepward.vm.language.loading import only_near
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.selectors import Hit
+from stepward.vm.language.similar import only_near
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Place
 

@@ -92,7 +92,7 @@ def vacuous_rules(
 
 def _vacuous(policy: PolicyFile, rule: str, number: int, called: set[str]) -> FileFinding:
     from stepward.vm.language.guardrails import ToolSelector, protected
-    from stepward.vm.language.loading import near_words
+    from stepward.vm.language.similar import near_words
 
     message = f"guardrail `{rule}` has no effect: what it protects is in no program of this run"
     help = "correct the name in the guardrail, or `applies_to`; or check the programs that it is about in one run"
@@ -106,7 +106,7 @@ def _vacuous(policy: PolicyFile, rule: str, number: int, called: set[str]) -> Fi
 
 
 def _misspelt(policy: PolicyFile, tool: str, called: set[str], strangers: set[str]) -> Iterator[FileFinding]:
-    from stepward.vm.language.loading import only_near
+    from stepward.vm.language.similar import only_near
 
     near = only_near(tool, strangers) if tool not in called else None
     if near is not None:

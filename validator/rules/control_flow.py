@@ -13,8 +13,8 @@ from stepward.validator.rules.continuing import continuation, falls_into_failure
 from stepward.validator.rules.naming import MAX_TRIED, arm_words, ends_the_run
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
 from stepward.vm.language.flow import Flow, target_at
-from stepward.vm.language.loading import near_words, respelt
 from stepward.vm.language.names import Source
+from stepward.vm.language.similar import near_words, respelt
 from stepward.vm.language.steps import AnyStep, ConditionStep, Failing, FailingStep, LlmCall
 from stepward.vm.language.transitions import DECLARED_FAILURE, MISSING
 from stepward.vm.reading.source import Place

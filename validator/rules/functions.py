@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import ReportedElsewhere
-from stepward.vm.language.loading import near_words
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.similar import near_words
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.language.typecheck import WORDS
 from stepward.vm.language.types import TypeSpec

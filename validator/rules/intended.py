@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from stepward.validator.context import Context
-from stepward.vm.language.loading import MAX_CANDIDATES, only_near
 from stepward.vm.language.names import Resolution
+from stepward.vm.language.similar import MAX_CANDIDATES, only_near
 
 SECTIONS: Final = frozenset(
     {"inputs", "input", "steps", "step", "vars", "variables", "state", "context", "ctx", "params", "outputs"}

@@ -11,7 +11,7 @@ from stepward.validator.findings import Evidence, Finding, Label, Severity, Verd
 from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.intended import SECTIONS, intended
 from stepward.vm.expressions.syntax import Defined, Reference, walk
-from stepward.vm.language.loading import MAX_CANDIDATES, near_words, only_near
+from stepward.vm.language.similar import MAX_CANDIDATES, near_words, only_near
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Mend, Place
 

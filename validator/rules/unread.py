@@ -15,8 +15,8 @@ from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.guardrails import Requires, ToolSelector, guards, protected
-from stepward.vm.language.loading import near_words
 from stepward.vm.language.names import Source
+from stepward.vm.language.similar import near_words
 from stepward.vm.language.steps import EndStep
 from stepward.vm.language.transitions import END
 from stepward.vm.reading.source import Place

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stepward.vm.language.loading import near_words
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
+from stepward.vm.language.similar import near_words
 from stepward.vm.language.steps import ToolCall as ToolPart
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.machine.clock import ManualClock

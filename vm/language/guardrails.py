@@ -200,6 +200,7 @@ def model_of(path: Path, owner: Any) -> type[Node]:
         return RULE_MODELS[next((key for key in RULE_MODELS if key in keys), "protects")]
     if path[-1] == "followed_by":
         return Sequence
+    models: dict[str, type[Node]]
     models = {"all_of": AllOf, "any_of": AnyOf, "tool": ToolSelector, "effect": EffectSelector}
     return models.get(_requirement_tag(owner) or "", BranchSelector)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -13,7 +12,6 @@ from stepward.vm.language import guardrails
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.nulls import TYPE_MAPS, without_nulls
 from stepward.vm.language.other_words import (
-    are_opposed,
     in_place_of,
     is_a_known_word,
     renamed,
@@ -22,6 +20,7 @@ from stepward.vm.language.other_words import (
     without_counterpart,
 )
 from stepward.vm.language.record import Record
+from stepward.vm.language.similar import alike, only_near, respelt
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.patterns.matching import RE2
@@ -155,7 +154,7 @@ def _is_misspelt(missing: Path, unknown: set[Path]) -> bool:
     """Return whether an unknown field is a misspelling of a missing one: then only the unknown one is reported."""
     beside = [str(path[-1]) for path in unknown if path[:-1] == missing[:-1]]
     is_renamed = any(renamed(word, missing[-1:], ()) for word in beside)  # type: ignore[arg-type]
-    return is_renamed or bool(_alike(str(missing[-1]), beside, n=1, cutoff=0.6))
+    return is_renamed or bool(alike(str(missing[-1]), beside, n=1, cutoff=0.6))
 
 
 def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
@@ -285,7 +284,7 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
     if instead:
         return f"unknown field `{name}` in {whose}", instead
     same = renamed(name, known, given)
-    near = [same] if same else [] if is_a_known_word(name) else _alike(name, known, n=1, cutoff=0.6)
+    near = [same] if same else [] if is_a_known_word(name) else alike(name, known, n=1, cutoff=0.6)
     if near and near[0] not in (given or {}):
         form = _form(owner, near[0], given[name]) if owner and given else ""
         return f"unknown field `{name}` in {whose}", f"did you mean `{near[0]}`?{form}"
@@ -377,7 +376,7 @@ def _untagged(path: Path, data: Any) -> tuple[str, str]:
             return f"`type` must be text, not {_value_words(owner['type'])}", f"use one of {_listed(kinds)}"
         if len(path) == 4 and owner["type"] in STEP_MODELS:
             return f"a sub-step can't be of type `{owner['type']}`", "only llm and tool steps run in parallel"
-        meant = step_type_for(owner["type"], kinds) or next(iter(_alike(owner["type"], kinds, n=1)), None)
+        meant = step_type_for(owner["type"], kinds) or next(iter(alike(owner["type"], kinds, n=1)), None)
         help = f"did you mean `{meant}`?" if meant else f"use one of {_listed(kinds)}"
         return f"`{owner['type']}` is not a step type", help
     if len(path) == 2:
@@ -412,7 +411,7 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
         return f"{field} must be {wanted}, not {_value_words(given)}", help
     if kind == "literal_error":
         expected = _expected(context)
-        near = _alike(str(given), expected, n=1)
+        near = alike(str(given), expected, n=1)
         help = f"did you mean `{near[0]}`?" if near else f"use {_listed(expected, 'or')}"
         return f"{field} can't be `{given}`", help
     if kind == "variable_name":
@@ -448,54 +447,3 @@ def _value_words(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "a list"
     return f"the number {value}" if isinstance(value, int | float | Decimal) else "what JSON does not have"
-
-
-_MISSPELT: Final = 0.8
-"""The similarity, by difflib, from which one name counts as a misspelling of another: `aprove` (0.92) of `approve`,
-but not `retire_old` (0.67) of `keep_old`."""
-
-MAX_CANDIDATES: Final = 400
-"""Maximal number of names to search for a similar one: a program may have a finding, and so a search, for each."""
-
-
-def _alike(name: str, candidates: Iterable[str], n: int, cutoff: float = 0.6) -> list[str]:
-    """Return the candidates most similar to a name. difflib is imported only if there is something to report."""
-    from difflib import get_close_matches
-
-    return get_close_matches(name, [one for one in candidates if not are_opposed(name, one)], n, cutoff)
-
-
-def _words(name: str) -> list[str]:
-    return sorted(name.replace("-", "_").lower().split("_"))
-
-
-def _near(name: str, candidates: Collection[str], n: int, cutoff: float = 0.6) -> list[str]:
-    """Return the candidates with the same words as a name, else those most similar to it; none of too many."""
-    if len(candidates) > MAX_CANDIDATES:
-        return []
-    known = sorted(candidates)
-    # The same words in another order beat similar letters: `count_orders` is `orders_count`.
-    return [one for one in known if one != name and _words(one) == _words(name)] or _alike(name, known, n, cutoff)
-
-
-def only_near(name: str, candidates: Collection[str]) -> str | None:
-    """Return the candidate that a name is surely a misspelling of, or None: it has to be similar, and the only one."""
-    near = _near(name, candidates, n=2, cutoff=_MISSPELT)
-    return near[0] if len(near) == 1 else None
-
-
-def respelt(place: Place, name: str, candidates: Collection[str]) -> Mend | None:
-    """Return the fix that replaces a misspelt name at `place` by the candidate that is surely meant, or None."""
-    near = only_near(name, candidates)
-    return Mend(place, near) if near else None
-
-
-def near_words(name: str, candidates: Collection[str]) -> str:
-    """Return a question that offers the candidate most similar to a name, or an empty text."""
-    near = near_name(name, candidates)
-    return f"did you mean `{near}`?" if near else ""
-
-
-def near_name(name: str, candidates: Collection[str]) -> str | None:
-    """Return the candidate most similar to a name, or None if none is similar."""
-    return next(iter(_near(name, candidates, n=1)), None)

@@ -274,7 +274,7 @@ class _Checker:
                 continue
             from difflib import get_close_matches
 
-            from stepward.vm.language.loading import MAX_CANDIDATES
+            from stepward.vm.language.similar import MAX_CANDIDATES
 
             # The search compares each of them, and a program may have a finding for each.
             few = enum if len(enum) <= MAX_CANDIDATES else ()
@@ -289,7 +289,7 @@ class _Checker:
 
     def respelt(self, side: Constant, value: str, texts: list[str]) -> str:
         """Return the whole expression with a misspelt text of a constant corrected, or "" if no correction is sure."""
-        from stepward.vm.language.loading import only_near
+        from stepward.vm.language.similar import only_near
 
         same_letters = [text for text in texts if text.casefold() == value.casefold()]
         near = same_letters[0] if len(same_letters) == 1 else only_near(value, texts)

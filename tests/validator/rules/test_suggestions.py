@@ -17,7 +17,7 @@ from stepward.validator.cli import main
 from stepward.validator.findings import Finding, Severity, Verdict
 from stepward.vm import Policy, Program
 from stepward.vm.errors import ProgramError
-from stepward.vm.language.loading import near_words, only_near
+from stepward.vm.language.similar import near_words, only_near
 
 CALL = {"type": "tool", "tool": "load"}
 END = {"id": "bad", "type": "end", "outcome": "failure"}
