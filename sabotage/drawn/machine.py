@@ -229,8 +229,8 @@ class Machine:
         with self._noting():
             called = self._ask(Asked(step, visit, attempt, 0, "", {}, request.prompt, request.system))
             equal("allowed", request.allowed, allowed)
-            declared = None if returns is None else returns.to_data()
-            equal("schema", json.dumps(request.schema), json.dumps(declared, default=_plain))
+            declared = None if returns is None else json.dumps(returns.to_data(), default=_plain, sort_keys=True)
+            equal("schema", request.schema and json.dumps(request.schema, sort_keys=True), declared)
         said = await self._said(called)
         if not isinstance(said, Replied):
             return ModelReply("late")

@@ -54,7 +54,7 @@ def policies_case(seed: str) -> DrawnCase:
     data = {"name": "wide", "inputs": {"n": {"type": "integer", "default": 2}}, "tools": TOOLS, "steps": steps}
     program = Program.from_json(json.dumps(data), chance.choice(FILES))
     names = chance.sample(NAMES, 4)
-    policies = [_policy(chance, name, ids, tools) for name in names[: chance.choice((0, 0, 1, 2))]]
+    policies = [_policy(chance, name, ids, tools) for name in names[: chance.choice((0, 1, 1, 2))]]
     later = [_policy(chance, name, ids, tools) for name in names[2:]]
     if chance.random() < 0.3:
         later.append(_policy(chance, names[0], ids, tools))
@@ -75,7 +75,7 @@ def _policy(chance: Random, name: str, ids: list[str], tools: list[str]) -> Poli
     if chance.random() < 0.3:
         data["four_eyes"] = [tool for tool in TOOLS if chance.random() < 0.5]
         known.append("four_eyes")
-    if chance.random() < 0.6:
+    if chance.random() < 0.75:
         waived = [rule for rule in (*known, *known, *RULES) if chance.random() < 0.4]
         data["waivers"] = [_waiver(chance, rule) for rule in dict.fromkeys(waived)]
     if chance.random() < 0.3:

@@ -469,7 +469,7 @@ class _Maker:
         if self.odds(self.theme.budgets):
             data["max_stalled_steps"] = self.chance.randint(1, 6)
         if self.odds(self.theme.budgets):
-            data["max_tokens"] = self.pick(1, 2, 3, 5, 8, 15)
+            data["max_tokens"] = self.pick(1, 1, 2, 2, 3, 5)
         found = (data, *self.policies(steps))
         # The machine takes other paths if nothing is sensitive, so half of the programs have nothing sensitive.
         # A repeated sensitive value is sealed again, which the machine takes for a change.

@@ -43,12 +43,12 @@ def vacuous(facts: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outc
             yield _outcome(facts, selector, origin, is_needed=selector in _needed(rule))
 
 
-def lacks_a_name(facts: ProgramFacts, rule: AnyRule) -> bool:
-    """Return whether a rule asks for a step, a branch or a tool that the program does not have.
+def is_misspelt(facts: ProgramFacts, rule: AnyRule) -> bool:
+    """Return whether a rule asks for a name that the program does not have, but for one that it has almost.
 
     Steps that break such a rule break it for that cause, or it can be said only when the name is right.
     """
-    return not all(map(facts.hits, _needed(rule)))
+    return any(not facts.hits(selector) and _near(facts, selector) for selector in _needed(rule))
 
 
 def _needed(rule: AnyRule) -> tuple[AnySelector | AnyGuard, ...]:

@@ -28,7 +28,7 @@ from stepward.validator.analysis.outcomes import (
     words,
 )
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
-from stepward.validator.analysis.vacuity import lacks_a_name, vacuous
+from stepward.validator.analysis.vacuity import is_misspelt, vacuous
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.vm.errors import ExpressionError
@@ -155,8 +155,8 @@ class _Judge:
         outcomes = list(vacuous(self.facts, self.rule, self.origin))
         if self._applies():
             verdict, evidence, found = self._reached()
-            # A name that does not exist is one mistake: it is not repeated at each step that the rule protects.
-            return verdict, evidence, outcomes if outcomes and lacks_a_name(self.facts, self.rule) else outcomes + found
+            # A misspelt name is one mistake: it is not repeated at each step that the rule protects.
+            return verdict, evidence, outcomes if outcomes and is_misspelt(self.facts, self.rule) else outcomes + found
         if outcomes:
             return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
         evidence = Evidence(LAYER, cut=(f"`{self.rule.name}` selects no step that a run reaches",))

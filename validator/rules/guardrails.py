@@ -320,8 +320,8 @@ class VacuousGuardrail(GuardrailRule):
     """A guardrail names a step, a branch or a tool that the program does not have.
 
     ## What it does
-    Reports a guardrail of the program if one of its selectors matches no step. If the guardrail requires something that
-    does not exist, this is reported only once, and not again as SW401 or SW405 at each step. `never` without `when` is
+    Reports a guardrail of the program if one of its selectors matches no step. If the guardrail requires something by a
+    misspelt name, this is reported only once, and not again as SW401 or SW405 at each step. `never` without `when` is
     not reported, because it is meant to match nothing. Of a policy it reports a rule that matches no step in any
     checked program, and the declaration of a tool whose name is misspelt. If the selected step exists but no run
     reaches it, SW102 or SW103 is reported instead.

@@ -389,9 +389,9 @@ class TestCommand:
         ("arguments", "says"),
         [
             (["--fix", "--diff"], "give one of the two"),
-            (["--fix", "-"], "standard input is none"),
-            (["--diff", "--sarif-output=r"], "in place of the report"),
-            (["--diff", "--output-file=r"], "in place of the report"),
+            (["--fix", "-"], "do not work on standard input"),
+            (["--diff", "--sarif-output=r"], "instead of the report"),
+            (["--diff", "--output-file=r"], "instead of the report"),
         ],
     )
     def test_what_does_not_go_together_is_refused(self, arguments: list[str], says: str) -> None:

@@ -483,7 +483,7 @@ def test_a_help_names_the_transition_that_avoids_a_guard_if_it_is_certain(
     steps: list[dict[str, Any]], avoiding: str
 ) -> None:
     (found,) = [one for one in check(program(*steps, END, **GUARDED)) if one.code == "SW401"]
-    assert found.help.startswith("route every path to `send` through branch `then` of step `ok`, or past `send`")
+    assert found.help.startswith("route every path to `send` through branch `then` of step `ok`, or around `send`")
     assert found.help.partition("; this path avoids it where ")[2] == avoiding
 
 

@@ -92,7 +92,7 @@ def test_an_adapter_that_fits_is_asked(model: Any, reply: str) -> None:
         (OfTwo(), r"`complete\(prompt, system\)` can't be called with one argument"),
         (OfText(), "`complete` takes str, not a ModelRequest"),
         (ToText(), r"`complete` returns str: return `ModelReply\(text\)`"),
-        (InParts(), "`complete` yields its reply in parts: return it whole"),
+        (InParts(), "`complete` yields its reply in parts: return the whole reply"),
     ],
 )
 def test_a_wrong_adapter_is_refused_when_the_machine_is_made(model: Any, why: str) -> None:
