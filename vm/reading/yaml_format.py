@@ -56,6 +56,8 @@ def read_yaml(name: str, text: str) -> list[Document]:
             else:
                 builder.take(event)
     except yaml.YAMLError as error:
+        if _is_too_deep(error):
+            read_yaml(name, text[: error.problem_mark.index])  # type: ignore[attr-defined] # raises at our own limit
         raise ProgramError(name, (_unreadable(text, error),)) from None
     except UnicodeEncodeError as error:
         span = LineIndex(text).span(error.start, error.start + 1)
@@ -68,6 +70,14 @@ def read_yaml(name: str, text: str) -> list[Document]:
 
 def _events(text: str) -> Iterator[yaml.Event]:
     return yaml.parse(text, Loader=_LOADER)
+
+
+def _is_too_deep(error: yaml.YAMLError) -> bool:
+    """Return whether libyaml has met its own limit of levels. Since 0.2.6 it has one, far above ours.
+
+    It looks ahead for the end of a key, so it may meet its limit before we see the events of the first levels.
+    """
+    return "exceeded maximum nesting depth" in (getattr(error, "problem", None) or "")
 
 
 def _unreadable(text: str, error: yaml.YAMLError) -> Problem:
