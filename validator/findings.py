@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.vm.reading.document import Document
-from stepward.vm.reading.source import Mend, Place, Span
+from stepward.vm.reading.source import Correction, Place, Span
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
@@ -119,8 +119,8 @@ class Finding:
     `span` is None for a program that was built in code: `place` is then its location in the data. `policy` names the
     policy and the rule that the finding comes from; such a finding can't be suppressed, deselected or put on a
     baseline. `waiver` is the reason why the policy allows it, and until when. `path_spans` are the locations of the
-    steps of the evidence's path. `mend` is a change of the data that removes the finding, where that is safe; `fix` is
-    the same as edits of the text, where the check was asked for it.
+    steps of the evidence's path. `correction` is a change of the data that removes the finding, where that is
+    safe; `fix` is the same as edits of the text, where the check was asked for it.
     """
 
     code: str
@@ -137,7 +137,7 @@ class Finding:
     file: str = ""
     span: Span | None = None
     path_spans: tuple[Span | None, ...] = ()
-    mend: Mend | None = field(default=None, compare=False)
+    correction: Correction | None = field(default=None, compare=False)
     fix: Fix | None = field(default=None, compare=False)
 
     def fingerprint(self) -> tuple[str, str, str, str]:

@@ -201,7 +201,7 @@ def _finding(problem: Problem) -> Finding:
 
     rule, related = RULE_BY_CODE[problem.code](), [Label(place, text) for place, text in problem.related]
     found = rule.finding(
-        problem.message, problem.help, problem.place, step=problem.step, related=related, mend=problem.mend
+        problem.message, problem.help, problem.place, step=problem.step, related=related, correction=problem.correction
     )
     return replace(found, span=problem.span)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepward.vm.reading.source import Mend, Place, Span
+from stepward.vm.reading.source import Correction, Place, Span
 
 
 class StepwardError(Exception):
@@ -20,7 +20,8 @@ class Problem:
     """One thing that is wrong with a document, in the words of the finding that it becomes.
 
     `code` is a finding code (`SW002`); `place` is the location in the document, and `span` that in the text if the
-    reader knew it at once; `step` is the id of the step concerned, if any; `mend` is a fix, if a safe one is known.
+    reader knew it at once; `step` is the id of the step concerned, if any; `correction` is a safe fix,
+    if one is known.
     """
 
     code: str
@@ -30,7 +31,7 @@ class Problem:
     span: Span | None = None
     step: str | None = None
     related: tuple[tuple[Place, str], ...] = ()
-    mend: Mend | None = None
+    correction: Correction | None = None
 
 
 class DocumentError(StepwardError):

@@ -270,7 +270,7 @@ FILES: Final = (
     "validator:Program.from_document",
     "validator:ProgramValidator.__init__",
     "validator:ProgramValidator.validate",
-    "gate.mending:with_fixes",
+    "gate.corrections:with_fixes",
     "findings:Report.bounds",
     "gate.known:KnownFiles.find",
     "gate.known:KnownFiles.store",
@@ -321,7 +321,7 @@ def test_an_error_in_one_file_costs_what_is_left_of_that_file(
     once = {
         "gate.checking:idle_entries": ["."],
         "gate.checking:vacuous_rules": ["."],
-        "gate.mending:with_fixes": ["typo.yaml"],
+        "gate.corrections:with_fixes": ["typo.yaml"],
     }
     assert sorted({one["file"] for one in broken}) == once.get(target, ["fine.yaml", "gap.yaml", "typo.yaml"])
     assert "Traceback" not in result.output

@@ -15,7 +15,7 @@ from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.policy import require_distinct
 from stepward.vm.language.program import Program
-from stepward.vm.language.selectors import Hit, matches
+from stepward.vm.language.selectors import Match, matches
 from stepward.vm.language.steps import AnyPart, BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec, fits, implies
 
@@ -32,7 +32,7 @@ class ProgramFacts:
         require_distinct(self.meaning.policies)
         self.flow = self.meaning.flow
         self.graph = StepGraph(self.flow)
-        self._hits: dict[AnySelector | AnyGuard, list[Hit]] = {}
+        self._hits: dict[AnySelector | AnyGuard, list[Match]] = {}
 
     @cached_property
     def conditions(self) -> tuple[tuple[int, ConditionStep], ...]:
@@ -71,7 +71,7 @@ class ProgramFacts:
         specs = [self.meaning.typing.spec((source, meant.fields[:-1])) for source in meant.sources]
         return [name for spec in specs if spec is not None for name in spec.properties or ()]
 
-    def hits(self, selector: AnySelector | AnyGuard) -> list[Hit]:
+    def hits(self, selector: AnySelector | AnyGuard) -> list[Match]:
         """Return the steps and sub-steps that a selector matches. Results are cached."""
         found = self._hits.get(selector)
         if found is None:

@@ -13,12 +13,12 @@ from typing import NamedTuple, cast
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor, State
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
-from stepward.vm.language.selectors import Hit, by_step
+from stepward.vm.language.selectors import Match, by_step
 from stepward.vm.language.steps import BaseStep, Call, Failing, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.transitions import Transition
 
 
-def succeeds(hit: Hit, transition: Transition) -> tuple[bool, ...]:
+def succeeds(hit: Match, transition: Transition) -> tuple[bool, ...]:
     """Return whether a matched part succeeded, given the transition of its step: (True,), (False,), or both."""
     if hit.sub is None:
         return (transition.kind in ("success", "branch"),)
@@ -30,7 +30,7 @@ def succeeds(hit: Hit, transition: Transition) -> tuple[bool, ...]:
 
 
 def some_succeed(
-    hits: list[Hit], transition: Transition, whole: BaseStep, call_outcomes: CallOutcomes
+    hits: list[Match], transition: Transition, whole: BaseStep, call_outcomes: CallOutcomes
 ) -> tuple[bool, ...]:
     """Return whether some matched part of a step succeeded, given the transition: (True,), (False,), or both."""
     if call_outcomes:
@@ -47,7 +47,7 @@ def some_succeed(
 
 
 def some_start(
-    hits: list[Hit], transition: Transition, call_outcomes: CallOutcomes, analyses: Analyses
+    hits: list[Match], transition: Transition, call_outcomes: CallOutcomes, analyses: Analyses
 ) -> tuple[bool, ...]:
     """Return whether some matched part of a step had started, given the transition: (True,), (False,), or both."""
     if call_outcomes:
@@ -61,7 +61,7 @@ def some_start(
     return (True,) if is_sure else (True, False)
 
 
-def without_ineffective_fallbacks(hits: Iterable[Hit], analyses: Analyses) -> Iterator[Hit]:
+def without_ineffective_fallbacks(hits: Iterable[Match], analyses: Analyses) -> Iterator[Match]:
     """Yield matches with ineffective fallbacks removed: those of writes that can't be repeated."""
     for hit in hits:
         is_ineffective = (
@@ -73,7 +73,7 @@ def without_ineffective_fallbacks(hits: Iterable[Hit], analyses: Analyses) -> It
 class _Start(NamedTuple):
     """A part whose start matters to a rule, with the numbers of the rule's selectors that match it."""
 
-    hit: Hit
+    hit: Match
     which: Sequence[int]
 
 
@@ -102,7 +102,7 @@ class RuleMonitor(Monitor):
                 found[hit.sub] = _Start(hit, (*which, number))
         return list(found.values())
 
-    def _is_performed_again(self, hit: Hit) -> bool:
+    def _is_performed_again(self, hit: Match) -> bool:
         """Whether retries perform the part again. Attempts of an idempotent tool share one key, and are one
         performance."""
         if isinstance(hit.part, ToolCall) and self.facts.meaning.tool(hit.part.tool).idempotent:
@@ -219,7 +219,7 @@ def _chosen(may: Mapping[int, tuple[bool, ...]]) -> Iterable[tuple[int, ...]]:
     ]
 
 
-def never(analyses: Analyses, hits: list[Hit]) -> RuleMonitor:
+def never(analyses: Analyses, hits: list[Match]) -> RuleMonitor:
     """Return a monitor of parts that must not start at all."""
     return RuleMonitor(analyses, Bound(NeverAutomaton(), (hits,), (), ()))
 

@@ -38,7 +38,7 @@ class Clock:
         self._ends = time.monotonic() + seconds
         self._stops: list[Callable[[], None]] = []
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise OutOfTime when no time is left."""
         if self.overtime() >= 0:
             self.has_struck = True
@@ -50,7 +50,7 @@ class Clock:
 
     def left(self) -> float:
         """Return the remaining seconds, more than zero; raises OutOfTime when there are none."""
-        self.look()
+        self.check()
         return min(max(-self.overtime(), 0.001), MAX_SECONDS)
 
     def milliseconds(self) -> int:

@@ -47,7 +47,7 @@ from stepward.vm.language.guardrails import (
     protected,
 )
 from stepward.vm.language.policy import Policy
-from stepward.vm.language.selectors import Hit
+from stepward.vm.language.selectors import Match
 from stepward.vm.language.similar import only_near
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Place
@@ -132,7 +132,7 @@ def _allow_list(proofs: Proofs, policy: Policy) -> Iterator[Judgement]:
         when = entry.when if entry is not None else None
         rule = Never.model_construct(name="allow", never=StepSelector(step=call.id), when=when)
         asked = Property("allow", call.tool, Verdict.UNKNOWN, _NOTHING, policy=policy.policy, step=call.id)
-        work = partial(_Judge(proofs, rule, origin).allowed, Hit(site.step, site.sub, call), when)
+        work = partial(_Judge(proofs, rule, origin).allowed, Match(site.step, site.sub, call), when)
         place = Place(("steps", site.step, "id"))
         yield _isolated(proofs, f"the allow-list at `{call.id}`", asked, origin, work, place)
 
@@ -164,7 +164,7 @@ class _Judge:
             evidence = replace(evidence, certificate=self._proof_parts(monitor_of(self.rule, self.analyses)))
         return Verdict.PROVED, evidence, []
 
-    def allowed(self, hit: Hit, when: str | None) -> Found:
+    def allowed(self, hit: Match, when: str | None) -> Found:
         """Judge a call that an allow-list does not allow unconditionally: `when` is the condition for an allowed
         tool."""
         if when is None:
@@ -322,7 +322,7 @@ class _Judge:
         outcome = Outcome("SW408", message, help, place, None, (), evidence, self.origin.tag)
         return Verdict.UNKNOWN, evidence, [outcome]
 
-    def _tested(self, hit: Hit, tree: Expression) -> Outcome | Evidence | None:
+    def _tested(self, hit: Match, tree: Expression) -> Outcome | Evidence | None:
         """Return the engine's answer for a call with a `when`: forbidden by a rule, or demanded by an allow-list."""
         from stepward.validator.engine.systems.building import Question
         from stepward.validator.engine.systems.system import DOES_NOT_HOLD, HOLDS_OR_FAILS, Decision

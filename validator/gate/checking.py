@@ -272,8 +272,8 @@ class Run:
             report = validate_document(document, policies, **self._check_arguments, **settings.for_proofs)
             if self._tools is not None:
                 report = self._tools.compared(report, document, policies)
-            if self._with_fixes and any(finding.mend is not None for finding in report.findings):
-                from stepward.validator.gate.mending import with_fixes
+            if self._with_fixes and any(finding.correction is not None for finding in report.findings):
+                from stepward.validator.gate.corrections import with_fixes
 
                 read = partial(_documents, path=path)
                 fix = partial(with_fixes, report.findings, contents.documents, number, read)

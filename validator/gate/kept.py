@@ -30,7 +30,7 @@ _HOMES: Final = {
 
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
-_LEFT_OUT: Final = frozenset({"file", "mend", "certificate", "certify"})
+_LEFT_OUT: Final = frozenset({"file", "correction", "certificate", "certify"})
 """The fields that are not stored."""
 
 

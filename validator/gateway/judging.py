@@ -12,7 +12,7 @@ from typing import Final
 
 from stepward.validator.findings import Finding, Report, Severity
 from stepward.validator.gate.checking import UNJUDGED
-from stepward.validator.gate.mending import with_fixes
+from stepward.validator.gate.corrections import with_fixes
 from stepward.validator.gateway.refusals import Refused
 from stepward.validator.report.model import render
 from stepward.validator.result import RunResult
@@ -63,7 +63,7 @@ def judge(text: str, policies: Sequence[Policy], *, time_limit: float = TIME_LIM
         )
     document, report = _checked(text, policies, time_limit)
     findings = report.findings
-    if document is not None and any(finding.mend is not None for finding in findings):
+    if document is not None and any(finding.correction is not None for finding in findings):
         findings = tuple(with_fixes(findings, [document], 0, _documents))
     failing = frozenset(one for one in findings if one.severity is Severity.ERROR or one.code in UNJUDGED)
     result = RunResult(findings, failing, properties=report.properties, sources={NAME: text}, programs=1)

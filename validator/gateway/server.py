@@ -116,7 +116,7 @@ class _Front:
 
 
 class _Internal(Refused):
-    """Something has failed that a caller can't mend."""
+    """Something has failed that a caller can't correct."""
 
 
 async def _guarded(what: str, answer: Awaitable[T]) -> T:

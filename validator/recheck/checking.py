@@ -162,7 +162,7 @@ def _solved(part: Fields, reading: Reading) -> tuple[Violations | None, bool]:
             entry.close()
     count, is_empty = 0, False
     for entry in part.objects("scripts"):
-        reading.look()
+        reading.check()
         must_be_unsatisfiable(entry.text("text"), entry.text("shows"), reading.left())
         is_empty = is_empty or says_nothing(entry.text("text"))
         entry.close()

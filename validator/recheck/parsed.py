@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from stepward.validator.recheck.flow import Control
 from stepward.validator.recheck.names import Lookup
-from stepward.validator.recheck.parts import Hit
+from stepward.validator.recheck.parts import Match
 from stepward.validator.recheck.refusals import Unreadable
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.parser import parse
@@ -29,7 +29,7 @@ _UNKNOWN: Final = ToolSpec.model_construct(effect="write", idempotent=False)
 class Watch(Protocol):
     """A limit of time; the clock of a check is one."""
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise an exception when the time is over. It is called now and then."""
         ...
 
@@ -41,7 +41,7 @@ class Watch(Protocol):
 class Unlimited:
     """A limit that is never reached."""
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Do nothing."""
 
     def left(self) -> float:
@@ -64,7 +64,7 @@ class Parsed:
             if known.setdefault(policy.policy, policy).to_data() != policy.to_data():
                 raise Unreadable(f"two policies have the name `{policy.policy}`")
         watch = watch or Unlimited()
-        self.look, self.left = watch.look, watch.left
+        self.check, self.left = watch.check, watch.left
         self._trees: dict[int, tuple[Expression | None, ...]] = {}
         self._tools: dict[str, ToolSpec] = {}
 
@@ -99,17 +99,17 @@ class Parsed:
         return step if sub is None else step.sub_steps[sub]
 
     @cached_property
-    def parts(self) -> tuple[Hit, ...]:
+    def parts(self) -> tuple[Match, ...]:
         """Every step, and every sub-step after its step."""
-        return tuple(Hit(number, sub, part) for number, step in enumerate(self.steps) for sub, part in parts(step))
+        return tuple(Match(number, sub, part) for number, step in enumerate(self.steps) for sub, part in parts(step))
 
     @cached_property
-    def calls(self) -> tuple[Hit, ...]:
+    def calls(self) -> tuple[Match, ...]:
         """Every call of a model or a tool."""
-        return tuple(Hit(number, sub, call) for number, step in enumerate(self.steps) for sub, call in step.calls)
+        return tuple(Match(number, sub, call) for number, step in enumerate(self.steps) for sub, call in step.calls)
 
     @cached_property
-    def tool_calls(self) -> tuple[Hit, ...]:
+    def tool_calls(self) -> tuple[Match, ...]:
         """Every call of a tool."""
         return tuple(hit for hit in self.calls if isinstance(hit.part, ToolCall))
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from stepward.vm.language.steps import AnyPart
 
 
-class Hit(NamedTuple):
+class Match(NamedTuple):
     """A step, or a sub-step of it."""
 
     step: int
@@ -16,9 +16,9 @@ class Hit(NamedTuple):
     part: AnyPart
 
 
-def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:
+def by_step(hits: Iterable[Match]) -> dict[int, list[Match]]:
     """Group hits by the positions of their steps."""
-    found: dict[int, list[Hit]] = {}
+    found: dict[int, list[Match]] = {}
     for hit in hits:
         found.setdefault(hit.step, []).append(hit)
     return found

@@ -18,7 +18,7 @@ from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import State
 from stepward.validator.recheck.names import Names
-from stepward.validator.recheck.parts import Hit, by_step
+from stepward.validator.recheck.parts import Match, by_step
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, Unreadable
 from stepward.validator.recheck.selectors import branch_of, guards, matches
@@ -65,7 +65,7 @@ class Watcher:
     condition: Expression | None = None
     """The condition that, together with the path, decides whether a hit breaks the rule."""
 
-    def __init__(self, reading: Reading, hits: Iterable[Hit] = ()) -> None:
+    def __init__(self, reading: Reading, hits: Iterable[Match] = ()) -> None:
         self.reading = reading
         self.hits = by_step(hits)
         self.parts: frozenset[Part] = frozenset((hit.step, hit.sub) for found in self.hits.values() for hit in found)
@@ -95,7 +95,7 @@ class Watcher:
         """Return whether this end of the run is a violation."""
         return False
 
-    def started(self, step: int, exit_: Exit) -> list[Hit]:
+    def started(self, step: int, exit_: Exit) -> list[Match]:
         """Return the matched parts of a step that started."""
         return [hit for hit in self.hits.get(step, ()) if hit.sub in exit_.started]
 
@@ -153,7 +153,7 @@ class RequiresWatcher(Watcher):
         return STALE if before == FRESH and self.reads[number] & self.reading.assigned[step] else before
 
     @staticmethod
-    def _came(guard: AnyGuard, hit: Hit, exit_: Exit) -> bool:
+    def _came(guard: AnyGuard, hit: Match, exit_: Exit) -> bool:
         if isinstance(guard, BranchSelector):
             assert isinstance(hit.part, ConditionStep)
             return exit_.transition.kind == "branch" and exit_.transition.branch == branch_of(hit.part, guard.branch)
@@ -163,7 +163,7 @@ class RequiresWatcher(Watcher):
 class NeverWatcher(Watcher):
     """`never: P`, with or without `when`. An allow-list demands its condition, and forbids calls without an entry."""
 
-    def __init__(self, reading: Reading, hits: Iterable[Hit], when: str | None, *, demands: bool = False) -> None:
+    def __init__(self, reading: Reading, hits: Iterable[Match], when: str | None, *, demands: bool = False) -> None:
         super().__init__(reading, hits)
         self.condition = None if when is None else parse(when)
         self.demands = demands
@@ -173,7 +173,7 @@ class NeverWatcher(Watcher):
             if self._is_broken(steps, hit, state):
                 yield Breach("forbidden" if hit.sub is None else f"forbidden {hit.part.id}", self.cost(step))
 
-    def _is_broken(self, steps: Steps, hit: Hit, state: State) -> bool:
+    def _is_broken(self, steps: Steps, hit: Match, state: State) -> bool:
         if self.condition is None or steps.is_blind:
             return True
         names = references([self.condition])
@@ -183,11 +183,11 @@ class NeverWatcher(Watcher):
         said = {one for split in splits(names, environment) for one in truths(condition, split)}
         return bool(said - ({True} if self.demands else {False}))
 
-    def _is_one_value(self, hit: Hit, left: Names, right: Names) -> bool:
+    def _is_one_value(self, hit: Match, left: Names, right: Names) -> bool:
         left, right = (_handed(hit.part, names) for names in (left, right))
         return self.reading.definite.is_one_value(left, right, hit.step)
 
-    def _blocks(self, steps: Steps, hit: Hit, names: Names, state: State) -> tuple[Block, ...]:
+    def _blocks(self, steps: Steps, hit: Match, names: Names, state: State) -> tuple[Block, ...]:
         if names[0] != "args":
             blocks = steps.blocks(names, hit.step, state)
             is_handed = isinstance(hit.part, Call) and names in read_by(hit.part)
@@ -248,7 +248,7 @@ class AtMostOnceWatcher(Watcher):
         elif any(self._is_performed_again(hit) for hit in hits):
             yield Breach("retried", self.cost(step) + 1)
 
-    def _is_performed_again(self, hit: Hit) -> bool:
+    def _is_performed_again(self, hit: Match) -> bool:
         """Return whether retries perform P again. Attempts of an idempotent tool share one key, and are one
         performance."""
         if isinstance(hit.part, ToolCall) and self.reading.tool(hit.part.tool).idempotent:

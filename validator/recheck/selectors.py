@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepward.validator.recheck.parsed import Parsed
-from stepward.validator.recheck.parts import Hit
+from stepward.validator.recheck.parts import Match
 from stepward.vm.language.guardrails import (
     AllOf,
     AnyGuard,
@@ -18,7 +18,7 @@ from stepward.vm.language.guardrails import (
 from stepward.vm.language.steps import ConditionStep, ToolCall
 
 
-def matches(selector: AnySelector | AnyGuard, reading: Parsed) -> list[Hit]:
+def matches(selector: AnySelector | AnyGuard, reading: Parsed) -> list[Match]:
     """Return the steps and sub-steps that a selector matches; the first of two with one id."""
     match selector:
         case ToolSelector(tool=tool):
@@ -31,14 +31,14 @@ def matches(selector: AnySelector | AnyGuard, reading: Parsed) -> list[Hit]:
         case StepSelector(step=name):
             own = reading.position.get(name)
             if own is not None:
-                return [Hit(own, None, reading.steps[own])]
+                return [Match(own, None, reading.steps[own])]
             return [hit for hit in reading.parts if hit.part.id == name]
         case BranchSelector(step=name, branch=branch):
             number = reading.position.get(name)
             step = None if number is None else reading.steps[number]
             if number is None or not isinstance(step, ConditionStep) or branch_of(step, branch) is None:
                 return []
-            return [Hit(number, None, step)]
+            return [Match(number, None, step)]
 
 
 def branch_of(step: ConditionStep, name: str | int) -> str | int | None:

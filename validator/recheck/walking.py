@@ -62,7 +62,7 @@ class Walk:
         """Yield the successors of a state with changes and cost; and collect the violations."""
         step, memory, _ = pair
         if not steps.is_blind:
-            self.reading.look()
+            self.reading.check()
         if not steps.may_get_to(step):
             return
         self._note(step, cost, self.watcher.entered(steps, step, state, memory))

@@ -9,7 +9,7 @@ from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.control_flow import CycleWithoutExit, UnboundedCycle, UnreachableStep
 from stepward.validator.rules.naming import MAX_TRIED, naming_transitions
-from stepward.vm.reading.source import Mend, Place
+from stepward.vm.reading.source import Correction, Place
 
 
 class AmbiguousArm(Rule):
@@ -65,15 +65,19 @@ class AmbiguousArm(Rule):
                 Label(Place(("steps", source, *transition.field)), "it is named here")
                 for source, transition in list(naming_transitions(context.facts.flow, step.id))[:1]
             ]
-            help, mend = _suggestions(context, number) if count < MAX_TRIED else (_say_where_it_goes(step.id), None)
-            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related, mend=mend)
+            help, correction = (
+                _suggestions(context, number) if count < MAX_TRIED else (_say_where_it_goes(step.id), None)
+            )
+            yield self.finding(
+                message, help, Place(("steps", number, "id")), step=step.id, related=related, correction=correction
+            )
 
 
 def _say_where_it_goes(step: str) -> str:
     return f"say where the run goes after `{step}`: `next_step`, or `is_terminal: true` to end"
 
 
-def _suggestions(context: Context, number: int) -> tuple[str, Mend | None]:
+def _suggestions(context: Context, number: int) -> tuple[str, Correction | None]:
     """Return the help that says where control can go after an ambiguous arm, and the edit that is safe, if any.
 
     A change that makes a loop without a bound or an exit, or a step unreachable, is not suggested. To go on is safe
@@ -87,10 +91,10 @@ def _suggestions(context: Context, number: int) -> tuple[str, Mend | None]:
         suggestions.append(f"add `is_terminal: true` to `{step.id}` to end")
     if number and _is_sound(context, number - 1, next_step=following):
         suggestions.append(f"add `next_step: {following}` to `{steps[number - 1].id}` to skip it")
-    mend = Mend(Place(("steps", number)), following, "next_step") if goes_on and not ends else None
+    correction = Correction(Place(("steps", number)), following, "next_step") if goes_on and not ends else None
     if not suggestions:
         return _say_where_it_goes(step.id), None
-    return ", or ".join(suggestions), mend
+    return ", or ".join(suggestions), correction
 
 
 def _is_sound(context: Context, number: int, **fields: object) -> bool:

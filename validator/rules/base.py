@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from stepward.validator.findings import Evidence, Finding, Label, PolicyTag, Severity
-from stepward.vm.reading.source import Mend, Place
+from stepward.vm.reading.source import Correction, Place
 
 if TYPE_CHECKING:
     from stepward.validator.context import Context
@@ -40,7 +40,7 @@ class Rule(ABC):
         related: Iterable[Label] = (),
         evidence: Evidence | None = None,
         policy: PolicyTag | None = None,
-        mend: Mend | None = None,
+        correction: Correction | None = None,
     ) -> Finding:
         """Return a finding of this rule."""
         return Finding(
@@ -54,7 +54,7 @@ class Rule(ABC):
             related=tuple(related),
             evidence=evidence,
             policy=policy,
-            mend=mend,
+            correction=correction,
         )
 
     @classmethod

@@ -17,7 +17,7 @@ from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse, parses
 from stepward.vm.language.guardrails import Never
 from stepward.vm.language.steps import ConditionStep
-from stepward.vm.reading.source import Mend, Path, Place
+from stepward.vm.reading.source import Correction, Path, Place
 
 if TYPE_CHECKING:
     from stepward.validator.engine.verdicts import Judged
@@ -74,22 +74,22 @@ class ConditionSyntax(Rule):
                 help = error.help if clause.is_condition else _text_help(error, str(clause.path[-1]))
                 place = Place(clause.path, within=(error.start, error.end))
                 step = context.facts.program.steps[clause.step].id
-                mend = _mend(error, clause.path) if help == error.help else None
-                yield self.finding(error.message, help, place, step=step, mend=mend)
+                correction = _correction(error, clause.path) if help == error.help else None
+                yield self.finding(error.message, help, place, step=step, correction=correction)
         for number, rule in enumerate(context.facts.program.guardrails):
             error = _syntax_error(rule.when) if isinstance(rule, Never) and rule.when is not None else None
             if error is not None:
                 place = Place(("guardrails", number, "when"), within=(error.start, error.end))
-                yield self.finding(error.message, error.help, place, mend=_mend(error, place.path))
+                yield self.finding(error.message, error.help, place, correction=_correction(error, place.path))
 
 
-def _mend(error: ExpressionError, path: Path) -> Mend | None:
+def _correction(error: ExpressionError, path: Path) -> Correction | None:
     """Return the edit that writes an expression of another language in ours, if its meaning is certain."""
     from stepward.vm.expressions.hints import equivalent
 
     rewrite = equivalent(error.text, parses) if error.rewrite else None
     # White space around the expression belongs to the layout of the document.
-    return Mend(Place(path), error.text.replace(error.text.strip(), rewrite)) if rewrite else None
+    return Correction(Place(path), error.text.replace(error.text.strip(), rewrite)) if rewrite else None
 
 
 def _syntax_error(text: str) -> ExpressionError | None:

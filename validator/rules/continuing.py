@@ -8,7 +8,7 @@ from stepward.validator.context import Context
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.steps import EndStep, Routed
 from stepward.vm.language.transitions import DECLARED_FAILURE
-from stepward.vm.reading.source import Mend, Place
+from stepward.vm.reading.source import Correction, Place
 
 
 def falls_into_failure(flow: Flow, dead: Sequence[int]) -> int | None:
@@ -27,7 +27,7 @@ def _last_ones(flow: Flow, dead: Sequence[int]) -> list[int]:
     return [one for one in dead if flow.falls_through(one) and one + 1 < len(flow.steps) and one + 1 not in dead]
 
 
-def continuation(context: Context, number: int, behind: Sequence[int]) -> Mend | None:
+def continuation(context: Context, number: int, behind: Sequence[int]) -> Correction | None:
     """Return the edit that lets the arm above a dead step go on to it, if only that can be meant.
 
     It is not the only meaning where another arm above could go on there too, or where the dead steps fall into an arm
@@ -52,5 +52,5 @@ def continuation(context: Context, number: int, behind: Sequence[int]) -> Mend |
     is_looped = any(arm in members and number in members for members in changed.graph.components(range(len(steps))))
     if is_looped or len(changed.flow.ambiguous_arms) > len(flow.ambiguous_arms):
         return None
-    also = None if last is None else Mend(Place(("steps", last)), "", "is_terminal")
-    return Mend(Place(("steps", arm)), steps[number].id, "next_step", also)
+    also = None if last is None else Correction(Place(("steps", last)), "", "is_terminal")
+    return Correction(Place(("steps", arm)), steps[number].id, "next_step", also)

@@ -71,8 +71,8 @@ class MissingTarget(Rule):
                     help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"
                 place = Place(("steps", number, *field))
                 message = f"`{field[-1]}` names `{target}`, which is not a step"
-                mend = None if target in sub_steps else respelt(place, target, context.facts.flow.position)
-                yield self.finding(message, help, place, step=step.id, mend=mend)
+                correction = None if target in sub_steps else respelt(place, target, context.facts.flow.position)
+                yield self.finding(message, help, place, step=step.id, correction=correction)
 
 
 class UnreachableStep(Rule):
@@ -127,9 +127,11 @@ class UnreachableStep(Rule):
             if number - 1 in reachable and ends_the_run(flow, number - 1):
                 related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
             help = _help_to_reach(context, number, behind)
-            mend = continuation(context, number, behind) if count < MAX_TRIED else None
+            correction = continuation(context, number, behind) if count < MAX_TRIED else None
             message = f"no path leads to step `{step.id}`{behind_words(behind, flow)}"
-            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related, mend=mend)
+            yield self.finding(
+                message, help, Place(("steps", number, "id")), step=step.id, related=related, correction=correction
+            )
 
 
 def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ from stepward.validator.rules.intended import SECTIONS, intended
 from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.similar import MAX_CANDIDATES, near_words, only_near
 from stepward.vm.language.steps import ToolCall
-from stepward.vm.reading.source import Mend, Place
+from stepward.vm.reading.source import Correction, Place
 
 if TYPE_CHECKING:
     from stepward.validator.engine.reach import Answer
@@ -65,17 +65,17 @@ class UndefinedVariable(Rule):
         for reading in context.analyses.assignment.readings:
             if reading.meant is None:
                 message = f"nothing ever defines `{reading.reference.text()}`"
-                help, mend = self._suggestion(context, reading.reference, reading.place)
+                help, correction = self._suggestion(context, reading.reference, reading.place)
                 step = context.facts.program.steps[reading.step].id
-                yield self.finding(message, help, reading.place, step=step, mend=mend)
+                yield self.finding(message, help, reading.place, step=step, correction=correction)
             elif reading.meant.fields and context.facts.meaning.typing.view(reading.meant).never:
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
                 step = context.facts.program.steps[reading.step].id
-                help, mend = self._field_suggestion(context, reading)
-                yield self.finding(message, help, reading.place, step=step, mend=mend)
+                help, correction = self._field_suggestion(context, reading)
+                yield self.finding(message, help, reading.place, step=step, correction=correction)
         yield from self._in_defined(context)
 
-    def _field_suggestion(self, context: Context, reading: Reading) -> tuple[str, Mend | None]:
+    def _field_suggestion(self, context: Context, reading: Reading) -> tuple[str, Correction | None]:
         """Return what to write instead of a field that the type does not have, and the edit if it is safe."""
         assert reading.meant is not None
         meant, (*owner, last) = intended(context, reading.reference.names), reading.reference.names
@@ -93,11 +93,11 @@ class UndefinedVariable(Rule):
                     reference = node.reference
                     place = Place(clause.path, within=(reference.start, reference.end))
                     message = f"nothing ever defines `{reference.text()}`"
-                    help, mend = self._suggestion(context, reference, place)
+                    help, correction = self._suggestion(context, reference, place)
                     step = context.facts.program.steps[clause.step].id
-                    yield self.finding(message, help, place, step=step, mend=mend)
+                    yield self.finding(message, help, place, step=step, correction=correction)
 
-    def _suggestion(self, context: Context, reference: Reference, place: Place) -> tuple[str, Mend | None]:
+    def _suggestion(self, context: Context, reference: Reference, place: Place) -> tuple[str, Correction | None]:
         """Return what to write instead of an undefined reference, and the edit that does so, if it is safe."""
         first, *rest = reference.names
         known, position = context.facts.meaning.names, context.facts.flow.position
@@ -118,8 +118,8 @@ class UndefinedVariable(Rule):
         return words or otherwise, _replacement((near, *rest), place) if near else None
 
 
-def _replacement(names: tuple[str, ...], place: Place) -> Mend:
-    return Mend(place, "$" + ".".join(names))
+def _replacement(names: tuple[str, ...], place: Place) -> Correction:
+    return Correction(place, "$" + ".".join(names))
 
 
 class MaybeUndefined(EngineRule):

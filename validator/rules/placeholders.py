@@ -11,7 +11,7 @@ from stepward.validator.findings import Finding
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.intended import intended
 from stepward.vm.expressions.lexer import NAME
-from stepward.vm.reading.source import Mend, Path, Place
+from stepward.vm.reading.source import Correction, Path, Place
 
 _NAMES: Final = rf"{NAME}(?:\.{NAME})*"
 _PLACEHOLDER: Final = re.compile(
@@ -88,8 +88,8 @@ class ForeignPlaceholder(Rule):
             help += ", followed by a space"
         if meant is None:
             help += f", and declare `{names[0]}` under `inputs`"
-        mend = None if glued or meant is None or meant != names else Mend(place, reference)
-        yield self.finding(message, help, place, step=step, mend=mend)
+        correction = None if glued or meant is None or meant != names else Correction(place, reference)
+        yield self.finding(message, help, place, step=step, correction=correction)
 
 
 def _names(match: re.Match[str]) -> tuple[str, ...]:

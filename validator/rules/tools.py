@@ -60,8 +60,8 @@ class UndeclaredTool(Rule):
                 help = near_words(site.call.tool, tools) or "declare it under `tools`"
                 message = f"the tool `{site.call.tool}` is not declared"
                 place = Place((*site.path, "tool"))
-                mend = respelt(place, site.call.tool, tools)
-                yield self.finding(message, help, place, step=site.call.id, mend=mend)
+                correction = respelt(place, site.call.tool, tools)
+                yield self.finding(message, help, place, step=site.call.id, correction=correction)
 
 
 class ToolArguments(Rule):
@@ -122,8 +122,8 @@ class ToolArguments(Rule):
                 help = f"rename `{name}` to `{right}`" if right else f"remove it; the tool takes {_listed(declared)}"
                 message = f"`{call.tool}` has no argument `{name}`"
                 message += f", and `{right}` is missing" if right in absent else ""
-                mend = respelt(place, name, [right]) if right else None
-                yield self.finding(message, help, place, step=call.id, related=related, mend=mend)
+                correction = respelt(place, name, [right]) if right else None
+                yield self.finding(message, help, place, step=call.id, related=related, correction=correction)
             else:
                 why = _mismatch(context, site, name, value, declared[name])
                 if why is not None:

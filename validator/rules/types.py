@@ -12,7 +12,7 @@ from stepward.vm.language.name_types import Use
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.typecheck import either
 from stepward.vm.language.types import TypeSpec, refusal
-from stepward.vm.reading.source import Mend, Path, Place
+from stepward.vm.reading.source import Correction, Path, Place
 
 
 class TypeMismatch(Rule):
@@ -217,6 +217,6 @@ def expression_findings(rule: Rule, context: Context) -> Iterator[Finding]:
     for clause, problem in context.analyses.type_problems:
         if problem.code == rule.code:
             place = Place(clause.path, within=(problem.start, problem.end))
-            mend = Mend(Place(clause.path), problem.rewrite) if problem.rewrite else None
+            correction = Correction(Place(clause.path), problem.rewrite) if problem.rewrite else None
             step = context.facts.program.steps[clause.step].id
-            yield rule.finding(problem.message, problem.help, place, step=step, mend=mend)
+            yield rule.finding(problem.message, problem.help, place, step=step, correction=correction)

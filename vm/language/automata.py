@@ -29,7 +29,7 @@ from stepward.vm.language.guardrails import (
     guards,
 )
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.selectors import Hit
+from stepward.vm.language.selectors import Match
 from stepward.vm.language.steps import ConditionStep, Failing, parts
 
 Objection = Literal["bypassed", "stale", "forbidden", "repeated", "both"]
@@ -197,12 +197,12 @@ class Bound(NamedTuple):
     """An automaton in one program: what each of `starts` and `comes` matches, and the steps that make these stale."""
 
     automaton: Automaton
-    starts: tuple[list[Hit], ...]
-    comes: tuple[list[Hit], ...]
+    starts: tuple[list[Match], ...]
+    comes: tuple[list[Match], ...]
     stale_by: tuple[frozenset[int], ...]
 
 
-def bound(rule: AnyRule, meaning: Meaning, hits: Callable[[AnySelector | AnyGuard], list[Hit]]) -> Bound:
+def bound(rule: AnyRule, meaning: Meaning, hits: Callable[[AnySelector | AnyGuard], list[Match]]) -> Bound:
     """Return the automaton of a rule in a program; `hits` returns what a selector matches there."""
     automaton = automaton_of(rule)
     starts = tuple(map(hits, automaton.starts))
@@ -214,7 +214,7 @@ def bound(rule: AnyRule, meaning: Meaning, hits: Callable[[AnySelector | AnyGuar
     return Bound(automaton, starts, comes, stale_by)
 
 
-def awaited(guard: AnySelector | AnyGuard, hit: Hit) -> str | int | None:
+def awaited(guard: AnySelector | AnyGuard, hit: Match) -> str | int | None:
     """Return the branch, as control flow names it, that a guard waits for; None if success is enough."""
     if not isinstance(guard, BranchSelector):
         return None

@@ -25,7 +25,7 @@ from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.patterns.matching import RE2
 from stepward.vm.reading.limits import MAX_DEPTH, MAX_STEPS, MAX_VALUES
-from stepward.vm.reading.source import Mend, Path, Place
+from stepward.vm.reading.source import Correction, Path, Place
 
 if TYPE_CHECKING:
     from stepward.vm.language.program import Program
@@ -173,21 +173,21 @@ def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
         message, help = _unknown_field(path, model, data)
         place = Place(path, key=True)
         near = _misspelt_field(path, model, data)
-        return Problem("SW002", message, help, place, step=step, mend=Mend(place, near) if near else None)
+        return Problem("SW002", message, help, place, step=step, correction=Correction(place, near) if near else None)
     if kind.startswith("union_tag"):
         message, help = _untagged(path, data)
         owner, near = _at(data, path), _misspelt_type(path, data)
         has_type = path[0] == "steps" and isinstance(owner, dict) and "type" in owner
         place = Place((*path, "type")) if has_type else Place(path)
-        return Problem("SW002", message, help, place, step=step, mend=Mend(place, near) if near else None)
+        return Problem("SW002", message, help, place, step=step, correction=Correction(place, near) if near else None)
     if kind in ("value_refused", "number_refused"):
         reason = context["reason"]
         code = "SW004" if "deeper" in reason or "digits" in reason else "SW002"
         return Problem(code, f"{field}: {reason}", "write a value that JSON has", Place(path), step=step)
     message, help = _wrong_value(kind, context, field, complaint)
     is_near = kind == "literal_error" and isinstance(complaint["input"], str)
-    mend = respelt(Place(path), complaint["input"], _expected(context)) if is_near else None
-    return Problem("SW002", message, help, Place(path), step=step, mend=mend)
+    correction = respelt(Place(path), complaint["input"], _expected(context)) if is_near else None
+    return Problem("SW002", message, help, Place(path), step=step, correction=correction)
 
 
 def _pair_problem(path: Path, data: Any) -> Problem:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from stepward.vm.language.meaning import Meaning
 
 
-class Hit(NamedTuple):
+class Match(NamedTuple):
     """A step or sub-step that a selector matches; `sub` is None for the step itself."""
 
     step: int
@@ -20,19 +20,19 @@ class Hit(NamedTuple):
     part: BaseStep
 
 
-def matches(selector: AnySelector | AnyGuard, meaning: Meaning) -> list[Hit]:
+def matches(selector: AnySelector | AnyGuard, meaning: Meaning) -> list[Match]:
     """Return the steps and sub-steps that a selector matches."""
     if isinstance(selector, StepSelector | BranchSelector) and selector.step in meaning.flow.position:
         # The common case without a search; a second step with the same id (SW005) is never matched.
         number = meaning.flow.position[selector.step]
-        hit = Hit(number, None, meaning.program.steps[number])
-        return [hit] if _is_selected(selector, hit.part, meaning) else []
+        match = Match(number, None, meaning.program.steps[number])
+        return [match] if _is_selected(selector, match.part, meaning) else []
     if isinstance(selector, StepSelector | BranchSelector):
         steps = enumerate(meaning.program.steps)
-        found: Iterable[Hit] = (Hit(number, sub, part) for number, step in steps for sub, part in parts(step))
+        found: Iterable[Match] = (Match(number, sub, part) for number, step in steps for sub, part in parts(step))
     else:
-        found = (Hit(site.step, site.sub, site.call) for site in meaning.calls)
-    return [hit for hit in found if _is_selected(selector, hit.part, meaning)]
+        found = (Match(site.step, site.sub, site.call) for site in meaning.calls)
+    return [match for match in found if _is_selected(selector, match.part, meaning)]
 
 
 def _is_selected(selector: AnySelector | AnyGuard, part: BaseStep, meaning: Meaning) -> bool:
@@ -47,9 +47,9 @@ def _is_selected(selector: AnySelector | AnyGuard, part: BaseStep, meaning: Mean
     return meaning.tool(part.tool).effect == selector.effect
 
 
-def by_step(hits: Iterable[Hit]) -> dict[int, list[Hit]]:
+def by_step(found: Iterable[Match]) -> dict[int, list[Match]]:
     """Group matches by the position of their step."""
-    result: dict[int, list[Hit]] = {}
-    for hit in hits:
-        result.setdefault(hit.step, []).append(hit)
+    result: dict[int, list[Match]] = {}
+    for match in found:
+        result.setdefault(match.step, []).append(match)
     return result

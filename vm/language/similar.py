@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from stepward.vm.language.other_words import are_opposed
-from stepward.vm.reading.source import Mend, Place
+from stepward.vm.reading.source import Correction, Place
 
 _MISSPELT: Final = 0.8
 """The similarity, by difflib, from which one name counts as a misspelling of another: `aprove` (0.92) of `approve`,
@@ -42,10 +42,10 @@ def only_near(name: str, candidates: Collection[str]) -> str | None:
     return near[0] if len(near) == 1 else None
 
 
-def respelt(place: Place, name: str, candidates: Collection[str]) -> Mend | None:
+def respelt(place: Place, name: str, candidates: Collection[str]) -> Correction | None:
     """Return the fix that replaces a misspelt name at `place` by the candidate that is surely meant, or None."""
     near = only_near(name, candidates)
-    return Mend(place, near) if near else None
+    return Correction(place, near) if near else None
 
 
 def near_words(name: str, candidates: Collection[str]) -> str:

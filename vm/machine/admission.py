@@ -79,7 +79,9 @@ class Admission:
         if found:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             codes = ", ".join(sorted({finding.code for finding in found}))
-            raise RunRefused(f"{found[0].code}: {found[0].message}{more}; mend the program, or accept {codes} by name")
+            raise RunRefused(
+                f"{found[0].code}: {found[0].message}{more}; correct the program, or accept {codes} by name"
+            )
 
     def _errors_of(self, checker: Checker, key: _Key, plan: Plan, policies: Sequence[Policy]) -> tuple[Finding, ...]:
         """Return the errors that the checker finds in a program, cached."""

@@ -39,7 +39,7 @@ class Place(NamedTuple):
         return Place(self.path + parts)
 
 
-class Mend(NamedTuple):
+class Correction(NamedTuple):
     """A safe fix of a document: `text` replaces the value, the key or the part of a text at `place`.
 
     With `field`, the mapping at `place` gets this field instead, with `text` as its value, or true if `text` is empty.
@@ -49,7 +49,7 @@ class Mend(NamedTuple):
     place: Place
     text: str
     field: str = ""
-    also: Mend | None = None
+    also: Correction | None = None
 
 
 class LineIndex:

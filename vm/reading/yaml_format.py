@@ -110,7 +110,7 @@ def _yaml_help(text: str, offset: int, words: str) -> str:
         return "close the bracket, or put a comma between two entries"
     if ": " in here.partition(": ")[2]:
         return "put a text that contains `: ` in quotes"
-    return "mend the indentation, a bracket or a quote near this line"
+    return "correct the indentation, a bracket or a quote near this line"
 
 
 @dataclass(slots=True)

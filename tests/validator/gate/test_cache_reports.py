@@ -72,7 +72,7 @@ def whole_report(document: Document) -> Report:
         file="f.yaml",
         span=Span(1, 2, 3, 4),
         path_spans=(Span(1, 2, 3, 4), None),
-        fix=Fix("mend it", (Edit(Span(1, 2, 1, 2), "x"), Edit(Span(2, 2, 2, 3), ""))),
+        fix=Fix("correct it", (Edit(Span(1, 2, 1, 2), "x"), Edit(Span(2, 2, 2, 3), ""))),
     )
     proved = Property(
         "requires",
@@ -103,7 +103,7 @@ def whole_report(document: Document) -> Report:
     )
 
 
-NOT_KEPT = {"mend", "certificate", "certify", "measure", "failures"}
+NOT_KEPT = {"correction", "certificate", "certify", "measure", "failures"}
 """What no report speaks of; a report with `failures`, internal errors of the check, is not kept at all."""
 
 

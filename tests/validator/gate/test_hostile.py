@@ -161,7 +161,7 @@ def test_a_solver_is_interrupted_when_the_clock_strikes() -> None:
     clock.strike()
     assert stopped == [1]
     with pytest.raises(OutOfTime):
-        clock.look()
+        clock.check()
 
 
 # -- what takes time by its size ---------------------------------------------------------------------------------------

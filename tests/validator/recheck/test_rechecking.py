@@ -185,11 +185,11 @@ def test_the_clock_ends_the_second_checker_too(monkeypatch: pytest.MonkeyPatch) 
 
     proved: list[Claim] = []
 
-    def look(self: Clock) -> None:
+    def check_once(self: Clock) -> None:
         if proved:
             raise OutOfTime("stopped by the clock after 60 s")
 
-    monkeypatch.setattr(Clock, "look", look)
+    monkeypatch.setattr(Clock, "check", check_once)
     monkeypatch.setattr(Checker, "is_plain", lambda self, claim: proved.append(claim))
     report = check(PAID)
     assert set(codes(report)) == {"SW408"}
@@ -205,7 +205,7 @@ def test_every_search_of_the_second_checker_looks_at_the_clock() -> None:
         def __init__(self, looks: int) -> None:
             self.looks = looks
 
-        def look(self) -> None:
+        def check(self) -> None:
             self.looks -= 1
             if self.looks < 0:
                 raise Struck

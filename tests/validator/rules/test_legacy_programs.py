@@ -1,4 +1,4 @@
-"""Programs in the style of llm-nano-vm 0.8, in our own words: they parse, and each help mends its finding.
+"""Programs in the style of llm-nano-vm 0.8, in our own words: they parse, and each help corrects its finding.
 
 The programs of that project itself were tried the same way and are not committed. `legacy_rewrites.py` applies what a
 help says; a help that it can't apply is one that a reader has to puzzle out, so a new wording belongs into its table.

@@ -262,7 +262,7 @@ def test_an_arm_that_the_step_above_falls_into_is_offered_what_adds_no_error() -
     (finding,) = check(data)
     assert finding.code == "SW106"
     assert finding.help == "add `next_step: was_found` to `search` to skip it"
-    assert finding.mend is None
+    assert finding.correction is None
 
 
 LIVE = {"id": "end_it", "type": "end"}
@@ -364,7 +364,7 @@ def test_a_condition_that_yaml_stops_at_is_to_be_put_in_quotes(condition: str, i
         )
     try:
         Program.from_yaml(text)
-        return  # nothing to mend: a block takes brackets as they are
+        return  # nothing to correct: a block takes brackets as they are
     except ProgramError as error:
         (problem,) = error.problems
     quoted = problem.help.removeprefix("put the condition in quotes: `condition: ").removesuffix("`")

@@ -9,7 +9,7 @@ import pytest
 from stepward.vm import Policy, Program, ProgramError
 from stepward.vm.errors import PolicyError, Problem
 from stepward.vm.language.other_words import WORDS_FOR, renamed
-from stepward.vm.reading.source import Mend, Place
+from stepward.vm.reading.source import Correction, Place
 
 END = {"id": "done", "type": "end"}
 
@@ -35,7 +35,7 @@ def test_a_wrong_step_type_is_said_at_the_value(given: Any, help: str, mended: s
     (problem,) = refused({"name": "p", "steps": [{"id": "a", "type": given}, END]})
     assert problem.place == Place(("steps", 0, "type"))
     assert problem.help.startswith(help)
-    assert problem.mend == (mended and Mend(problem.place, mended))
+    assert problem.correction == (mended and Correction(problem.place, mended))
 
 
 def test_a_wrong_type_of_a_sub_step_is_said_at_the_value_and_a_missing_one_at_the_step() -> None:
@@ -200,7 +200,7 @@ def test_a_value_that_the_field_does_not_take_is_named_with_the_field(
 
 def test_a_word_of_another_language_is_no_misspelling() -> None:
     (problem,) = refused({"name": "p", "steps": [{"id": "a", "type": "tool", "tool": "pay", "timeout": "30s"}, END]})
-    assert problem.mend is None  # and not `on_timeout`, which has similar letters
+    assert problem.correction is None  # and not `on_timeout`, which has similar letters
 
 
 def test_steps_as_a_mapping_are_told_how_an_entry_begins() -> None:
@@ -258,10 +258,10 @@ def test_every_word_of_the_table_is_answered_by_a_field_of_some_part() -> None:
 
 def test_words_of_different_form_are_never_written_by_a_fix() -> None:
     (problem,) = refused({"name": "p", "steps": [{"id": "a", "type": "set", "values": {"x": 1}}, END]})
-    assert (problem.help, problem.mend) == ("did you mean `set`?", None)
+    assert (problem.help, problem.correction) == ("did you mean `set`?", None)
     fields = {"id": "a", "type": "tool", "tool": "pay", "parameters": {}}
     (problem,) = refused({"name": "p", "steps": [fields, END]})
-    assert problem.mend == Mend(Place(("steps", 0, "parameters"), key=True), "args")
+    assert problem.correction == Correction(Place(("steps", 0, "parameters"), key=True), "args")
 
 
 @pytest.mark.parametrize(
@@ -297,4 +297,4 @@ def test_words_of_other_parts_of_a_program(data: dict[str, Any], help: str) -> N
 )
 def test_a_type_of_another_language_is_answered_with_a_type(word: str, kind: str) -> None:
     (problem,) = refused({"name": "p", "steps": [{"id": "a", "type": word}, END]})
-    assert (problem.help, problem.mend) == (f"did you mean `{kind}`?", None)
+    assert (problem.help, problem.correction) == (f"did you mean `{kind}`?", None)

@@ -131,7 +131,7 @@ def test_a_program_that_the_gate_refuses_does_not_run() -> None:
     journal = MemoryJournal()
     machine = ExecutionVM({"read": called.append}, journal=journal, checker=check_program)
     for _ in range(2):
-        with pytest.raises(RunRefused, match=r"SW\d+: .*; mend the program, or accept SW\d+.* by name"):
+        with pytest.raises(RunRefused, match=r"SW\d+: .*; correct the program, or accept SW\d+.* by name"):
             machine.run_sync(WRONG)
     assert not called
     assert not list(journal.names()), "nothing has happened"
@@ -139,9 +139,9 @@ def test_a_program_that_the_gate_refuses_does_not_run() -> None:
 
 def test_only_an_error_whose_code_is_not_accepted_refuses_a_run() -> None:
     machine = ExecutionVM(READ, checker=Counting(Said("X1"), Said("X2"), Said("X3", severity="warning")))
-    with pytest.raises(RunRefused, match="X2: it is not as it should be; mend the program, or accept X2 by name"):
+    with pytest.raises(RunRefused, match="X2: it is not as it should be; correct the program, or accept X2 by name"):
         machine.run_sync(CLEAN, accept=["X1"])
-    with pytest.raises(RunRefused, match=r"X1: .* \(and 1 more\); mend the program, or accept X1, X2 by name"):
+    with pytest.raises(RunRefused, match=r"X1: .* \(and 1 more\); correct the program, or accept X1, X2 by name"):
         machine.run_sync(CLEAN)
     assert machine.run_sync(CLEAN, accept=["X1", "X2"]).status == "SUCCESS"
 

@@ -113,7 +113,7 @@ class Search:
             cost, _, state, parent = heapq.heappop(queue)
             if state in self.reached:
                 continue
-            self.clock.look()
+            self.clock.check()
             self.reached[state] = parent
             yield cost, state
             for edge, chosen, target in self.following(state) if state[0] != BAD else ():

@@ -80,7 +80,7 @@ class Table:
         return self._outcomes[decision]
 
     def _relation(self, edge: Edge) -> tuple[int, list[Transfer]]:
-        self.clock.look()
+        self.clock.check()
         mask = self.space.all
         for guard in edge.guards:
             mask &= self.outcomes(guard.decision)[guard.outcome]
@@ -113,7 +113,7 @@ class Table:
         while pending:
             _, node = heapq.heappop(pending)
             queued.discard(node)
-            self.clock.look()
+            self.clock.check()
             mask = reached[node]
             for edge, guard, transfers in self.edges[node]:
                 if edge.target == BAD:
@@ -179,7 +179,7 @@ class Table:
                 mask &= ~seen[node]
                 if not mask:
                     continue
-                self.clock.look()
+                self.clock.check()
                 seen[node] |= mask
                 log[node].append(_Logged(rank, cost, mask))
                 rank += 1

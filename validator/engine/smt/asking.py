@@ -21,8 +21,8 @@ def asked(solver: Any, assumed: Iterable[Any], units: int, clock: Clock) -> Any:
         try:
             result = solver.check(*assumed)
         except z3.Z3Exception:
-            clock.look()
+            clock.check()
             raise
     if result == z3.unknown:
-        clock.look()
+        clock.check()
     return result

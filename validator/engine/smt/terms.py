@@ -49,7 +49,7 @@ class Terms(ABC):
     """Translates the conditions of one question, in its own Z3 context. Raises OutOfTime at the deadline."""
 
     def __init__(self, domains: Domains, clock: Clock) -> None:
-        clock.look()  # after the deadline questions continue to come, and a context is expensive
+        clock.check()  # after the deadline questions continue to come, and a context is expensive
         self.context = z3.Context()
         self.domains = domains
         self.clock = clock
@@ -66,7 +66,7 @@ class Terms(ABC):
 
     def symbol(self, name: str) -> str:
         """Return a name that no other variable has, and that SMT-LIB accepts without quoting."""
-        self.clock.look()
+        self.clock.check()
         self._count += 1
         return f"{re.sub('[^A-Za-z0-9_.]', '_', name[:40])}_{self._count}"
 
@@ -178,7 +178,7 @@ class Terms(ABC):
 
     def truth(self, tree: Expression) -> Truth:
         """Return when a condition holds and when it fails; it is false in a state iff neither is true."""
-        self.clock.look()
+        self.clock.check()
         match tree:
             case Defined(reference=reference):
                 return Truth(self.no(self.read(reference.names).fails), False)

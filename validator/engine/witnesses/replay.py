@@ -26,7 +26,7 @@ from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Neve
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.selectors import Hit, matches
+from stepward.vm.language.selectors import Match, matches
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
@@ -342,7 +342,7 @@ def _narrowed(rule: AnyRule, claim: Claim, meaning: Meaning) -> Iterator[AnyRule
             yield from (_both(rule, other, hit) for hit in near if hit.step == here for other in far)
 
 
-def _both(rule: AnyRule, first: Hit, second: Hit) -> AnyRule:
+def _both(rule: AnyRule, first: Match, second: Match) -> AnyRule:
     return Exclusive(name=rule.name, exclusive=(StepSelector(step=first.part.id), StepSelector(step=second.part.id)))
 
 

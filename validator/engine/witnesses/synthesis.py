@@ -167,7 +167,7 @@ class Witnesses:
 
     def _replayed(self, witness: Witness) -> Replayed:
         """Replay a witness, which is bounded by its own budget; OutOfTime is raised before it, never inside of it."""
-        self.clock.look()
+        self.clock.check()
         return self.failures.spared(lambda: self.replayer.replay(witness))
 
     def _fits(self, step: str) -> bool:

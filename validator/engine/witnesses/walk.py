@@ -220,7 +220,7 @@ class _Stretch:
     def to(self, goal: int) -> list[Taken]:
         """Walk to a pair; raises Unsure."""
         while self.pair != goal:
-            self.walker.witnesses.clock.look()
+            self.walker.witnesses.clock.check()
             self.left -= 1
             if self.left < 0:
                 raise Unsure("the run takes too many steps")

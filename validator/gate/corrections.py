@@ -1,4 +1,4 @@
-"""Makes fixes (edits of a text) from mends (changes of data at a place); quotes, comments and layout do not change.
+"""Makes fixes (edits of a text) from corrections (changes of data); quotes, comments and layout do not change.
 
 No edit is trusted: the edited text is read again, and has to give exactly the changed data.
 """
@@ -18,7 +18,7 @@ from stepward.validator.findings import Edit, Finding, Fix
 from stepward.vm.errors import StepwardError
 from stepward.vm.reading.document import Document, Extent, Wanted
 from stepward.vm.reading.quoting import offsets_in_text, width
-from stepward.vm.reading.source import LineIndex, Mend, Path
+from stepward.vm.reading.source import Correction, LineIndex, Path
 
 MAX_READ: Final = 20_000_000
 """Characters that are read again, at most, to verify one fix after the other."""
@@ -30,22 +30,24 @@ _OPENED: Final = re.compile(r"[ \t]*(?:-[ \t]+)*")
 def with_fixes(
     findings: Sequence[Finding], documents: Sequence[Document], number: int, read: Callable[[str], Sequence[Document]]
 ) -> list[Finding]:
-    """Return the findings on one document of a file, with fixes where they have mends.
+    """Return the findings on one document of a file, with fixes where they have corrections.
 
     `documents` are all of the file, `number` is the index of this one; `read` reads a text in the format of the file.
     """
-    mends = list(dict.fromkeys(finding.mend for finding in findings if finding.mend is not None))
-    fixes = _FixMaker(documents, number, read, _extents(documents[number], mends)).fixes(mends)
-    return [replace(finding, fix=fixes.get(finding.mend)) if finding.mend else finding for finding in findings]
+    corrections = list(dict.fromkeys(finding.correction for finding in findings if finding.correction is not None))
+    fixes = _FixMaker(documents, number, read, _extents(documents[number], corrections)).fixes(corrections)
+    return [
+        replace(finding, fix=fixes.get(finding.correction)) if finding.correction else finding for finding in findings
+    ]
 
 
-def _extents(document: Document, mends: Sequence[Mend]) -> Mapping[Path, Extent]:
-    """Return the extents of all values that mends change or are added to, in one pass over the text."""
-    mends = [part for mend in mends for part in _parts(mend)]
-    paths = [mend.place.path for mend in mends]
-    for mend in mends:
-        if mend.field:
-            paths.extend((*mend.place.path, key) for key in _value(document.data, mend.place.path))
+def _extents(document: Document, corrections: Sequence[Correction]) -> Mapping[Path, Extent]:
+    """Return the extents of all values that corrections change or are added to, in one pass over the text."""
+    corrections = [part for correction in corrections for part in _parts(correction)]
+    paths = [correction.place.path for correction in corrections]
+    for correction in corrections:
+        if correction.field:
+            paths.extend((*correction.place.path, key) for key in _value(document.data, correction.place.path))
     return document.locator(Wanted.of(paths))
 
 
@@ -62,47 +64,51 @@ class _FixMaker:
     def document(self) -> Document:
         return self.documents[self.number]
 
-    def fixes(self, mends: Sequence[Mend]) -> dict[Mend, Fix]:
-        """Return the fixes of mends, without those for which no edit is right.
+    def fixes(self, corrections: Sequence[Correction]) -> dict[Correction, Fix]:
+        """Return the fixes of corrections, without those for which no edit is right.
 
         Mends at different places are tried together first: mostly all are right, so that the text is read only once.
         """
-        found = self._all_at_once(mends)
+        found = self._all_at_once(corrections)
         left = MAX_READ
-        for mend in mends:
-            wanted = _changed(self.document.data, mend)
-            for changes in self._candidates(mend) if mend not in found and wanted is not None else ():
+        for correction in corrections:
+            wanted = _changed(self.document.data, correction)
+            for changes in self._candidates(correction) if correction not in found and wanted is not None else ():
                 left -= len(self.document.text)
                 if left >= 0 and self._is_right(apply_changes(self.document.text, changes), wanted):
-                    found[mend] = changes
+                    found[correction] = changes
                     break
         lines = LineIndex(self.document.text)
         return {
-            mend: Fix(self._title(mend), tuple(Edit(lines.span(start, end), new) for start, end, new in changes))
-            for mend, changes in found.items()
+            correction: Fix(
+                self._title(correction), tuple(Edit(lines.span(start, end), new) for start, end, new in changes)
+            )
+            for correction, changes in found.items()
         }
 
-    def _all_at_once(self, mends: Sequence[Mend]) -> dict[Mend, list[Change]]:
-        """Return the changes of all mends at different places if they are right together, else nothing."""
-        chosen: dict[Mend, list[Change]] = {}
+    def _all_at_once(self, corrections: Sequence[Correction]) -> dict[Correction, list[Change]]:
+        """Return the changes of all corrections at different places if they are right together, else nothing."""
+        chosen: dict[Correction, list[Change]] = {}
         wanted = self.document.data
         done: set[Path] = set()
-        for mend in mends:
-            path = mend.place.path
+        for correction in corrections:
+            path = correction.place.path
             # An alias is left out: its anchor would change a second value unnoticed.
-            is_alias = not (mend.field or mend.place.key) and self.extents.get(path, Extent(0, 0)).style is None
-            changes = next(self._candidates(mend), None)
+            is_alias = (
+                not (correction.field or correction.place.key) and self.extents.get(path, Extent(0, 0)).style is None
+            )
+            changes = next(self._candidates(correction), None)
             if (
-                mend.also
+                correction.also
                 or is_alias
                 or changes is None
                 or any(path[:length] in done for length in range(len(path) + 1))
             ):
                 continue
-            changed = _changed(wanted, mend)
+            changed = _changed(wanted, correction)
             if changed is not None:
-                chosen[mend], wanted = changes, changed
-                done.add((*path, mend.field) if mend.field else path)
+                chosen[correction], wanted = changes, changed
+                done.add((*path, correction.field) if correction.field else path)
         everything = sorted(change for changes in chosen.values() for change in changes)
         if any(one[1] > two[0] for one, two in pairwise(everything)):
             return {}
@@ -117,47 +123,51 @@ class _FixMaker:
         data[self.number] = wanted
         return [document.data for document in again] == data
 
-    def _title(self, mend: Mend) -> str:
-        if mend.field:
-            return " and ".join(f"add `{part.field}: {part.text or 'true'}`" for part in _parts(mend))
-        old = _value(self.document.data, mend.place.path[: -1 if mend.place.key else None])
-        if mend.place.key:
-            return f"rename `{mend.place.path[-1]}` to `{mend.text}`"
-        if mend.place.within is not None:
-            return f"write `{mend.text}` in place of `{old[slice(*mend.place.within)]}`"
-        return f"write `{mend.text}`"
+    def _title(self, correction: Correction) -> str:
+        if correction.field:
+            return " and ".join(f"add `{part.field}: {part.text or 'true'}`" for part in _parts(correction))
+        old = _value(self.document.data, correction.place.path[: -1 if correction.place.key else None])
+        if correction.place.key:
+            return f"rename `{correction.place.path[-1]}` to `{correction.text}`"
+        if correction.place.within is not None:
+            return f"write `{correction.text}` in place of `{old[slice(*correction.place.within)]}`"
+        return f"write `{correction.text}`"
 
-    def _candidates(self, mend: Mend) -> Iterator[list[Change]]:
-        """Yield lists of changes that may make a mend, the smallest first."""
-        path = mend.place.path
-        if mend.also:
-            for one, two in product(self._candidates(mend._replace(also=None)), list(self._candidates(mend.also))):
+    def _candidates(self, correction: Correction) -> Iterator[list[Change]]:
+        """Yield lists of changes that may make a correction, the smallest first."""
+        path = correction.place.path
+        if correction.also:
+            for one, two in product(
+                self._candidates(correction._replace(also=None)), list(self._candidates(correction.also))
+            ):
                 yield sorted([*one, *two])
             return
-        if mend.field:
-            yield from self._additions(mend)
+        if correction.field:
+            yield from self._additions(correction)
             return
         extent = self.extents.get(path)
         if extent is None:
             return
-        if mend.place.key:
+        if correction.place.key:
             assert extent.key is not None, "only what has a key is renamed"
             start, end = extent.key
-            for written in _written(mend.text, self.document.text[start:end]):
+            for written in _written(correction.text, self.document.text[start:end]):
                 yield [(start, end, written)]
             return
         value = _value(self.document.data, path)
         if extent.style is not None:
-            start, end = mend.place.within or (0, len(value))
-            inner = [(start + one, start + two, new) for one, two, new in _differences(value[start:end], mend.text)]
+            start, end = correction.place.within or (0, len(value))
+            inner = [
+                (start + one, start + two, new) for one, two, new in _differences(value[start:end], correction.text)
+            ]
             located = self._located(path, inner, extent)
             if located is not None:
                 yield located
         if extent.style != "block":
-            whole = mend.text
-            if mend.place.within is not None:
-                start, end = mend.place.within
-                whole = value[:start] + mend.text + value[end:]
+            whole = correction.text
+            if correction.place.within is not None:
+                start, end = correction.place.within
+                whole = value[:start] + correction.text + value[end:]
             for written in _written(whole, self.document.text[extent.start : extent.end]):
                 yield [(extent.start, extent.end, written)]
 
@@ -176,8 +186,8 @@ class _FixMaker:
 
     # -- a new field ---------------------------------------------------------------------------------------------------
 
-    def _additions(self, mend: Mend) -> Iterator[list[Change]]:
-        path, text = mend.place.path, self.document.text
+    def _additions(self, correction: Correction) -> Iterator[list[Change]]:
+        path, text = correction.place.path, self.document.text
         owner = _value(self.document.data, path)
         whole = self.extents[path]
         found = [extent for key in owner if (extent := self.extents.get((*path, key))) is not None]
@@ -185,24 +195,24 @@ class _FixMaker:
         if not children:
             return
         if text[whole.start] == "{":
-            yield from _into_braces(text, children[-1], mend)
+            yield from _into_braces(text, children[-1], correction)
         else:
-            yield from _into_lines(text, children, mend)
+            yield from _into_lines(text, children, correction)
 
 
-def _into_braces(text: str, last: Extent, mend: Mend) -> Iterator[list[Change]]:
+def _into_braces(text: str, last: Extent, correction: Correction) -> Iterator[list[Change]]:
     """Yield the changes that add a field at the end of a flow mapping, on a line of its own if the last one has one."""
     assert last.key is not None
     key = text[slice(*last.key)]
     start = text.rfind("\n", 0, last.key[0]) + 1
     indent = text[start : last.key[0]]
     gap = f",{_line_end(text)}{indent}" if start and not indent.strip() else ", "
-    for name in _written(mend.field, key):
-        for value in _written_field(mend, key):
+    for name in _written(correction.field, key):
+        for value in _written_field(correction, key):
             yield [(last.end, last.end, f"{gap}{name}: {value}")]
 
 
-def _into_lines(text: str, children: Sequence[Extent], mend: Mend) -> Iterator[list[Change]]:
+def _into_lines(text: str, children: Sequence[Extent], correction: Correction) -> Iterator[list[Change]]:
     """Yield the changes that add a field to a block mapping, after the last of its fields that is one line."""
     for child in reversed(children):
         assert child.key is not None
@@ -212,8 +222,8 @@ def _into_lines(text: str, children: Sequence[Extent], mend: Mend) -> Iterator[l
         end = len(text) if end < 0 else end - (text[end - 1] == "\r")
         if "\n" in text[child.key[0] : child.end] or child.style == "block" or not _OPENED.fullmatch(opening):
             continue
-        for value in _written_field(mend, ""):
-            yield [(end, end, f"{_line_end(text)}{' ' * len(opening)}{mend.field}: {value}")]
+        for value in _written_field(correction, ""):
+            yield [(end, end, f"{_line_end(text)}{' ' * len(opening)}{correction.field}: {value}")]
 
 
 def _line_end(text: str) -> str:
@@ -229,26 +239,28 @@ def _value(data: Any, path: Path) -> Any:
     return data
 
 
-def _parts(mend: Mend) -> list[Mend]:
-    """Return a mend, and the one that goes with it."""
-    return [mend, *_parts(mend.also)] if mend.also else [mend]
+def _parts(correction: Correction) -> list[Correction]:
+    """Return a correction, and the one that goes with it."""
+    return [correction, *_parts(correction.also)] if correction.also else [correction]
 
 
-def _changed(data: Any, mend: Mend) -> Any:
-    """Return the data with a mend made, or None where it can't change the value."""
-    path = mend.place.path
-    if mend.also:
-        return _changed(_changed(data, mend._replace(also=None)), mend.also)
-    if mend.field:
-        return _with(data, path, lambda owner: {**owner, mend.field: mend.text or True})
-    if mend.place.key:
+def _changed(data: Any, correction: Correction) -> Any:
+    """Return the data with a correction made, or None where it can't change the value."""
+    path = correction.place.path
+    if correction.also:
+        return _changed(_changed(data, correction._replace(also=None)), correction.also)
+    if correction.field:
+        return _with(data, path, lambda owner: {**owner, correction.field: correction.text or True})
+    if correction.place.key:
         name = path[-1]
-        return _with(data, path[:-1], lambda owner: {mend.text if key == name else key: owner[key] for key in owner})
+        return _with(
+            data, path[:-1], lambda owner: {correction.text if key == name else key: owner[key] for key in owner}
+        )
     old = _value(data, path)
     if not isinstance(old, str):
         return None
-    start, end = mend.place.within or (0, len(old))
-    return _with(data, path, lambda _: old[:start] + mend.text + old[end:])
+    start, end = correction.place.within or (0, len(old))
+    return _with(data, path, lambda _: old[:start] + correction.text + old[end:])
 
 
 def _with(data: Any, path: Path, change: Callable[[Any], Any]) -> Any:
@@ -281,9 +293,9 @@ def _escaped(text: str, opening: str, style: str | None) -> str:
     return text
 
 
-def _written_field(mend: Mend, like: str) -> Iterator[str]:
+def _written_field(correction: Correction, like: str) -> Iterator[str]:
     """Yield notations of the value of a new field."""
-    yield from _written(mend.text, like) if mend.text else ("true", "True")
+    yield from _written(correction.text, like) if correction.text else ("true", "True")
 
 
 def _written(value: str, like: str) -> Iterator[str]:
