@@ -11,6 +11,7 @@ from typing import Final
 from mistakes.eighth import EIGHTH
 from mistakes.first import FIRST
 from mistakes.fourth import FOURTH
+from mistakes.ninth import NINTH
 from mistakes.planted import Planted
 from mistakes.second import SECOND
 from mistakes.seventh import SEVENTH
@@ -27,5 +28,6 @@ SETS: Final = {
     "sixth": SIXTH,
     "seventh": SEVENTH,
     "eighth": EIGHTH,
+    "ninth": NINTH,
 }
 """The sets by name."""

@@ -32,7 +32,7 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
     "all": (Theme(calm=0.3), Manner()),
     "types": (
         Theme((*CALLS, "set", "parallel", "end"), 5, types=0.7, rules=0.1, policies=0.1, budgets=0.05, calm=0.2),
-        Manner(beside=0.3, echoes=0.0),
+        Manner(beside=0.6, echoes=0.0),
     ),
     "rules": (
         Theme(

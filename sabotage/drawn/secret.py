@@ -51,6 +51,12 @@ TRUTHS: Final = {
 }
 """Expressions that read one input each, by its name."""
 
+TWIN: Final = "refund"
+"""A member of an `enum`, which is not looked for; the same text in another sensitive value is."""
+
+TWINS: Final = 0.2
+"""The share of runs in which it is."""
+
 SHORT: Final = "qv7zk"
 """A sensitive value that is too short to be looked for."""
 
@@ -81,16 +87,18 @@ def secret_inputs(seed: str, names: list[str]) -> tuple[dict[str, Any], tuple[st
         "h": texts[0],
         "k": SALARY,
         "o": {"a": texts[1], "b": "plain"},
-        "e": "refund",
+        "e": TWIN,
         "p": SHORT,
         "n": 3,
         "t": "plain",
         "m": {f"f{number}": text for number, text in enumerate(texts[2 : 2 + fields])},
     }
+    if chance.random() < TWINS:
+        inputs["h"] = inputs["m"]["f0"] = TWIN
+        return {name: inputs[name] for name in names}, ()
     given = {name: inputs[name] for name in names}
-    held = [*(["h"] if "h" in names else []), *(["o"] if "o" in names else [])]
-    unique = [texts["ho".index(name)] for name in held] + (list(inputs["m"].values()) if "m" in names else [])
-    return given, tuple(unique)
+    held = {"h": [inputs["h"]], "o": [inputs["o"]["a"]], "m": list(inputs["m"].values())}
+    return given, tuple(text for name in held if name in names for text in held[name])
 
 
 def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:

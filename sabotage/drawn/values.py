@@ -56,6 +56,22 @@ NESTED: Final = 0.4
 LISTED: Final = 0.1
 """The share of types that list values, each of which has a similar value of another kind."""
 
+
+ONE_LIMIT: Final[tuple[dict[str, Any], ...]] = (
+    {"type": "string", "maxLength": 2},
+    {"type": "string", "pattern": "^a+$"},
+    {"type": "string", "enum": ["a", "ok"]},
+    {"type": "integer", "minimum": 0},
+    {"type": "number", "maximum": 1.5},
+    {"type": "integer", "enum": [1, 2]},
+    {"type": "array", "items": {"type": "integer"}},
+    {"type": "object", "required": ["a"]},
+    {"type": "object", "properties": {"a": {"type": "boolean"}}},
+    {"type": "object", "properties": {"a": {}}, "additionalProperties": False},
+    {"type": "object", "additionalProperties": {"type": "string"}},
+)
+"""Types with one limit alone: a machine may take such a type for one without limits."""
+
 CONFUSED: Final = (True, False, 0, 1, "1", "true", None)
 """Scalars that are listed."""
 
@@ -207,7 +223,8 @@ def _changed(value: Any, spec: TypeSpec | None, chance: Random) -> Any:
         place = chance.randrange(len(value))
         item = _changed(value[place], None if spec is None else spec.items, chance)
         return [*value[:place], item, *value[place + 1 :]]
-    return chance.choice([*_twins(value), *_beyond(spec), None])
+    beyond = list(_beyond(spec))
+    return chance.choice(beyond if beyond and chance.random() < 0.5 else [*_twins(value), *beyond, None])
 
 
 def field_type(spec: TypeSpec | None, name: str) -> TypeSpec | None:

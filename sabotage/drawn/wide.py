@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.traps import trap
-from stepward.sabotage.drawn.values import POOL, drawn_type
+from stepward.sabotage.drawn.values import ONE_LIMIT, POOL, drawn_type
 
 NUMBER: Final = {"type": "number"}
 STRING: Final = {"type": "string"}
@@ -94,6 +94,9 @@ class Theme(NamedTuple):
 
 WIDE: Final = Theme()
 
+LIMITED: Final = 0.3
+"""The share of programs in which all random types are one type with one limit."""
+
 
 class Wide(NamedTuple):
     """A program, its policies, and those of machines that continue it later."""
@@ -114,6 +117,7 @@ class _Maker:
         self.theme = theme
         self.begins_alike = chance.random() < theme.alike
         """Whether the name of each step, rule and policy begins like that of another one."""
+        self.limited = chance.choice(ONE_LIMIT) if chance.random() < LIMITED * theme.types else None
         self.ids = [self.named("s", number) for number in range(chance.randint(2, theme.most_steps))]
         self.has_inputs = chance.random() < 0.9
         self.inputs = {name: self.typed(spec) for name, spec in INPUTS.items() if chance.random() < 0.5}
@@ -135,7 +139,7 @@ class _Maker:
 
     def typed(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Return a type, or a random one instead."""
-        return drawn_type(self.chance) if self.odds(self.theme.types) else spec
+        return (self.limited or drawn_type(self.chance)) if self.odds(self.theme.types) else spec
 
     def tool(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Return the facts of a tool, of which one may be changed and the types may be random."""

@@ -17,11 +17,14 @@ from stepward.vm.language import automata, meaning, types
 from stepward.vm.language.automata import ExclusiveAutomaton
 from stepward.vm.machine import (
     apply,
+    ask,
     authority,
     calls,
+    data,
     decide,
     deliveries,
     driver,
+    known,
     monitors,
     redaction,
     replay,
@@ -176,7 +179,32 @@ def seals_neighbours(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def takes_lengths_for_no_limit(patch: pytest.MonkeyPatch) -> None:
+    change = ("spec.model_fields_set == _TYPE_ONLY", 'spec.model_fields_set <= _TYPE_ONLY | {"max_length"}')
+    weak = rewritten(data.refused, change)
+    for reader in (data, replay, ask):
+        patch.setattr(reader, "refused", weak)
+
+
+def looks_for_no_member(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, known.Known, "_note", ("self._before.get(text) is None", "text not in self._before"))
+
+
 CANARIES = (
+    Canary(
+        "takes-lengths-for-no-limit",
+        "each limit of a type counts",
+        "drawn-types",
+        READ,
+        takes_lengths_for_no_limit,
+    ),
+    Canary(
+        "looks-for-no-member",
+        "a text of an `enum` is looked for if it is sensitive elsewhere",
+        "drawn-secrets",
+        READ,
+        looks_for_no_member,
+    ),
     Canary(
         "takes-a-fallback-for-a-success",
         "a sub-step that ended by its fallback did not succeed",

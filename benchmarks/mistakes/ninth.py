@@ -1,0 +1,198 @@
+"""Mistakes of a ninth set, planted by a reader of the machine's code and its pages who had not seen the attacks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mistakes.planted import Planted
+
+NINTH: Final = (
+    Planted(
+        "assignments of sub-steps make no condition stale",
+        (
+            (
+                "vm/language/automata.py",
+                """\
+        if any(isinstance(part, Failing) and part.id == name[0] for _, part in parts(step))
+""",
+                """\
+        if isinstance(step, Failing) and step.id == name[0]
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "four eyes are asked by the policies of the start alone",
+        (
+            (
+                "vm/machine/plan.py",
+                """\
+            for terms in reversed(self.terms)
+            for policy in reversed(terms.policies)
+            for tool in policy.four_eyes or ()
+            if not terms.waives(policy, "four_eyes")
+""",
+                """\
+            for policy in reversed(self.policies)
+            for tool in policy.four_eyes or ()
+            if not self.terms[0].waives(policy, "four_eyes")
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "the attempts of a later round are free",
+        (
+            (
+                "vm/machine/apply.py",
+                """\
+    if attempt > call_state.attempt > 0:
+""",
+                """\
+    if attempt > call_state.attempt > call_state.base:
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a cancellation drops the outcome of a call",
+        (
+            (
+                "vm/machine/driver.py",
+                """\
+            if state.is_cancelled and pending.event.kind == "intent":
+""",
+                """\
+            if state.is_cancelled:
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a fallback comes before the repetition",
+        (
+            (
+                "vm/machine/calls.py",
+                """\
+    if tried < (call.call.max_retries if is_unknown else call.attempts):
+        return "again"
+    if result.answer == "timeout" and call.has_fallback:
+        return "fallback"
+""",
+                """\
+    if result.answer == "timeout" and call.has_fallback:
+        return "fallback"
+    if tried < (call.call.max_retries if is_unknown else call.attempts):
+        return "again"
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a write with too large an output has failed",
+        (
+            (
+                "vm/machine/driver.py",
+                """\
+                answer = Result("doubt" if plan.writes else "failed", error=too_large, spent=result.spent)
+""",
+                """\
+                answer = Result("failed", error=too_large, spent=result.spent)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a text that is a member of an enum is never looked for",
+        (
+            (
+                "vm/machine/known.py",
+                """\
+            if self._before.get(text) is None:
+""",
+                """\
+            if text not in self._before:
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a lease is given back while one of two calls runs",
+        (
+            (
+                "vm/machine/keeping.py",
+                """\
+        return is_late or all(event.is_set() for event in self.done)
+""",
+                """\
+        return is_late or any(event.is_set() for event in self.done)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a forged fallback is taken",
+        (
+            (
+                "vm/machine/replay.py",
+                """\
+        "fallback": call.has_fallback and same(call.call.fallback, happened.body.get("output")),
+""",
+                """\
+        "fallback": call.has_fallback,
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a type with nothing but a length is no limit",
+        (
+            (
+                "vm/machine/data.py",
+                """\
+_TYPE_ONLY: Final = {"type"}
+""",
+                """\
+_LIMITS: Final = {"enum", "minimum", "maximum", "maxLength", "pattern"}
+""",
+            ),
+            (
+                "vm/machine/data.py",
+                """\
+    if spec is None or (spec.model_fields_set == _TYPE_ONLY and _WORDS.get(type(value)) in (spec.type or ())):
+""",
+                """\
+    if spec is None or (not spec.model_fields_set & _LIMITS and _WORDS.get(type(value)) in (spec.type or ())):
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a suspension comes before the retry of a sibling",
+        (
+            (
+                "vm/machine/apply.py",
+                """\
+    if not phases & {READY, OPEN} and not state.is_cancelled:
+""",
+                """\
+    if OPEN not in phases and not state.is_cancelled:
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a plan lasts longer than its waivers",
+        (
+            (
+                "vm/machine/execution.py",
+                """\
+        if cached is not None and cached[0] is program and cached[2] == today:
+""",
+                """\
+        if cached is not None and cached[0] is program:
+""",
+            ),
+        ),
+    ),
+)
