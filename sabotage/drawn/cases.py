@@ -13,7 +13,7 @@ from stepward.sabotage.drawn.guards import guards_case
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.policies import policies_case
-from stepward.sabotage.drawn.secret import SHORT, secret_inputs, secret_program
+from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.spelled import misread_text
 from stepward.sabotage.drawn.wide import Theme, wide_program
 from stepward.vm import Policy, Program
@@ -136,11 +136,10 @@ def _of_theme(name: str, seed: str) -> DrawnCase:
 
 def _secret(_: str, seed: str) -> DrawnCase:
     program = Program.from_dict(secret_program(seed))
-    inputs, unique = secret_inputs(seed, list(program.inputs or {}))
+    inputs, unique, repeated = secret_inputs(seed, list(program.inputs or {}))
     manner = Manner(beside=0.1, echoes=0.5)
-    secrets = (*(unique or ("refund", "4711471147", "9422942294")), *([SHORT] if "p" in inputs else []))
     return DrawnCase(
-        program, seed, manner=manner, limits=Limits(steps=60), secrets=secrets, unique=unique, inputs=inputs
+        program, seed, manner=manner, limits=Limits(steps=60), secrets=repeated, unique=unique, inputs=inputs
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 HIDDEN: Final = {"type": "string", "sensitive": True}
 TOOLS: Final[dict[str, dict[str, Any]]] = {
@@ -28,10 +28,10 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
 }
 SALARY: Final = 4711471147
 INPUTS: Final[dict[str, Any]] = {
+    "e": {"type": "string", "enum": ["refund", "order"], "sensitive": True},
     "h": HIDDEN,
     "k": {"type": "integer", "minimum": SALARY, "maximum": SALARY, "sensitive": True},
     "o": {"type": "object", "properties": {"a": HIDDEN, "b": {"type": "string"}}},
-    "e": {"type": "string", "enum": ["refund", "order"], "sensitive": True},
     "m": {"type": "object", "additionalProperties": HIDDEN},
     "p": HIDDEN,
     "n": {"type": "integer"},
@@ -54,8 +54,11 @@ TRUTHS: Final = {
 TWIN: Final = "refund"
 """A member of an `enum`, which is not looked for; the same text in another sensitive value is."""
 
-TWINS: Final = 0.2
+TWINS: Final = 0.3
 """The share of runs in which it is."""
+
+NUMERALS: Final = (TWIN, str(SALARY), str(2 * SALARY))
+"""What answers repeat where no text is sensitive."""
 
 SHORT: Final = "qv7zk"
 """A sensitive value that is too short to be looked for."""
@@ -78,8 +81,16 @@ def secret_program(seed: str) -> dict[str, Any]:
     return data | {"steps": [*steps, {"id": "end", "type": "end", "output": ["$v", "$w"]}]}
 
 
-def secret_inputs(seed: str, names: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the inputs of a seed, and those values among them that occur nowhere else."""
+class Secrets(NamedTuple):
+    """The inputs of a run, the sensitive values among them that occur nowhere else, and those that answers repeat."""
+
+    inputs: dict[str, Any]
+    unique: tuple[str, ...]
+    repeated: tuple[str, ...]
+
+
+def secret_inputs(seed: str, names: list[str]) -> Secrets:
+    """Return the inputs of a seed."""
     chance = Random(f"secrets {seed}")
     texts = ["".join(chance.choices(_LETTERS, k=chance.randint(12, 20))) for _ in range(MANY + 2)]
     fields = chance.choice((1, 3, MANY))
@@ -95,10 +106,11 @@ def secret_inputs(seed: str, names: list[str]) -> tuple[dict[str, Any], tuple[st
     }
     if chance.random() < TWINS:
         inputs["h"] = inputs["m"]["f0"] = TWIN
-        return {name: inputs[name] for name in names}, ()
-    given = {name: inputs[name] for name in names}
+        return Secrets({name: inputs[name] for name in names}, (), (TWIN,))
     held = {"h": [inputs["h"]], "o": [inputs["o"]["a"]], "m": list(inputs["m"].values())}
-    return given, tuple(text for name in held if name in names for text in held[name])
+    unique = tuple(text for name in held if name in names for text in held[name])
+    short = [SHORT] if "p" in names else []
+    return Secrets({name: inputs[name] for name in names}, unique, (*(unique or NUMERALS), *short))
 
 
 def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
