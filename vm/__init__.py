@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from stepward.vm.machine.tools import Tools as Tools
     from stepward.vm.reading.source import Place as Place
     from stepward.vm.reading.source import Span as Span
+    from stepward.vm.telemetry.ids import trace_id_of as trace_id_of
+    from stepward.vm.telemetry.telemetry import Telemetry as Telemetry
 
 _HOMES = {
     "DocumentError": "errors",
@@ -85,6 +87,8 @@ _HOMES = {
     "Tools": "machine.tools",
     "Place": "reading.source",
     "Span": "reading.source",
+    "Telemetry": "telemetry.telemetry",
+    "trace_id_of": "telemetry.ids",
     "tool": "machine.declared",
 }
 

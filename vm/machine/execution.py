@@ -31,6 +31,7 @@ from stepward.vm.machine.equipment import require_facts, require_model, tool_fau
 from stepward.vm.machine.events import NOTHING, event, unsealed
 from stepward.vm.machine.history import History
 from stepward.vm.machine.models import Model
+from stepward.vm.machine.observer import Observer
 from stepward.vm.machine.plan import Plan, Terms
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.replay import MAX_PLANS
@@ -67,7 +68,8 @@ class ExecutionVM(Deliveries):
     the attempt that comes next (2 for the first retry) and returns the seconds to wait before it; unless given, 1, 2,
     4, 8, 16, and then 30 seconds. `lease_seconds` is how long a run stays leased to a machine that does not renew its
     lease: a day at most, else ValueError. `random` returns a number of bytes that nobody can guess, for run ids, tokens
-    and salts; only tests replace it.
+    and salts; only tests replace it. `observer` learns of every stored record and of what the checker finds: a
+    `Telemetry` sends spans and metrics.
 
     Raises TypeError for a model that can't be asked, for tools that can't be called, and for a tool that can't take the
     arguments that a policy declares. Arguments that a program declares are compared when it is run: RunRefused.
@@ -87,6 +89,7 @@ class ExecutionVM(Deliveries):
         retry_delay: Callable[[int], float] = lambda attempt: min(2.0 ** (attempt - 2), 30.0),
         lease_seconds: float = 60.0,
         random: Callable[[int], bytes] = os.urandom,
+        observer: Observer | None = None,
     ) -> None:
         if model is not None:
             require_model(model)
@@ -96,6 +99,9 @@ class ExecutionVM(Deliveries):
         require_facts(self.tools, self.policies)
         self.limits = Limits(*(min(int(bound), LARGEST) for bound in limits))  # records have no larger numbers
         store: Journal = MemoryJournal() if journal is None else journal
+        if observer is not None:
+            store = observer.watch(store)
+            checker = checker if checker in (None, unnamed) else observer.checks(checker)
         if not 0 < lease_seconds <= LONGEST_LEASE:
             raise ValueError(f"`lease_seconds` is a number of seconds above 0, and {LONGEST_LEASE:,} at most")
         watch = DatedClock(SystemClock() if clock is None else clock)

@@ -1,0 +1,20 @@
+"""The interface of what watches a machine without having a part in its runs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stepward.vm.journal.store import Journal
+from stepward.vm.machine.admission import Checker
+
+
+class Observer(Protocol):
+    """Learns what a machine stores and what its checker finds. It must not raise, and must not make anybody wait."""
+
+    def watch(self, journal: Journal) -> Journal:
+        """Return a store for the machine that does as `journal` does."""
+        ...
+
+    def checks(self, checker: Checker) -> Checker:
+        """Return a checker for the machine that finds what `checker` finds."""
+        ...

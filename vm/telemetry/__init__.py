@@ -1,0 +1,1 @@
+"""Spans and metrics of runs, made from their journal, for OpenTelemetry."""

@@ -1,0 +1,400 @@
+"""Makes the spans of a run from its records: the same spans from the same records, at any time and on any machine.
+
+A run is one trace. Each part of the run, from its start or a delivery to where it ends or waits, is a span
+`invoke_workflow`; the first one is the root, and the others are below it. Below a part are the visits of steps, below
+these the sub-steps of a parallel step, and below these one span for each attempt of a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from stepward.vm.journal.records import Record
+from stepward.vm.telemetry import names
+from stepward.vm.telemetry.ids import span_id_of, trace_id_of
+from stepward.vm.telemetry.outline import Outline, Part
+from stepward.vm.telemetry.said import said_by
+
+Attributes = dict[str, str | int | float | bool]
+
+HELD: Final = ("suspended", "doubt")
+SETTLED: Final = ("success", "fallback", "skipped", "failed")
+FAULTS: Final = ("FAILED", "BUDGET_EXCEEDED", "STALLED")
+HELD_STATUSES: Final = ("SUSPENDED", "IN_DOUBT")
+OPEN: Final = "open"
+
+
+class Span(NamedTuple):
+    """A span that has ended. Times are in microseconds since the epoch.
+
+    `parent_id` is None for the root; `link` is the span that this one continues, if any. `error` is empty, or the kind
+    of the error; `why` is its text, empty unless values were asked for.
+    """
+
+    trace_id: int
+    span_id: int
+    parent_id: int | None
+    name: str
+    is_client: bool
+    start: int
+    end: int
+    attributes: Attributes
+    error: str = ""
+    why: str = ""
+    link: int | None = None
+
+
+class _Open:
+    """A span that has not ended; `record` is the number of the record that it began with."""
+
+    __slots__ = ("attributes", "link", "name", "parent_id", "span_id", "start")
+
+    def __init__(
+        self,
+        span_id: int,
+        parent_id: int | None,
+        name: str,
+        start: int,
+        attributes: Attributes,
+        link: int | None = None,
+    ) -> None:
+        self.span_id = span_id
+        self.parent_id = parent_id
+        self.name = name
+        self.start = start
+        self.attributes = attributes
+        self.link = link
+
+
+class _Visit:
+    """The visit of the present step. `span` is None while the run waits.
+
+    `phases` are those of its calls by id, `subs` the open spans of sub-steps, `intents` the records of calls that have
+    started, `held` the records that a call waits since, `earlier` the ids of spans of this visit that have ended.
+    """
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.span: _Open | None = None
+        self.phases: dict[str, str] = {}
+        self.subs: dict[str, _Open] = {}
+        self.intents: dict[str, Record] = {}
+        self.held: dict[str, int] = {}
+        self.earlier: dict[str, int] = {}
+
+
+class Spans:
+    """Makes the spans of one run: give it every record, in order.
+
+    `outline_of` returns the outline of the program with a digest. With `values`, spans have inputs, arguments, outputs
+    and the texts of errors, without sensitive values.
+    """
+
+    def __init__(self, run: str, outline_of: Callable[[str], Outline], *, values: bool = False) -> None:
+        self.run = run
+        self.trace_id = trace_id_of(run)
+        self.root_id = span_id_of(run, 0, "run")
+        self.following = 0
+        """The number of the record that comes next."""
+        self._outline_of = outline_of
+        self._values = values
+        self._outline = Outline("", {})
+        self._part: _Open | None = None
+        self._parts = 0
+        self._visit: _Visit | None = None
+        self._arrived = 0
+        self._is_cancelled = False
+        self._ended: list[Span] = []
+
+    @property
+    def program(self) -> str:
+        """The name of the program."""
+        return self._outline.name
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no span is open: the run has ended, or waits."""
+        return self._part is None
+
+    def add(self, record: Record) -> list[Span]:
+        """Return the spans that end with a record; raises KeyError or TypeError for one that no machine writes."""
+        self._ended = []
+        self.following = record.seq + 1
+        if record.kind == "started":
+            self._outline = self._outline_of(record.body["program"])
+            self._arrived = record.at
+        if record.kind in names.POINTS:
+            self._is_cancelled |= record.kind == "cancel"
+            parent = self.root_id if self._part is None else self._part.span_id
+            self._point(record, names.POINTS[record.kind], parent, {})
+            return self._ended
+        if self._part is None:
+            self._begin_part(record)
+        if record.kind != "started":
+            self._follow(record)
+        return self._ended
+
+    def _follow(self, record: Record) -> None:
+        body = record.body
+        id = body.get("step")
+        if id is not None:
+            self._at(record, id)
+        if "ends" in body:
+            self._end_visit(record)
+            self._end_part(record, body["ends"], body["reason"])
+        elif "next" in body:
+            self._end_visit(record)
+        elif self._visit is not None:
+            status = self._waiting(self._visit)
+            if status is not None:
+                self._pause_visit(record, self._visit)
+                self._end_part(record, status, "")
+
+    # -- parts of the run ----------------------------------------------------------------------------------------------
+
+    def _begin_part(self, record: Record) -> None:
+        self._parts += 1
+        is_first = self._parts == 1
+        attributes: Attributes = {
+            names.OPERATION: names.INVOKE_WORKFLOW,
+            names.WORKFLOW: self._outline.name,
+            names.RUN: self.run,
+            names.PART: self._parts,
+        }
+        if is_first:
+            attributes[names.PROGRAM] = record.body["program"]
+            if self._values:
+                attributes |= said_by(record, "")
+        span_id = self.root_id if is_first else span_id_of(self.run, record.seq, "run")
+        parent = None if is_first else self.root_id
+        name = f"{names.INVOKE_WORKFLOW} {self._outline.name}"
+        self._part = _Open(span_id, parent, name, record.at, attributes)
+
+    def _end_part(self, record: Record, status: str, reason: str) -> None:
+        part = self._part
+        assert part is not None, "a record that drives the run has begun a part"
+        part.attributes[names.STATUS] = status
+        if reason:
+            part.attributes[names.REASON] = reason
+        if record.body.get("in_doubt"):
+            part.attributes[names.IN_DOUBT] = ",".join(record.body["in_doubt"])
+        if self._values and record.kind == "ended":
+            part.attributes |= said_by(record, "")
+        error = reason if status in FAULTS else "in_doubt" if status == "IN_DOUBT" else ""
+        self._close(part, record, record.at, error)
+        self._part = None
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _at(self, record: Record, id: str) -> None:
+        """Take in a record about a step or sub-step."""
+        part = self._outline.parts[id]
+        visit = self._enter(record, part.within or id)
+        if part.within:
+            self._enter_sub(record, visit, id, part)
+        assert visit.span is not None, "its span was opened"
+        below = visit.subs[id] if part.within else visit.span
+        match record.kind:
+            case "intent":
+                visit.intents[id] = record
+                visit.phases[id] = OPEN
+            case "attempt" | "doubt":
+                self._call(record, below, id, visit.intents.pop(id, None))
+                phase = record.body.get("kind", "doubt")
+                visit.phases[id] = "ready" if phase == "again" else phase
+                if phase in HELD:
+                    visit.held[id] = record.at
+            case "resumed" | "reconciled":
+                verdict = record.note.get("verdict", "done")
+                self._delivery(record, below, part, visit.held.pop(id, record.at))
+                visit.phases[id] = "success" if verdict == "done" else "ready"
+            case "blocked" | "rejected":
+                visit.phases[id] = record.body["kind"]
+            case "joined":
+                failed = [call for call, phase in visit.phases.items() if phase == "failed"]
+                visit.phases.update(dict.fromkeys(failed, "ready") if record.body["kind"] == "again" else {})
+        if part.within and visit.phases[id] in (*HELD, *SETTLED):
+            self._end_sub(record, visit, id)
+
+    def _enter(self, record: Record, id: str) -> _Visit:
+        """Return the present visit, with an open span."""
+        if self._visit is None:
+            self._visit = _Visit(id)
+        visit = self._visit
+        if visit.span is None:
+            assert self._part is not None, "a record that drives the run has begun a part"
+            start = record.at if id in visit.earlier else self._arrived
+            visit.span = self._step_span(record, self._part.span_id, id, start, visit)
+        return visit
+
+    def _enter_sub(self, record: Record, visit: _Visit, id: str, part: Part) -> None:
+        if id not in visit.subs:
+            self._enter(record, part.within)
+            assert visit.span is not None, "its span was opened"
+            start = record.note.get("started", record.at)
+            visit.subs[id] = self._step_span(record, visit.span.span_id, id, start, visit)
+
+    def _step_span(self, record: Record, parent: int, id: str, start: int, visit: _Visit) -> _Open:
+        part = self._outline.parts[id]
+        attributes: Attributes = {names.STEP: part.id, names.STEP_TYPE: part.type}
+        if "visit" in record.body:
+            attributes[names.VISIT] = record.body["visit"]
+        span_id = span_id_of(self.run, record.seq, f"step {id}")
+        return _Open(span_id, parent, f"{names.STEP_SPAN} {part.id}", start, attributes, visit.earlier.get(id))
+
+    def _end_sub(self, record: Record, visit: _Visit, id: str) -> None:
+        span = visit.subs.pop(id)
+        visit.earlier[id] = span.span_id
+        self._close_step(span, record, visit.phases[id])
+
+    def _end_visit(self, record: Record) -> None:
+        """End the spans of the present step, if it has begun; calls that are under way may have happened."""
+        visit = self._visit
+        self._visit, self._arrived = None, record.at
+        if visit is None or visit.span is None:
+            return
+        for id, intent in visit.intents.items():
+            self._call(record, visit.subs.get(id, visit.span), id, intent)
+        for id in list(visit.subs):
+            visit.phases[id] = _outcome(record, id)
+            self._end_sub(record, visit, id)
+        self._close_step(visit.span, record, _outcome(record, visit.id))
+
+    def _pause_visit(self, record: Record, visit: _Visit) -> None:
+        assert visit.span is not None, "its span was opened by this record"
+        visit.earlier[visit.id] = visit.span.span_id
+        outcome = "doubt" if "doubt" in visit.phases.values() else "suspended"
+        self._close_step(visit.span, record, outcome)
+        visit.span = None
+
+    def _close_step(self, span: _Open, record: Record, outcome: str) -> None:
+        body = record.body
+        span.attributes[names.OUTCOME] = outcome
+        if "branch" in body:
+            span.attributes[names.BRANCH] = str(body["branch"])
+        if "rule" in body:
+            span.attributes[names.RULE] = body["rule"]
+        if self._values and record.kind == "assigned":
+            span.attributes |= said_by(record, "")
+        self._close(span, record, record.at, "" if outcome == "fallback" else _fault(record, outcome))
+
+    def _waiting(self, visit: _Visit) -> str | None:
+        """Return the status with which the run waits for somebody after this record, or None if it goes on."""
+        phases = {visit.phases.get(call, "ready") for call in self._outline.parts[visit.id].calls}
+        if self._is_cancelled or not phases <= {*HELD, *SETTLED}:
+            return None
+        return "IN_DOUBT" if "doubt" in phases else "SUSPENDED" if "suspended" in phases else None
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def _call(self, record: Record, below: _Open, id: str, intent: Record | None) -> None:
+        """End the span of an attempt; `record` is its outcome, or what left it in doubt."""
+        part = self._outline.parts[id]
+        note = record.note if record.kind == "attempt" else {}
+        known = {**(intent.note if intent is not None else {}), **note}
+        outcome = "doubt" if record.kind == "doubt" else _outcome(record, id)
+        is_model = part.type == "llm"
+        attributes: Attributes = {names.OPERATION: names.CHAT if is_model else names.EXECUTE_TOOL}
+        if is_model:
+            attributes |= _spent(note)
+        else:
+            attributes[names.TOOL] = part.tool
+            attributes[names.TOOL_TYPE] = names.FUNCTION
+            if "key" in known:
+                attributes[names.TOOL_CALL] = known["key"]
+        attributes[names.STEP] = part.id
+        attributes[names.OUTCOME] = outcome
+        for field, name in (("attempt", names.ATTEMPT), ("performance", names.PERFORMANCE)):
+            if field in known:
+                attributes[name] = known[field]
+        if "rule" in record.body:
+            attributes[names.RULE] = record.body["rule"]
+        if self._values:
+            attributes |= said_by(record, part.type, intent)
+        start = note.get("started", record.at if intent is None else intent.at)
+        end = start + note["took"] if "took" in note else record.at
+        name = names.CHAT if is_model else f"{names.EXECUTE_TOOL} {part.tool}"
+        span_id = span_id_of(self.run, record.seq, f"call {part.id}")
+        call = _Open(span_id, below.span_id, name, start, attributes)
+        self._close(call, record, end, _fault(record, outcome), is_client=is_model)
+
+    def _delivery(self, record: Record, below: _Open, part: Part, since: int) -> None:
+        """Show what a person or a system has delivered, and for how long the run waited for it."""
+        attributes: Attributes = {names.STEP: part.id, names.WAITED: max(record.at - since, 0) / 1e6}
+        if "verdict" in record.note:
+            attributes[names.VERDICT] = record.note["verdict"]
+        name = names.RESUME_SPAN if record.kind == "resumed" else names.RECONCILE_SPAN
+        self._point(record, f"{name} {part.id}", below.span_id, attributes)
+
+    # -- ending spans --------------------------------------------------------------------------------------------------
+
+    def _point(self, record: Record, name: str, parent: int, attributes: Attributes) -> None:
+        if "what" in record.body:
+            attributes[names.DELIVERY] = record.body["what"]
+        if self._values:
+            attributes |= said_by(record, "")
+        span_id = span_id_of(self.run, record.seq, record.kind)
+        self._close(_Open(span_id, parent, name, record.at, attributes), record, record.at, "")
+
+    def _close(self, span: _Open, record: Record, end: int, error: str, *, is_client: bool = False) -> None:
+        attributes = span.attributes
+        attributes[names.RECORD] = record.seq
+        why = ""
+        if error:
+            attributes[names.ERROR] = error
+            why = str(record.body.get("error", "")) if self._values else ""
+        end = max(end, span.start)  # the clock may have been set back
+        self._ended.append(
+            Span(
+                self.trace_id,
+                span.span_id,
+                span.parent_id,
+                span.name,
+                is_client,
+                span.start,
+                end,
+                attributes,
+                error,
+                why,
+                span.link,
+            )
+        )
+
+
+def _spent(note: Mapping[str, Any]) -> Attributes:
+    """Return what a call to a model cost, as far as it is known."""
+    attributes: Attributes = {}
+    if note.get("model"):
+        attributes[names.RESPONSE_MODEL] = note["model"]
+    if note.get("tokens"):
+        attributes[names.TOKENS] = note["tokens"]
+    if note.get("cost", "0") != "0":
+        attributes[names.COST] = float(note["cost"])
+    return attributes
+
+
+def _outcome(record: Record, id: str) -> str:
+    """Return what became of a step or call with the record that ends it."""
+    body = record.body
+    if "kind" in body:
+        return str(body["kind"])
+    if record.kind in ("branched", "assigned") or (record.kind == "ended" and "step" in body):
+        return "success"
+    if record.kind == "passed":
+        return "failed"
+    return "doubt" if id in body.get("in_doubt", ()) else "ended"
+
+
+def _fault(record: Record, outcome: str) -> str:
+    """Return the kind of an error, or an empty text if there is none: never a text with values."""
+    body = record.body
+    if outcome in ("success", "suspended", "ended"):
+        return ""
+    if outcome == "fallback":  # the only reason for one
+        return "timeout"
+    if outcome == "doubt" or body.get("unknown"):
+        return "in_doubt"
+    if record.kind in ("passed", "blocked", "rejected"):
+        return "visits" if record.kind == "passed" else record.kind
+    return str(body["rule"]) if record.kind == "attempt" and "rule" in body else "failed"

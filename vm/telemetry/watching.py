@@ -1,0 +1,100 @@
+"""A journal that tells of its records: whoever watches gets each batch of records once they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Vault
+
+Saw = Callable[[str, Sequence[Entry]], None]
+
+
+class WatchedJournal:
+    """The store `journal`, whose new entries are also given to `saw`, which must not raise.
+
+    `mine` has the digests of the entries that this process is writing, or has written and is about to tell of.
+    """
+
+    def __init__(self, journal: Journal, saw: Saw, mine: set[bytes]) -> None:
+        self.blocks = journal.blocks
+        self._journal = journal
+        self._saw = saw
+        self._mine = mine
+
+    @property
+    def vault(self) -> Vault:
+        """The vault of the store."""
+        return self._journal.vault
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        """Make a run, and tell of its first entries."""
+        digests = [entry.digest for entry in append.entries]
+        self._mine.update(digests)
+        try:
+            lease = self._journal.create(append, program, holder, ttl)
+            if lease is not None:
+                self._saw(append.run, append.entries)
+            return lease
+        finally:
+            self._mine.difference_update(digests)
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries to a run, and tell of them."""
+        digests = [entry.digest for entry in append.entries]
+        self._mine.update(digests)
+        try:
+            self._journal.append(append, fence)
+            self._saw(append.run, append.entries)
+        finally:
+            self._mine.difference_update(digests)
+
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
+        """Lease a run."""
+        return self._journal.acquire(run, holder, now, ttl)
+
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
+        """Extend a lease."""
+        return self._journal.renew(lease, now, ttl)
+
+    def release(self, lease: Lease) -> None:
+        """Release a lease."""
+        self._journal.release(lease)
+
+    def read(self, run: str, start: int = 0) -> list[Entry]:
+        """Return the entries of a run."""
+        return self._journal.read(run, start)
+
+    def head(self, run: str) -> Head | None:
+        """Return the head of a run."""
+        return self._journal.head(run)
+
+    def rows(
+        self,
+        statuses: Iterable[str] | None = None,
+        *,
+        program: str | None = None,
+        since: float | None = None,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the list of runs."""
+        return self._journal.rows(statuses, program=program, since=since, limit=limit)
+
+    def row(self, run: str) -> Row | None:
+        """Return the row of a run."""
+        return self._journal.row(run)
+
+    def names(self) -> Iterator[str]:
+        """Yield the ids of all runs."""
+        return self._journal.names()
+
+    def put_document(self, digest: str, text: bytes) -> None:
+        """Store a document."""
+        self._journal.put_document(digest, text)
+
+    def document(self, digest: str) -> bytes | None:
+        """Return a document."""
+        return self._journal.document(digest)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._journal.close()
