@@ -107,16 +107,6 @@ class Spans:
         self._is_cancelled = False
         self._ended: list[Span] = []
 
-    @property
-    def program(self) -> str:
-        """The name of the program."""
-        return self._outline.name
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no span is open: the run has ended, or waits."""
-        return self._part is None
-
     def add(self, record: Record) -> list[Span]:
         """Return the spans that end with a record; raises KeyError or TypeError for one that no machine writes."""
         self._ended = []
@@ -182,7 +172,7 @@ class Spans:
         if self._values and record.kind == "ended":
             part.attributes |= said_by(record, "")
         error = reason if status in FAULTS else "in_doubt" if status == "IN_DOUBT" else ""
-        self._close(part, record, record.at, error)
+        self._close(part, record, error)
         self._part = None
 
     # -- steps ---------------------------------------------------------------------------------------------------------
@@ -277,7 +267,7 @@ class Spans:
             span.attributes[names.RULE] = body["rule"]
         if self._values and record.kind == "assigned":
             span.attributes |= said_by(record, "")
-        self._close(span, record, record.at, "" if outcome == "fallback" else _fault(record, outcome))
+        self._close(span, record, "" if outcome == "fallback" else _fault(record, outcome))
 
     def _waiting(self, visit: _Visit) -> str | None:
         """Return the status with which the run waits for somebody after this record, or None if it goes on."""
@@ -292,7 +282,7 @@ class Spans:
         """End the span of an attempt; `record` is its outcome, or what left it in doubt."""
         part = self._outline.parts[id]
         note = record.note if record.kind == "attempt" else {}
-        known = {**(intent.note if intent is not None else {}), **note}
+        known = note if intent is None else {**intent.note, **note}
         outcome = "doubt" if record.kind == "doubt" else _outcome(record, id)
         is_model = part.type == "llm"
         attributes: Attributes = {names.OPERATION: names.CHAT if is_model else names.EXECUTE_TOOL}
@@ -316,8 +306,7 @@ class Spans:
         end = start + note["took"] if "took" in note else record.at
         name = names.CHAT if is_model else f"{names.EXECUTE_TOOL} {part.tool}"
         span_id = span_id_of(self.run, record.seq, f"call {part.id}")
-        call = _Open(span_id, below.span_id, name, start, attributes)
-        self._close(call, record, end, _fault(record, outcome), is_client=is_model)
+        self._end(record, span_id, below.span_id, name, is_model, start, end, attributes, _fault(record, outcome))
 
     def _delivery(self, record: Record, below: _Open, part: Part, since: int) -> None:
         """Show what a person or a system has delivered, and for how long the run waited for it."""
@@ -335,30 +324,43 @@ class Spans:
         if self._values:
             attributes |= said_by(record, "")
         span_id = span_id_of(self.run, record.seq, record.kind)
-        self._close(_Open(span_id, parent, name, record.at, attributes), record, record.at, "")
+        self._end(record, span_id, parent, name, False, record.at, record.at, attributes, "")
 
-    def _close(self, span: _Open, record: Record, end: int, error: str, *, is_client: bool = False) -> None:
-        attributes = span.attributes
+    def _close(self, span: _Open, record: Record, error: str) -> None:
+        self._end(
+            record,
+            span.span_id,
+            span.parent_id,
+            span.name,
+            False,
+            span.start,
+            record.at,
+            span.attributes,
+            error,
+            span.link,
+        )
+
+    def _end(  # noqa: PLR0913, PLR0917 - the fields of a span
+        self,
+        record: Record,
+        span_id: int,
+        parent: int | None,
+        name: str,
+        is_client: bool,
+        start: int,
+        end: int,
+        attributes: Attributes,
+        error: str,
+        link: int | None = None,
+    ) -> None:
         attributes[names.RECORD] = record.seq
         why = ""
         if error:
             attributes[names.ERROR] = error
             why = str(record.body.get("error", "")) if self._values else ""
-        end = max(end, span.start)  # the clock may have been set back
+        end = end if end > start else start  # the clock may have been set back
         self._ended.append(
-            Span(
-                self.trace_id,
-                span.span_id,
-                span.parent_id,
-                span.name,
-                is_client,
-                span.start,
-                end,
-                attributes,
-                error,
-                why,
-                span.link,
-            )
+            Span(self.trace_id, span_id, parent, name, is_client, start, end, attributes, error, why, link)
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.store import Entry, Journal
+from stepward.vm.journal.store import Append, Journal
 from stepward.vm.machine.admission import Checker, Finding
 from stepward.vm.machine.history import checked_records
 from stepward.vm.machine.refusals import NoSuchRun
@@ -64,6 +64,7 @@ class Telemetry:
         self._meters = meters
         self._metrics = None if meters is None else Metrics(meters.get_meter(names.SCOPE))
         self._values = values
+        self._followed: list[Followed] = []
         self._known: set[str] = set()
 
     # -- for a machine -------------------------------------------------------------------------------------------------
@@ -71,13 +72,11 @@ class Telemetry:
     def watch(self, journal: Journal) -> Journal:
         """Return a store that does as `journal` does, and whose new records become spans here."""
         followed = Followed(journal, values=self._values)
+        self._followed.append(followed)
 
-        def saw(run: str, entries: Sequence[Entry]) -> None:
+        def saw(append: Append) -> None:
             try:
-                spans = followed.follow(run, entries)
-                if self._metrics is not None:
-                    self._metrics.count(spans)
-                self._send(spans)
+                self._take(followed.follow(append))
             except Exception as error:
                 self._complain(error)
 
@@ -128,6 +127,8 @@ class Telemetry:
     def _within(self, seconds: float, of_meters: str, send: Callable[[], None] | None) -> bool:
         def work() -> None:
             try:
+                for followed in self._followed:
+                    self._take(followed.rest())
                 if send is not None:
                     send()
                 getattr(self._meters, of_meters, lambda: None)()  # the API alone knows neither
@@ -139,6 +140,11 @@ class Telemetry:
         thread.start()
         thread.join(seconds)
         return not thread.is_alive()
+
+    def _take(self, spans: Sequence[Span]) -> None:
+        if self._metrics is not None:
+            self._metrics.count(spans)
+        self._send(spans)
 
     def _send(self, spans: Sequence[Span]) -> None:
         if spans and self._sender is not None and self._sender.is_sampled(spans[0].trace_id):

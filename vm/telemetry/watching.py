@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Vault
 
-Saw = Callable[[str, Sequence[Entry]], None]
+Saw = Callable[[Append], None]
 
 
 class WatchedJournal:
-    """The store `journal`, whose new entries are also given to `saw`, which must not raise.
+    """The store `journal`, of whose appends `saw` is told, which must not raise.
 
-    `mine` has the digests of the entries that this process is writing, or has written and is about to tell of.
+    `mine` has the digests of the entries of an append from before it until `saw` has returned.
     """
 
     def __init__(self, journal: Journal, saw: Saw, mine: set[bytes]) -> None:
@@ -33,7 +33,7 @@ class WatchedJournal:
         try:
             lease = self._journal.create(append, program, holder, ttl)
             if lease is not None:
-                self._saw(append.run, append.entries)
+                self._saw(append)
             return lease
         finally:
             self._mine.difference_update(digests)
@@ -44,7 +44,7 @@ class WatchedJournal:
         self._mine.update(digests)
         try:
             self._journal.append(append, fence)
-            self._saw(append.run, append.entries)
+            self._saw(append)
         finally:
             self._mine.difference_update(digests)
 
