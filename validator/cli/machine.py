@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stepward.vm.machine.plan import Plan
     from stepward.vm.machine.run import Run
     from stepward.vm.machine.tools import FunctionTools
+    from stepward.vm.telemetry.telemetry import Telemetry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +34,9 @@ ENDED_OTHERWISE, UNFINISHED, INTERRUPTED = 1, 4, 130
 
 DEFAULT_JOURNAL: Final = "runs.db"
 FILE: Final = click.Path(path_type=Path)
+
+SENDING: Final = 5.0
+"""Seconds that a command waits for its last spans to be sent."""
 
 
 class MachineError(AdvisedError):
@@ -69,7 +73,7 @@ by_option = click.option("--by", metavar="NAME", help="Your name, for the journa
 
 
 def driving_options(function: F) -> F:
-    """Add the options of a command that continues a run: its tools, its model, and the key that signs."""
+    """Add the options of a command that continues a run: its tools, its model, the key that signs, and its spans."""
     model = click.option(
         "--model", metavar="NAME", help="The model for llm steps: `script:FILE`, or a name that LiteLLM knows."
     )
@@ -78,7 +82,9 @@ def driving_options(function: F) -> F:
         metavar="MODULE",
         help="The module (`package.module`) or .py file with the functions of the tools.",
     )
-    return tools(model(key_option(function)))
+    otel = click.option("--otel", is_flag=True, help="Send spans and metrics, as the variables OTEL_* say.")
+    values = click.option("--otel-values", is_flag=True, help="Send them with values, but never sensitive ones.")
+    return tools(model(key_option(otel(values(function)))))
 
 
 def policy_options(function: F) -> F:
@@ -194,19 +200,46 @@ def load_policies(options: dict[str, Any]) -> list[Policy]:
     return Policies().of(configurations_of(options).above(Path.cwd()))
 
 
+def load_telemetry(options: dict[str, Any]) -> Telemetry | None:
+    """Return what sends the spans of a command, the same each time, or None; raises TelemetryRefused.
+
+    What is left is sent when the command ends.
+    """
+    if not options.get("otel") and not options.get("otel_values"):
+        return None
+    context = click.get_current_context()
+    if __name__ not in context.meta:
+        from stepward.vm.telemetry.environment import telemetry_of
+
+        telemetry = telemetry_of(os.environ, values=bool(options["otel_values"]))
+        context.meta[__name__] = telemetry
+        if telemetry is not None:
+            context.call_on_close(lambda: _send_rest(telemetry))
+    found: Telemetry | None = context.meta[__name__]
+    return found
+
+
+def _send_rest(telemetry: Telemetry) -> None:
+    if not telemetry.close(SENDING):
+        click.echo(f"spans are left that could not be sent in {SENDING:g} seconds; the run is not affected", err=True)
+
+
 class Means(NamedTuple):
-    """The tools, the model and the key of a machine; `named` is the value of `--tools`."""
+    """The tools, the model, the key and the observer of a machine; `named` is the value of `--tools`."""
 
     tools: FunctionTools
     model: Model | None
     key: SigningKey | None
     named: str | None
+    telemetry: Telemetry | None = None
 
     def machine(self, journal: Journal, policies: Sequence[Policy] = ()) -> ExecutionVM:
         """Return a machine with these means; it does not check programs, because that was done before."""
         from stepward.vm.machine.execution import ExecutionVM
 
-        return ExecutionVM(self.tools, self.model, journal, policies, checker=None, key=self.key)
+        return ExecutionVM(
+            self.tools, self.model, journal, policies, checker=None, key=self.key, observer=self.telemetry
+        )
 
     def require(self, plan: Plan) -> None:
         """Raise MachineError if a tool or the model of a program is missing."""
@@ -236,7 +269,8 @@ def load_means(options: dict[str, Any]) -> Means:
     from stepward.vm.machine.tools import FunctionTools
 
     tools, model = load_tools(options.get("tools")), load_model(options.get("model"))
-    return Means(FunctionTools(tools or {}), model, load_key(options.get("key_file")), options.get("tools"))
+    key, telemetry = load_key(options.get("key_file")), load_telemetry(options)
+    return Means(FunctionTools(tools or {}), model, key, options.get("tools"), telemetry)
 
 
 # -- reports -----------------------------------------------------------------------------------------------------------
@@ -339,7 +373,8 @@ def _again(options: dict[str, Any]) -> str:
             words += [option, str(options[name])]
     for policy in options.get("policies") or ():
         words += ["--policy", str(policy)]
-    words += ["--isolated"] if options.get("isolated") else []
+    for name, flag in (("isolated", "--isolated"), ("otel", "--otel"), ("otel_values", "--otel-values")):
+        words += [flag] if options.get(name) else []
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 

@@ -23,6 +23,7 @@ from stepward.validator.cli.machine import (
     load_key,
     load_model,
     load_policies,
+    load_telemetry,
     load_tools,
     open_journal,
     policy_options,
@@ -65,8 +66,9 @@ def mcp(port: int | None, **options: Any) -> None:
         callers = _callers(options["callers"])
         caller = None if port is not None else _caller(callers)
         # The journal is opened last, so that a misspelt option makes no file.
-        means = _means(options)
-        with closing(open_journal(options["journal"], create=True)) as journal:
+        means, telemetry = _means(options), load_telemetry(options)
+        with closing(open_journal(options["journal"], create=True)) as stored:
+            journal = stored if telemetry is None else telemetry.watch(stored)
             _serve(_operator(means, journal, options), callers, caller, port)
 
 

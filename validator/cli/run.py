@@ -20,6 +20,7 @@ from stepward.validator.cli.machine import (
     explained,
     format_option,
     load_means,
+    load_telemetry,
     open_journal,
     policy_options,
     print_run,
@@ -92,6 +93,8 @@ def run(file: Path, **options: Any) -> None:
     refuse_two_configurations(config=options["config"], isolated=options["isolated"])
     gc.enable()  # unlike a check, a run may last
     accepted = _accepted(options["accept"])
+    with explained():
+        load_telemetry(options)  # before anything is done, so that what is missing is said first
     program, policies = _admitted(file, options, accepted)
     with explained():
         plan = _plan(program, policies)
@@ -173,6 +176,9 @@ def _admitted(file: Path, options: dict[str, Any], accepted: frozenset[str]) -> 
         gate.check_paths([file])
         _refuse(gate.result(), f"`{file}` is no program that can be run")
     result = gate.result()
+    telemetry = load_telemetry(options)
+    if telemetry is not None:
+        telemetry.count_findings(program.name, result.findings)
     _refuse_findings(result, program, accepted)
     return program, policies
 

@@ -33,9 +33,8 @@ def telemetry_of(environment: Mapping[str, str], *, values: bool) -> Telemetry |
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 
-        meters = MeterProvider(
-            [reader if isinstance(reader, MetricReader) else PeriodicExportingMetricReader(reader)], resource
-        )
+        readers = [reader if isinstance(reader, MetricReader) else PeriodicExportingMetricReader(reader)]
+        meters = MeterProvider(readers, resource, shutdown_on_exit=False)  # `close` has a time limit
     return Telemetry(exporter, meters, values=values, resource=resource)
 
 
