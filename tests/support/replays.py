@@ -16,7 +16,8 @@ from typing import Any
 
 from machines import Bench
 from paths import GOOD
-from stepward.vm import ModelReply, Program, Run, Suspend, ToolContext
+from stepward.vm import MemoryJournal, ModelReply, Program, Run, Suspend, ToolContext
+from stepward.vm.journal.store import Append
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.plan import CallPlan, Plan
 
@@ -109,6 +110,19 @@ class Fate:
 
     def payload(self, run: Run, step: str) -> Any:
         return self.value(step, self.chance(step, run.steps, "payload"))
+
+
+def cut(journal: Any, run: str, records: int) -> MemoryJournal:
+    """Return a journal that ends after so many records, as a crash leaves it."""
+    shorter, entries = MemoryJournal(), journal.read(run)[:records]
+    body = json.loads(entries[0].record)["body"]
+    for digest in (body["program"], *body["policies"]):
+        shorter.put_document(digest, journal.document(digest))
+    shorter.vault.put(run, journal.vault.get(run))
+    assert shorter.create(Append(run, -1, entries[:1], "RUNNING", 0.0, True, None), "name", "nobody", 0.0)
+    if records > 1:
+        shorter.append(Append(run, 0, entries[1:], "RUNNING", 0.0, True, None), None)
+    return shorter
 
 
 def goes_on(bench: Bench, run: Run, fate: Fate) -> Run:

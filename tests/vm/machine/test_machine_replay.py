@@ -19,10 +19,9 @@ import stepward.vm.machine.apply as fold_module
 from machines import Bench, ask, assign, both, check, end, program, tool
 from paths import SUPPORT
 from programs import programs
-from replays import good_programs, made, told
-from stepward.vm import MemoryJournal, ModelReply, Program, Run, SQLiteJournal
+from replays import cut, good_programs, made, told
+from stepward.vm import ModelReply, Program, Run, SQLiteJournal
 from stepward.vm.journal.canonical import Secret, opened
-from stepward.vm.journal.store import Append
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Calls, Event, Idle
@@ -71,19 +70,6 @@ def _open(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _open(item) for key, item in value.items()}
     return [_open(item) for item in value] if isinstance(value, tuple | list) else opened(value)
-
-
-def cut(journal: Any, run: str, records: int) -> MemoryJournal:
-    """Return a journal that ends after so many records, as a crash leaves it."""
-    shorter, entries = MemoryJournal(), journal.read(run)[:records]
-    body = json.loads(entries[0].record)["body"]
-    for digest in (body["program"], *body["policies"]):
-        shorter.put_document(digest, journal.document(digest))
-    shorter.vault.put(run, journal.vault.get(run))
-    assert shorter.create(Append(run, -1, entries[:1], "RUNNING", 0.0, True, None), "name", "nobody", 0.0)
-    if records > 1:
-        shorter.append(Append(run, 0, entries[1:], "RUNNING", 0.0, True, None), None)
-    return shorter
 
 
 def recovered(bench: Bench, run: Run, fate: Any, records: int) -> Run:
