@@ -95,11 +95,12 @@ fixtures: .venv/installed-test
 		tests/vm/language/test_language_features.py
 
 bench: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers,otel]'
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/cache.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/machine.py
+	$(BIN)/python benchmarks/telemetry.py
 	$(BIN)/python benchmarks/sabotage.py
 	$(BIN)/python benchmarks/chaos.py
 
