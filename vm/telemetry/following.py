@@ -70,7 +70,7 @@ class Followed:
             if goes_on:
                 self._runs[append.run] = run
                 if len(self._runs) > MAX_RUNS:
-                    self._runs.popitem(last=False)
+                    found += self._spans(*self._runs.popitem(last=False))
             return found
 
     def rest(self) -> list[Span]:
