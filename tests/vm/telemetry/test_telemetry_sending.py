@@ -76,6 +76,7 @@ def test_values_that_are_asked_for_leave_and_sensitive_ones_never() -> None:
         spans = [json.loads(one) for one in _objects(text)]
         assert any(PLAIN in str(span["attributes"].get(name)) for span in spans), name
     assert "[sensitive]" in text
+    assert "#v" not in text, "the references of a journal are of no use here"
     assert "Ann Ample" in text
 
 

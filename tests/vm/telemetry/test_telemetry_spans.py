@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -269,6 +270,24 @@ def test_deliveries_that_change_nothing_are_shown() -> None:
     bench.vm.cancel_sync("run", by="ann")
     assert below(telemetry)[2:] == ["delivery refused", "cancel requested", "invoke_workflow bench CANCELLED"]
     assert "ann" not in telemetry.texts()
+
+
+def test_a_call_that_suspends_when_the_run_is_cancelled_ends_no_part() -> None:
+    def cancelled() -> Suspend:
+        thread = threading.Thread(target=lambda: other.vm.cancel_sync("run"))
+        thread.start()
+        thread.join()
+        return Suspend({})
+
+    telemetry = Seen()
+    bench = Bench({"a": cancelled}, observer=telemetry)
+    other = Bench(journal=bench.journal)
+    assert bench.run(program(tool("a", "ask"), end())).status == "CANCELLED"
+    assert telemetry.tree() == [
+        "invoke_workflow bench CANCELLED",
+        "  step a ended",
+        "    execute_tool ask suspended",
+    ]
 
 
 def test_further_policies_are_shown() -> None:
