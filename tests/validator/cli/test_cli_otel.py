@@ -121,6 +121,7 @@ def test_values_are_sent_with_an_option_of_their_own(collector: Collector, monke
 
 def test_a_run_goes_well_where_nobody_listens(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stepward.validator.cli.machine.SENDING", 0.2)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # its thread ends soon after the test
     collector.server.shutdown()
     collector.server.server_close()
     result = stepward(*RUN, "--otel")
