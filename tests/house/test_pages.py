@@ -21,6 +21,7 @@ NOT_RUN = {
     "README.md": INSTALLS,
     "specs/guide/first-workflow.md": INSTALLS,
     "specs/guide/how-to/mcp.md": INSTALLS,
+    "specs/guide/how-to/opentelemetry.md": INSTALLS,
     "specs/guide/how-to/postgresql.md": INSTALLS,
 }
 """The blocks that no test runs, and why, by page."""
