@@ -203,7 +203,8 @@ def _save(matrix: Matrix, folder: Path | None) -> dict[str, str]:
     """Write the script of each breach, and return the files by attack."""
     import re
 
-    from stepward.validator.files import put, why_not
+    from stepward.validator.files import why_not
+    from stepward.vm.writing import put
 
     if folder is None:
         folder = Path("stepward-breaches")

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-from stepward.validator.files import put
+from stepward.vm.writing import put
 
 FOLDER: Final = ".stepward_cache"
 PRIVATE: Final = 0o600

@@ -10,8 +10,9 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.edits import apply_edits
-from stepward.validator.files import absolute, put, why_not
+from stepward.validator.files import absolute, why_not
 from stepward.validator.findings import Edit, Finding, Severity
+from stepward.vm.writing import put
 
 if TYPE_CHECKING:
     from stepward.validator.result import RunResult

@@ -7,8 +7,8 @@ import re
 from pathlib import Path as FilePath
 from typing import Final
 
-from stepward.validator.files import put
 from stepward.validator.gateway.refusals import Refused
+from stepward.vm.writing import put
 
 MAX_PROGRAMS: Final = 100
 """Programs that one caller may save."""

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from paths import ROOT
 from stepward.validator.cli import main
-from stepward.validator.files import put
+from stepward.vm.writing import put
 
 GOLD_BONUS = ROOT / "specs/programs/bad/SW401/gold-bonus.yaml"
 APPROVED = ROOT / "specs/programs/good/customer_refund.yaml"

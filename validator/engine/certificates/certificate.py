@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from stepward.validator.files import put
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.values import to_json
+from stepward.vm.writing import put
 
 VERSION: Final = 1
 

@@ -13,11 +13,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from stepward.validator.files import put
 from stepward.vm.errors import DocumentError, StepwardError
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.values import ValueRefused, freeze, to_json
+from stepward.vm.writing import put
 
 VERSION: Final = 1
 MAX_BYTES: Final = 64 << 20
