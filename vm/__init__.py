@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from stepward.vm.language.transitions import Transition as Transition
     from stepward.vm.machine.declared import tool as tool
     from stepward.vm.machine.execution import ExecutionVM as ExecutionVM
-    from stepward.vm.machine.litellm import LiteLLMModel as LiteLLMModel
     from stepward.vm.machine.models import Model as Model
+    from stepward.vm.machine.models import ModelFailed as ModelFailed
     from stepward.vm.machine.models import ModelReply as ModelReply
     from stepward.vm.machine.models import ModelRequest as ModelRequest
     from stepward.vm.machine.models import ScriptedModel as ScriptedModel
@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     from stepward.vm.machine.tools import Suspend as Suspend
     from stepward.vm.machine.tools import ToolContext as ToolContext
     from stepward.vm.machine.tools import Tools as Tools
+    from stepward.vm.models.litellm import LiteLLMModel as LiteLLMModel
+    from stepward.vm.models.openai import OpenAIModel as OpenAIModel
+    from stepward.vm.models.prices import PriceTable as PriceTable
+    from stepward.vm.models.recorded import RecordedModel as RecordedModel
+    from stepward.vm.models.refusals import ModelRefused as ModelRefused
     from stepward.vm.reading.source import Place as Place
     from stepward.vm.reading.source import Span as Span
     from stepward.vm.telemetry.ids import trace_id_of as trace_id_of
@@ -74,8 +79,8 @@ _HOMES = {
     "NoSuchRun": "machine.refusals",
     "RunBusy": "machine.refusals",
     "RunRefused": "machine.refusals",
-    "LiteLLMModel": "machine.litellm",
     "Model": "machine.models",
+    "ModelFailed": "machine.models",
     "ModelReply": "machine.models",
     "ModelRequest": "machine.models",
     "ScriptedModel": "machine.models",
@@ -85,6 +90,11 @@ _HOMES = {
     "Suspend": "machine.tools",
     "ToolContext": "machine.tools",
     "Tools": "machine.tools",
+    "LiteLLMModel": "models.litellm",
+    "ModelRefused": "models.refusals",
+    "OpenAIModel": "models.openai",
+    "PriceTable": "models.prices",
+    "RecordedModel": "models.recorded",
     "Place": "reading.source",
     "Span": "reading.source",
     "Telemetry": "telemetry.telemetry",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, redirect_stdout
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from stepward.validator.cli.models import FORMS, load_model, model_options
 from stepward.validator.cli.output import refuse_two_configurations, uses_color, write_output
 from stepward.validator.result import AdvisedError
 
@@ -33,6 +33,15 @@ ENDED_OTHERWISE, UNFINISHED, INTERRUPTED = 1, 4, 130
 """Exit statuses: a run ended, but not in SUCCESS; it has not ended; somebody stopped the command."""
 
 DEFAULT_JOURNAL: Final = "runs.db"
+REPEATED: Final = {
+    "tools": "--tools",
+    "model": "--model",
+    "model_options": "--model-options",
+    "prices": "--prices",
+    "key_file": "--key",
+    "config": "--config",
+}
+"""The options that a command about the same run needs as well."""
 FILE: Final = click.Path(path_type=Path)
 
 SENDING: Final = 5.0
@@ -74,9 +83,6 @@ by_option = click.option("--by", metavar="NAME", help="Your name, for the journa
 
 def driving_options(function: F) -> F:
     """Add the options of a command that continues a run: its tools, its model, the key that signs, and its spans."""
-    model = click.option(
-        "--model", metavar="NAME", help="The model for llm steps: `script:FILE`, or a name that LiteLLM knows."
-    )
     tools = click.option(
         "--tools",
         metavar="MODULE",
@@ -84,7 +90,7 @@ def driving_options(function: F) -> F:
     )
     otel = click.option("--otel", is_flag=True, help="Send spans and metrics, as the variables OTEL_* say.")
     values = click.option("--otel-values", is_flag=True, help="Send them with values, but never sensitive ones.")
-    return tools(model(key_option(otel(values(function)))))
+    return tools(model_options(key_option(otel(values(function)))))
 
 
 def policy_options(function: F) -> F:
@@ -170,24 +176,6 @@ def load_tools(name: str | None) -> Any:
     return load_file(name) if is_file else load_module(name)
 
 
-def load_model(name: str | None) -> Model | None:
-    """Return a scripted model, or one of LiteLLM; raises MachineError or ModelRefused for a name of neither."""
-    if name is None:
-        return None
-    kind, separator, file = name.partition(":")
-    if not name or name == "script:":
-        raise MachineError("`--model` names no model", "write `--model script:FILE`, or a name that LiteLLM knows")
-    if kind == "script" and separator:
-        from stepward.validator.cli.values import values_in
-        from stepward.vm.machine.models import ScriptedModel
-
-        return ScriptedModel(values_in(file, "replies"))
-    from stepward.vm.machine.litellm import LiteLLMModel
-
-    with redirect_stdout(sys.stderr):  # LiteLLM prints a lot when it is imported
-        return LiteLLMModel(name)
-
-
 def load_policies(options: dict[str, Any]) -> list[Policy]:
     """Return the policies for a run that continues: those of the options, and those of the configuration here.
 
@@ -251,7 +239,7 @@ class Means(NamedTuple):
         if asking and self.model is None:
             steps = ", ".join(f"`{step}`" for step in asking)
             verb = "asks" if len(asking) == 1 else "ask"
-            help = "give one with `--model`: `script:FILE` with a reply for each step, or a name that LiteLLM knows"
+            help = f"give one with `--model`: {FORMS}"
             raise MachineError(f"{steps} {verb} a model, and there is none", help)
 
     def _refuse_tools(self, missing: list[str]) -> None:
@@ -268,7 +256,7 @@ def load_means(options: dict[str, Any]) -> Means:
     """Return the means that the options of a command name."""
     from stepward.vm.machine.tools import FunctionTools
 
-    tools, model = load_tools(options.get("tools")), load_model(options.get("model"))
+    tools, model = load_tools(options.get("tools")), load_model(options)
     key, telemetry = load_key(options.get("key_file")), load_telemetry(options)
     return Means(FunctionTools(tools or {}), model, key, options.get("tools"), telemetry)
 
@@ -368,7 +356,7 @@ def _again(options: dict[str, Any]) -> str:
     journal = options.get("journal")
     if journal not in (None, DEFAULT_JOURNAL):
         words += ["--journal", _without_password(str(journal))]
-    for name, option in (("tools", "--tools"), ("model", "--model"), ("key_file", "--key"), ("config", "--config")):
+    for name, option in REPEATED.items():
         if options.get(name) is not None:
             words += [option, str(options[name])]
     for policy in options.get("policies") or ():

@@ -21,13 +21,13 @@ from stepward.validator.cli.machine import (
     driving_options,
     explained,
     load_key,
-    load_model,
     load_policies,
     load_telemetry,
     load_tools,
     open_journal,
     policy_options,
 )
+from stepward.validator.cli.models import load_model
 
 if TYPE_CHECKING:
     from stepward.validator.gateway.callers import Caller, Callers
@@ -151,7 +151,7 @@ def _means(options: dict[str, Any]) -> dict[str, Any]:
     return {
         "tools": tools,
         "facts": {} if tools is None else tools_in(tools, options["tools"]),
-        "model": load_model(options["model"]),
+        "model": load_model(options),
         "key": load_key(options["key_file"]),
         "policies": load_policies(options),
     }

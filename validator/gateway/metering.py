@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import threading
 import time
 from collections import deque
@@ -15,17 +13,20 @@ from stepward.validator.gateway.callers import Caller
 from stepward.validator.gateway.quiet import failed
 from stepward.validator.gateway.refusals import Refused
 from stepward.vm.errors import StepwardError
-from stepward.vm.machine.models import Model, ModelReply, ModelRequest, is_async
+from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, asked, parameters_of
 
 HOUR: Final = 3_600.0
 
 
 class Spent(NamedTuple):
-    """What a reply, or an earlier run, has cost; `at` is in seconds since the epoch."""
+    """What a reply, or an earlier run, has cost.
+
+    `at` is in seconds since the epoch; `money` is None where nobody knows the cost.
+    """
 
     at: float
     tokens: int
-    money: Decimal
+    money: Decimal | None
 
 
 class LimitReached(StepwardError):  # noqa: N818 - it is an answer to a step: the model is not asked
@@ -71,9 +72,13 @@ class Meter:
             while self._spent and self._spent[0].at <= now - HOUR:
                 self._spent.popleft()
             tokens = sum(one.tokens for one in self._spent)
-            money = sum((one.money for one in self._spent), Decimal(0))
+            known = [one.money for one in self._spent if one.money is not None]
+            is_known, money = len(known) == len(self._spent), sum(known, Decimal(0))
         if tokens >= self._caller.tokens_per_hour:
             raise LimitReached(f"caller `{self._caller.name}` may use {self._caller.tokens_per_hour:,} tokens an hour")
+        if not is_known:
+            why = "the cost of a reply is unknown: the operator has to give `--prices`"
+            raise LimitReached(f"the money of caller `{self._caller.name}` can't be counted: {why}")
         # A model that costs nothing, such as a local one, needs no money.
         if money > self._caller.money_per_hour or (money and money == self._caller.money_per_hour):
             raise LimitReached(f"caller `{self._caller.name}` may spend {self._caller.money_per_hour} an hour")
@@ -81,7 +86,8 @@ class Meter:
     def charge(self, reply: ModelReply) -> None:
         """Count what a reply has cost."""
         with self._lock:
-            self._spent.append(Spent(self._clock(), reply.tokens, Decimal(reply.cost)))
+            money = None if reply.cost is None else Decimal(reply.cost)
+            self._spent.append(Spent(self._clock(), reply.tokens, money))
 
 
 class MeteredModel:
@@ -93,20 +99,17 @@ class MeteredModel:
     def __init__(self, model: Model, meter: Meter) -> None:
         self._model = model
         self._meter = meter
+        self.parameters = parameters_of(model)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply of the model; raises LimitReached, or Failed without the text of the model's error."""
         self._meter.require_budget()
         try:
-            reply = await self._asked(request)
+            reply = await asked(self._model, request)
+        except ModelFailed as error:
+            self._meter.charge(error.spent)
+            raise ModelFailed(str(failed("the model", error)), error.spent) from None
         except Exception as error:
             raise failed("the model", error) from None
         self._meter.charge(reply)
         return reply
-
-    async def _asked(self, request: ModelRequest) -> ModelReply:
-        if is_async(self._model.complete):
-            answer = self._model.complete(request)
-        else:
-            answer = await asyncio.to_thread(self._model.complete, request)
-        return await answer if inspect.isawaitable(answer) else answer

@@ -15,7 +15,7 @@ from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.data import marked, refused
 from stepward.vm.machine.events import Answer, Call, Result, Spent
 from stepward.vm.machine.keeping import begin
-from stepward.vm.machine.models import Model, ModelReply, ModelRequest, is_async
+from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, is_async
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools, in_thread
 from stepward.vm.values import ByteBudget, TooLarge, ValueRefused, exact, freeze
@@ -127,6 +127,8 @@ async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most
         reply = await (answer if plan.timeout is None else clock.limit(answer, plan.timeout))
     except TimeoutError:
         return _timed_out(plan)
+    except ModelFailed as error:
+        return Result("failed", error=error_text(error), spent=_spent(error.spent))
     except Exception as error:
         return Result("failed", error=error_text(error))
     if not issubclass(type(reply), ModelReply):
@@ -136,7 +138,7 @@ async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most
 
 def _spent(reply: ModelReply) -> Spent:
     try:
-        cost = exact(reply.cost)
+        cost = 0 if reply.cost is None else exact(reply.cost)
     except (ValueRefused, AssertionError):
         cost = 0
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Iterable, Mapping
 from decimal import Decimal
@@ -29,25 +30,58 @@ class ModelRequest(NamedTuple):
 class ModelReply(NamedTuple):
     """The reply of a model: a text, or data if the adapter has parsed a structured reply itself.
 
-    `cost` is exact, in the currency of the adapter.
+    `cost` is exact, in the currency of the adapter. None says that the adapter does not know it: journals record 0.
     """
 
     content: Any
     tokens: int = 0
-    cost: int | Decimal = 0
+    cost: int | Decimal | None = 0
     model: str = ""
+
+
+class ModelFailed(StepwardError):  # noqa: N818 - reads better where it is raised than with a suffix
+    """A call of a model failed, and may have cost something: an adapter raises it so that the run is charged.
+
+    `spent` has the tokens, the cost and the name of the model; its content is ignored.
+    """
+
+    def __init__(self, message: str, spent: ModelReply | None = None) -> None:
+        super().__init__(message)
+        self.spent = ModelReply(None) if spent is None else spent
 
 
 class Model(Protocol):
     """An adapter to a model: any object with a method `complete`, plain or async.
 
     If `complete` raises, the attempt has failed, and the step is retried or goes to its error step as the program says.
-    An adapter must not retry by itself: the machine counts and charges each attempt.
+    `ModelFailed` charges the run for the attempt; any other exception says that it cost nothing.
+
+    The machine counts and charges each attempt, so an adapter asks once. It may ask again only where the server has
+    done nothing and says when to come back (429 or 503 with `Retry-After`). It bounds its attempts and its waiting, and
+    waits so that it can be cancelled: that is how the time-out of a step ends it.
+
+    An adapter may have an attribute `parameters`: a mapping of plain JSON data with all that decides a reply besides
+    the request, such as the name of the model and the temperature, and without secrets.
     """
 
     def complete(self, request: ModelRequest) -> ModelReply | Awaitable[ModelReply]:
         """Return the reply, or an awaitable for it. A function that is not async runs in a thread."""
         ...
+
+
+def parameters_of(model: Model) -> dict[str, Any]:
+    """Return what a model says of itself besides its requests: its `parameters`, and the name of its class."""
+    parameters = getattr(model, "parameters", None)
+    return {"adapter": type(model).__qualname__, **(parameters if isinstance(parameters, Mapping) else {})}
+
+
+async def asked(model: Model, request: ModelRequest) -> ModelReply:
+    """Return the reply of a model, for adapters that ask another one; a `complete` that is not async gets a thread."""
+    if is_async(model.complete):
+        reply = model.complete(request)
+    else:
+        reply = await asyncio.to_thread(model.complete, request)
+    return await reply if inspect.isawaitable(reply) else reply
 
 
 class ScriptError(StepwardError):

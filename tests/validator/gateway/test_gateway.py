@@ -19,7 +19,7 @@ from stepward.validator.gateway.gateway import MAX_CHECKS
 from stepward.validator.gateway.judging import MAX_CHARACTERS, judge
 from stepward.validator.gateway.metering import LimitReached, Meter, MeteredModel
 from stepward.validator.gateway.refusals import Refused
-from stepward.vm import DeliveryRefused, ModelReply, ModelRequest, Policy, Suspend
+from stepward.vm import DeliveryRefused, ModelFailed, ModelReply, ModelRequest, Policy, ScriptedModel, Suspend
 
 
 def test_a_run_waits_for_a_person_and_is_polled_and_verified(house: House) -> None:
@@ -265,6 +265,30 @@ def test_a_model_is_not_asked_beyond_the_tokens_and_the_money_of_an_hour() -> No
         assert model.asked == calls
         now[0] += 3_601
         asyncio.run(metered.complete(request))
+
+
+def test_a_call_that_failed_is_counted_for_its_caller() -> None:
+    (caller,) = Callers.of([{**ENTRY, "tokens_per_hour": 60, "money_per_hour": 99}]).by_name.values()
+    failing = ScriptedModel({"a": ModelFailed("the words of the provider", ModelReply(None, 60, 2, "m"))})
+    metered = MeteredModel(failing, Meter(caller))
+    request = ModelRequest("?", None, None, None, "a", 1, 1)
+    with pytest.raises(ModelFailed, match=r"^it raised ModelFailed$") as found:
+        asyncio.run(metered.complete(request))
+    assert found.value.spent == ModelReply(None, 60, 2, "m")
+    with pytest.raises(LimitReached, match="may use 60 tokens an hour"):
+        asyncio.run(metered.complete(request))
+
+
+def test_a_reply_of_unknown_cost_is_the_last_one_of_the_hour() -> None:
+    (caller,) = Callers.of([{**ENTRY, "tokens_per_hour": 999, "money_per_hour": 99}]).by_name.values()
+    now = [0.0]
+    metered = MeteredModel(ScriptedModel({"a": ModelReply("yes", 1, None)}), Meter(caller, lambda: now[0]))
+    request = ModelRequest("?", None, None, None, "a", 1, 1)
+    asyncio.run(metered.complete(request))
+    with pytest.raises(LimitReached, match="the cost of a reply is unknown: the operator has to give `--prices`"):
+        asyncio.run(metered.complete(request))
+    now[0] += 3_601
+    asyncio.run(metered.complete(request))
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/b", "a.b", "", "A", "x" * 65, "a\n", "..", "\x00"])

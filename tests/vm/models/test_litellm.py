@@ -13,9 +13,8 @@ import pytest
 
 from fake_litellm import Fake
 from machines import unchecked
-from stepward.vm import ModelReply, ModelRequest, Program, StepwardError
+from stepward.vm import LiteLLMModel, ModelRefused, ModelReply, ModelRequest, PriceTable, Program, StepwardError
 from stepward.vm.machine.clock import ManualClock
-from stepward.vm.machine.litellm import LiteLLMModel, ModelRefused
 
 
 @pytest.fixture
@@ -119,7 +118,8 @@ def test_a_schema_is_said_in_words_where_the_model_takes_none(fake: Fake) -> Non
     assert ask(schema={"type": "array"}).content == "[1]"
     assert fake.sent[0]["messages"][0] == {
         "role": "system",
-        "content": 'Reply with JSON alone, of this JSON Schema: {"type": "array"}',
+        "content": "Write your reply as JSON between <reply> and </reply>, and write each of these marks once."
+        ' The JSON fits this JSON Schema: {"type": "array"}',
     }
 
 
@@ -171,14 +171,29 @@ def raises(error: Exception) -> Any:
         (lambda: 0.1 + 0.2, Decimal("0.30000000000000004")),
         (lambda: 1e-07, Decimal("0.0000001")),
         (lambda: 0, 0),
-        (lambda: None, 0),
-        (lambda: float("nan"), 0),
-        (lambda: raises(ValueError("not mapped yet")), 0),
+        (lambda: None, None),
+        (lambda: float("nan"), None),
+        (lambda: raises(ValueError("not mapped yet")), None),
     ],
 )
-def test_the_cost_is_what_litellm_writes_or_nothing(fake: Fake, costs: Any, cost: Any) -> None:
+def test_the_cost_is_what_litellm_writes_or_unknown(fake: Fake, costs: Any, cost: Any) -> None:
     fake.costs = costs
     assert ask().cost == cost
+
+
+def test_a_table_of_prices_comes_before_what_litellm_knows(fake: Fake) -> None:
+    prices = PriceTable({"openai/small": {"input": 2, "output": 10}})
+    fake.usage = SimpleNamespace(total_tokens=17, prompt_tokens=10, completion_tokens=7)
+    assert ask(prices=prices).cost == Decimal("0.00009")
+    fake.usage = SimpleNamespace(total_tokens=17)
+    assert ask(prices=prices).cost is None
+    with pytest.raises(ModelRefused, match="has no price for model `openai/small`"):
+        LiteLLMModel("openai/small", prices=PriceTable({}))
+
+
+def test_its_parameters_have_no_secrets(fake: Fake) -> None:
+    options = {"temperature": Decimal("0.5"), "max_tokens": 9, "api_key": "hush", "extra_headers": {"x": "hush"}}
+    assert LiteLLMModel("m", **options).parameters == {"model": "m", "temperature": 0.5, "max_tokens": 9}
 
 
 @pytest.mark.parametrize("usage", [None, SimpleNamespace(), SimpleNamespace(total_tokens=None)])

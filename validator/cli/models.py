@@ -1,0 +1,146 @@
+"""The model that the options of a command name: a script, a recording, a server, or one of LiteLLM."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from stepward.validator.result import AdvisedError
+
+if TYPE_CHECKING:
+    from stepward.vm.machine.models import Model
+    from stepward.vm.models.prices import PriceTable
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FORMS: Final = (
+    "`script:FILE` with a reply for each step, `recorded:FILE`, `record:FILE:MODEL`, `openai:NAME`, "
+    "or a name that LiteLLM knows"
+)
+
+
+class ModelUnknown(AdvisedError):  # noqa: N818 - a name without Error
+    """The options of a command name no model that can be used."""
+
+
+def model_options(function: F) -> F:
+    """Add the options that name the model of a machine."""
+    file = click.Path(path_type=Path)
+    for option in (
+        click.option(
+            "--prices", type=file, metavar="FILE", help="A table of prices, for the cost of the model's replies."
+        ),
+        click.option(
+            "--model-options",
+            type=file,
+            metavar="FILE",
+            help="Options of the model, such as its `base_url`, as one YAML or JSON mapping.",
+        ),
+        click.option(
+            "--model",
+            metavar="NAME",
+            help="The model for llm steps: `script:FILE`, `recorded:FILE`, `record:FILE:MODEL`, `openai:NAME`, or a "
+            "name that LiteLLM knows.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def load_model(options: dict[str, Any]) -> Model | None:
+    """Return the model that the options name, if any.
+
+    Raises ModelUnknown, ModelRefused or ValueUnreadable for options that name none.
+    """
+    name = options.get("model")
+    if name is None:
+        for option in ("model_options", "prices"):
+            if options.get(option) is not None:
+                raise ModelUnknown(f"`{_flag(option)}` is given without `--model`", f"give a model: {FORMS}")
+        return None
+    return _model(name, options)
+
+
+def _model(name: str, options: dict[str, Any]) -> Model:
+    kind, separator, rest = name.partition(":")
+    if not name or (separator and not rest):
+        raise ModelUnknown("`--model` names no model", f"write {FORMS}")
+    match kind if separator else "":
+        case "script":
+            from stepward.validator.cli.values import values_in
+            from stepward.vm.machine.models import ScriptedModel
+
+            _refuse_options(options, kind)
+            return ScriptedModel(values_in(rest, "replies"))
+        case "recorded":
+            from stepward.vm.models.recorded import RecordedModel
+
+            _refuse_options(options, kind)
+            return RecordedModel(rest)
+        case "record":
+            return _recording(rest, options)
+        case "openai":
+            return _openai(rest, options)
+        case _:
+            from stepward.vm.models.litellm import LiteLLMModel
+
+            with redirect_stdout(sys.stderr):  # LiteLLM prints a lot when it is imported
+                return LiteLLMModel(name, prices=_prices(options), **_given(options))
+
+
+def _recording(rest: str, options: dict[str, Any]) -> Model:
+    from stepward.vm.models.recorded import RecordedModel
+
+    file, _, recorded = rest.partition(":")
+    if not file or not recorded or recorded.startswith(("record:", "recorded:")):
+        help = "write `--model record:FILE:MODEL`, such as `record:replies.jsonl:openai:small`"
+        raise ModelUnknown(f"`--model record:{rest}` does not name a file and a model to record", help)
+    return RecordedModel(file, _model(recorded, options))
+
+
+def _openai(name: str, options: dict[str, Any]) -> Model:
+    from stepward.vm.models.openai import OpenAIModel
+
+    given = _given(options)
+    if "base_url" not in given:
+        help = "write `base_url: https://models.example.com/v1` into a YAML file, and name it with `--model-options`"
+        raise ModelUnknown(f"the address of model `{name}` is not known", help)
+    return OpenAIModel(name, prices=_prices(options), **given)
+
+
+def _refuse_options(options: dict[str, Any], kind: str) -> None:
+    for option in ("model_options", "prices"):
+        if options.get(option) is not None:
+            help = "leave the option out: no model is asked"
+            raise ModelUnknown(f"`{_flag(option)}` has no meaning for a model `{kind}:FILE`", help)
+
+
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"
+
+
+def _prices(options: dict[str, Any]) -> PriceTable | None:
+    from stepward.vm.models.prices import PriceTable
+
+    return None if options.get("prices") is None else PriceTable.load(options["prices"])
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a model in a file, as plain data."""
+    file = options.get("model_options")
+    if file is None:
+        return {}
+    from stepward.validator.cli.values import values_in
+    from stepward.vm.models.chat import plain
+
+    given: dict[str, Any] = plain(values_in(str(file), "options"))
+    taken = {"model": "--model NAME", "prices": "--prices FILE"}
+    for name in given:
+        if name in taken:
+            raise ModelUnknown(f"`{file}` sets `{name}`", f"give it with `{taken[name]}`")
+    return given
