@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from chat_server import chat_server, said
 from pages import Block, Reader, blocks_of, matches
 from paths import ROOT
 from stepward.validator.python_page import public_names, python_page
@@ -15,6 +17,8 @@ GUIDE = sorted((ROOT / "specs/guide").rglob("*.md"))
 PAGES = [ROOT / "README.md", *(page for page in GUIDE if page.name != "python.md")]
 SERVER = "postgresql://stepward@localhost/stepward"
 """The server of the pages; a test puts that of the tests in its place."""
+MODEL_SERVER = "http://127.0.0.1:8000/v1"
+"""The server of models of the pages; a test puts one in its place that always says `spam`."""
 
 INSTALLS = ["not run: it installs from the network"]
 NOT_RUN = {
@@ -54,7 +58,12 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 def test_a_reader_can_do_what_a_page_says(page: Path, reader: Reader, request: pytest.FixtureRequest) -> None:
     if SERVER in text_of(page):
         reader.replacements[SERVER] = url_of(request.getfixturevalue("empty_postgres"))
-    reader.read(blocks_of(text_of(page)))
+    with ExitStack() as servers:
+        if MODEL_SERVER in text_of(page):
+            server = servers.enter_context(chat_server())
+            server.answers = [said('{"reply": "spam"}')]
+            reader.replacements[MODEL_SERVER] = server.url
+        reader.read(blocks_of(text_of(page)))
 
 
 def test_what_is_not_run_is_known() -> None:
