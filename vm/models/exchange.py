@@ -159,31 +159,48 @@ def _words(text: str, key: str | None) -> str:
     return text if len(text) <= MOST_WORDS else text[:MOST_WORDS] + "…"
 
 
-def checked_url(base_url: str) -> str:
-    """Return the address of chat completions below a base address; raises ModelRefused for one that is none."""
-    try:
-        parts = urlsplit(base_url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except (ValueError, AttributeError, TypeError):
-        is_address = False
-    if not is_address or not base_url.isascii() or not base_url.isprintable() or " " in base_url:
-        raise ModelRefused("`base_url` must be the address of a server, such as `https://models.example.com/v1`")
-    if parts.username is not None or parts.password is not None:
-        raise ModelRefused("`base_url` must have no user and no password; name the key with `key`")
-    if parts.query or parts.fragment:
-        raise ModelRefused("`base_url` must end with its path: it has a `?` or a `#`")
-    return f"{base_url.rstrip('/')}/chat/completions"
+def server_at(base_url: str, timeout: float, patience: float) -> Server:
+    """Return the server whose chat completions are below a base address.
 
-
-def tls_context() -> Any:
-    """Return what checks the certificates of servers, once for a model; raises ModelRefused without httpx2."""
+    Raises ModelRefused for an address that is none, and without httpx2.
+    """
+    url = _checked_url(base_url)
     try:
         import httpx2
     except ImportError as error:
         advice = "install Stepward with its extra: `pip install 'stepward[openai]'`"
         raise ModelRefused(f"a model over HTTP needs the library `httpx2` ({error}); {advice}") from error
     try:
+        httpx2.URL(url)
+    except httpx2.InvalidURL:
+        raise ModelRefused(_NO_ADDRESS) from None
+    return Server(url, timeout, patience, certificates())
+
+
+def certificates() -> Any:
+    """Return what checks the certificates of servers; raises ModelRefused if those of this machine can't be read."""
+    import httpx2
+
+    try:
         return httpx2.create_ssl_context()
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ModelRefused(f"the certificates of this machine can't be read: {why}") from None
+
+
+_NO_ADDRESS: Final = "`base_url` must be the address of a server, such as `https://models.example.com/v1`"
+
+
+def _checked_url(base_url: str) -> str:
+    try:
+        parts = urlsplit(base_url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (ValueError, AttributeError, TypeError):
+        is_address = False
+    if not is_address or not base_url.isascii() or not base_url.isprintable() or " " in base_url:
+        raise ModelRefused(_NO_ADDRESS)
+    if parts.username is not None or parts.password is not None:
+        raise ModelRefused("`base_url` must have no user and no password; name the key with `key`")
+    if parts.query or parts.fragment:
+        raise ModelRefused("`base_url` must end with its path: it has a `?` or a `#`")
+    return f"{base_url.rstrip('/')}/chat/completions"

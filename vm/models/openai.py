@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, get_args
 
 from stepward.vm.machine.models import ModelFailed, ModelReply, ModelRequest
 from stepward.vm.models.chat import Structured, chat_of, plain
-from stepward.vm.models.exchange import Server, checked_url, tls_context
+from stepward.vm.models.exchange import server_at
 from stepward.vm.models.key import KeySource, read_key
 from stepward.vm.models.prices import PriceTable, Usage
 from stepward.vm.models.refusals import ModelRefused
@@ -53,7 +53,6 @@ class OpenAIModel:
             raise ModelRefused(f"`structured` must be `schema`, `object` or `prompt`, not `{structured}`")
         if not model:
             raise ModelRefused("a model must have a name")
-        url = checked_url(base_url)
         limits = _seconds("timeout", timeout, least=0.001), _seconds("patience", patience, least=0)
         self.model = model
         self.structured: Structured = structured
@@ -62,7 +61,7 @@ class OpenAIModel:
         self._key = key
         self._price = None if prices is None else prices.price(model)
         read_key(key)  # a key that is not there is told now, and not at the first call
-        self._server = Server(url, *limits, tls_context())
+        self._server = server_at(base_url, *limits)
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r}, {self._base_url!r})"

@@ -25,13 +25,13 @@ from stepward.vm.models import exchange
 KEY = "sk-invented-0123456789"
 
 
-shared_tls = cache(exchange.tls_context)
+shared = cache(exchange.certificates)
 
 
 @pytest.fixture(autouse=True)
 def shared_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading the certificates of the machine takes longer than a test: all models here share them."""
-    monkeypatch.setattr("stepward.vm.models.openai.tls_context", shared_tls)
+    monkeypatch.setattr(exchange, "certificates", shared)
 
 
 @pytest.fixture
@@ -411,6 +411,8 @@ def test_calls_side_by_side_do_not_mix(server: ChatServer) -> None:
         "http://x y/v1",
         None,
         "http://ä/",
+        "http://[v1.x]/v1",
+        f"http://x/{'a' * 70_000}",
     ],
 )
 def test_an_address_that_is_none_is_refused(url: Any) -> None:
@@ -485,7 +487,6 @@ def test_a_key_that_is_gone_is_told_at_the_call(server: ChatServer, monkeypatch:
 
 
 def test_without_httpx2_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepward.vm.models.openai.tls_context", exchange.tls_context)
     monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(ModelRefused, match=r"pip install 'stepward\[openai\]'"):
         OpenAIModel("small", "http://127.0.0.1:1/v1")
