@@ -399,22 +399,13 @@ def test_calls_side_by_side_do_not_mix(server: ChatServer) -> None:
 # -- what is refused when a model is made ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "models.example.com/v1",
-        "ftp://x/v1",
-        "http://",
-        "http://[::1",
-        "http://x:99999/v1",
-        "http://x y/v1",
-        None,
-        "http://ä/",
-        "http://[v1.x]/v1",
-        f"http://x/{'a' * 70_000}",
-    ],
-)
+NO_ADDRESSES = (
+    "", "models.example.com/v1", "ftp://x/v1", "http://", "http://[::1", "http://x:99999/v1", "http://x y/v1", None,
+    "http://ä/", "http://[v1.x]/v1", f"http://x/{'a' * 70_000}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("url", NO_ADDRESSES)
 def test_an_address_that_is_none_is_refused(url: Any) -> None:
     with pytest.raises(ModelRefused, match="`base_url` must be the address of a server"):
         OpenAIModel("small", url)
@@ -465,6 +456,18 @@ def test_options_that_can_not_be_used_are_refused(options: dict[str, Any], words
         OpenAIModel("small", "http://127.0.0.1:1/v1", **options)
     assert words in str(found.value)
     assert KEY not in "".join(traceback.format_exception(found.value))
+
+
+def test_a_variable_or_a_file_without_a_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "key"
+    for content in ("", f"{KEY} {KEY}", f"{KEY}\n{KEY}", "x" * 9_000):
+        file.write_text(content)
+        monkeypatch.setenv("BAD_KEY", content)
+        for source, where in (("env:BAD_KEY", "the variable `BAD_KEY`"), (f"file:{file}", f"the file `{file}`")):
+            with pytest.raises(ModelRefused) as found:
+                OpenAIModel("small", "http://127.0.0.1:1/v1", key=source)
+            assert str(found.value).startswith(f"{where} holds no key of a model: a key is one word of at most 8,192")
+            assert KEY not in str(found.value)
 
 
 def test_a_model_without_a_name_is_refused() -> None:
