@@ -109,8 +109,9 @@ class ExecutionVM(Deliveries):
         self._limits = list(self.limits)
         self._has_waivers = any(policy.waivers for policy in self.policies)
         self._plans: dict[Any, tuple[Program, Plan, datetime.date | None]] = {}
-        self._known: set[str] = set()
-        self._equipped: set[str] = set()
+        # By program and policies: one program comes under different policies by the path of its file.
+        self._documented: set[tuple[str, ...]] = set()
+        self._equipped: set[tuple[str, ...]] = set()
         self._thread = threading.local()
         self._admission = Admission(None if checker is unnamed else checker)
         if checker is unnamed:
@@ -159,10 +160,10 @@ class ExecutionVM(Deliveries):
         self, plan: Plan, run: str, inputs: Mapping[str, Any], who: Mapping[str, Any] = NOTHING
     ) -> Driver | None:
         setup = self._setup
-        if plan.digest not in self._known:
+        if plan.digests not in self._documented:
             for digest, text in {plan.digest: plan.document, **plan.policy_documents}.items():
                 await self._io(self.journal.put_document, digest, text)
-            self._known.add(plan.digest)
+            self._documented.add(plan.digests)
         body = {
             "inputs": FrozenMap(inputs),
             "policies": plan.policy_digests,
@@ -239,7 +240,7 @@ class ExecutionVM(Deliveries):
         return Terms(tuple(policies), frozenset(_waived(program, policies, self._today())))
 
     def _require_tools(self, plan: Plan) -> None:
-        if plan.digest in self._equipped:
+        if plan.digests in self._equipped:
             return
         for step in plan.steps:
             for call in step.calls:
@@ -252,7 +253,7 @@ class ExecutionVM(Deliveries):
                     why = None if call.arg_types is None else tool_fault(self.tools, call.tool, call.arg_types)
                     if why is not None:
                         raise RunRefused(f"`{call.id}` calls tool `{call.tool}`: {why}")
-        self._equipped.add(plan.digest)
+        self._equipped.add(plan.digests)
 
     async def recover(self, run_id: str | None = None) -> list[Run]:
         """Continue the runs that nobody drives any more, or a single one; return the runs that were continued.

@@ -141,6 +141,7 @@ class Plan:
         self.digest = document_digest(self.document)
         self.policy_documents = {document_digest(text): text for text in map(_document, self.policies)}
         self.policy_digests = tuple(self.policy_documents)
+        self.digests = (self.digest, *self.policy_digests)
         self.meaning = meaning_under(program, self.policies)
         self.patterns = self._dialect()
         self._require_runnable()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from machines import Bench, ask, assign, both, end, program, tool
-from stepward.vm import InDoubt, Policy, Suspend
+from stepward.vm import ExecutionVM, InDoubt, Policy, Program, Suspend
+from stepward.vm.journal.memory import MemoryJournal
 
 PAY = {"tool": "write"}
 
@@ -81,6 +83,17 @@ def test_the_policies_are_in_every_intent_and_no_run_goes_on_under_others() -> N
     bench = Bench(policy=policy(allow=["write"]))
     bench.run(program(tool("pay", "write")))
     assert bench.bodies("intent")[0]["policies"] == bench.bodies("started")[0]["policies"] != []
+
+
+def test_one_text_in_two_files_comes_under_the_policies_of_each(tmp_path: Path) -> None:
+    for folder in ("free", "ruled"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "p.yaml").write_text("steps: [{id: a, type: set, set: {x: 1}}]")
+    journal = MemoryJournal()
+    machine = ExecutionVM(journal=journal, policy=policy(applies_to=["*/ruled/*"]), checker=None)
+    for folder in ("free", "ruled"):
+        machine.run_sync(Program.load(tmp_path / folder / "p.yaml"), run_id=folder)
+        assert machine.get_sync(folder).status == "SUCCESS"
 
 
 def waived(expiry: str, rule: str = "once", program: str = "bench") -> Policy:
