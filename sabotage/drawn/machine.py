@@ -167,7 +167,8 @@ class Machine:
             **self.case.options,
         )
         if old is not None and self._keeps:  # it is the old process, with its caches
-            vm._plans, vm._stored, vm._known, vm._equipped = old._plans, old._stored, old._known, old._equipped
+            vm._plans, vm._stored = old._plans, old._stored
+            vm._documented, vm._equipped = old._documented, old._equipped
         return vm
 
     def respelled(self, value: Any) -> Any:
