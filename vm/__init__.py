@@ -52,6 +52,11 @@ if TYPE_CHECKING:
     from stepward.vm.models.refusals import ModelRefused as ModelRefused
     from stepward.vm.reading.source import Place as Place
     from stepward.vm.reading.source import Span as Span
+    from stepward.vm.remote.pins import Pins as Pins
+    from stepward.vm.remote.servers import HttpServer as HttpServer
+    from stepward.vm.remote.servers import ServerRefused as ServerRefused
+    from stepward.vm.remote.servers import StdioServer as StdioServer
+    from stepward.vm.remote.tools import McpTools as McpTools
     from stepward.vm.telemetry.ids import trace_id_of as trace_id_of
     from stepward.vm.telemetry.telemetry import Telemetry as Telemetry
 
@@ -100,6 +105,11 @@ _HOMES = {
     "Telemetry": "telemetry.telemetry",
     "trace_id_of": "telemetry.ids",
     "tool": "machine.declared",
+    "HttpServer": "remote.servers",
+    "McpTools": "remote.tools",
+    "Pins": "remote.pins",
+    "ServerRefused": "remote.servers",
+    "StdioServer": "remote.servers",
 }
 
 __all__ = list(_HOMES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,6 +26,7 @@ INSTALLS = ["not run: it installs from the network"]
 NOT_RUN = {
     "README.md": INSTALLS,
     "specs/guide/first-workflow.md": INSTALLS,
+    "specs/guide/how-to/mcp-tools.md": INSTALLS,
     "specs/guide/how-to/mcp.md": INSTALLS,
     "specs/guide/how-to/opentelemetry.md": INSTALLS,
     "specs/guide/how-to/postgresql.md": INSTALLS,
@@ -50,6 +53,7 @@ def url_of(conninfo: str) -> str:
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONWARNINGS", "ignore::UserWarning")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     return Reader(tmp_path)
 
 

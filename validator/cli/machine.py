@@ -13,9 +13,17 @@ import click
 
 from stepward.validator.cli.models import FORMS, load_model, model_options
 from stepward.validator.cli.output import refuse_two_configurations, uses_color, write_output
+from stepward.validator.cli.servers import (
+    configured_servers,
+    is_of_server,
+    require_confirmed,
+    require_pinned,
+    with_servers,
+)
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
+    from stepward.validator.gate.servers import NamedServer
     from stepward.vm.journal.signing import SigningKey, VerifyKey
     from stepward.vm.journal.store import Journal
     from stepward.vm.language.policy import Policy
@@ -213,13 +221,14 @@ def _send_rest(telemetry: Telemetry) -> None:
 
 
 class Means(NamedTuple):
-    """The tools, the model, the key and the observer of a machine; `named` is the value of `--tools`."""
+    """The means of a machine: tools, model, key, observer, and MCP servers; `named` is the value of `--tools`."""
 
     tools: FunctionTools
     model: Model | None
     key: SigningKey | None
     named: str | None
     telemetry: Telemetry | None = None
+    servers: tuple[NamedServer, ...] = ()
 
     def machine(self, journal: Journal, policies: Sequence[Policy] = ()) -> ExecutionVM:
         """Return a machine with these means; it does not check programs, because that was done before."""
@@ -235,6 +244,8 @@ class Means(NamedTuple):
         missing = sorted({call.tool for call in calls if not call.is_model and not self.tools.has(call.tool)})
         if missing:
             self._refuse_tools(missing)
+        policies = [policy for terms in plan.terms for policy in terms.policies]
+        require_confirmed(sorted({call.tool for call in calls if not call.is_model}), policies, self.servers)
         asking = [call.id for call in calls if call.is_model]
         if asking and self.model is None:
             steps = ", ".join(f"`{step}`" for step in asking)
@@ -243,6 +254,7 @@ class Means(NamedTuple):
             raise MachineError(f"{steps} {verb} a model, and there is none", help)
 
     def _refuse_tools(self, missing: list[str]) -> None:
+        require_pinned(missing, self.servers)
         tools = ", ".join(f"`{tool}`" for tool in missing)
         what = "tool" if len(missing) == 1 else "tools"
         if self.named is None:
@@ -254,11 +266,10 @@ class Means(NamedTuple):
 
 def load_means(options: dict[str, Any]) -> Means:
     """Return the means that the options of a command name."""
-    from stepward.vm.machine.tools import FunctionTools
-
-    tools, model = load_tools(options.get("tools")), load_model(options)
+    servers = configured_servers(options) if "tools" in options else ()  # else the command calls no tool
+    functions, model = load_tools(options.get("tools")), load_model(options)
     key, telemetry = load_key(options.get("key_file")), load_telemetry(options)
-    return Means(FunctionTools(tools or {}), model, key, options.get("tools"), telemetry)
+    return Means(with_servers(functions, servers), model, key, options.get("tools"), telemetry, servers)
 
 
 # -- reports -----------------------------------------------------------------------------------------------------------
@@ -345,7 +356,8 @@ def _who(found: History, tool: str) -> str:
 def _missing_means(plan: Plan, options: dict[str, Any]) -> str:
     """Return the options that are needed to go on with a program and are not given, with names to fill in."""
     calls = [call for step in plan.steps for call in step.calls]
-    needed = {"tools": not all(call.is_model for call in calls), "model": any(call.is_model for call in calls)}
+    functions = [call for call in calls if not call.is_model and not is_of_server(call.tool, options)]
+    needed = {"tools": bool(functions), "model": any(call.is_model for call in calls)}
     words = {"tools": " --tools MODULE", "model": " --model NAME"}
     return "".join(word for name, word in words.items() if needed[name] and options.get(name) is None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,12 +17,26 @@ if TYPE_CHECKING:
 @click.argument("module")
 @click.option("--output-format", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Format.")
 @click.option("--output-file", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
-def manifest(module: str, output_format: str, output_file: Path | None) -> None:
+@click.option("--pin", is_flag=True, help="Pin the tools of an MCP server that your policies declare.")
+@click.option("--config", type=FILE, metavar="FILE", help="The configuration that names the MCP server.")
+def manifest(module: str, *, pin: bool, **options: Any) -> None:
     """Write a manifest (`tools:`) of the functions in MODULE: a module, or a .py file.
 
     The types come from annotations, and the other properties from the decorator `tool` of `stepward.vm`. A function
     that may return `Suspend` suspends. If any function has the decorator, only the functions with it are tools.
+
+    With `mcp:NAME` in place of MODULE it writes a policy with a proposed manifest of the tools of an MCP server, which
+    the configuration names. With `--pin` it records what the server says of the tools that your policies declare: they
+    are refused when that changes.
     """
+    if module.startswith("mcp:"):
+        from stepward.validator.cli.server_manifest import server_manifest
+
+        server_manifest(module.removeprefix("mcp:"), {**options, "isolated": False}, pin=pin)
+        return
+    if pin or options["config"] is not None:
+        raise click.UsageError("--pin and --config are for the tools of an MCP server: `mcp:NAME`")
+    output_format, output_file = options["output_format"], options["output_file"]
     from stepward.vm.reading.yaml_writer import to_yaml
 
     data = {"tools": tools_in(load_tools(module), module)}

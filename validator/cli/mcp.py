@@ -28,8 +28,10 @@ from stepward.validator.cli.machine import (
     policy_options,
 )
 from stepward.validator.cli.models import load_model
+from stepward.validator.cli.servers import configured_servers, server_facts, with_servers
 
 if TYPE_CHECKING:
+    from stepward.validator.gate.servers import NamedServer
     from stepward.validator.gateway.callers import Caller, Callers
     from stepward.validator.gateway.gateway import Operator
     from stepward.vm.journal.store import Journal
@@ -146,15 +148,28 @@ def _caller(callers: Callers | None) -> Caller:
 def _means(options: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of an operator that options name, but for those that need files of their own."""
     from stepward.validator.cli.manifest import tools_in
+    from stepward.validator.gateway.judging import in_force
 
-    tools = load_tools(options["tools"])
+    functions, policies = load_tools(options["tools"]), load_policies(options)
+    facts = {} if functions is None else tools_in(functions, options["tools"])
+    servers = _servers(options)
     return {
-        "tools": tools,
-        "facts": {} if tools is None else tools_in(tools, options["tools"]),
+        "tools": with_servers(functions, servers) if servers else functions,
+        "facts": facts | server_facts(servers, in_force(policies)) if servers else facts,
         "model": load_model(options),
         "key": load_key(options["key_file"]),
-        "policies": load_policies(options),
+        "policies": policies,
     }
+
+
+def _servers(options: dict[str, Any]) -> tuple[NamedServer, ...]:
+    """Return the MCP servers of the configuration, if there are callers who may use their tools."""
+    if options["callers"] is None:
+        return ()
+    servers = configured_servers(options)
+    if servers and options["journal"] is None:
+        raise click.UsageError("tools of MCP servers need --journal: a run that waits must outlast the server")
+    return servers
 
 
 def _operator(means: dict[str, Any], journal: Journal, options: dict[str, Any]) -> Operator:

@@ -17,6 +17,7 @@ from stepward.validator.engine.clock import LIMIT_SECONDS
 from stepward.validator.files import absolute, shown_name, why_not
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.gate.paths import Patterns, is_pattern
+from stepward.validator.gate.servers import NamedServer, read_servers
 from stepward.validator.result import AdvisedError
 
 OWN_FILE: Final = "stepward.toml"
@@ -71,6 +72,7 @@ class Settings:
     per_file_ignores: tuple[FileIgnore, ...] = ()
     time_limit: float = LIMIT_SECONDS
     recheck: bool = True
+    mcp_servers: tuple[NamedServer, ...] = ()
 
     def overridden(self, overrides: Overrides) -> Settings:
         """Return the settings, overridden by the options of the command line."""
@@ -223,6 +225,7 @@ class _Reader:
             "per-file-ignores": self._file_ignores,
             "time-limit": self._seconds,
             "recheck": self._flag,
+            "mcp-servers": lambda _, value: read_servers(value, self.path.parent, self._error),
         }
         for key in table:
             if key not in fields:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 from stepward.vm.errors import StepwardError
@@ -27,7 +27,25 @@ def failed(what: str, error: BaseException) -> Failed:
 
 
 class QuietTools(FunctionTools):
-    """Functions as tools, as FunctionTools has them; a caller is told the kind of an exception, never its text."""
+    """The tools of an operator; a caller is told the kind of an exception, never its text."""
+
+    def __init__(self, tools: object) -> None:
+        super().__init__(tools)
+        self._inner = tools if isinstance(tools, FunctionTools) else FunctionTools(tools)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool with a name."""
+        return self._inner.has(name)
+
+    def function(self, name: str) -> Callable[..., Any] | None:
+        """Return the function with a name, or None if there is none."""
+        return self._inner.function(name)
+
+    async def require_current(self, names: Collection[str]) -> None:
+        """Raise RunRefused if a tool of an MCP server has changed since it was pinned."""
+        look = getattr(self._inner, "require_current", None)
+        if look is not None:
+            await look(names)
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
         """Return an awaitable of a tool's output; it raises Failed or InDoubt, without the text of the tool."""
@@ -36,7 +54,7 @@ class QuietTools(FunctionTools):
     async def _called(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         what = f"tool `{name}` in run {context.run}"
         try:
-            output = await super().call(name, args, context)
+            output = await self._inner.call(name, args, context)
             return output if issubclass(type(output), Suspend) else _read(output)
         except InDoubt as error:
             log.warning("%s is in doubt", what, exc_info=error)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from stepward.vm.machine.ask import typed
 from stepward.vm.machine.authority import require_name, two_people
 from stepward.vm.machine.calls import oversize, successor_fields
-from stepward.vm.machine.driver import Driver
+from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.events import Result, event, unsealed
 from stepward.vm.machine.history import History
 from stepward.vm.machine.keys import Token
@@ -24,9 +24,19 @@ Verdict = Literal["done", "not_done", "abandon"]
 class Deliveries(Runs):
     """The runs of a store, with the deliveries to them."""
 
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._require_tools_now = getattr(setup.tools, "require_current", None)
+
     def _require_tools(self, plan: Plan) -> None:
         """Raise RunRefused if a tool or the model of a program is missing."""
         raise NotImplementedError
+
+    async def _require_current(self, plan: Plan) -> None:
+        """Raise RunRefused if a tool of a program has changed and must not be called; a provider may look now."""
+        if self._require_tools_now is not None:
+            names = {call.tool for step in plan.steps for call in step.calls if not call.is_model}
+            await self._require_tools_now(names)
 
     async def resume(self, token: str, payload: Any = None, *, by: str | None = None) -> Run:
         """Resume the step of a token with `payload` as its output; return the run when it stops again.
@@ -50,6 +60,8 @@ class Deliveries(Runs):
                 await self._refuse(read.run, "resume", "the token was used, or is for another step or program", who)
                 raise DeliveryRefused("the token was used, or is for another step or program")
             self._require_tools(found.plan)
+            if not waits:
+                await self._require_current(found.plan)
             result = _delivered(found, call, payload)
             if result.answer != "output":
                 why = f"the payload for `{call.id}` is too large, or not of its type"
@@ -104,6 +116,7 @@ class Deliveries(Runs):
         _doubted(found, step)
         if verdict != "abandon":  # nothing is called any more
             self._require_tools(found.plan)
+            await self._require_current(found.plan)
         driver, found = await self._taken(run_id, performs=verdict != "abandon")
         try:
             call = _doubted(found, step)

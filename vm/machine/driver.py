@@ -267,9 +267,9 @@ class Driver:
             spent = result.spent
             note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
         else:
-            context = ToolContext(
-                self.plan.digest, self.run, call.step, call.visit, call.attempt, call.performance, token
-            )
+            ids = (self.plan.digest, self.run, call.step)
+            counts = (call.visit, call.attempt, call.performance)
+            context = ToolContext(*ids, *counts, token, plan.timeout, plan.returns)
             result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
         self.under_way.pop(call.sub, None)
         ended = setup.clock.now()

@@ -149,6 +149,7 @@ class ExecutionVM(Deliveries):
             found = await self._load(run)
             if found is not None:
                 return self._existing(found, plan, given)
+        await self._require_current(plan)
         driver = await self._create(plan, run, given, who)
         if driver is None:
             found = await self._load(run)
@@ -270,6 +271,7 @@ class ExecutionVM(Deliveries):
             if found.state.is_over:
                 return [run_of(found)]
             self._require_tools(found.plan)
+            await self._require_current(found.plan)
             driver, _ = await self._taken(run_id, past_any_lease=True)
             return [await self._drive(driver)]
         recovered, failures = await self.recover_all()
@@ -305,6 +307,11 @@ class ExecutionVM(Deliveries):
         except RunRefused:  # a run that needs the tools of another machine is left to that machine
             await self._io(self.journal.release, taken[0].lease)
             return []
+        try:
+            await self._require_current(taken[1].plan)
+        except BaseException:
+            await self._io(self.journal.release, taken[0].lease)
+            raise
         return [await self._drive(taken[0])]
 
     # -- for code without an event loop --------------------------------------------------------------------------------

@@ -10,12 +10,15 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.keeping import begin
 from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.models import is_async
+
+if TYPE_CHECKING:
+    from stepward.vm.language.types import TypeSpec
 
 
 class InDoubt(StepwardError):  # noqa: N818 - it is no error: it says that nobody knows
@@ -41,6 +44,8 @@ class ToolContext(NamedTuple):
     counts how often the run came to the step, `attempt` the tries of this visit, and `performance` the effects that are
     tried for: attempts under one idempotency key are one performance. All three count from 1. `resume_token` resumes
     the run after the tool has returned Suspend; it is empty unless the manifest says that the tool `suspends`.
+    `timeout` is how many seconds the machine waits for the output, None for no limit; `returns` is the declared type of
+    the output, if there is one.
     """
 
     program: str
@@ -50,6 +55,8 @@ class ToolContext(NamedTuple):
     attempt: int
     performance: int
     resume_token: str
+    timeout: float | None = None
+    returns: TypeSpec | None = None
 
     @property
     def idempotency_key(self) -> str:
@@ -58,7 +65,11 @@ class ToolContext(NamedTuple):
 
 
 class Tools(Protocol):
-    """A provider of tools, such as FunctionTools."""
+    """A provider of tools, such as FunctionTools.
+
+    A provider whose tools may change while nobody looks also has an async method `require_current`. It gets the names
+    of the tools that a run calls, before the run starts or goes on, and raises RunRefused if one must not be called.
+    """
 
     def has(self, name: str) -> bool:
         """Return whether there is a tool with a name."""
