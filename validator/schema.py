@@ -23,6 +23,7 @@ _DESCRIPTIONS: Final = {
     "max_steps": "how many steps and repeated attempts a run may take",
     "max_stalled_steps": "how many consecutive steps may change no value",
     "max_tokens": "how many tokens a run may use",
+    "max_cost": "how much the models of a run may cost, in the currency of the model's adapter",
     "id": "the name of the step: no spaces, dots, quotes or `$`",
     "prompt": "the question to the model; `$name` is replaced by a value",
     "system": "the instructions for the model; `$name` is replaced by a value",

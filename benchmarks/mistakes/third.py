@@ -66,7 +66,7 @@ THIRD: Final = (
         (
             (
                 "vm/machine/calls.py",
-                """    if plan.program.max_tokens is not None and step.concurrency is not None:
+                """    if plan.model_budgets and step.concurrency is not None:
         starting = starting[: step.concurrency]  # the budget is checked before each call, as far as timing allows
 """,
                 "",

@@ -14,7 +14,7 @@ from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.variants import calls_in, variant
-from stepward.sabotage.playing.world import TOKENS_OF_A_REPLY, Asking
+from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, Asking
 from stepward.sabotage.target import Target
 from stepward.vm.language.steps import EndStep
 from stepward.vm.machine.plan import StepPlan
@@ -130,6 +130,35 @@ class TokensAtTheEdge(_Edge):
     def is_used_up(run: Run) -> bool:
         """Return whether the tokens did not suffice."""
         return run.reason == "max_tokens"
+
+
+class CostAtTheEdge(_Edge):
+    """The budget of money is exactly sufficient, a little less or more, and many replies are rejected."""
+
+    name = "cost-at-the-edge"
+    surface = "budget of money"
+    action = "spent by replies and by rejected replies"
+    defence = "the cost of every reply is added exactly, and the budget is checked before each call"
+    last = 10
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a model."""
+        return None if target.models else "no step calls a model"
+
+    @staticmethod
+    def spent(run: Run, whole: Trial) -> int:  # noqa: ARG004 - others count otherwise
+        """Return the cost that was charged, in tenths of the cost of a reply."""
+        return int(run.cost / COST_OF_A_REPLY * 10)
+
+    @staticmethod
+    def limit(data: dict[str, Any], most: int) -> None:
+        """Set `max_cost`."""
+        data["max_cost"] = most * COST_OF_A_REPLY / 10
+
+    @staticmethod
+    def is_used_up(run: Run) -> bool:
+        """Return whether the money did not suffice."""
+        return run.reason == "cost"
 
 
 class StallsAtTheEdge(_Edge):
@@ -340,6 +369,7 @@ def _retry(data: dict[str, Any], attempts: int, steps: int | None = None) -> Non
 ATTACKS: tuple[type[Attack], ...] = (
     StepsAtTheEdge,
     TokensAtTheEdge,
+    CostAtTheEdge,
     StallsAtTheEdge,
     VisitsAtTheEdge,
     EverythingFails,

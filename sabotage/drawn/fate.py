@@ -66,7 +66,8 @@ ODD: Final[tuple[Any, ...]] = (
 TOKENS: Final[tuple[Any, ...]] = (0, 1, 2, 3, 4, 4, 7, -1, None)
 """Token counts of replies. No tokens are charged for values below zero or None."""
 
-COSTS: Final = ("0", "0.1", "0.25", "3")
+COSTS: Final = ("0", "0.1", "0.25", "3", "-1")
+"""Costs of replies. Nothing is charged for one below zero."""
 
 PEOPLE: Final = ("", "ann", "bob")
 
@@ -189,11 +190,12 @@ class World:
         if kind == "wait" and not call.is_model:
             return Waits()
         value = chance.choice((*ODD, beside(call.returns, chance))) if kind == "odd" else self.value(step, chance)
-        return Replied(value, chance.choice(TOKENS)) if call.is_model else Returned(value)
+        if not call.is_model:
+            return Returned(value)
+        return Replied(value, chance.choice(TOKENS), self._cost(step, visit, attempt))
 
-    def cost(self, step: str, visit: int, attempt: int) -> str:
-        """Return the cost of a reply."""
-        return self.chance("cost", step, visit, attempt).choice(COSTS)
+    def _cost(self, step: str, visit: int, attempt: int) -> Decimal:
+        return Decimal(self.chance("cost", step, visit, attempt).choice(COSTS))
 
     def words(self, step: str, visit: int, attempt: int) -> str:
         """Return the text of an error or a request, which may quote a sensitive value."""

@@ -295,7 +295,7 @@ class _Pair:
         if machine.parted is not None:
             raise machine.parted
         equal("ending", (run.status, run.reason), (reference.status, reference.reason), run.error)
-        equal("charges", (run.steps, run.tokens, run.cost), (reference.steps, reference.tokens, machine.cost))
+        equal("charges", (run.steps, run.tokens, run.cost), (reference.steps, reference.tokens, reference.cost))
         equal("held", [one.step for one in run.suspensions], list(reference.waiting))
         equal("doubts", [one.step for one in run.doubts], list(reference.doubtful))
         self._compare_values(run)

@@ -142,11 +142,6 @@ class Machine:
         self._keys: dict[tuple[str, int, int], str] = {}
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
-    @property
-    def cost(self) -> Decimal:
-        """The cost of all replies that count."""
-        return sum((called.cost for called in self.calls.values()), Decimal(0))
-
     def vm(self, later: int = 0, *, is_mortal: bool = False) -> ExecutionVM:
         """Return a machine with a number of the later policies, often in a new process, which may be mortal."""
         old = self._processes.get(later)
@@ -235,10 +230,10 @@ class Machine:
         said = await self._said(called)
         if not isinstance(said, Replied):
             return ModelReply("late")
-        called.cost = Decimal(self.world.cost(step, visit, attempt))
+        called.cost = max(said.cost, Decimal(0))
         called.tokens = said.tokens if type(said.tokens) is int and said.tokens > 0 else 0
         called.model = self.world.chance("model", step).choice(MODELS)
-        return ModelReply(self.respelled(said.content), said.tokens, called.cost, called.model)
+        return ModelReply(self.respelled(said.content), said.tokens, said.cost, called.model)
 
     async def _said(self, called: Called) -> Answer:
         step, visit, attempt = called.asked[:3]

@@ -20,7 +20,7 @@ _STEP: Final = (
 )
 _DEFAULTS: Final[dict[str, Any]] = {"on_error": "fail", "max_retries": 3, "args": {}, "is_terminal": False}
 _TYPE: Final = ("minimum", "maxLength", "items", "properties", "additionalProperties", "enum", "pattern", "required")
-_PROGRAM: Final = ("description", "max_tokens", "max_stalled_steps", "inputs", "tools", "guardrails")
+_PROGRAM: Final = ("description", "max_tokens", "max_cost", "max_stalled_steps", "inputs", "tools", "guardrails")
 _VALUES: Final = ("set", "args", "output")
 
 

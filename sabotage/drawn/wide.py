@@ -5,6 +5,7 @@ Most expressions are well-typed, some are not, and the programs are not checked:
 
 from __future__ import annotations
 
+from decimal import Decimal
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -478,6 +479,8 @@ class _Maker:
         # The machine takes other paths if nothing is sensitive, so half of the programs have nothing sensitive.
         # A repeated sensitive value is sealed again, which the machine takes for a change.
         is_plain = self.odds(0.5) or "max_stalled_steps" in data
+        if self.odds(self.theme.budgets):
+            data["max_cost"] = self.pick(*map(Decimal, ("0.05", "0.05", "0.1", "0.35")))
         return Wide(*(_without_sensitive(found) if is_plain else found))
 
 

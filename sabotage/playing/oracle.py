@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
-from stepward.sabotage.playing.world import TOKENS_OF_A_REPLY, Asking, World
+from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, Asking, World
 from stepward.sabotage.reference import (
     Answer as ReferenceAnswer,
 )
@@ -139,15 +139,16 @@ class Oracle:
         self.is_adrift = self.rests = self._is_in_wave_to_count()
 
     def _is_in_wave_to_count(self) -> bool:
-        """Whether a crash ends a partial wave: smaller than its step, or with too few tokens for the remaining calls.
+        """Whether a crash ends a partial wave: smaller than its step, or with no budget for the remaining calls.
 
         After that the reference can't know the waves of the attempts. Effects are still counted.
         """
-        plan, limit = self.target.plan, self.target.program.max_tokens
-        if limit is None:
+        program, plan, reference = self.target.program, self.target.plan, self.reference
+        if program.max_tokens is None and program.max_cost is None:
             return False
-        waiting = {one.step for one in self.reference.asked}
-        is_spent = self.reference.tokens >= limit
+        waiting = {one.step for one in reference.asked}
+        is_spent = program.max_tokens is not None and reference.tokens >= program.max_tokens
+        is_spent = is_spent or (program.max_cost is not None and reference.cost >= program.max_cost)
         return any(
             waiting.intersection(call.id for call in step.calls)
             and (is_spent or (step.concurrency is not None and step.concurrency < len(step.calls)))
@@ -344,8 +345,9 @@ class Oracle:
         if (run.status, run.reason) != (reference.status, reference.reason):
             said = f"{run.status} ({run.reason}), and it had to be {reference.status} ({reference.reason})"
             raise Breach(Invariant.GRAPH, f"the run is {said}")
-        if (run.steps, run.tokens) != (reference.steps, reference.tokens):
-            said = f"{run.steps} steps and {run.tokens} tokens, not {reference.steps} and {reference.tokens}"
+        spent, due = (run.steps, run.tokens, run.cost), (reference.steps, reference.tokens, reference.cost)
+        if spent != due:
+            said = "{} steps, {} tokens and a cost of {}, not {}, {} and {}".format(*spent, *due)
             raise Breach(Invariant.BOUNDS, f"the run was charged {said}")
         if run.is_over and not _agree(reference.output, run.output):
             raise Breach(Invariant.DATA, f"the run returns {_shown(run.output)}, not {_shown(reference.output)}")
@@ -425,7 +427,7 @@ def _reference_answer(asking: Asking, answer: Answer) -> ReferenceAnswer:
     """Convert an answer of the world to an answer for the reference."""
     if answer.kind in ("returns", "wrong"):
         is_model = asking.call.is_model
-        return Replied(answer.value, TOKENS_OF_A_REPLY) if is_model else Returned(answer.value)
+        return Replied(answer.value, TOKENS_OF_A_REPLY, COST_OF_A_REPLY) if is_model else Returned(answer.value)
     if answer.kind == "fails":
         return Raised(why=answer.value)
     if answer.kind == "late":

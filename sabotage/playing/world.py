@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final, NamedTuple, Protocol
 
 from stepward.sabotage.playing.answers import Answer, answers
@@ -17,6 +18,7 @@ from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext
 from stepward.vm.values import to_json
 
 TOKENS_OF_A_REPLY: Final = 10
+COST_OF_A_REPLY: Final = Decimal("0.01")
 MAX_SLEEPS: Final = 10_000
 """The number of waits in one case after which the machine counts as waiting for ever."""
 
@@ -246,7 +248,7 @@ class ProcessModel:
 
 def replied(asking: Asking, answer: Answer) -> ModelReply:
     """Return the reply of a model, or raise its error."""
-    return ModelReply(given(asking.call, answer), tokens=TOKENS_OF_A_REPLY)
+    return ModelReply(given(asking.call, answer), TOKENS_OF_A_REPLY, COST_OF_A_REPLY)
 
 
 def given(call: CallPlan, answer: Answer) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 
@@ -30,10 +31,11 @@ class Returned(NamedTuple):
 
 
 class Replied(NamedTuple):
-    """The raw reply of a model, and the tokens that it used."""
+    """The raw reply of a model, the tokens that it used, and its cost."""
 
     content: Any
     tokens: int = 0
+    cost: Decimal = Decimal(0)
 
 
 class Raised(NamedTuple):

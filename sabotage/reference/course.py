@@ -113,6 +113,8 @@ class Reference(Later):
         call.answer = answer
         if isinstance(answer, Replied | Raised) and type(answer.tokens) is int and answer.tokens > 0:
             self.tokens += answer.tokens
+        if isinstance(answer, Replied) and answer.cost > 0:
+            self.cost += answer.cost
         if not self.asked:
             self._go_on()
 
@@ -181,7 +183,7 @@ class Reference(Later):
     def _end(self, over: Over) -> None:
         """End the run: after that, nothing happens ("Control flow" 8)."""
         self.status, self.reason = over.status, over.reason
-        if over.reason in ("cancelled", "guardrail", "max_steps", "max_tokens"):
+        if over.reason in ("cancelled", "guardrail", "max_steps", "max_tokens", "cost"):
             writes = (call for call in self._calls if not call.is_model and call.tool.effect == "write")
             self.in_doubt = [call.step.id for call in writes if call.phase == "doubt" or call.may_have_happened]
         self._calls = []

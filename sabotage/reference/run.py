@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepward.sabotage.reference import facts
@@ -52,6 +53,7 @@ class Run:
         self.output: Any = None
         self.steps = 0
         self.tokens = 0
+        self.cost = Decimal(0)
         self.in_doubt: list[str] = []
         """The writes that may have happened in a run that was ended from outside of them ("Failure, Choices")."""
         self._policies = facts.policies_of(program, policies)

@@ -67,11 +67,11 @@ class Waves(Run):
             yield
 
     def _next_wave(self, step: Any) -> list[Call]:
-        """Return the calls of the next wave. If tokens are limited, it has at most `max_concurrency` sub-steps
+        """Return the calls of the next wave. If tokens or costs are limited, it has at most `max_concurrency` sub-steps
         ("Parallel, Choices")."""
         ready = [call for call in self._calls if call.phase == "ready"]
-        is_bounded = self.program.max_tokens is not None and step.type == "parallel"
-        return ready[: step.max_concurrency] if is_bounded else ready
+        is_bounded = self.program.max_tokens is not None or self.program.max_cost is not None
+        return ready[: step.max_concurrency] if is_bounded and step.type == "parallel" else ready
 
     def _prepared(self, call: Call) -> str:
         """Compute the arguments of a call. Return why it can't start, if so: then it fails without retries ("Failure"
@@ -101,9 +101,8 @@ class Waves(Run):
         self._afford(sum(call.attempt > 0 for call in wave))
         new = [call for call in wave if not call.is_same_performance]
         self._ask_rules(step, [(call.step, None if call.is_model else call.args) for call in new])
-        limit = self.program.max_tokens
-        if limit is not None and self.tokens >= limit and any(call.is_model for call in wave):
-            raise Over("BUDGET_EXCEEDED", "max_tokens")
+        if any(call.is_model for call in wave):
+            self._afford_model()
         self._heed_cancellation()
         self._begin(step)
         for call in wave:
@@ -116,6 +115,14 @@ class Waves(Run):
         for call in wave:
             judge(call, self._most_bytes)
             self._find_echoes(call, self._secrets)
+
+    def _afford_model(self) -> None:
+        """End the run before a call of a model if its tokens or its money are used up ("Control flow" 10)."""
+        most_tokens, most_cost = self.program.max_tokens, self.program.max_cost
+        if most_tokens is not None and self.tokens >= most_tokens:
+            raise Over("BUDGET_EXCEEDED", "max_tokens")
+        if most_cost is not None and self.cost >= most_cost:
+            raise Over("BUDGET_EXCEEDED", "cost")
 
     def _find_echoes(self, call: Call, secrets: set[str]) -> None:
         """Find echoes in an output, but not in a reply of a closed set or a `fallback`, which come from the program."""

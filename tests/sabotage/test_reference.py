@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,13 @@ TABLE: list[tuple[str, list[dict[str, Any]], dict[str, Any], dict[str, Any], str
         {},
         {},
         "a:success back:then a:visits e:set a:visits STALLED/visits 3",
+    ),
+    (
+        "money that the replies have used up ends the run before the next call of a model",
+        [ask("a"), tool("b"), ask("c", next_step="a")],
+        {"max_cost": Decimal("0.3")},
+        {name: Replied("x", 0, Decimal("0.1")) for name in "ac"},
+        "a:success b:success c:success a:success b:success BUDGET_EXCEEDED/cost 5",
     ),
     (
         "every attempt after the first costs one",

@@ -19,6 +19,7 @@ from machines import never_stale
 from programs import COMMON, longer, programs
 from replays import good_programs
 from small_programs import small_program
+from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.lockstep import RunSummary, lockstep
 from stepward.sabotage.drawn.machine import DrawnCase, Parted
 from stepward.sabotage.drawn.secret import secret_program
@@ -39,6 +40,7 @@ ENDINGS = {
     ("STALLED", "no-progress"),
     ("BUDGET_EXCEEDED", "max_steps"),
     ("BUDGET_EXCEEDED", "max_tokens"),
+    ("BUDGET_EXCEEDED", "cost"),
     ("CANCELLED", "cancelled"),
     ("CANCELLED", "abandoned"),
 }
@@ -61,6 +63,12 @@ def wide_runs(first: int, last: int, fates: int = 1) -> Iterator[RunSummary]:
 def small_runs(first: int, last: int) -> Iterator[RunSummary]:
     for seed in range(first, last):
         yield lockstep(DrawnCase(Program.from_dict(small_program(seed)), str(seed)))
+
+
+def budget_runs(count: int) -> Iterator[RunSummary]:
+    """Run programs with small budgets: few others use up their money."""
+    cases = (drawn_case("budgets", str(seed)) for seed in range(count))
+    return (lockstep(case) for case in cases if case is not None)
 
 
 def secret_runs(first: int, last: int) -> Iterator[RunSummary]:
@@ -103,6 +111,7 @@ def test_in_lockstep_on_all_of_them_often() -> None:
         *small_runs(1000, 1300),
         *secret_runs(1000, 1000 + count),
         *wide_runs(1000, 1000 + count, 2),
+        *budget_runs(60),
     ]
 
     @settings(COMMON, max_examples=150)
@@ -120,11 +129,15 @@ def test_in_lockstep_on_all_of_them_often() -> None:
 
 # -- mistakes of the machine are found ---------------------------------------------------------------------------------
 
-REAL_OUTCOME, REAL_TEXT = calls._outcome, machine_data._text
+REAL_OUTCOME, REAL_TEXT, REAL_BUDGETS = calls._outcome, machine_data._text, calls._used_up
 
 
 def sloppy_budget(plan: Any, state: Any, cost: int) -> bool:
     return bool(state.steps + cost > plan.program.max_steps + 1)
+
+
+def no_money(plan: Any, state: Any, models: Any) -> str | None:
+    return REAL_BUDGETS(plan, state._replace(cost=0), models)
 
 
 def no_doubt(call: Any, tried: int, result: Any) -> str:
@@ -139,6 +152,7 @@ def two_passes(text: str, reader: Any) -> Any:
 
 MISTAKES: dict[str, tuple[str, Any]] = {
     "a budget that is one too large": ("decide.out_of_steps", sloppy_budget),
+    "a budget of money that is never used up": ("calls._used_up", no_money),
     "a rule that is never asked": ("monitors.Watch.objection", lambda *_: None),
     "a branch that never goes stale": ("monitors.bound", never_stale),
     "a write that is never in doubt": ("calls._outcome", no_doubt),
@@ -156,7 +170,7 @@ ECHOES: dict[str, tuple[str, Any]] = {
 }
 
 
-RARE = {"arguments of a model call": 5600}
+RARE = {"arguments of a model call": 5600, "a budget of money that is never used up": 270}
 """Mistakes that few programs show, and a program not long before the first of these."""
 
 

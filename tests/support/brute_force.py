@@ -112,7 +112,7 @@ class _Search:
         limit = self.program.get("max_steps")
         memory = tuple(rule.start for rule in self.rules)
         levels: list[list[Any]] = [[] for _ in range((limit or 0) + 1)]
-        # How many tokens a reply takes is the model's to say: after one, `max_tokens` may be used up. Counted last.
+        # What a reply takes is the model's to say: after one, `max_tokens` or `max_cost` may be used up. Counted last.
         levels[0] = [(0, values, (0,) * (len(self.bounds) + 1), memory) for values in self._starts()]
         seen = set()
         for spent, level in enumerate(levels):
@@ -155,7 +155,7 @@ class _Search:
         if limit is not None and spent + self.cost[number] > limit:
             self._stopped(step, memory, is_cancelled=False)
             return
-        if number in self.asking and "max_tokens" in self.program:
+        if number in self.asking and self.program.keys() & {"max_tokens", "max_cost"}:
             if visits[-1]:
                 self._stopped(step, memory, is_cancelled=False)
             visits = (*visits[:-1], 1)

@@ -9,6 +9,7 @@ import pytest
 
 from canaries import Canary
 from rewriting import rewrite
+from stepward.sabotage.playing.world import COST_OF_A_REPLY
 from stepward.vm import values
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Lease
@@ -148,17 +149,30 @@ def names_no_doubts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "ended", ended)
 
 
+def forgets_costs(patch: pytest.MonkeyPatch) -> None:
+    _forgets(patch, lambda state: state._replace(cost=0))
+
+
+def _miscounts(patch: pytest.MonkeyPatch, miscount: Callable[[State], State]) -> None:
+    """Have the machine check the budgets of models in another state."""
+    whole = calls._used_up
+    patch.setattr(calls, "_used_up", lambda plan, state, models: whole(plan, miscount(state), models))
+
+
 def looks_for_tokens_too_late(patch: pytest.MonkeyPatch) -> None:
-    whole = calls._out_of_tokens
-    patch.setattr(
-        calls,
-        "_out_of_tokens",
-        lambda plan, state, models: whole(plan, state._replace(tokens=state.tokens - 1), models),
-    )
+    _miscounts(patch, lambda state: state._replace(tokens=state.tokens - 1))
 
 
 def has_tokens_without_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(calls, "_out_of_tokens", lambda plan, state, models: False)
+    _miscounts(patch, lambda state: state._replace(tokens=-1))
+
+
+def looks_for_costs_too_late(patch: pytest.MonkeyPatch) -> None:
+    _miscounts(patch, lambda state: state._replace(cost=state.cost - COST_OF_A_REPLY / 10))
+
+
+def has_money_without_end(patch: pytest.MonkeyPatch) -> None:
+    _miscounts(patch, lambda state: state._replace(cost=-1))
 
 
 def charges_no_rejected_replies(patch: pytest.MonkeyPatch) -> None:
@@ -247,6 +261,15 @@ CANARIES: tuple[Canary, ...] = (
         looks_for_tokens_too_late,
     ),
     Canary("tokens-anew", "tokens are counted on when a run is resumed", "tokens-at-the-edge", ASKED, forgets_tokens),
+    Canary("no-budget-of-money", "the budget of money is kept", "cost-at-the-edge", ASKED, has_money_without_end),
+    Canary(
+        "money-one-more",
+        "the budget of money is used up by its last reply",
+        "cost-at-the-edge",
+        ASKED,
+        looks_for_costs_too_late,
+    ),
+    Canary("money-anew", "costs are added up on when a run is resumed", "cost-at-the-edge", ASKED, forgets_costs),
     Canary(
         name="progress-everywhere",
         defence="steps that change no value are counted",

@@ -1,9 +1,9 @@
 """Small programs with what `small_programs` never makes, and the policies that they run under.
 
 Patterns, a variable with two sources of different types, texts that may be null or must be empty, lists, conditions
-over constants, optional fields behind constants, budgets of tokens, parallel steps that run few at once, and policies:
-facts, an allow list, guardrails and waivers. Every run can still be enumerated: `domain` has a value for each way in
-which what is asked can come out.
+over constants, optional fields behind constants, budgets of tokens and of money, parallel steps that run few at once,
+and policies: facts, an allow list, guardrails and waivers. Every run can still be enumerated: `domain` has a value for
+each way in which what is asked can come out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
@@ -153,6 +154,8 @@ class _Cook:
 
     def _tokens(self) -> None:
         self.data["max_tokens"] = self.chance.randint(1, 30)
+        if self.data["max_tokens"] % 3 == 0:  # no further chance: the programs of older seeds stay what they were
+            self.data["max_cost"] = Decimal(self.data["max_tokens"]) / 10
 
     def _few_at_once(self) -> None:
         for step in self.data["steps"]:

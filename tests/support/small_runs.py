@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
@@ -41,12 +42,13 @@ class Chance:
     async def complete(self, request: ModelRequest) -> ModelReply:
         self.fail()
         if request.schema is not None:
-            return ModelReply(thawed(self.random.choice(domain(dict(request.schema)))), self.tokens())
-        return ModelReply(self.random.choice(request.allowed or ("any",)), self.tokens())
+            return ModelReply(thawed(self.random.choice(domain(dict(request.schema)))), *self.spent())
+        return ModelReply(self.random.choice(request.allowed or ("any",)), *self.spent())
 
-    def tokens(self) -> int:
-        """Return what a reply takes of `max_tokens`."""
-        return self.random.randint(0, 12) if "max_tokens" in self.data else 0
+    def spent(self) -> tuple[int, Decimal]:
+        """Return what a reply takes of `max_tokens` and of `max_cost`."""
+        tokens = self.random.randint(0, 12) if "max_tokens" in self.data else 0
+        return tokens, Decimal(tokens) / 10
 
     def fail(self) -> None:
         """Fail now and then, or be too late."""

@@ -160,7 +160,7 @@ class RuleMonitor(Monitor):
         if program.max_stalled_steps is not None or self.analyses.bounds.may_run_out:
             return True
         calls = program.steps[step].calls
-        return program.max_tokens is not None and any(isinstance(call, LlmCall) for _, call in calls)
+        return bool(program.model_budgets) and any(isinstance(call, LlmCall) for _, call in calls)
 
     def leave(
         self, step: int, state: State, transition: Transition, call_outcomes: CallOutcomes = NOT_KNOWN

@@ -312,17 +312,18 @@ class FollowedByWatcher(Watcher):
         most = None if program.max_steps is None else Budget(self.reading).most()
         return program.max_steps is not None and (most is None or most > program.max_steps)
 
-    def _lacks_tokens(self, step: int) -> bool:
-        """Whether the budget of tokens may prevent the start of a step: it may where a model is called."""
-        calls = self.reading.steps[step].calls
-        return self.reading.program.max_tokens is not None and any(isinstance(call, LlmCall) for _, call in calls)
+    def _may_not_ask(self, step: int) -> bool:
+        """Whether a budget of tokens or money may prevent the start of a step: it may where a model is called."""
+        program, calls = self.reading.program, self.reading.steps[step].calls
+        is_limited = program.max_tokens is not None or program.max_cost is not None
+        return is_limited and any(isinstance(call, LlmCall) for _, call in calls)
 
     def start(self) -> Memory:
         return (0,)
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:  # noqa: ARG002
         """Report a missing Q: a run may be cancelled before any step, and run out of budget before Q."""
-        may_run_out = self.may_run_out or self._lacks_tokens(step)
+        may_run_out = self.may_run_out or self._may_not_ask(step)
         if self.ends == "any" and memory[0] and (step not in self.hits or may_run_out):
             yield Breach("missing")
 

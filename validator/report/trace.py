@@ -145,6 +145,8 @@ def render_outcome(run: Run, found: History) -> str:
     spent += [counted(run.tokens, "token")] if run.tokens else []
     spent += [f"cost {as_text(run.cost)}"] if run.cost else []
     lines = [f"{run.status}{reason} at `{run.step}`: {', '.join(spent)}"]
+    paid = [f"`{step}` {as_text(one.cost)}" for step, one in run.spent.items() if one.cost]
+    lines += [f"cost by step: {', '.join(paid)}"] if len(paid) > 1 else []
     if run.error and run.is_over:
         lines.append(f"error: {run.error}")
     lines += [f"broken: guardrail `{rule}`: {how}" for rule, how in run.broken]
@@ -168,6 +170,10 @@ def run_data(run: Run, found: History) -> dict[str, Any]:
         "steps": run.steps,
         "tokens": run.tokens,
         "cost": as_text(run.cost),
+        "spent": {
+            step: {"tokens": one.tokens, "cost": as_text(one.cost), "model": one.model}
+            for step, one in run.spent.items()
+        },
         "seq": run.seq,
         "head": run.head,
         "trace_hash": run.trace_hash,

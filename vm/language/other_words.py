@@ -52,6 +52,7 @@ WORDS_FOR: Final = {
     "guardrails": "rules constraints invariants policies guards",
     "max_steps": "step_limit max_iterations budget",
     "max_tokens": "token_limit token_budget",
+    "max_cost": "cost_limit max_budget budget_usd max_budget_usd max_cost_usd max_spend max_money cost_budget",
     "effect": "effects side_effect side_effects kind",
     "suspends": "waits suspend async human",
     # types

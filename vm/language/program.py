@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
+from stepward.vm.language.budgets import MODEL_BUDGETS, ModelBudget
 from stepward.vm.language.guardrails import Guardrail
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.node import Node
+from stepward.vm.language.node import ExactNumber, Node
 from stepward.vm.language.steps import AnyStep, Count, Step, VariableName
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.document import Document
@@ -33,6 +34,7 @@ class Program(Node):
     max_steps: Count | None = None
     max_stalled_steps: Count | None = None
     max_tokens: Count | None = None
+    max_cost: Annotated[ExactNumber, Field(gt=0)] | None = None
 
     kind: ClassVar[str] = "program"
     _document: Document | None = PrivateAttr(None)
@@ -52,6 +54,12 @@ class Program(Node):
     def source_name(self) -> str:
         """The name of the file that the program was read from, or the program's own."""
         return self._document.name if self._document else f"<{self.name}>"
+
+    @property
+    def model_budgets(self) -> tuple[tuple[ModelBudget, Any], ...]:
+        """The budgets that the program sets for its calls of models, each with its limit."""
+        limits = ((budget, getattr(self, budget.field)) for budget in MODEL_BUDGETS)
+        return tuple((budget, limit) for budget, limit in limits if limit is not None)
 
     def get_step(self, step_id: str) -> AnyStep | None:
         """Return the first step with an id in the program's own list, or None."""

@@ -138,7 +138,7 @@ async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most
 
 def _spent(reply: ModelReply) -> Spent:
     try:
-        cost = 0 if reply.cost is None else exact(reply.cost)
+        cost = 0 if reply.cost is None else max(exact(reply.cost), 0)
     except (ValueRefused, AssertionError):
         cost = 0
     try:

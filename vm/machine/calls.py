@@ -41,9 +41,11 @@ def out_of_steps(plan: Plan, state: State, cost: int) -> bool:
     return spent > state.limits.steps or (plan.max_steps is not None and spent > plan.max_steps)
 
 
-def _out_of_tokens(plan: Plan, state: State, calls: list[CallPlan]) -> bool:
-    limit = plan.program.max_tokens
-    return limit is not None and state.tokens >= limit and any(call.is_model for call in calls)
+def _used_up(plan: Plan, state: State, calls: list[CallPlan]) -> str | None:
+    """Return the reason of the first budget that calls of models have used up, or None, also without such a call."""
+    if not plan.model_budgets or not any(call.is_model for call in calls):
+        return None
+    return next((one.reason for one, limit in plan.model_budgets if getattr(state, one.spent) >= limit), None)
 
 
 def ended(plan: Plan, state: State, status: str, reason: str) -> Event:
@@ -126,7 +128,7 @@ def _wave(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState
     ]
     if not starting:
         return IDLE
-    if plan.program.max_tokens is not None and step.concurrency is not None:
+    if plan.model_budgets and step.concurrency is not None:
         starting = starting[: step.concurrency]  # the budget is checked before each call, as far as timing allows
     ready: list[Call] = []
     for call, call_state in starting:
@@ -140,8 +142,9 @@ def _wave(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState
     objection = _objection(plan, state, step, ready)
     if objection is not None:
         return guardrail_rejection(plan, state, visit, objection)
-    if _out_of_tokens(plan, state, [call for call, _ in starting]):
-        return ended(plan, state, "BUDGET_EXCEEDED", "max_tokens")
+    reason = _used_up(plan, state, [call for call, _ in starting])
+    if reason is not None:
+        return ended(plan, state, "BUDGET_EXCEEDED", reason)
     return Calls(tuple(ready))
 
 

@@ -31,6 +31,7 @@ class ModelReply(NamedTuple):
     """The reply of a model: a text, or data if the adapter has parsed a structured reply itself.
 
     `cost` is exact, in the currency of the adapter. None says that the adapter does not know it: journals record 0.
+    Tokens and costs below 0 count as 0.
     """
 
     content: Any

@@ -137,6 +137,7 @@ class Plan:
         self.waived = frozenset(waived)
         self.terms = (Terms(self.policies, self.waived), *later)
         self.max_steps, self.max_stalled = program.max_steps, program.max_stalled_steps
+        self.model_budgets = program.model_budgets
         self.document = _document(program)
         self.digest = document_digest(self.document)
         self.policy_documents = {document_digest(text): text for text in map(_document, self.policies)}

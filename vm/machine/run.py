@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 from stepward.vm.journal.canonical import opened
 from stepward.vm.journal.store import Entry
+from stepward.vm.machine.events import Spent
 from stepward.vm.machine.history import History
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import State, snapshot
 from stepward.vm.machine.views import View, traced, view
-from stepward.vm.trace import AnyRecord, record_of
+from stepward.vm.trace import AnyRecord, Attempt, record_of
+from stepward.vm.values import arithmetic
 
 
 class Suspension(NamedTuple):
@@ -128,6 +130,22 @@ class Run:
             return ()
         pairs = list(zip(found.records, found.events, strict=True))[: self.seq + 1]
         return tuple(record_of(one.seq, one.at, one.kind, traced(event.body), one.note) for one, event in pairs)
+
+    @cached_property
+    def spent(self) -> Mapping[str, Spent]:
+        """What each step or sub-step that asked a model has spent, by its id: the tokens and exact cost of all replies,
+        also of rejected ones, and the model of the last one.
+
+        It is read from the journal, as `trace` is, and raises the same errors.
+        """
+        found: dict[str, Spent] = {}
+        asking = {call.id for step in self._plan.steps for call in step.calls if call.is_model}
+        for record in self.trace:
+            if isinstance(record, Attempt) and record.step in asking:
+                before = found.get(record.step, Spent())
+                cost = arithmetic("+", before.cost, record.cost)
+                found[record.step] = Spent(before.tokens + record.tokens, cost, record.model)
+        return found
 
     def view(self, kind: View) -> Mapping[str, Any]:
         """Return the values that a model, a tool or a trace may see, by name."""

@@ -109,7 +109,7 @@ class _Talkative:
     """A model whose every reply takes ten tokens."""
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        return ModelReply("well", tokens=10)
+        return ModelReply("well", tokens=10, cost=2)
 
 
 def owing(then: dict[str, Any], **budget: int) -> Program:
@@ -134,6 +134,9 @@ CALLS = {"type": "tool", "tool": "pay"}
         (ASKS, {}, True),
         (ASKS, {"max_tokens": 5}, False),
         (ASKS_INSIDE, {"max_tokens": 5}, False),
+        (ASKS, {"max_cost": 1}, False),
+        (ASKS_INSIDE, {"max_cost": 1}, False),
+        (CALLS, {"max_cost": 1}, True),
         (CALLS, {"max_tokens": 5}, True),  # tokens are looked at before a model call, and nowhere else
         (CALLS, {"max_steps": 2}, False),
         (CALLS, {"max_steps": 20}, True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from machines import Bench, Late, ask, assign, both, check, end, program, tool
 from stepward.vm import Limits, ModelReply, ProgramError, RunRefused
 from stepward.vm.journal.verify import verify
+from stepward.vm.machine.events import Spent
 
 NUMBER = {"type": "number"}
 TEXT = {"type": "string"}
@@ -321,9 +323,40 @@ def test_tokens_are_checked_before_each_call_and_rejected_replies_are_charged() 
     assert (ending(run), len(bench.model.asked)) == (("BUDGET_EXCEEDED", "max_tokens"), 2)
 
 
-def test_tools_do_not_need_tokens() -> None:
-    run = Bench(model={"a": ModelReply("x", 99)}).run(program(ask("a"), tool("b"), max_tokens=5))
-    assert (run.status, run.tokens) == ("SUCCESS", 99)
+def test_tools_do_not_need_tokens_or_money() -> None:
+    for budget in ({"max_tokens": 5}, {"max_cost": 5}):
+        run = Bench(model={"a": ModelReply("x", 99, 99)}).run(program(ask("a"), tool("b"), **budget))
+        assert (run.status, run.tokens) == ("SUCCESS", 99)
+
+
+def test_money_is_checked_before_each_call_exactly_and_rejected_replies_cost() -> None:
+    tenth = Decimal("0.1")
+    said = [ModelReply("maybe", 1, tenth), ModelReply("no idea", 1, tenth), ModelReply("yes", 1, tenth)]
+    steps = [ask("a", allowed_outputs=["yes"], on_error="retry"), ask("b")]
+    for limit, asked in (("0.31", "aaab"), ("0.3", "aaa"), ("0.2", "aa")):
+        bench = Bench(model={"a": said, "b": ModelReply("x", 1, tenth)})
+        run = bench.run(program(*steps, max_cost=Decimal(limit)))
+        assert ending(run) == (("SUCCESS", "declared") if asked == "aaab" else ("BUDGET_EXCEEDED", "cost"))
+        assert "".join(one.step for one in bench.model.asked) == asked
+        assert run.cost == len(asked) * tenth
+
+
+def test_a_budget_of_tokens_is_named_before_one_of_money() -> None:
+    made = program(ask("a"), ask("b"), max_tokens=1, max_cost=1)
+    assert Bench(model={"a": ModelReply("x", 1, 1)}).run(made).reason == "max_tokens"
+
+
+def test_a_reply_gives_no_money_back() -> None:
+    said = {"a": ModelReply("x", 1, 2), "b": ModelReply("x", -1, -2), "c": ModelReply("x", 0, 0)}
+    run = Bench(model=said).run(program(ask("a"), ask("b"), ask("c"), max_cost=3))
+    assert (run.status, run.tokens, run.cost) == ("SUCCESS", 1, 2)
+
+
+def test_a_run_says_what_each_step_has_spent() -> None:
+    said = [ModelReply("no", 2, Decimal("0.5"), "m-1"), ModelReply("yes", 3, Decimal("0.25"), "m-2")]
+    steps = [ask("a", allowed_outputs=["yes"], on_error="retry"), both("p", ask("b"), tool("t"))]
+    run = Bench(model={"a": said, "b": ModelReply("x")}).run(program(*steps))
+    assert run.spent == {"a": Spent(5, Decimal("0.75"), "m-2"), "b": Spent()}
 
 
 def test_costs_add_up_exactly_whatever_the_context_of_decimals() -> None:

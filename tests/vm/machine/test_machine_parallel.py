@@ -192,12 +192,13 @@ def test_tokens_are_checked_before_each_wave_of_model_calls() -> None:
         assert (run.status, len(bench.model.asked), run.tokens) == (status, calls, calls * 5)
 
 
-def test_a_wave_has_no_more_model_calls_than_may_run_at_once_where_tokens_are_counted() -> None:
+@pytest.mark.parametrize("budget", ["max_tokens", "max_cost"])
+def test_a_wave_has_no_more_model_calls_than_may_run_at_once_where_they_are_limited(budget: str) -> None:
     parts = [ask(name) for name in "abcdef"]
     for most, calls in ((1, 2), (2, 2), (4, 4), (None, 6)):
         limits = {} if most is None else {"max_concurrency": most}
-        bench = Bench(model={name: ModelReply("yes", 5) for name in "abcdef"})
-        run = bench.run(program(both("p", *parts, **limits), max_tokens=6))
+        bench = Bench(model={name: ModelReply("yes", 5, 5) for name in "abcdef"})
+        run = bench.run(program(both("p", *parts, **limits), **{budget: 6}))
         assert (run.status, len(bench.model.asked)) == ("SUCCESS" if calls == 6 else "BUDGET_EXCEEDED", calls)
 
 

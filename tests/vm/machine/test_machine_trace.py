@@ -48,6 +48,25 @@ def journey() -> tuple[Bench, Any]:
     return bench, bench.vm.erase_sync("run", by="bob")
 
 
+def test_a_report_says_what_each_step_has_cost_if_several_have() -> None:
+    from stepward.validator.cli.machine import history_of
+    from stepward.validator.report.trace import render_outcome, run_data
+
+    steps = [{"id": name, "type": "llm", "prompt": "?"} for name in "abc"]
+    said = {"a": ModelReply("x", 1, Decimal("0.5"), "m"), "b": ModelReply("x", 2, 2), "c": "x"}
+    bench = Bench(model=said)
+    run = bench.run(program(*steps, max_cost=3))
+    found = history_of(bench.vm.journal, run.id)
+    assert "cost by step: `a` 0.5, `b` 2\n" in render_outcome(run, found)
+    assert run_data(run, found)["spent"] == {
+        "a": {"tokens": 1, "cost": "0.5", "model": "m"},
+        "b": {"tokens": 2, "cost": "2", "model": ""},
+        "c": {"tokens": 0, "cost": "0", "model": ""},
+    }
+    run = Bench(model=said).run(program(steps[0]))
+    assert "by step" not in render_outcome(run, found)
+
+
 def test_a_run_has_its_records_in_order_with_their_values() -> None:
     _, run = journey()
     assert [one.seq for one in run.trace] == list(range(run.seq + 1))
