@@ -98,6 +98,7 @@ bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers,otel]'
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/cache.py
+	$(BIN)/python benchmarks/replies.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/machine.py
 	$(BIN)/python benchmarks/telemetry.py

@@ -29,6 +29,7 @@ _DESCRIPTIONS: Final = {
     "system": "the instructions for the model; `$name` is replaced by a value",
     "allowed_outputs": "the accepted replies, compared exactly after stripping; any other reply fails the step",
     "returns": "the type of the output",
+    "cache": "whether a reply is kept and used again by later runs, if the machine has a cache",
     "tool": "a name in the manifest",
     "args": "the arguments by name; `$name` is replaced by a value",
     "condition": 'an expression such as `$amount <= 500 and $decision == "yes"`',

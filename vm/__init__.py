@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from stepward.vm.machine.tools import Suspend as Suspend
     from stepward.vm.machine.tools import ToolContext as ToolContext
     from stepward.vm.machine.tools import Tools as Tools
+    from stepward.vm.models.cache import CacheFault as CacheFault
+    from stepward.vm.models.cache import ReplyCache as ReplyCache
+    from stepward.vm.models.cache_redis import RedisCache as RedisCache
+    from stepward.vm.models.cache_sqlite import SQLiteCache as SQLiteCache
     from stepward.vm.models.litellm import LiteLLMModel as LiteLLMModel
     from stepward.vm.models.openai import OpenAIModel as OpenAIModel
     from stepward.vm.models.prices import PriceTable as PriceTable
@@ -95,6 +99,10 @@ _HOMES = {
     "Suspend": "machine.tools",
     "ToolContext": "machine.tools",
     "Tools": "machine.tools",
+    "CacheFault": "models.cache",
+    "RedisCache": "models.cache_redis",
+    "ReplyCache": "models.cache",
+    "SQLiteCache": "models.cache_sqlite",
     "LiteLLMModel": "models.litellm",
     "ModelRefused": "models.refusals",
     "OpenAIModel": "models.openai",

@@ -91,8 +91,8 @@ class Attempt(LeavingRecord):
     `outcome` is `success`, `fallback`, `skipped` or `failed`; `again` if it is tried again, `doubt` if nobody knows,
     `suspended` if somebody has to resume it. `output` is that of a success or fallback, `error` the text of a failure,
     `request` the question of a suspension, `rule` why a reply was rejected (`allowed_outputs` or `returns`). `took` is
-    in seconds. `tokens`, `cost` and `model` are those of a model call. `unknown` says that a write that is tried again
-    may have happened.
+    in seconds. `tokens`, `cost` and `model` are those of a model call; `cached` says that its reply came from a cache
+    and cost nothing. `unknown` says that a write that is tried again may have happened.
     """
 
     kind: ClassVar[str] = "attempt"
@@ -108,6 +108,7 @@ class Attempt(LeavingRecord):
     tokens: int = 0
     cost: int | Decimal = 0
     model: str = ""
+    cached: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

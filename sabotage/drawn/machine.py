@@ -11,6 +11,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from stepward.sabotage.drawn.caches import LyingCache
 from stepward.sabotage.drawn.fate import Manner, World
 from stepward.sabotage.drawn.mishaps import LeapingClock, MortalStore
 from stepward.sabotage.drawn.values import respelled
@@ -139,6 +140,8 @@ class Machine:
         self.parted: Parted | None = None
         """The first difference that a tool or model saw. The machine takes it for an error of the tool."""
         self.died = self._requests = 0
+        self.parameters = {"model": "the world"}
+        self._cache = LyingCache(world.chance("cache"))
         self._keys: dict[tuple[str, int, int], str] = {}
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
@@ -159,6 +162,7 @@ class Machine:
             clock=self.clock,
             limits=self.case.limits,
             random=Random(f"{len(self.asked)} {self.clock.time}").randbytes,
+            cache=self._cache,
             **self.case.options,
         )
         if old is not None and self._keeps:  # it is the old process, with its caches

@@ -9,6 +9,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from stepward.sabotage.drawn.caches import allow_caches
 from stepward.sabotage.drawn.traps import trap
 from stepward.sabotage.drawn.values import ONE_LIMIT, POOL, drawn_type
 
@@ -481,6 +482,7 @@ class _Maker:
         is_plain = self.odds(0.5) or "max_stalled_steps" in data
         if self.odds(self.theme.budgets):
             data["max_cost"] = self.pick(*map(Decimal, ("0.05", "0.05", "0.1", "0.35")))
+        allow_caches(steps, self.chance)
         return Wide(*(_without_sensitive(found) if is_plain else found))
 
 

@@ -36,7 +36,7 @@ _BODIES: Final[Mapping[str, frozenset[str]]] = {
 _NOTES: Final[Mapping[str, frozenset[str]]] = {
     "started": frozenset({"limits", "run", "by", "envelope"}),
     "intent": frozenset({"attempt", "performance", "key", "token"}),
-    "attempt": frozenset({"attempt", "performance", "started", "took", "tokens", "cost", "model"}),
+    "attempt": frozenset({"attempt", "performance", "started", "took", "tokens", "cost", "model", "cached"}),
     "reconciled": frozenset({"verdict", "by"}),
     **dict.fromkeys(("resumed", "cancel", "refused", "erased"), frozenset({"by"})),
 }
@@ -58,7 +58,7 @@ def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> 
         odd += [name for name in _SORTED if list(body.get(name, ())) != sorted(body.get(name, ()))]
         if odd:
             yield f"record {record['seq']}, `{kind}`, has `{odd[0]}`, which it should not have so"
-        if record["v"] != (2 if kind == "governed" or "by" in note or "envelope" in note else 1):
+        if record["v"] != (2 if kind == "governed" or note.keys() & {"by", "cached", "envelope"} else 1):
             yield f"record {record['seq']}, `{kind}`, is of version {record['v']}"
     yield from _odd_intents(run, made)
     due = trace_hash(made, json.loads(program)).hex()

@@ -161,6 +161,9 @@ class _Cook:
         for step in self.data["steps"]:
             if step["type"] == "parallel":
                 step |= {"max_concurrency": self.chance.randint(1, 2), "output_key": "all"}
+            for call in step.get("parallel_steps", [step]):
+                if call["type"] == "llm":
+                    call["cache"] = True
 
     def _told_reasons(self) -> None:
         """Say what people say, and the machine does not read."""

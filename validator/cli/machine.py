@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stepward.vm.machine.plan import Plan
     from stepward.vm.machine.run import Run
     from stepward.vm.machine.tools import FunctionTools
+    from stepward.vm.models.cache import ReplyCache
     from stepward.vm.telemetry.telemetry import Telemetry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,6 +47,7 @@ REPEATED: Final = {
     "model": "--model",
     "model_options": "--model-options",
     "prices": "--prices",
+    "cache": "--cache",
     "key_file": "--key",
     "config": "--config",
 }
@@ -90,7 +92,12 @@ by_option = click.option("--by", metavar="NAME", help="Your name, for the journa
 
 
 def driving_options(function: F) -> F:
-    """Add the options of a command that continues a run: its tools, its model, the key that signs, and its spans."""
+    """Add the options of a command that continues a run: tools, model, cache, the key that signs, and spans."""
+    cache = click.option(
+        "--cache",
+        metavar="FILE",
+        help="Keep replies to steps with `cache: true` for later runs: a SQLite file, or `redis://…`.",
+    )
     tools = click.option(
         "--tools",
         metavar="MODULE",
@@ -98,7 +105,7 @@ def driving_options(function: F) -> F:
     )
     otel = click.option("--otel", is_flag=True, help="Send spans and metrics, as the variables OTEL_* say.")
     values = click.option("--otel-values", is_flag=True, help="Send them with values, but never sensitive ones.")
-    return tools(model_options(key_option(otel(values(function)))))
+    return tools(model_options(cache(key_option(otel(values(function))))))
 
 
 def policy_options(function: F) -> F:
@@ -221,7 +228,7 @@ def _send_rest(telemetry: Telemetry) -> None:
 
 
 class Means(NamedTuple):
-    """The means of a machine: tools, model, key, observer, and MCP servers; `named` is the value of `--tools`."""
+    """The means of a machine: tools, model, key, observer, MCP servers, cache; `named` is the value of `--tools`."""
 
     tools: FunctionTools
     model: Model | None
@@ -229,13 +236,21 @@ class Means(NamedTuple):
     named: str | None
     telemetry: Telemetry | None = None
     servers: tuple[NamedServer, ...] = ()
+    cache: ReplyCache | None = None
 
     def machine(self, journal: Journal, policies: Sequence[Policy] = ()) -> ExecutionVM:
         """Return a machine with these means; it does not check programs, because that was done before."""
         from stepward.vm.machine.execution import ExecutionVM
 
         return ExecutionVM(
-            self.tools, self.model, journal, policies, checker=None, key=self.key, observer=self.telemetry
+            self.tools,
+            self.model,
+            journal,
+            policies,
+            checker=None,
+            key=self.key,
+            observer=self.telemetry,
+            cache=self.cache,
         )
 
     def require(self, plan: Plan) -> None:
@@ -269,7 +284,27 @@ def load_means(options: dict[str, Any]) -> Means:
     servers = configured_servers(options) if "tools" in options else ()  # else the command calls no tool
     functions, model = load_tools(options.get("tools")), load_model(options)
     key, telemetry = load_key(options.get("key_file")), load_telemetry(options)
-    return Means(with_servers(functions, servers), model, key, options.get("tools"), telemetry, servers)
+    cache = load_cache(options.get("cache"))
+    return Means(with_servers(functions, servers), model, key, options.get("tools"), telemetry, servers, cache)
+
+
+def load_cache(name: str | None) -> ReplyCache | None:
+    """Return the cache of replies of a name, or None; raises CacheFault for a name that can't be one's."""
+    if name is None:
+        return None
+    import logging
+
+    from stepward.validator.report.text import safe
+    from stepward.vm.models.opening import open_cache
+
+    class Warnings(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            click.echo(f"warning: {safe(record.getMessage())}", err=True)
+
+    log = logging.getLogger("stepward.cache")
+    if not log.handlers:
+        log.addHandler(Warnings())
+    return open_cache(name)
 
 
 # -- reports -----------------------------------------------------------------------------------------------------------
@@ -370,7 +405,7 @@ def _again(options: dict[str, Any]) -> str:
         words += ["--journal", _without_password(str(journal))]
     for name, option in REPEATED.items():
         if options.get(name) is not None:
-            words += [option, str(options[name])]
+            words += [option, _without_password(str(options[name]))]
     for policy in options.get("policies") or ():
         words += ["--policy", str(policy)]
     for name, flag in (("isolated", "--isolated"), ("otel", "--otel"), ("otel_values", "--otel-values")):

@@ -76,7 +76,8 @@ def _model(name: str, options: dict[str, Any]) -> Model:
             from stepward.vm.machine.models import ScriptedModel
 
             _refuse_options(options, kind)
-            return ScriptedModel(values_in(rest, "replies"))
+            replies = values_in(rest, "replies")
+            return ScriptedModel(replies, parameters={"script": replies})
         case "recorded":
             from stepward.vm.models.recorded import RecordedModel
 

@@ -71,6 +71,8 @@ def _details(happened: Event) -> Iterator[str]:
         yield str(happened.note["verdict"]).replace("_", " ")
     if happened.note.get("by"):
         yield f"by {happened.note['by']}"
+    if happened.note.get("cached"):
+        yield "from the cache"
     if body.get("rule") and happened.kind == "attempt":
         yield f"rejected by `{body['rule']}`"
     if body.get("error"):

@@ -22,7 +22,6 @@ _WHY: Final = {
     sqlite3.SQLITE_BUSY: "another process has held it for too long; stop that process, or try again",
     sqlite3.SQLITE_READONLY: "it may only be read; allow writing to the file and its folder",
     sqlite3.SQLITE_IOERR: "the disk failed; look after the disk, and open it again",
-    sqlite3.SQLITE_CORRUPT: "it is damaged; bring it back from a copy",
     sqlite3.SQLITE_FULL: "the disk is full; make room, and try again",
     sqlite3.SQLITE_CANTOPEN: "the system does not open it; allow reading and writing in its folder",
     sqlite3.SQLITE_NOTADB: "it is no database; name another file",
@@ -33,7 +32,8 @@ _WHY: Final = {
 class Layout:
     """The layout of a kind of file: its tables and settings.
 
-    `synchronous` is the level at which a commit survives a loss of power in this `journal_mode`.
+    `synchronous` is the level at which a commit survives a loss of power in this `journal_mode`. `patience` is how long
+    a call waits for the lock of another process, in seconds; `cure` says what to do with a damaged file.
     """
 
     kind: str
@@ -43,6 +43,8 @@ class Layout:
     synchronous: str
     tables: tuple[str, ...]
     settings: tuple[str, ...] = ()
+    patience: float = PATIENCE_SECONDS
+    cure: str = "bring it back from a copy"
 
 
 class DatabaseFile:
@@ -143,17 +145,19 @@ class DatabaseFile:
             raise self._explanation(error, what) from error
 
     def _explanation(self, error: sqlite3.Error, what: str) -> JournalError:
-        why = _WHY.get(_primary_code(error), str(error))
+        code = _primary_code(error)
+        is_damaged = code == sqlite3.SQLITE_CORRUPT
+        why = f"it is damaged; {self._layout.cure}" if is_damaged else _WHY.get(code, str(error))
         return JournalError(f"{self._name} can't be {what}: {why}")
 
     def _connect(self, create: bool) -> sqlite3.Connection:
         # The switch to write-ahead logging fails with "busy" at once if another process does it, too.
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + self._layout.patience
         while True:
             connection = sqlite3.connect(
                 Path(self._path).as_uri() + "?mode=rw",
                 uri=True,
-                timeout=PATIENCE_SECONDS,
+                timeout=self._layout.patience,
                 isolation_level=None,
                 check_same_thread=False,
             )
@@ -224,7 +228,7 @@ class DatabaseFile:
                 raise JournalError(f"{self._name} can't be trusted: {why}")
         for name, sql in tables.items():
             if name not in found or _words(found[name][1]) != _words(sql):
-                why = f"its table `{name}` is not as it was made; bring the file back from a copy"
+                why = f"its table `{name}` is not as it was made; {self._layout.cure}"
                 raise JournalError(f"{self._name} can't be trusted: {why}")
 
 

@@ -26,6 +26,7 @@ WORDS_FOR: Final = {
     "allowed_outputs": "choices options enum allowed allowed_values valid_outputs values labels outcomes classes",
     "returns": "schema output_schema response_schema response_format output_type json_schema return_type response "
     "output outputs return result",
+    "cache": "cached cacheable use_cache caching memoize memoise",
     # tool
     "tool": "tool_name function action call uses func function_name tool_id operation handler",
     "args": "params parameters arguments input inputs with kwargs arg tool_args tool_input input_schema properties",

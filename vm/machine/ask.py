@@ -133,6 +133,9 @@ async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most
         return Result("failed", error=error_text(error))
     if not issubclass(type(reply), ModelReply):
         return Result("failed", error=f"the model's adapter returned a {type(reply).__name__}, not a ModelReply")
+    if reply.cost is None and plan.has_cost_limit:
+        why = f"the model does not say what its reply to `{plan.id}` cost, and the program has `max_cost`"
+        return Result("failed", error=why, spent=_spent(reply))
     return _accepted(plan, reply, most)._replace(spent=_spent(reply))
 
 
@@ -168,18 +171,24 @@ def _accepted(plan: CallPlan, reply: ModelReply, most: int) -> Result:
     if issubclass(type(content), str):  # plain text: a subclass may have a `__class__` and `__eq__` of its own
         content = str.__str__(content)
     if plan.allowed is not None:
-        choice = content.strip() if type(content) is str else None
-        if choice in plan.allowed:
-            return Result("output", choice)
-        return Result(
-            "failed", error=f"the reply to `{plan.id}` is none of its `allowed_outputs`", rule="allowed_outputs"
-        )
+        return accepted_value(plan, content.strip() if type(content) is str else None, most)
     if plan.call.returns is not None and type(content) is str and not _accepts_text(plan):
         try:
             content = json.loads(content, parse_float=Decimal, parse_constant=_no_constant)
         except (ValueError, RecursionError, ArithmeticError):  # an exponent may be too large for a decimal
             return Result("failed", error=f"the reply to `{plan.id}` is no JSON", rule="returns")
-    result = typed(plan, content, "failed", most)
+    return accepted_value(plan, content, most)
+
+
+def accepted_value(plan: CallPlan, value: Any, most: int) -> Result:
+    """Return the result of a reply whose text has been read: one of the allowed texts, or a value of its type."""
+    if plan.allowed is not None:
+        if type(value) is str and value in plan.allowed:
+            return Result("output", value)
+        return Result(
+            "failed", error=f"the reply to `{plan.id}` is none of its `allowed_outputs`", rule="allowed_outputs"
+        )
+    result = typed(plan, value, "failed", most)
     return result if result.answer == "output" else result._replace(rule="returns")
 
 

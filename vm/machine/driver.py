@@ -16,6 +16,7 @@ from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
+from stepward.vm.machine.caching import Replies
 from stepward.vm.machine.calls import judge, oversize
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.decide import decide
@@ -65,7 +66,10 @@ Io = Callable[..., Any]
 
 
 class Setup(NamedTuple):
-    """The parts of a machine that a driver needs. `io` calls a method of the journal, directly or in a thread."""
+    """The parts of a machine that a driver needs. `io` calls a method of the journal, directly or in a thread.
+
+    `replies` are those of a cache, if the machine has one.
+    """
 
     journal: Journal
     tools: Tools
@@ -76,6 +80,7 @@ class Setup(NamedTuple):
     lease_seconds: float
     random: Callable[[int], bytes]
     io: Io
+    replies: Replies | None = None
 
 
 class Pending(NamedTuple):
@@ -253,6 +258,9 @@ class Driver:
             if self.state.is_cancelled and not self._is_open(call):
                 return
         most = min(self.state.limits.output_bytes, self.state.limits.state_bytes)
+        key = None if setup.replies is None else setup.replies.key(plan, call, self.known)
+        # Before the look at the lease, because it may take time.
+        kept = None if key is None else await self._kept(plan, call, key, most)
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
             started = await self._require_lease()
@@ -263,9 +271,10 @@ class Driver:
             self.under_way[call.sub] = (events, None if plan.timeout is None else time.monotonic() + plan.timeout)
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
-            result = await ask_model(setup.model, setup.clock, plan, call, most)
+            result = kept or await ask_model(setup.model, setup.clock, plan, call, most)
             spent = result.spent
             note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
+            note |= {"cached": True} if result.is_cached else {}
         else:
             ids = (self.plan.digest, self.run, call.step)
             counts = (call.visit, call.attempt, call.performance)
@@ -275,7 +284,15 @@ class Driver:
         ended = setup.clock.now()
         note["started"] = started
         note["took"] = max(ended - started, 0)  # the clock may have been set back
-        self._answer(plan, call, result, note, ended)
+        happened = self._answer(plan, call, result, note, ended)
+        if key is not None and not result.is_cached:
+            assert setup.replies is not None, "without a cache there is no key"
+            await setup.replies.keep(key, happened, result)
+
+    async def _kept(self, plan: CallPlan, call: Call, key: str, most: int) -> Result | None:
+        """Return the reply that the cache has under a key, or None. Only a first attempt looks for one."""
+        assert self.setup.replies is not None, "without a cache there is no key"
+        return None if call.attempt > 1 else await self.setup.replies.find(key, plan, most)
 
     def abandoned_calls(self) -> list[Abandoned]:
         """Return the calls with an intent that still run after the caller was interrupted."""
@@ -347,7 +364,8 @@ class Driver:
         self.record(unsealed("intent", body, said) if self.plan.has_sensitive else event("intent", body, said))
         return token.text() if token is not None else ""
 
-    def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> None:
+    def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> Event:
+        """Record the outcome of an attempt, and return its event."""
         happened = judge(self.plan, self.state, call, result, note)
         if "output" in happened.body or "request" in happened.body:
             step = self.plan.steps[self.state.at]
@@ -367,6 +385,7 @@ class Driver:
             self.urgency = DURABLE
         elif plan.is_model:
             self.urgency = max(self.urgency, COMMITS)
+        return happened
 
     # -- sensitive values ----------------------------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ Answer = Literal["output", "failed", "timeout", "doubt", "suspended"]
 class Result(NamedTuple):
     """The result of an attempt, as the shell saw it: a value, or an error.
 
-    `value` is frozen, with sensitive parts marked; `error` is a text.
+    `value` is frozen, with sensitive parts marked; `error` is a text. `is_cached`: a reply comes from a cache.
     """
 
     answer: Answer
@@ -126,6 +126,7 @@ class Result(NamedTuple):
     error: str = ""
     rule: str = ""
     spent: Spent = FREE
+    is_cached: bool = False
 
 
 Action = Event | Calls | Idle

@@ -23,6 +23,7 @@ from stepward.vm.language.types import same
 from stepward.vm.machine.admission import Admission, Checker, unnamed, warn_of_no_checker
 from stepward.vm.machine.ask import error_text
 from stepward.vm.machine.authority import Envelope, envelope_note, require_name
+from stepward.vm.machine.caching import Replies
 from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
 from stepward.vm.machine.data import completed
 from stepward.vm.machine.deliveries import Deliveries
@@ -40,6 +41,8 @@ from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, is_id, run_of
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.tools import Tools
 from stepward.vm.machine.waiting import ThreadLoop, wait
+from stepward.vm.models.cache import ReplyCache
+from stepward.vm.models.opening import open_cache
 from stepward.vm.values import ByteBudget, FrozenMap, TooLarge, ValueRefused, freeze
 
 T = TypeVar("T")
@@ -69,10 +72,12 @@ class ExecutionVM(Deliveries):
     4, 8, 16, and then 30 seconds. `lease_seconds` is how long a run stays leased to a machine that does not renew its
     lease: a day at most, else ValueError. `random` returns a number of bytes that nobody can guess, for run ids, tokens
     and salts; only tests replace it. `observer` learns of every stored record and of what the checker finds: a
-    `Telemetry` sends spans and metrics.
+    `Telemetry` sends spans and metrics. `cache` keeps the replies to steps with `cache: true`: a file, the URL of a
+    server, or a ReplyCache. What is wrong with it is logged under `stepward.cache`, and ends no run.
 
-    Raises TypeError for a model that can't be asked, for tools that can't be called, and for a tool that can't take the
-    arguments that a policy declares. Arguments that a program declares are compared when it is run: RunRefused.
+    Raises CacheFault for a name that can't be a cache's. Raises TypeError for a model that can't be asked, for tools
+    that can't be called, and for a tool that can't take the arguments that a policy declares. Arguments that a program
+    declares are compared when it is run: RunRefused.
     """
 
     def __init__(  # noqa: PLR0913 - each is a part of the machine that users may replace
@@ -90,6 +95,7 @@ class ExecutionVM(Deliveries):
         lease_seconds: float = 60.0,
         random: Callable[[int], bytes] = os.urandom,
         observer: Observer | None = None,
+        cache: ReplyCache | str | os.PathLike[str] | None = None,
     ) -> None:
         if model is not None:
             require_model(model)
@@ -105,7 +111,10 @@ class ExecutionVM(Deliveries):
         if not 0 < lease_seconds <= LONGEST_LEASE:
             raise ValueError(f"`lease_seconds` is a number of seconds above 0, and {LONGEST_LEASE:,} at most")
         watch = DatedClock(SystemClock() if clock is None else clock)
-        super().__init__(Setup(store, self.tools, model, watch, key, retry_delay, lease_seconds, random, self._io))
+        replies = _replies(cache, model)
+        super().__init__(
+            Setup(store, self.tools, model, watch, key, retry_delay, lease_seconds, random, self._io, replies)
+        )
         self._limits = list(self.limits)
         self._has_waivers = any(policy.waivers for policy in self.policies)
         self._plans: dict[Any, tuple[Program, Plan, datetime.date | None]] = {}
@@ -340,6 +349,18 @@ class ExecutionVM(Deliveries):
     reconcile_sync = _without_loop(Deliveries.reconcile)
     cancel_sync = _without_loop(Deliveries.cancel)
     erase_sync = _without_loop(Deliveries.erase)
+
+
+def _replies(cache: ReplyCache | str | os.PathLike[str] | None, model: Model | None) -> Replies | None:
+    """Return the replies of a cache for a model, or None without one of them."""
+    if cache is None or model is None:
+        return None
+    return Replies(open_cache(cache) if isinstance(cache, str | os.PathLike) else cache, model, _in_turn)
+
+
+async def _in_turn(function: Callable[..., T], *args: Any) -> T:
+    """Call a method of a cache: directly if nothing else runs on this event loop, else in a thread."""
+    return function(*args) if INLINE.get() else await asyncio.to_thread(function, *args)
 
 
 def _waived(program: Program, policies: Sequence[Policy], today: datetime.date | None) -> list[str]:

@@ -85,6 +85,10 @@ class Known:
         """Return a text without the sensitive values; for an attempt, those of its siblings are not known."""
         return redacted(text, self._before if is_attempt else [*self._before, *self._now])
 
+    def are_in(self, text: str) -> bool:
+        """Return whether a text repeats a sensitive value, in any spelling."""
+        return bool(self._before or self._now) and self.redacted(text, is_attempt=False) != text
+
     def redacted_value(self, value: Any, *, is_attempt: bool) -> Any:
         """Return the request of a suspended tool without the sensitive values, in its texts, numbers and keys."""
         if isinstance(value, str):

@@ -62,7 +62,8 @@ class Model(Protocol):
     waits so that it can be cancelled: that is how the time-out of a step ends it.
 
     An adapter may have an attribute `parameters`: a mapping of plain JSON data with all that decides a reply besides
-    the request, such as the name of the model and the temperature, and without secrets.
+    the request, such as the name of the model and the temperature, and without secrets. A
+    recording compares it, and replies are kept in a cache under it.
     """
 
     def complete(self, request: ModelRequest) -> ModelReply | Awaitable[ModelReply]:
@@ -96,10 +97,13 @@ class ScriptedModel:
     """Replies by a script, per step: each reply in turn, and then the last one forever.
 
     `ScriptedModel({"analyze": "yes", "draft": ["first", "second"]})`. An exception in a script is raised. `asked` lists
-    the requests so far.
+    the requests so far. Replies are kept in a cache if `parameters` are given.
     """
 
-    def __init__(self, script: Mapping[str, Scripted | Iterable[Scripted]]) -> None:
+    def __init__(
+        self, script: Mapping[str, Scripted | Iterable[Scripted]], *, parameters: Mapping[str, Any] | None = None
+    ) -> None:
+        self.parameters = parameters
         self.script: dict[str, list[Scripted]] = {
             step: list(said) if isinstance(said, list | tuple) and not isinstance(said, ModelReply) else [said]  # type: ignore[list-item]
             for step, said in script.items()

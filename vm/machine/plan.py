@@ -73,6 +73,7 @@ class CallPlan:
         self.may_suspend = spec.suspends or not is_known
         self.has_intent = self.writes or (self.may_suspend and is_known)
         self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[call.id])
+        self.has_cost_limit = plan.program.max_cost is not None
         self.first: Calls | None = None
         is_free = not any(terms.policies for terms in plan.terms)
         if isinstance(call, ToolCall) and self.arg_types is None and is_free and not any(embedded(call.args)):

@@ -19,6 +19,7 @@ from stepward.vm.journal.store import Entry, Journal
 from stepward.vm.journal.verdict import Fault
 from stepward.vm.journal.verify import Replay
 from stepward.vm.language.policy import Policy
+from stepward.vm.language.steps import LlmCall
 from stepward.vm.language.types import same
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
@@ -278,7 +279,22 @@ def _call_misfit(plan: Plan, run: str, state: State, happened: Event) -> str | N
     note = happened.note
     if not isinstance(due, Event) and (note["attempt"], note["performance"]) != (due.attempt, due.performance):
         return f"the attempt of `{call.id}` is another one than the one that was due"
+    why = _cache_misfit(call, happened)
+    if why is not None:
+        return why
     return _outcome_misfit(plan, step, call, call_state, happened) or _output_misfit(plan, state, happened)
+
+
+def _cache_misfit(call: CallPlan, happened: Event) -> str | None:
+    """Return why a reply can't come from a cache, or None: its program says `cache`, and it costs nothing."""
+    note = happened.note
+    if "cached" not in note:
+        return None
+    is_free = note["cached"] is True and note.get("tokens") == 0 and note.get("cost") == "0"
+    is_first = (happened.body["visit"], note["attempt"]) == (1, 1)
+    if is_free and is_first and isinstance(call.call, LlmCall) and call.call.cache:
+        return None
+    return f"the reply to `{call.id}` can't come from a cache in this way"
 
 
 def _prepared(plan: Plan, state: State, call: CallPlan) -> Call | Event:

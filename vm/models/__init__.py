@@ -1,1 +1,1 @@
-"""Adapters to models over the network, their prices, and recorded replies; `vm/machine/models.py` has the protocol."""
+"""Adapters over the network, prices, recorded replies, the cache; `vm/machine/models.py` has the protocol."""

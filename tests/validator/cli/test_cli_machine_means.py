@@ -24,6 +24,36 @@ def test_tools_are_a_module_or_a_file(name: str) -> None:
     assert result.exit_code == 0, result.output
 
 
+def test_replies_are_kept_in_a_cache_for_later_commands() -> None:
+    Path("shop.yaml").write_text(SHOP.replace("output_key: view}", "output_key: view, cache: true}"))
+    first, second = shop("--cache", "replies.db"), shop("--cache", "replies.db", "--output-format", "json")
+    assert (first.exit_code, "from the cache" in first.stdout) == (0, False)
+    (judged,) = [one for one in as_json(second)["trace"] if one["body"].get("step") == "judge"]
+    assert (judged["note"]["cached"], as_json(second)["run"]["tokens"]) == (True, 0)
+    assert "from the cache; " in shop("--cache", "replies.db").stdout
+    Path("replies.yaml").write_text("judge: no\n")  # another script is another model
+    assert shop("--cache", "replies.db").exit_code == 1
+    Path("replies.yaml").write_text("judge: yes\n")
+    assert advice(shop("--cache", "replies.db", amount=60), "resume:")[-2:] == ["--cache", "replies.db"]
+
+
+@pytest.mark.parametrize("cache", ["runs.db", "shop.yaml", "no/where.db"])
+def test_a_file_that_is_no_cache_is_told_and_the_run_goes_on(cache: str) -> None:
+    Path("shop.yaml").write_text(SHOP.replace("output_key: view}", "output_key: view, cache: true}"))
+    assert shop().exit_code == 0
+    before = Path(cache).read_bytes() if Path(cache).exists() else None
+    result = shop("--cache", cache, journal="other.db")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith(
+        f"warning: a reply was not taken from the cache, and the model asked: the cache `{cache}`"
+    )
+    assert before is None or Path(cache).read_bytes() == before
+
+
+def test_a_cache_without_a_name_is_refused() -> None:
+    says(shop("--cache", ""), 2, "error: `` is no file for a cache")
+
+
 def test_a_file_of_tools_imports_its_neighbours() -> None:
     Path("team").mkdir()
     Path("team/neighbour_of_tools.py").write_text("def tell(to, text): return 'told'\n")

@@ -49,6 +49,7 @@ def test_a_run_in_json_says_the_same() -> None:
     assert run["output"] == {"mail": "[sensitive]", "order": "007", "paid": "paid 20"}
     told = {"id": "r1", "program": "shop", "status": "SUCCESS", "reason": "declared", "error": None, "step": "done"}
     told |= {"steps": 6, "tokens": 0, "cost": "0", "seq": 8, "broken": [], "suspensions": [], "doubts": []}
+    told |= {"spent": {"judge": {"tokens": 0, "cost": "0", "model": ""}}}
     assert told.items() <= run.items()
     assert run.keys() == told.keys() | {"output", "head", "trace_hash"}
     assert [entry["seq"] for entry in data["trace"]] == list(range(9))

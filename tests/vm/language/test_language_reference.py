@@ -335,7 +335,7 @@ def test_the_page_lists_the_step_types_and_those_without_an_output() -> None:
 
 @pytest.mark.parametrize("kind", steps.SUB_STEP_MODELS)
 def test_the_table_of_steps_gives_a_sub_step_its_fields(kind: str) -> None:
-    own = {"llm": {"prompt", "system", "allowed_outputs", "returns"}, "tool": {"tool", "args"}}[kind]
+    own = {"llm": {"prompt", "system", "allowed_outputs", "returns", "cache"}, "tool": {"tool", "args"}}[kind]
     assert table_of_steps()["sub-steps"] | own == fields(steps.SUB_STEP_MODELS[kind])
 
 

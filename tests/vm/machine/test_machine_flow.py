@@ -341,6 +341,14 @@ def test_money_is_checked_before_each_call_exactly_and_rejected_replies_cost() -
         assert run.cost == len(asked) * tenth
 
 
+def test_a_reply_of_unknown_cost_is_none_under_a_limit_of_money() -> None:
+    said = {"a": ModelReply("x", 3, None)}
+    assert Bench(model=said).run(program(ask("a"))).status == "SUCCESS"
+    run = Bench(model=said).run(program(ask("a"), max_cost=5))
+    assert (run.status, run.tokens) == ("FAILED", 3)
+    assert "does not say what its reply to `a` cost" in str(run.error)
+
+
 def test_a_budget_of_tokens_is_named_before_one_of_money() -> None:
     made = program(ask("a"), ask("b"), max_tokens=1, max_cost=1)
     assert Bench(model={"a": ModelReply("x", 1, 1)}).run(made).reason == "max_tokens"

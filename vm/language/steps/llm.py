@@ -20,6 +20,7 @@ class LlmCall(Call):
     system: str | None = None
     allowed_outputs: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
     returns: TypeSpec | None = None
+    cache: bool = False
 
     @property
     def templates(self) -> Iterable[Template]:
