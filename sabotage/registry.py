@@ -8,6 +8,7 @@ from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks import (
     audits,
     budgets,
+    caches,
     callers,
     contracts,
     crashes,
@@ -77,6 +78,7 @@ ATTACKS: Final[tuple[type[Attack], ...]] = (
     *interleavings.ATTACKS,
     *load.ATTACKS,
     *budgets.ATTACKS,
+    *caches.ATTACKS,
 )
 
 ATTACK_BY_NAME: Final[dict[str, type[Attack]]] = {attack.name: attack for attack in ATTACKS}

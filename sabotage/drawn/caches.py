@@ -8,9 +8,11 @@ from typing import Any
 from stepward.vm import CacheFault
 
 
-def allow_caches(steps: list[dict[str, Any]], chance: Random) -> None:
-    """Let some of the calls of models use a cache."""
-    for step in steps:
+def spend(data: dict[str, Any], chance: Random, budgets: float) -> None:
+    """Bound the money of some programs, with the share of `budgets`, and let some of their models use a cache."""
+    if chance.random() < budgets:
+        data["max_cost"] = chance.choice((0.05, 0.05, 0.1, 0.35))
+    for step in data["steps"]:
         for call in step.get("parallel_steps", [step]):
             if call["type"] == "llm" and chance.random() < 0.4:
                 call["cache"] = True

@@ -16,6 +16,7 @@ from stepward.sabotage.drawn.fate import PEOPLE, World, given
 from stepward.sabotage.drawn.machine import DrawnCase, Machine, Parted, Processes, equal
 from stepward.sabotage.playing.oracle import odd_of
 from stepward.sabotage.playing.points import Killed
+from stepward.sabotage.playing.quiet import without_log_of_caches
 from stepward.sabotage.reference import (
     Asked,
     Moved,
@@ -106,6 +107,11 @@ async def played(
 
     `processes` are those that have played the case before.
     """
+    with without_log_of_caches():
+        return await _played(case, journal, name, processes)
+
+
+async def _played(case: DrawnCase, journal: Journal | None, name: str, processes: Processes | None) -> RunSummary:
     plan = Plan(case.program, facts.policies_of(case.program, case.policies))
     _compare_facts(plan, facts.policies_of(case.program, case.policies))
     world = World(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)

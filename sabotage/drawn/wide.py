@@ -5,11 +5,10 @@ Most expressions are well-typed, some are not, and the programs are not checked:
 
 from __future__ import annotations
 
-from decimal import Decimal
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.drawn.caches import allow_caches
+from stepward.sabotage.drawn.caches import spend
 from stepward.sabotage.drawn.traps import trap
 from stepward.sabotage.drawn.values import ONE_LIMIT, POOL, drawn_type
 
@@ -477,12 +476,9 @@ class _Maker:
         if self.odds(self.theme.budgets):
             data["max_tokens"] = self.pick(1, 1, 2, 2, 3, 5)
         found = (data, *self.policies(steps))
-        # The machine takes other paths if nothing is sensitive, so half of the programs have nothing sensitive.
-        # A repeated sensitive value is sealed again, which the machine takes for a change.
+        # Half of the programs have nothing sensitive. A repeated sensitive value is sealed again, which is a change.
         is_plain = self.odds(0.5) or "max_stalled_steps" in data
-        if self.odds(self.theme.budgets):
-            data["max_cost"] = self.pick(*map(Decimal, ("0.05", "0.05", "0.1", "0.35")))
-        allow_caches(steps, self.chance)
+        spend(data, self.chance, self.theme.budgets)
         return Wide(*(_without_sensitive(found) if is_plain else found))
 
 

@@ -225,6 +225,8 @@ class ProcessTools:
 class ProcessModel:
     """The model of one process."""
 
+    identity = "the model of the world"
+
     def __init__(self, world: World, points: Points) -> None:
         self._world = world
         self._points = points

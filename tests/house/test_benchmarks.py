@@ -28,6 +28,7 @@ from hard import CASES, HARD, Hard  # noqa: E402
 from machine import bytes_per_step, commits_of_a_run, long_run, memory_contenders  # noqa: E402
 from machine_peers import NANO, is_installed  # noqa: E402
 from planted import Mistake, edits, patches, planted  # noqa: E402
+from replies import contenders as kinds_of_steps  # noqa: E402
 from runs import STEPS, Tools, chain, loop, performed  # noqa: E402
 from shapes import SHAPES, Census, Shape, census  # noqa: E402
 from stages import stages  # noqa: E402
@@ -47,6 +48,11 @@ def test_a_program_is_what_its_shape_says(shape: Shape, n: int) -> None:
     report = ProgramValidator(Program.from_dict(data)).validate()
     codes = [finding.code for finding in report.findings if finding.code != "SW212"]  # nothing reads the notes of steps
     assert codes == (["SW201"] if "fault" in shape.name else [])
+
+
+def test_each_run_of_the_replies_asks_the_model_as_often_as_it_says(tmp_path: Path) -> None:
+    for once in kinds_of_steps(tmp_path / "replies.db").values():
+        once()
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)

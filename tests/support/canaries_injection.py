@@ -11,7 +11,7 @@ import pytest
 from canaries import Canary
 from stepward.vm.journal.canonical import opened
 from stepward.vm.machine import apply as fold
-from stepward.vm.machine import ask, calls, data, deliveries, driver, execution, known, tools
+from stepward.vm.machine import ask, caching, calls, data, deliveries, driver, execution, known, tools
 from stepward.vm.machine.calls import judge
 from stepward.vm.machine.events import Result, event
 
@@ -28,6 +28,11 @@ OPEN = {
         {"id": "ask", "type": "llm", "prompt": "how many?", "returns": {"type": "integer"}, "next_step": "done"},
         {"id": "done", "type": "end", "output": "$ask.output"},
     ],
+}
+TWO_QUESTIONS = {
+    "name": "two_questions",
+    "inputs": {},
+    "steps": [{"id": name, "type": "llm", "prompt": name, "returns": TEXT} for name in ("first", "second")],
 }
 COUNT = {
     "name": "count",
@@ -271,7 +276,24 @@ def tells_models(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls, "filled", lambda value, reader: opened(filled(value, reader)))
 
 
+def believes_its_cache(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(caching, "accepted_value", lambda plan, value, most: Result("output", value))
+
+
+def takes_replies_to_other_questions(patch: pytest.MonkeyPatch) -> None:
+    read = caching.read_entry
+    patch.setattr(caching, "read_entry", lambda key, entry: read(json.loads(entry)["key"], entry))
+
+
 CANARIES: tuple[Canary, ...] = (
+    Canary("believed-cache", "a kept reply is judged as any other", "poisoned-cache", OPEN, believes_its_cache),
+    Canary(
+        name="other-questions",
+        defence="an entry of the cache names its question",
+        attack="poisoned-cache",
+        program=TWO_QUESTIONS,
+        patch=takes_replies_to_other_questions,
+    ),
     Canary(
         name="no-allowed-outputs",
         defence="a reply is held against `allowed_outputs`",

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
@@ -155,7 +154,7 @@ class _Cook:
     def _tokens(self) -> None:
         self.data["max_tokens"] = self.chance.randint(1, 30)
         if self.data["max_tokens"] % 3 == 0:  # no further chance: the programs of older seeds stay what they were
-            self.data["max_cost"] = Decimal(self.data["max_tokens"]) / 10
+            self.data["max_cost"] = self.data["max_tokens"] / 10
 
     def _few_at_once(self) -> None:
         for step in self.data["steps"]:

@@ -1,0 +1,105 @@
+"""The cache of replies: somebody else has written into it, or it is broken."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.quiet import without_log_of_caches
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.variants import calls_in, variant
+from stepward.sabotage.target import Target
+from stepward.vm.language.types import fits
+from stepward.vm.machine.plan import CallPlan
+from stepward.vm.models.cache import CacheFault, Kept, write_entry
+from stepward.vm.values import FrozenMap
+
+LIES: Final = ("another type", "another question", "damaged", "locked", "down")
+
+VALUES: Final[tuple[Any, ...]] = (7, "no such reply", None, True, (), FrozenMap(odd=("x", 1)))
+
+
+class Poisoned:
+    """A cache that lies in one way, and counts its lies: `value` is a reply that no step accepts."""
+
+    def __init__(self, lie: str, value: Any) -> None:
+        self.lies = 0
+        self._lie = lie
+        self._value = value
+        self._entries: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        """Return a lie, or None; raises CacheFault, or an error as a client of a server does."""
+        others = [entry for other, entry in self._entries.items() if other != key]
+        if self._lie == "another question" and not others:
+            return None
+        self.lies += 1
+        match self._lie:
+            case "another type":
+                return write_entry(key, Kept(self._value, "m"))
+            case "another question":
+                return others[-1]
+            case "damaged":
+                return self._entries.get(key, write_entry(key, Kept("x", "m")))[:-2]
+            case "locked":
+                raise CacheFault("another process holds it")
+        raise ConnectionError("the server is down")
+
+    def put(self, key: str, entry: bytes) -> None:
+        """Keep an entry."""
+        self._entries[key] = entry
+
+
+class PoisonedCache(Attack):
+    """The cache of replies holds a reply of another type, the reply to another question, or damaged entries; or it is
+    locked or away."""
+
+    name = "poisoned-cache"
+    family = Family.INJECTION
+    surface = "cache of replies"
+    action = "entries that are forged, exchanged or damaged, and a cache that fails"
+    invariant = Invariant.DATA
+    defence = "a kept reply is judged as any other, names its question, and is passed over if anything is wrong"
+    severity = "high"
+
+    def misses(self, target: Target) -> str | None:
+        """It needs a model."""
+        return None if target.models else "no step calls a model"
+
+    def play(self, case: Case) -> Outcome:
+        """Run the program with a cache that lies: nothing of the cache may reach the run, and no run may fail."""
+        from hypothesis import strategies as st
+
+        target = variant(case.target, "cached", _cached)
+        models = [call for call in target.calls.values() if call.is_model]
+        value = next((one for one in VALUES if not any(_accepts(call, one) for call in models)), UNFIT)
+        lie = case.pick("lie", st.sampled_from([one for one in LIES if value is not UNFIT or one != "another type"]))
+        cache = Poisoned(lie, value)
+        trial = Trial(case, target=target)
+        case.log(f"the cache of replies lies: {lie}")
+        with without_log_of_caches():
+            run = trial.finish(trial.machine(cache=cache))
+        said = [record for record in trial.oracle.records if "cached" in record["note"]]
+        case.hold(not said, self.invariant, "a run took a reply that was not one to its question")
+        case.hold(run.is_over, self.invariant, "a cache kept a run from its end")
+        return Outcome.BLOCKED if cache.lies else Outcome.NOT_APPLICABLE
+
+
+UNFIT: Final = object()
+"""In place of a value: every value is accepted by some step."""
+
+
+def _accepts(call: CallPlan, value: Any) -> bool:
+    return value in call.allowed if call.allowed is not None else fits(value, call.returns)
+
+
+def _cached(data: dict[str, Any]) -> None:
+    """Let every call of a model use the cache."""
+    for call in calls_in(data):
+        if call["type"] == "llm":
+            call["cache"] = True
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = (PoisonedCache,)
