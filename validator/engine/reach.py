@@ -210,7 +210,9 @@ class _Search:
         from stepward.validator.engine.smt import blocks
 
         engine = self.engine
-        found = blocks.search(system, engine.domains, units=engine.units, clock=engine.clock)
+        found = blocks.search(
+            system, engine.domains, engine.moves.overflow.may_happen, units=engine.units, clock=engine.clock
+        )
         engine.units -= found.units
         if found.verdict is Verdict.PROVED:
             assert found.proof is not None, "the solver says why"

@@ -31,12 +31,13 @@ ASSUMED = ("SW202",)
 """What is said until it is proved away."""
 
 
-def cubes(count: int) -> dict[str, Any]:
-    """A payment past conditions on products of three inputs each: Z3 does not keep to its units there."""
-    each = [f"$x_{one} * $x_{(one + 1) % count} * $x_{(one + 2) % count}" for one in range(count)]
-    some = " and ".join(f"{product} == {one}.5" for one, product in enumerate(each))
-    asked = {"large": " + ".join(each) + " > 100000007.5", "some": some}
-    inputs = {f"x_{one}": {"type": "number", "minimum": -1000, "maximum": 1000} for one in range(count)}
+def cubes() -> dict[str, Any]:
+    """A payment past two conditions of which nobody knows whether they can hold: Z3 does not keep to its units there.
+
+    No number of this size is known to solve `x³ + y³ + z³ == 114`, nor that none does.
+    """
+    total = "$x * $x * $x + $y * $y * $y + $z * $z * $z"
+    inputs = {name: {"type": "integer", "minimum": -(10**18), "maximum": 10**18} for name in "xyz"}
     guardrail = {"name": "asked", "protects": {"tool": "pay"}, "requires": {"step": "ask", "branch": "then"}}
     return {
         "name": "cubes",
@@ -44,8 +45,8 @@ def cubes(count: int) -> dict[str, Any]:
         "tools": {"pay": {"effect": "write", "idempotent": True}},
         "guardrails": [guardrail],
         "steps": [
-            {"id": "large", "type": "condition", "condition": asked["large"], "then": "pay", "otherwise": "some"},
-            {"id": "some", "type": "condition", "condition": asked["some"], "then": "pay", "otherwise": "ask"},
+            {"id": "one", "type": "condition", "condition": f"{total} == 114", "then": "pay", "otherwise": "other"},
+            {"id": "other", "type": "condition", "condition": f"{total} == 390", "then": "pay", "otherwise": "ask"},
             {"id": "ask", "type": "condition", "condition": "$approval", "then": "pay", "otherwise": "stop"},
             {"id": "pay", "type": "tool", "tool": "pay", "next_step": "stop"},
             {"id": "stop", "type": "end"},
@@ -63,7 +64,7 @@ def said(report: Report) -> tuple[list[Finding], list[Property]]:
 
 def test_a_check_that_hangs_is_stopped_near_its_limit() -> None:
     started = time.monotonic()
-    found = ProgramValidator(Program.from_dict(cubes(8)), time_limit=1.5).validate()
+    found = ProgramValidator(Program.from_dict(cubes()), time_limit=1.5).validate()
     assert 1.5 <= time.monotonic() - started < 8
     assert [one.code for one in found.findings] == ["SW408", "SW408"]
     whole, pay = (one.message for one in found.findings)
@@ -76,7 +77,7 @@ def test_a_check_that_hangs_is_stopped_near_its_limit() -> None:
 
 def test_the_command_has_the_option_and_the_configuration_the_key(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("p.json").write_text(json.dumps(cubes(8)))
+    Path("p.json").write_text(json.dumps(cubes()))
 
     def seconds(*options: str) -> tuple[float, str]:
         started = time.monotonic()
@@ -183,4 +184,4 @@ def test_without_any_time_nothing_is_said_that_is_not_so() -> None:
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_a_limit_that_is_no_time_is_refused_in_words(seconds: float) -> None:
     with pytest.raises(ValueError, match="seconds above 0"):
-        ProgramValidator(Program.from_dict(cubes(2)), time_limit=seconds)
+        ProgramValidator(Program.from_dict(cubes()), time_limit=seconds)

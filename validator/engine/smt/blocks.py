@@ -8,6 +8,7 @@ path of the plan is one of the system, and is returned only when the evaluator h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -21,13 +22,14 @@ from stepward.validator.engine.smt.facts import Facts
 from stepward.validator.engine.smt.models import TOO_LONG, choices, is_long, short
 from stepward.validator.engine.smt.plans import plan
 from stepward.validator.engine.smt.smtlib import script
-from stepward.validator.engine.smt.terms import TooLarge
+from stepward.validator.engine.smt.terms import TooLarge, never_too_long
 from stepward.validator.engine.smt.versions import Versions
 from stepward.validator.engine.smt.walks import Walk
 from stepward.validator.engine.systems.assigned import Assigned
 from stepward.validator.engine.systems.system import BAD, Path, System
 from stepward.validator.engine.values.domains import Domains
 from stepward.validator.findings import Verdict
+from stepward.vm.expressions.syntax import Expression
 
 LAYER: Final = "block formula"
 
@@ -41,13 +43,24 @@ DECIMAL_PLACES: Final = (0, 2, None)
 """Numbers of decimal places that are tried in order for the numbers of a model; None: any number."""
 
 TOO_LARGE: Final = "a comparison of two texts has too many cases"
+TOO_MANY_DIGITS: Final = "a calculation may have a result of over 1,000 digits, and then its step fails"
 NO_VALUES: Final = "the solver found a path, but no values with which the program can take it"
 
 
-def search(system: System, domains: Domains, *, units: int, clock: Clock) -> Answer:
-    """Search a path to BAD; `units` bounds the work, in Z3's own measure."""
+def search(
+    system: System,
+    domains: Domains,
+    may_be_too_long: Callable[[Expression], bool] = never_too_long,
+    *,
+    units: int,
+    clock: Clock,
+) -> Answer:
+    """Search a path to BAD; `units` bounds the work, in Z3's own measure.
+
+    `may_be_too_long` says of a calculation whether its result may have over a thousand digits.
+    """
     try:
-        return _Search(system, domains, units, clock).answer()
+        return _Search(system, domains, may_be_too_long, units, clock).answer()
     except TooLarge:
         return unknown(LAYER, TOO_LARGE)
     except OutOfTime as error:
@@ -59,15 +72,23 @@ class _Spent(Exception):  # noqa: N818 - never seen outside this file
 
 
 class _Search:
-    def __init__(self, system: System, domains: Domains, units: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        system: System,
+        domains: Domains,
+        may_be_too_long: Callable[[Expression], bool],
+        units: int,
+        clock: Clock,
+    ) -> None:
         self.shown = tuple(system.references)
         self.units = self.left = units
         self.clock = clock
         self.terms = Versions(domains, clock)
-        self.encoding = Encoding(system, self.terms, Assigned(system, domains))
+        self.encoding = Encoding(system, self.terms, Assigned(system, domains), may_be_too_long)
         self.encoding.run(plan(system), self.encoding.entry())
         Facts(self.terms).note()
         self.goal = self.encoding.at[BAD]
+        self.usual = [z3.Not(is_too_long) for _, is_too_long in self.terms.too_long.values()]
         self.solver = z3.SolverFor("QF_LIRA" if self.terms.is_linear else "QF_NIRA", ctx=self.terms.context)
         self.solver.set("random_seed", 0)
         self.solver.add(self.terms.facts)
@@ -78,7 +99,9 @@ class _Search:
         reason = NO_VALUES
         try:
             for tried in range(MAX_TRIES):
-                model = self._model(wanted) if self.goal is not False else None
+                model = self._model([*wanted, *self.usual]) if self.goal is not False else None
+                if model is None and not tried and self._is_open(wanted):
+                    return unknown(LAYER, TOO_MANY_DIGITS, self._used())
                 if model is None:
                     return self._proved() if not tried else unknown(LAYER, reason, self._used())
                 if is_long(model, self.terms):
@@ -94,6 +117,10 @@ class _Search:
         except _Spent:
             return unknown(LAYER, SPENT, self._used())
         return unknown(LAYER, reason, self._used())
+
+    def _is_open(self, wanted: list[Any]) -> bool:
+        """Return whether there is a path only if a result has too many digits."""
+        return bool(self.usual) and self.goal is not False and self._model(wanted) is not None
 
     def _used(self) -> int:
         return self.units - self.left
@@ -127,7 +154,7 @@ class _Search:
             if places is not None and numbers:
                 grid = self._named(z3.And([z3.IsInt(number * 10**places) for number in numbers]))
                 try:
-                    chosen = self._model([*wanted, *walk.choices(), grid], MAX_TIDY_UNITS)
+                    chosen = self._model([*wanted, *self.usual, *walk.choices(), grid], MAX_TIDY_UNITS)
                 except _Spent:
                     chosen = None
             path = walk.path(chosen, LAYER, self.shown) if chosen is not None else None

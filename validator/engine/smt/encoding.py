@@ -8,6 +8,7 @@ Boolean, because two edges with guards that both hold are two paths, not one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -17,6 +18,7 @@ import z3
 
 from stepward.validator.engine.smt.payloads import Term, Truth, Value
 from stepward.validator.engine.smt.plans import START, EdgeId, Plan
+from stepward.validator.engine.smt.terms import never_too_long
 from stepward.validator.engine.smt.versions import (
     Environment,
     Fields,
@@ -60,15 +62,18 @@ class Taken(NamedTuple):
 class Encoding:
     """Builds the formula of plans over one system; several plans may share the terms."""
 
-    def __init__(self, system: System, terms: Versions, assigned: Assigned) -> None:
+    def __init__(
+        self, system: System, terms: Versions, assigned: Assigned, may_be_too_long: Callable[[Expression], bool]
+    ) -> None:
         self.system = system
         self.terms = terms
         self.assigned = assigned
+        self.may_be_too_long = may_be_too_long
         self.at: dict[int, Term] = {}
         self.before: dict[int, Environment] = {}
         self.taken: dict[int, list[tuple[EdgeId, Taken]]] = {}
         self.forgotten: dict[int, dict[Names, Leaf]] = {}
-        self._decided: dict[tuple[int, Decision], list[tuple[Truth, Term]]] = {}
+        self._decided: dict[tuple[int, Decision, bool], list[tuple[Truth, Term]]] = {}
         """For each tree of a decision its truth, and when no tree up to it held or failed; with an initial entry."""
 
     def entry(self) -> Environment:
@@ -139,7 +144,9 @@ class Encoding:
             return Taken(False, {}, ())
         edge = self.system.edges[edge_id.node][edge_id.position]
         self.terms.environment = environment = self.before[edge_id.node]
-        conditions = [source, *(self._guard(edge_id.node, guard) for guard in edge.guards)]
+        is_step = edge.compressed.transition is not None
+        self.terms.may_be_too_long = self.may_be_too_long if is_step else never_too_long
+        conditions = [source, *(self._guard(edge_id.node, guard, is_step=is_step) for guard in edge.guards)]
         if any(condition is False for condition in conditions):
             return Taken(False, {}, ())
         after, made = self._assigned(edge, environment, conditions)
@@ -151,11 +158,15 @@ class Encoding:
             self.terms.facts.append(z3.Implies(when, needed))
         return Taken(when, after, made)
 
-    def _guard(self, node: int, guard: Guard) -> Term:
+    def _guard(self, node: int, guard: Guard, *, is_step: bool) -> Term:
         """Return the condition that a decision has an outcome at a node. `terms.environment` must be that of the
-        node."""
+        node.
+
+        A step may fail because a result has too many digits. That is left out where no step asks, but a property: the
+        machine starts no step that it can't judge.
+        """
         terms, decision = self.terms, guard.decision
-        decided = self._decided.setdefault((node, decision), [(Truth(False, False), True)])
+        decided = self._decided.setdefault((node, decision, is_step), [(Truth(False, False), True)])
         last = guard.outcome if guard.outcome >= 0 else len(decision.trees) - 1
         for tree in decision.trees[len(decided) - 1 : last + 1]:
             truth = terms.truth(tree)

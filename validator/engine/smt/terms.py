@@ -58,6 +58,10 @@ class Terms(ABC):
         self.same: dict[tuple[Names, Names], Any] = {}
         self.pairs: list[tuple[Question, Text, Text, Any]] = []
         self.is_linear = True
+        self.may_be_too_long: Callable[[Expression], bool] = never_too_long
+        """Whether a calculation may give a number of over a thousand digits, and so fail."""
+        self.too_long: dict[int, tuple[Any, Any]] = {}
+        """For each result that may have too many digits, by its number in Z3: the result, and whether it has them."""
         self.variables: list[Any] = []
         """Every variable, in the order of creation."""
         self._count = 0
@@ -222,6 +226,8 @@ class Terms(ABC):
                 total = self._number_of(self.value(first))
                 for sign, operand in rest:
                     total = self._calculated(sign, total, self._number_of(self.value(operand)))
+                    if self.may_be_too_long(tree):
+                        total = self.either(total[0], self._is_too_long(total[1])), total[1]
                 return Value(total[0], {"number": (self.no(total[0]), total[1])})
             case Defined() | Negation() | Logic() | Compare():
                 holds, fails = self.truth(tree)
@@ -258,6 +264,14 @@ class Terms(ABC):
             self.is_linear &= sign != "*" or any(known)
         result = a + b if sign == "+" else a - b if sign == "-" else a * b
         return self.either(left[0], right[0]), result
+
+    def _is_too_long(self, result: Any) -> Term:
+        """Return whether a result has too many digits: an open question, with one answer for one term."""
+        if not z3.is_expr(result):
+            return False
+        if result.get_id() not in self.too_long:
+            self.too_long[result.get_id()] = result, self.boolean("too_long")
+        return self.too_long[result.get_id()][1]
 
     def _length(self, value: Value) -> Value:
         fails, parts = value.fails, []
@@ -456,6 +470,11 @@ class Terms(ABC):
                     self.state(z3.Implies(one, array.length >= 1))
             self.state(self.no(self.both(array.holds[key], array.fails[key])))
         return Truth(array.holds[key], array.fails[key])
+
+
+def never_too_long(_: Expression) -> bool:
+    """Return that no calculation has a result of too many digits."""
+    return False
 
 
 def compares(items: Domain | None, word: str) -> bool:

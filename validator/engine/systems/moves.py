@@ -95,7 +95,7 @@ class Moves:
         self.facts, self.analyses = analyses.facts, analyses
         self.flow = analyses.facts.flow
         self.domains = domains
-        self._overflow = Overflow(analyses, domains)
+        self.overflow = Overflow(analyses, domains)
         self._known: dict[int, tuple[Leaving, ...]] = {}
         self._parts: dict[tuple[int, int | None], _Part] = {}
         self._decisions: dict[int, Decision | None] = {}
@@ -213,7 +213,7 @@ class Moves:
         other = [tree for name, tree in trees.items() if name not in decided and tree is not None]
         readable = self._readable(number, other)
         may_fail = number in self.analyses.misread or any(
-            tree is None or self._overflow.may_happen(tree) for tree in trees.values()
+            tree is None or self.overflow.may_happen(tree) for tree in trees.values()
         )
         for transition in transitions:
             if transition.kind == "failed":
