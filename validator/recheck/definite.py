@@ -7,7 +7,7 @@ computes the facts of `tracked`: which sources can't have given a value, and whi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any, assert_never
@@ -218,8 +218,8 @@ class Definite:
     def _may_succeed(trees: list[Expression], environment: dict[Names, tuple[Block, ...]]) -> bool:
         return all(values(tree, environment) != {FAILS} for tree in trees)
 
-    @staticmethod
     def _may_take(
+        self,
         step: ConditionStep,
         transition: Transition,
         trees: list[Expression],
@@ -227,7 +227,7 @@ class Definite:
     ) -> bool:
         return any(
             branch_taken(step, outcome) == (transition.kind, transition.branch)
-            for outcome in outcomes(trees, environment)
+            for outcome in outcomes(trees, environment, self.origins.may_overflow)
         )
 
 
@@ -267,12 +267,12 @@ NONE_HOLDS = -1
 FAILING = -2
 
 
-def outcomes(trees: list[Expression], environment: Any) -> set[int]:
+def outcomes(trees: list[Expression], environment: Any, may_overflow: Callable[[Expression], bool]) -> set[int]:
     """Return the positions of the expressions that may be the first to hold; NONE_HOLDS and FAILING may be among
     them."""
     found: set[int] = set()
     for position, tree in enumerate(trees):
-        said = truths(tree, environment)
+        said = truths(tree, environment, may_overflow=may_overflow(tree))
         found |= ({position} if True in said else set()) | ({FAILING} if None in said else set())
         if False not in said:
             return found

@@ -59,9 +59,10 @@ def splits(names: Iterable[Names], environment: Environment) -> Iterator[Environ
         yield {**environment, **{name: (block,) for name, block in zip(names, chosen, strict=True)}}
 
 
-def truths(tree: Expression, environment: Environment) -> set[bool | None]:
+def truths(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> set[bool | None]:
     """Return the possible values of a condition: true, false, or None where it fails."""
-    return {block.value if block.kind == "boolean" else None for block in values(tree, environment)}
+    found = values(tree, environment, may_overflow=may_overflow)
+    return {block.value if block.kind == "boolean" else None for block in found}
 
 
 def values(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> Found:

@@ -174,13 +174,15 @@ class NeverWatcher(Watcher):
                 yield Breach("forbidden" if hit.sub is None else f"forbidden {hit.part.id}", self.cost(step))
 
     def _is_broken(self, steps: Steps, hit: Match, state: State) -> bool:
+        """Return whether a hit may break the rule. No result is assumed to have too many digits: the machine starts no
+        step that it can't judge."""
         if self.condition is None or steps.is_blind:
             return True
         names = references([self.condition])
         condition = plain(self.condition, lambda left, right: self._is_one_value(hit, left, right))
         condition = steps.answered(condition, hit.step, state)
         environment = {name: self._blocks(steps, hit, name, state) for name in names}
-        said = {one for split in splits(names, environment) for one in truths(condition, split)}
+        said = {one for split in splits(names, environment) for one in truths(condition, split, may_overflow=False)}
         return bool(said - ({True} if self.demands else {False}))
 
     def _is_one_value(self, hit: Match, left: Names, right: Names) -> bool:

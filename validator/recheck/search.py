@@ -126,7 +126,8 @@ def _answers(steps: Steps, step: int, state: tuple[int, ...], slot: int, tree: E
     if state[slot] != OPEN:
         yield state
         return
-    said = truths(tree, steps.environment(references([tree]), step, state))
+    environment = steps.environment(references([tree]), step, state)
+    said = truths(tree, environment, may_overflow=steps.origins.may_overflow(tree))
     for answer in said:
         yield (*state[:slot], FAILS if answer is None else int(answer), *state[slot + 1 :])
 

@@ -127,18 +127,29 @@ class Steps:
     def blocks(self, names: Names, step: int, state: State) -> tuple[Block, ...]:
         """Return the possible blocks of a reference at the start of a step in a state."""
         slot = self.followed.slot.get(names)
-        if slot is None or state is None or state[slot] == OPEN:
+        if slot is None or state is None:
             return self.definite.blocks(names, step)
-        if state[slot] == GIVEN:
-            return self.given_blocks(names)
+        if state[slot] in (OPEN, GIVEN):
+            known = self._known(slot, step, state)
+            cut = [self.followed.blocks[slot][number] for number in self.choices(slot, step, state)]
+            return tuple(dict.fromkeys(common(block, one) for block in cut for one in known if meet(block, one)))
         block = self.followed.blocks[slot][state[slot]]
         if block.kind == "undefined" or is_exact(block):
             return (block,)
         return tuple(common(block, one) for one in self.definite.blocks(names, step) if meet(block, one)) or (block,)
 
-    def given_blocks(self, names: Names) -> tuple[Block, ...]:
-        """Return the possible blocks of a reference whose variable got a value from outside."""
-        origin = self.origins.of(names)
+    def choices(self, slot: int, step: int, state: tuple[int, ...]) -> list[int]:
+        """Return the numbers of the possible blocks of a followed reference whose value a state leaves open."""
+        name, blocks = self.followed.names[slot], self.followed.blocks[slot]
+        numbers = {number for block in self._known(slot, step, state) for number in self.followed.meeting(slot, block)}
+        return [number for number in sorted(numbers) if self.origins.may_give(name, blocks[number])]
+
+    def _known(self, slot: int, step: int, state: tuple[int, ...]) -> tuple[Block, ...]:
+        """Return what the types say of a followed reference whose value a state leaves open."""
+        name = self.followed.names[slot]
+        if state[slot] == OPEN:
+            return self.definite.blocks(name, step)
+        origin = self.origins.of(name)  # its variable got a value from outside
         return (UNDEFINED, *origin.blocks) if origin.may_be_absent else origin.blocks
 
     def environment(self, names: Iterable[Names], step: int, state: State) -> Environment:
@@ -338,7 +349,8 @@ class Steps:
         trees = self.trees(number, state)
         names = references(trees)
         environment = self.environment(names, number, state)
-        return {one for split in self._fitting(names, environment) for one in outcomes(trees, split)}
+        may_overflow = self.origins.may_overflow
+        return {one for split in self._fitting(names, environment) for one in outcomes(trees, split, may_overflow)}
 
     def _condition(self, number: int, step: ConditionStep, state: State) -> Iterator[Exit]:
         taken = set() if self.is_blind else {branch_taken(step, outcome) for outcome in self.outcomes(number, state)}

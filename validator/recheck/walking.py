@@ -165,10 +165,7 @@ def resolved_states(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator
     order = sorted(steps.read_slots(step), key=lambda slot: len(followed.names[slot]))
     found = [state]
     for slot in [slot for slot in order if state[slot] in (OPEN, GIVEN)]:
-        name = followed.names[slot]
-        blocks = steps.definite.blocks(name, step) if state[slot] == OPEN else steps.given_blocks(name)
-        numbers = sorted({number for block in blocks for number in followed.meeting(slot, block)})
-        numbers = [number for number in numbers if steps.origins.may_give(name, followed.blocks[slot][number])]
+        numbers = steps.choices(slot, step, state)
         wider = [(*one[:slot], number, *one[slot + 1 :]) for one in found for number in numbers]
         found = [one for one in wider if is_possible(steps, followed, dict(enumerate(one)), slot)]
         if len(found) > MAX_SPLITS:

@@ -1,0 +1,108 @@
+"""Calculations in rules and conditions: right proofs that were refused once, and steps that fail by too many digits."""
+
+from __future__ import annotations
+
+import pytest
+
+from machines import Bench
+from stepward.validator import ProgramValidator, Report, Verdict
+from stepward.vm import Program
+
+WHEN = """
+name: calculated
+inputs:
+  few: {{type: integer, minimum: 0, maximum: 2}}
+  many: {{type: integer, minimum: 0, maximum: 1000}}
+  any: {{type: integer}}
+tools: {{pay: {{effect: write}}}}
+guardrails:
+  - {{name: r, never: {{tool: pay}}, when: "{when}"}}
+steps:
+  - {{id: said, type: llm, prompt: say}}
+  - {{id: paid, type: tool, tool: pay}}
+"""
+NEVER = (
+    "$few + 1 > 9",
+    "not ($few + 1 > 2 or defined($said.output))",
+    "not ($few * 2 > 2 or true)",
+    "$few + 1 > 9 and not defined($said.output)",
+    "$few + $few > 4",
+    "$few == 1 and $few == 2",
+    "$many + 1 > 5 and not defined($said.output)",
+    "not ($many - 1 > 5 or defined($said.output))",
+    "not ($any + 1 > 2 or defined($said.output))",
+)
+SOMETIMES = ("$few + 1 > 2", "$few + $few > 3", "not ($few + 1 > 2 and defined($said.output))", "$any + 1 > 2")
+
+BETWEEN = """
+name: calculated
+inputs:
+  few: {{type: integer, minimum: 0, maximum: 2}}
+  many: {{type: integer, minimum: 0, maximum: 1000}}
+  any: {{type: integer}}
+  share: {{type: number, minimum: 0, maximum: 1}}
+tools:
+  pay: {{effect: write}}
+  log: {{effect: write}}
+guardrails:
+  - {{name: r, followed_by: {{first: {{tool: pay}}, then: {{tool: log}}}}}}
+steps:
+  - {{id: paid, type: tool, tool: pay}}
+  - {{id: asked, type: condition, condition: "{condition}", then: noted, otherwise: logged}}
+  - {{id: noted, type: set, set: {{much: true}}, next_step: logged}}
+  - {{id: logged, type: tool, tool: log}}
+"""
+SHORT = ("$few + 1 > 2", "$many + 1 > 2", "$many * 2 - 1 > $few", "-$many < 3", "$few > 1 or $many * 3 > 9")
+LONG = ("$any + 1 > 2", "$share + 1 > 2", "$any - $many > 2", "$few > 1 or $any * 2 > 9")
+"""Conditions with a result of over 1,000 digits for some value of the types."""
+
+UNMET = ("defined($any) or $any + 1 > 2", "$any > 2 and $any < 1 and $any + 1 > 2")
+"""Conditions in which no run gets to the calculation, or in which it is certain before."""
+
+
+def check(text: str) -> tuple[Verdict, Report]:
+    report = ProgramValidator(Program.from_yaml(text)).validate()
+    assert not [one.message for one in report.findings if one.code in ("SW901", "SW902")]
+    (verdict,) = [one.verdict for one in report.properties if one.rule == "r"]
+    return verdict, report
+
+
+@pytest.mark.parametrize("when", NEVER)
+def test_a_rule_that_no_value_breaks_is_proved(when: str) -> None:
+    verdict, _ = check(WHEN.format(when=when))
+    assert verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize("when", SOMETIMES)
+def test_a_rule_that_some_value_breaks_is_violated(when: str) -> None:
+    verdict, _ = check(WHEN.format(when=when))
+    assert verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("condition", [*SHORT, *UNMET])
+def test_a_condition_over_short_numbers_does_not_fail(condition: str) -> None:
+    verdict, _ = check(BETWEEN.format(condition=condition))
+    assert verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize("condition", LONG)
+def test_a_condition_may_fail_by_a_result_of_too_many_digits(condition: str) -> None:
+    verdict, report = check(BETWEEN.format(condition=condition))
+    assert verdict is Verdict.UNKNOWN
+    (why,) = [one.message for one in report.findings if one.code == "SW408"]
+    assert "a calculation may have a result of over 1,000 digits, and then its step fails" in why
+
+
+def test_the_machine_fails_there() -> None:
+    program = Program.from_yaml(BETWEEN.format(condition="$any + 1 > 2"))
+    bench = Bench({"pay": None, "log": None})
+    run = bench.run(program, few=0, many=0, share=0, any=10**1000 - 1)
+    assert (run.status, [one.tool for one in bench.tools.asked]) == ("FAILED", ["pay"])
+
+
+def test_what_was_calculated_before_does_not_fail() -> None:
+    before = '- {id: before, type: condition, condition: "$any + 1 > 2", then: paid, otherwise: paid}'
+    paid = "- {id: paid, type: tool, tool: pay"
+    text = BETWEEN.format(condition="$any + 1 > 2").replace(paid, f"{before}\n  {paid}, next_step: asked")
+    verdict, _ = check(text)
+    assert verdict is Verdict.PROVED
