@@ -52,7 +52,7 @@ def _add_suite(root: Element, file: str, result: RunResult) -> None:
 
 def _proof(entry: Property) -> str:
     owner = f" of policy `{entry.policy}`" if entry.policy else ""
-    return f"{entry.name} `{entry.rule}`{owner} is proved"
+    return f"{entry.name} `{entry.rule}`{owner} is proved{'' if entry.rechecked else ', and not rechecked'}"
 
 
 def _add_finding(suite: Element, finding: Finding, values: Sequence[str], *, fails: bool) -> None:

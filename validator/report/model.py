@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepward.validator.edits import apply_edits
 from stepward.validator.findings import Edit, Finding, Fix, Severity
-from stepward.validator.report.text import advice, counted, error_lines, position, safe, story, values_of
+from stepward.validator.report.text import advice, counted, error_lines, not_rechecked, position, safe, story, values_of
 
 if TYPE_CHECKING:
     from stepward.validator.result import RunResult
@@ -79,7 +79,8 @@ def _verdict(result: RunResult) -> str:
     parts = [counted(number, word) for number, word in ((errors, "error"), (warnings, "warning")) if number]
     if result.is_failed:
         return f"refused: {' and '.join(parts)}; correct the program and send all of it again\n"
-    return f"accepted: {' and '.join(parts) or 'no findings'}\n"
+    unseen = not_rechecked(result)
+    return f"accepted: {' and '.join(parts) or 'no findings'}{f' ({unseen})' if unseen else ''}\n"
 
 
 def _entry(number: int, group: _Group, fragment: Sequence[str]) -> str:

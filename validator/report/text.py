@@ -123,18 +123,24 @@ def counted(count: int, word: str, plural: str = "") -> str:
     return f"{count:,} {word if count == 1 else plural or word + 's'}"
 
 
+def not_rechecked(result: RunResult) -> str:
+    """Return how many proofs the second checker has not seen, in words; empty if it has seen all."""
+    unseen = sum(one.verdict is Verdict.PROVED and not one.rechecked for one in result.properties)
+    return f"{counted(unseen, 'proof')} not rechecked" if unseen else ""
+
+
 def summary(result: RunResult, *, lists_all: bool = False) -> str:
     """Return the line that ends a report in text; `lists_all` if the report itself lists what is left out."""
     if result.error is not None:
         return safe(f"nothing was decided: {result.error.message}")
     stale = len(result.stale)
     waived = sum(entry.kind == "waiver" for entry in result.suppressed)
-    unseen = sum(one.verdict is Verdict.PROVED and not one.rechecked for one in result.properties)
+    unseen = not_rechecked(result)
     counts = (
         (result.skipped, f"{counted(result.skipped, 'file')} skipped"),
         (len(result.not_literal), f"{counted(len(result.not_literal), 'program')} in Python not checked"),
         (result.hidden, f"{counted(result.hidden, 'finding')} hidden by the baseline"),
-        (unseen, f"{counted(unseen, 'proof')} not rechecked"),
+        (bool(unseen), unseen),
         (waived, f"{counted(waived, 'finding')} waived by a policy"),
         (stale, f"{stale} stale baseline {'entry' if stale == 1 else 'entries'}"),
     )

@@ -80,6 +80,11 @@ def test_without_it_the_proofs_stand_and_the_report_says_so(tmp_path: Path) -> N
         assert sarif["runs"][0]["properties"] == {"proved": 3, "rechecked": rechecked}
     assert "1 program: no findings (3 proofs not rechecked)" in run("check", file, "--isolated", "--no-recheck").stdout
     assert "not rechecked" not in run("check", file, "--isolated").stdout
+    for option, said in (("--no-cache", False), ("--no-recheck", True)):
+        text = run("check", file, "--isolated", option, "--output-format", "junit").stdout
+        assert text.count(' is proved, and not rechecked"') == 3 * said
+        answer = run("check", file, "--isolated", option, "--output-format", "model").stdout
+        assert answer == f"accepted: no findings{' (3 proofs not rechecked)' if said else ''}\n"
     statistics = run("check", file, "--isolated", "--statistics").stdout
     assert "properties: 3 proved (3 rechecked), 0 violated, 0 unknown" in statistics
     (tmp_path / "stepward.toml").write_text("recheck = false\n", encoding="utf-8")
