@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
@@ -34,6 +35,7 @@ Severity = Literal["critical", "high", "medium"]
 class Attack(ABC):
     """One attack. The docstring of the class says what the attacker does, in a sentence or two.
 
+    `name` is the name of the class, in lower case with hyphens: `TokenTwice` is `token-twice`.
     `surface` is what the attacker may touch, `action` what is done to it, `defence` what should stop it, `severity` how
     bad a breach is. `weight` is the cost of one case, in plain cases: an attack that enumerates gets fewer cases.
     `store` is the kind of store that the attack uses.
@@ -49,6 +51,11 @@ class Attack(ABC):
     enumerates: ClassVar[str] = ""
     weight: ClassVar[int] = 1
     store: ClassVar[Literal["memory", "sqlite"]] = "memory"
+
+    def __init_subclass__(cls) -> None:
+        """Derive the name from that of the class or function."""
+        super().__init_subclass__()
+        cls.name = re.sub("(?<!^)(?=[A-Z])|_", "-", cls.__name__).lower()
 
     def misses(self, target: Target) -> str | None:  # noqa: ARG002 - most attacks apply to every program
         """Return why the attack does not apply to a program, or None if it applies."""
@@ -76,16 +83,12 @@ A = TypeVar("A", bound=Attack)
 
 
 def attack_of(base: type[A], function: Callable[..., object], **fields: object) -> type[A]:
-    """Turn a function into an attack class, which takes its name (with hyphens) and docstring from the function.
+    """Turn a function into an attack class, which takes its name and docstring from the function.
 
     `fields` are attributes of the class, and functions that replace its methods.
     """
     members = {name: staticmethod(value) if isfunction(value) else value for name, value in fields.items()}
-    about = {
-        "name": function.__name__.replace("_", "-"),
-        "__doc__": function.__doc__,
-        "__module__": function.__module__,
-    }
+    about = {"__doc__": function.__doc__, "__module__": function.__module__}
     return type(function.__name__, (base,), {**about, **members})
 
 

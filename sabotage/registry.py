@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from inspect import isabstract
+from types import ModuleType
 from typing import Final
 
 from stepward.sabotage.attack import Attack
@@ -11,13 +14,16 @@ from stepward.sabotage.attacks import (
     caches,
     callers,
     contracts,
+    copies,
     crashes,
     deliveries,
     detours,
     disks,
     drawn,
+    drivers,
     echoes,
     entries,
+    erasures,
     fields,
     files,
     forgeries,
@@ -40,45 +46,61 @@ from stepward.sabotage.attacks import (
     terms,
     timelines,
     times,
+    tokens,
     transitions,
 )
 
-ATTACKS: Final[tuple[type[Attack], ...]] = (
-    *drawn.ATTACKS,
-    *injection.ATTACKS,
-    *functions.ATTACKS,
-    *entries.ATTACKS,
-    *permissions.ATTACKS,
-    *people.ATTACKS,
-    *terms.ATTACKS,
-    *secrecy.ATTACKS,
-    *echoes.ATTACKS,
-    *replays.ATTACKS,
-    *hashes.ATTACKS,
-    *forgeries.ATTACKS,
-    *audits.ATTACKS,
-    *receipts.ATTACKS,
-    *openings.ATTACKS,
-    *tables.ATTACKS,
-    *transitions.ATTACKS,
-    *fields.ATTACKS,
-    *deliveries.ATTACKS,
-    *detours.ATTACKS,
-    *crashes.ATTACKS,
-    *disks.ATTACKS,
-    *files.ATTACKS,
-    *kills.ATTACKS,
-    *recoveries.ATTACKS,
-    *contracts.ATTACKS,
-    *times.ATTACKS,
-    *timelines.ATTACKS,
-    *callers.ATTACKS,
-    *readers.ATTACKS,
-    *forms.ATTACKS,
-    *interleavings.ATTACKS,
-    *load.ATTACKS,
-    *budgets.ATTACKS,
-    *caches.ATTACKS,
+_FILES: Final = (
+    drawn,
+    injection,
+    functions,
+    entries,
+    permissions,
+    people,
+    terms,
+    secrecy,
+    echoes,
+    tokens,
+    replays,
+    copies,
+    erasures,
+    hashes,
+    forgeries,
+    audits,
+    receipts,
+    openings,
+    tables,
+    transitions,
+    fields,
+    deliveries,
+    detours,
+    crashes,
+    disks,
+    files,
+    kills,
+    recoveries,
+    contracts,
+    times,
+    drivers,
+    timelines,
+    callers,
+    readers,
+    forms,
+    interleavings,
+    load,
+    budgets,
+    caches,
 )
+
+
+def attacks_in(module: ModuleType) -> Iterator[type[Attack]]:
+    """Yield the attacks that a file defines, in the order of its text. What is private or abstract is a base."""
+    for name, found in vars(module).items():
+        is_own = isinstance(found, type) and found.__module__ == module.__name__ and not name.startswith("_")
+        if is_own and issubclass(found, Attack) and not isabstract(found):
+            yield found
+
+
+ATTACKS: Final[tuple[type[Attack], ...]] = tuple(attack for module in _FILES for attack in attacks_in(module))
 
 ATTACK_BY_NAME: Final[dict[str, type[Attack]]] = {attack.name: attack for attack in ATTACKS}

@@ -268,7 +268,6 @@ class EditsAndAPlainVerifier(Attack):
     """Records, digests, links, heads, signatures, documents, values and receipts are edited at random, one or more at
     once, and verified with and without the key and the receipts. A plain verifier says what must be found."""
 
-    name = "edits-and-a-plain-verifier"
     family = Family.HASHES
     surface = "everything that a store returns about a run"
     action = "edited at random, in several fields at once"
@@ -373,6 +372,3 @@ def signed_receipt(case: Case, run: Run) -> Receipt:
     """Return a receipt for the current state of a run, signed by the key of the machines."""
     plain = receipt_for(run)
     return Receipt.give(plain.run, plain.seq, plain.digest, plain.status, plain.trace, case.key)
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (EditsAndAPlainVerifier,)

@@ -82,7 +82,6 @@ class _Edge(Attack):
 class StepsAtTheEdge(_Edge):
     """The budget of steps is exactly sufficient, one less or one more, and the run is killed and recovered."""
 
-    name = "steps-at-the-edge"
     surface = "budget of steps"
     action = "spent to the last step, across recovery and resumption"
     defence = "the cost of steps is counted in the journal, and checked before each start"
@@ -106,7 +105,6 @@ class StepsAtTheEdge(_Edge):
 class TokensAtTheEdge(_Edge):
     """The budget of tokens is exactly sufficient, some less or one more, and many replies are rejected."""
 
-    name = "tokens-at-the-edge"
     surface = "budget of tokens"
     action = "spent by replies and by rejected replies"
     defence = "the tokens of every reply are counted, and the budget is checked before each call"
@@ -135,7 +133,6 @@ class TokensAtTheEdge(_Edge):
 class CostAtTheEdge(_Edge):
     """The budget of money is exactly sufficient, a little less or more, and many replies are rejected."""
 
-    name = "cost-at-the-edge"
     surface = "budget of money"
     action = "spent by replies and by rejected replies"
     defence = "the cost of every reply is added exactly, and the budget is checked before each call"
@@ -164,7 +161,6 @@ class CostAtTheEdge(_Edge):
 class StallsAtTheEdge(_Edge):
     """The bound on consecutive steps without change is exactly sufficient, one less or one more."""
 
-    name = "stalls-at-the-edge"
     surface = "bound on steps without progress"
     action = "used up to the last step, across recovery"
     defence = "steps that changed no value are counted in the state from the journal"
@@ -189,7 +185,6 @@ class StallsAtTheEdge(_Edge):
 class VisitsAtTheEdge(Attack):
     """The bound on visits of a step is exactly sufficient, one less or one more, and the process dies meanwhile."""
 
-    name = "visits-at-the-edge"
     family = Family.LOAD
     surface = "bound on visits"
     action = "used up to the last visit, across recovery"
@@ -258,7 +253,6 @@ def _targets(step: StepPlan) -> set[int]:
 class EverythingFails(Attack):
     """Every call always fails in the same manner, and the process dies as well."""
 
-    name = "everything-fails"
     family = Family.LOAD
     surface = "tools and models"
     action = "every call fails every time"
@@ -293,7 +287,6 @@ class RetriesAfterCrash(Attack):
     """A call fails again and again, and the process is killed around each attempt. The budget of steps is exactly what
     the run uses without a crash."""
 
-    name = "retries-after-crash"
     family = Family.LOAD
     surface = "process, between the attempts of a call"
     action = "killed and recovered around each attempt"
@@ -364,14 +357,3 @@ def _retry(data: dict[str, Any], attempts: int, steps: int | None = None) -> Non
         call.update(on_error="retry", max_retries=attempts)
     if steps is not None:
         data["max_steps"] = steps
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    StepsAtTheEdge,
-    TokensAtTheEdge,
-    CostAtTheEdge,
-    StallsAtTheEdge,
-    VisitsAtTheEdge,
-    EverythingFails,
-    RetriesAfterCrash,
-)

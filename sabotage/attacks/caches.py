@@ -56,7 +56,6 @@ class PoisonedCache(Attack):
     """The cache of replies holds a reply of another type, the reply to another question, or damaged entries; or it is
     locked or away."""
 
-    name = "poisoned-cache"
     family = Family.INJECTION
     surface = "cache of replies"
     action = "entries that are forged, exchanged or damaged, and a cache that fails"
@@ -101,5 +100,3 @@ def _cached(data: dict[str, Any]) -> None:
         if call["type"] == "llm":
             call["cache"] = True
 
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (PoisonedCache,)

@@ -51,7 +51,6 @@ class CallerCancelled(DriverAttack):
     """The task of the caller is cancelled at every point of the run. These are the points after each call of the store,
     and during each call of a tool or a model that ends with its caller."""
 
-    name = "caller-cancelled"
     surface = "task of the caller"
     action = "cancelled while it drives a run"
     defence = "a cancelled caller releases its lease, and the next machine starts from the journal"
@@ -174,7 +173,6 @@ class CallerCancelledInTool(Attack):
     """The task of the caller is cancelled while a tool runs that continues without it, in a thread or in a coroutine
     that ignores cancellation. Then another machine requests the run."""
 
-    name = "caller-cancelled-in-tool"
     family = Family.TIME
     surface = "task of the caller"
     action = "cancelled while a tool continues"
@@ -268,6 +266,3 @@ async def _cancelled(task: asyncio.Future[Any]) -> None:
     task.cancel()
     for _ in range(TURNS):
         await asyncio.sleep(0)
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (CallerCancelled, CallerCancelledInTool)

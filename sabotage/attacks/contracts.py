@@ -228,7 +228,6 @@ class StoreAgainstModel(Attack):
     """Runs are created, extended, leased, renewed, released, erased and listed, in any order, at any time and by any
     holder. A plain model of a store predicts the answer of each call and the content afterwards."""
 
-    name = "store-against-model"
     family = Family.TIME
     surface = "calls of a store"
     action = "in any order, at any moment, by anybody"
@@ -245,7 +244,6 @@ class FileAgainstModel(Attack):
     """The same attack on a store in a file that two processes have open. The file is closed and opened again in
     between, and sometimes a statement fails during a call, which is then repeated."""
 
-    name = "file-against-model"
     family = Family.TIME
     surface = "calls of the store in a file"
     action = "in any order, at any moment, by two processes"
@@ -292,7 +290,6 @@ def _played(case: Case, stores: list[Journal], open_again: Callable[[], None]) -
 class ManyRuns(Attack):
     """A store has more runs than it reads at once, and a caller iterates over all of them."""
 
-    name = "many-runs"
     family = Family.LOAD
     surface = "list of runs"
     action = "longer than one page of results"
@@ -320,6 +317,3 @@ class ManyRuns(Attack):
 
 def _bounded(store: Journal) -> Iterator[str]:
     return itertools.islice(store.names(), 100 * MANY)
-
-
-ATTACKS: tuple[type[Attack], ...] = (StoreAgainstModel, FileAgainstModel, ManyRuns)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks import erasures
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import refused
@@ -62,7 +61,6 @@ class JournalRolledBack(Attack):
     """The attacker replaces a run's journal by an older copy, and a machine recovers it: later events happen again.
     Without a receipt of the missing part this can't be detected, which is out of scope."""
 
-    name = "journal-rolled-back"
     family = Family.REPLAY
     surface = "store"
     action = "a run restored from an older copy, and recovered"
@@ -101,7 +99,6 @@ class JournalUnderAnotherId(Attack):
     """The attacker copies all data of a run in the store to another run id, and requests that run from the machine. The
     copy has the signature, or the machine has no key."""
 
-    name = "journal-under-another-id"
     family = Family.REPLAY
     surface = "store"
     action = "a whole journal replayed under another run id"
@@ -148,7 +145,6 @@ class JournalInAnotherStore(Attack):
     """The attacker copies a run to another store, without its documents, without its sensitive values, or whole, and
     continues it there. Only a receipt of the original reveals a whole copy; without one, this is out of scope."""
 
-    name = "journal-in-another-store"
     family = Family.REPLAY
     surface = "store"
     action = "a whole journal replayed in another store"
@@ -202,11 +198,3 @@ def _left_at_some_point(trial: Trial) -> Run:
         return trial.start(trial.machine(points))
     except Killed:
         return trial.found() or trial.start()
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    JournalRolledBack,
-    JournalUnderAnotherId,
-    JournalInAnotherStore,
-    *erasures.ATTACKS,
-)

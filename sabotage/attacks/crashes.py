@@ -58,7 +58,6 @@ MAX_WAITS = 8
 class KilledAnywhere(Attack):
     """The process is killed before or after any append or effect, and another one recovers the run."""
 
-    name = "killed-anywhere"
     family = Family.CRASH
     surface = "process"
     action = "killed at a point of a run"
@@ -88,7 +87,6 @@ class KilledAnywhere(Attack):
 class KilledInRecovery(Attack):
     """The process is killed, and so is the one that recovers the run; a third one ends it."""
 
-    name = "killed-in-recovery"
     family = Family.CRASH
     surface = "recovering process"
     action = "killed at a point of the recovery"
@@ -167,7 +165,6 @@ def _stopped(case: Case, before: int) -> tuple[Trial, Run]:
 class KilledWhileDelivering(Attack):
     """The process that resumes a run or settles a doubt is killed, and the delivery is repeated."""
 
-    name = "killed-while-delivering"
     family = Family.CRASH
     surface = "delivering process"
     action = "killed at a point of a resumption or reconciliation, and the delivery repeated"
@@ -225,7 +222,6 @@ class KilledWhileEnding(Attack):
     """The process that cancels or erases a run is killed. Another one recovers all runs, and the request is made
     again."""
 
-    name = "killed-while-ending"
     family = Family.CRASH
     surface = "cancelling or erasing process"
     action = "killed at a point of a cancellation or erasure, and the request repeated"
@@ -298,7 +294,6 @@ def _asked(what: str, machine: Machine, run: Run) -> Coroutine[Any, Any, Run]:
 class TwoRecoveries(Attack):
     """The process is killed, and two others recover the run at the same time, interleaved step by step."""
 
-    name = "two-recoveries"
     family = Family.CRASH
     surface = "two recovering processes"
     action = "both recover one run whose process was killed, interleaved"
@@ -336,12 +331,3 @@ class TwoRecoveries(Attack):
             case.hold(is_known, Invariant.REFUSAL, f"the recovery by {name} ends with {result!r}")
         trial.outlive(trial.reload())
         return Outcome.BLOCKED if busy else Outcome.ABSORBED
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    KilledAnywhere,
-    KilledInRecovery,
-    KilledWhileDelivering,
-    KilledWhileEnding,
-    TwoRecoveries,
-)

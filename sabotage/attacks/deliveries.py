@@ -99,7 +99,6 @@ class OpenIntentRemoved(Attack):
     roll back the run, and only a receipt would reveal it; see `journal-rolled-back`.
     """
 
-    name = "open-intent-removed"
     family = Family.TRANSITIONS
     surface = "end of the journal of a run whose process died"
     action = "cut off before the intent of an effect that is in progress"
@@ -140,7 +139,6 @@ class StepAfterTheEnd(Attack):
     and link.
     """
 
-    name = "step-after-the-end"
     family = Family.TRANSITIONS
     surface = "interface of the store"
     action = "a record appended to a run that has ended"
@@ -167,6 +165,3 @@ class StepAfterTheEnd(Attack):
         must_find(trial, "somebody without a key", (), trusts_key=False)
         must_not_go_on(case, trial, trial.machine(key=None), run)
         return Outcome.DETECTED
-
-
-ATTACKS: tuple[type[Attack], ...] = (forged_delivery, intent_forged, OpenIntentRemoved, StepAfterTheEnd)

@@ -108,7 +108,6 @@ class GuardBypassed(Attack):
     without their guards, a second time, or together with steps that they exclude.
     """
 
-    name = "guard-bypassed"
     family = Family.TRANSITIONS
     surface = "transitions of a program that was not checked"
     action = "one of them changed to another step"
@@ -207,6 +206,3 @@ def _frozen(body: dict[str, Any]) -> Any:
     from stepward.vm.values import freeze
 
     return freeze(body)
-
-
-ATTACKS: tuple[type[Attack], ...] = (GuardBypassed, rejection_removed)

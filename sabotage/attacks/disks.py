@@ -77,7 +77,6 @@ class _FailingWrites(Attack):
 class DiskFull(_FailingWrites):
     """The disk is full: a write fails, and nothing of it is stored. Later there is room again."""
 
-    name = "disk-full"
     surface = "store"
     action = "refuses one write, or all writes after some point"
     invariant = Invariant.KEPT
@@ -91,7 +90,6 @@ class DiskFull(_FailingWrites):
 class FailingSync(_FailingWrites):
     """A write reports a failure although it reached the disk, which the machine can't know."""
 
-    name = "failing-sync"
     surface = "store"
     action = "reports that a write failed, although the write is stored"
     invariant = Invariant.ONCE
@@ -105,7 +103,6 @@ class FailingSync(_FailingWrites):
 class PowerLost(Attack):
     """The power fails: the process is gone, with all or the last of the writes that were not durable."""
 
-    name = "power-lost"
     family = Family.CRASH
     surface = "store and process"
     action = "the power fails at a point of a run, and data that was not durable is lost"
@@ -168,7 +165,6 @@ class TornAppend(Attack):
     """A store without atomic appends stores only the first entries of an append. Its head is the old, the new or
     another one."""
 
-    name = "torn-append"
     family = Family.CRASH
     surface = "append"
     action = "only its first entries are stored"
@@ -243,7 +239,6 @@ def _tears(at: int, size: int) -> list[Tear]:
 class ShortRecord(Attack):
     """A record, or the digest beside it, was not written to its end."""
 
-    name = "short-record"
     family = Family.CRASH
     surface = "record on the disk"
     action = "the record or its digest ends early, or contains only zeros after some byte"
@@ -309,6 +304,3 @@ def _shortened(entry: Entry, truncation: _Truncation) -> Entry:
 
 def _description(truncation: _Truncation) -> str:
     return f"the {truncation.part} {'is cut' if truncation.how == 'cut' else 'has zeros'} from its {truncation.at} on"
-
-
-ATTACKS: tuple[type[Attack], ...] = (DiskFull, FailingSync, PowerLost, TornAppend, ShortRecord)

@@ -80,11 +80,120 @@ class _Drawn(Attack):
             raise
 
 
+def _log_program(case: Case, drawn: DrawnCase) -> None:
+    case.log(f"run this program, as answers drawn from `{drawn.seed}` say: {to_json(freeze(drawn.program.to_dict()))}")
+    for words, policies in (("under", drawn.policies), ("machines that go on with it have", drawn.later)):
+        for policy in policies:
+            case.log(f"{words} this policy: {to_json(freeze(policy.to_data()))}")
+
+
+class DrawnPrograms(_Drawn):
+    """Programs of every feature of the language, with faults, cancellations and deliveries."""
+
+    family = Family.TRANSITIONS
+    action = "small programs with every feature"
+    theme = "all"
+
+
+class DrawnTypes(_Drawn):
+    """Programs whose inputs, arguments, outputs and replies have random types. Values lie at their bounds, or look like
+    a value of another kind."""
+
+    family = Family.INJECTION
+    action = "values at the bounds of random types, and just outside them"
+    invariant = Invariant.DATA
+    theme = "types"
+
+
+SPELLED: Final = 12
+"""The number of expressions of a program whose values are known without a parser."""
+
+
+class DrawnExpressions(_Drawn):
+    """Programs of conditions and computed variables over values of every kind, and expressions that are written with
+    few parentheses and in every spelling of literals."""
+
+    family = Family.INJECTION
+    action = "random conditions and computations"
+    invariant = Invariant.DATA
+    theme = "expressions"
+
+    def _play(self, case: Case, seed: str) -> None:
+        super()._play(case, seed)
+        chance = Random(f"spelled {seed}")
+        due = {f"v{number}": spelled(chance) for number in range(SPELLED)}
+        steps = [{"id": "all", "type": "set", "set": {name: one.text for name, one in due.items()}}]
+        program = Program.from_dict({"name": "spelled", "inputs": {}, "steps": steps})
+        run = case.do(ExecutionVM({}, checker=None, **case.weakness.options).run(program))
+        has = run.view("tool")
+        for name, one in due.items():
+            is_so = name in has and same(has[name], to_value(one.value))
+            case.hold(is_so, self.invariant, f"`{one.text}` is {has.get(name, run.error)!r}, and not {one.value!r}")
+
+
+class DrawnRules(_Drawn):
+    """Programs under guardrails, and under policies with guardrails, allow-lists and waivers."""
+
+    family = Family.TRANSITIONS
+    action = "random guardrails, allow-lists and waivers"
+    invariant = Invariant.GUARDRAIL
+    severity = "critical"
+    theme = "rules"
+
+
+class DrawnDeliveries(_Drawn):
+    """Programs that wait repeatedly, under `four_eyes`, and on machines with other policies each time."""
+
+    family = Family.INJECTION
+    action = "people with and without names, and policies that are new to a run"
+    invariant = Invariant.PERMISSION
+    severity = "critical"
+    theme = "people"
+
+
+class DrawnPolicies(_Drawn):
+    """Programs that wait, under policies whose names and rules begin alike, with waivers. Machines that have more
+    policies, by the name or the path of the program, continue them."""
+
+    family = Family.INJECTION
+    action = "policies with names that begin alike, their waivers, and the programs that they apply to"
+    invariant = Invariant.PERMISSION
+    severity = "critical"
+    theme = "policies"
+    programs = 15
+
+
+class DrawnBudgets(_Drawn):
+    """Programs of retries, rounds and siblings whose budgets of steps, tokens and idle steps are small."""
+
+    family = Family.LOAD
+    action = "small budgets, retries, rounds and waves"
+    invariant = Invariant.BOUNDS
+    theme = "budgets"
+
+
+class DrawnSizes(_Drawn):
+    """Outputs, payloads and variables as large as allowed, or a byte larger, in characters of one to four bytes."""
+
+    family = Family.LOAD
+    action = "values at the limit of size"
+    invariant = Invariant.BOUNDS
+    theme = "sizes"
+
+
+class DrawnSecrets(_Drawn):
+    """Programs with one sensitive value or with dozens, which outputs, errors and requests repeat in each spelling."""
+
+    family = Family.INJECTION
+    action = "few and many sensitive values, repeated in each spelling"
+    invariant = Invariant.SECRECY
+    theme = "secrets"
+
+
 class DrawnStore(_Drawn):
     """A store has runs of random programs, each played on the last day of waivers and on the day after, by processes
     that stay alive. Then the whole store is verified, with receipts, in any order."""
 
-    name = "drawn-store"
     family = Family.HASHES
     surface = "store of many runs"
     action = "nearly identical runs, verified together"
@@ -123,136 +232,3 @@ class DrawnStore(_Drawn):
             case.count()
             what = f"an honest run `{verdict.run}` among others is told of {verdict.faults[:1]}"
             case.hold(verdict.is_intact, self.invariant, what)
-
-
-def _log_program(case: Case, drawn: DrawnCase) -> None:
-    case.log(f"run this program, as answers drawn from `{drawn.seed}` say: {to_json(freeze(drawn.program.to_dict()))}")
-    for words, policies in (("under", drawn.policies), ("machines that go on with it have", drawn.later)):
-        for policy in policies:
-            case.log(f"{words} this policy: {to_json(freeze(policy.to_data()))}")
-
-
-class DrawnPrograms(_Drawn):
-    """Programs of every feature of the language, with faults, cancellations and deliveries."""
-
-    name = "drawn-programs"
-    family = Family.TRANSITIONS
-    action = "small programs with every feature"
-    theme = "all"
-
-
-class DrawnTypes(_Drawn):
-    """Programs whose inputs, arguments, outputs and replies have random types. Values lie at their bounds, or look like
-    a value of another kind."""
-
-    name = "drawn-types"
-    family = Family.INJECTION
-    action = "values at the bounds of random types, and just outside them"
-    invariant = Invariant.DATA
-    theme = "types"
-
-
-SPELLED: Final = 12
-"""The number of expressions of a program whose values are known without a parser."""
-
-
-class DrawnExpressions(_Drawn):
-    """Programs of conditions and computed variables over values of every kind, and expressions that are written with
-    few parentheses and in every spelling of literals."""
-
-    name = "drawn-expressions"
-    family = Family.INJECTION
-    action = "random conditions and computations"
-    invariant = Invariant.DATA
-    theme = "expressions"
-
-    def _play(self, case: Case, seed: str) -> None:
-        super()._play(case, seed)
-        chance = Random(f"spelled {seed}")
-        due = {f"v{number}": spelled(chance) for number in range(SPELLED)}
-        steps = [{"id": "all", "type": "set", "set": {name: one.text for name, one in due.items()}}]
-        program = Program.from_dict({"name": "spelled", "inputs": {}, "steps": steps})
-        run = case.do(ExecutionVM({}, checker=None, **case.weakness.options).run(program))
-        has = run.view("tool")
-        for name, one in due.items():
-            is_so = name in has and same(has[name], to_value(one.value))
-            case.hold(is_so, self.invariant, f"`{one.text}` is {has.get(name, run.error)!r}, and not {one.value!r}")
-
-
-class DrawnRules(_Drawn):
-    """Programs under guardrails, and under policies with guardrails, allow-lists and waivers."""
-
-    name = "drawn-rules"
-    family = Family.TRANSITIONS
-    action = "random guardrails, allow-lists and waivers"
-    invariant = Invariant.GUARDRAIL
-    severity = "critical"
-    theme = "rules"
-
-
-class DrawnDeliveries(_Drawn):
-    """Programs that wait repeatedly, under `four_eyes`, and on machines with other policies each time."""
-
-    name = "drawn-deliveries"
-    family = Family.INJECTION
-    action = "people with and without names, and policies that are new to a run"
-    invariant = Invariant.PERMISSION
-    severity = "critical"
-    theme = "people"
-
-
-class DrawnPolicies(_Drawn):
-    """Programs that wait, under policies whose names and rules begin alike, with waivers. Machines that have more
-    policies, by the name or the path of the program, continue them."""
-
-    name = "drawn-policies"
-    family = Family.INJECTION
-    action = "policies with names that begin alike, their waivers, and the programs that they apply to"
-    invariant = Invariant.PERMISSION
-    severity = "critical"
-    theme = "policies"
-    programs = 15
-
-
-class DrawnBudgets(_Drawn):
-    """Programs of retries, rounds and siblings whose budgets of steps, tokens and idle steps are small."""
-
-    name = "drawn-budgets"
-    family = Family.LOAD
-    action = "small budgets, retries, rounds and waves"
-    invariant = Invariant.BOUNDS
-    theme = "budgets"
-
-
-class DrawnSizes(_Drawn):
-    """Outputs, payloads and variables as large as allowed, or a byte larger, in characters of one to four bytes."""
-
-    name = "drawn-sizes"
-    family = Family.LOAD
-    action = "values at the limit of size"
-    invariant = Invariant.BOUNDS
-    theme = "sizes"
-
-
-class DrawnSecrets(_Drawn):
-    """Programs with one sensitive value or with dozens, which outputs, errors and requests repeat in each spelling."""
-
-    name = "drawn-secrets"
-    family = Family.INJECTION
-    action = "few and many sensitive values, repeated in each spelling"
-    invariant = Invariant.SECRECY
-    theme = "secrets"
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (
-    DrawnPrograms,
-    DrawnTypes,
-    DrawnExpressions,
-    DrawnRules,
-    DrawnDeliveries,
-    DrawnPolicies,
-    DrawnBudgets,
-    DrawnSizes,
-    DrawnSecrets,
-    DrawnStore,
-)

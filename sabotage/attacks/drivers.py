@@ -106,7 +106,6 @@ class TwoDrivers(DriverAttack):
     """A second machine, with leases as long or much shorter, recovers a run while the first one drives it, at every
     point, early in its lease or just before its end."""
 
-    name = "two-drivers"
     surface = "lease"
     action = "a second machine recovers a run that is driven"
     defence = "only the holder of the lease can continue a run"
@@ -151,7 +150,6 @@ class StaleDriver(DriverAttack):
     Another one takes over the run and ends it; then the first one continues. A pause between its check of the lease and
     the first line of a tool is out of scope: there only the tool could fence, by its key."""
 
-    name = "stale-driver"
     surface = "process"
     action = "paused for longer than its lease, and continued after another machine has finished"
     defence = "the lease is checked before every call, and every append has a fencing number"
@@ -207,7 +205,6 @@ class DriversInterleaved(Attack):
     """A machine outlives its lease at some point, and a second one recovers the run; both continue, in any order. A
     pause inside a tool is out of scope, as for `stale-driver`."""
 
-    name = "drivers-interleaved"
     family = Family.TIME
     surface = "lease"
     action = "taken over while its holder continues"
@@ -246,7 +243,6 @@ class DriversInterleaved(Attack):
 class CancelledAnywhere(DriverAttack):
     """The run is cancelled at every point of its driver's work."""
 
-    name = "cancelled-anywhere"
     surface = "cancellation"
     action = "requested at any point while a machine drives the run"
     invariant = Invariant.ENDINGS
@@ -282,7 +278,6 @@ class CancelledAnywhere(DriverAttack):
 class ErasedAnywhere(DriverAttack):
     """The run is erased at every point of its driver's work, whose lease may have expired."""
 
-    name = "erased-anywhere"
     surface = "erasure"
     action = "requested at any point while a machine drives the run"
     invariant = Invariant.ERASURE
@@ -330,7 +325,6 @@ class ErasedAnywhere(DriverAttack):
 class ResumeRacedWithCancel(Attack):
     """One process resumes a run while another one cancels it, in any order of their steps."""
 
-    name = "resume-raced-with-cancel"
     family = Family.TIME
     surface = "resume token"
     action = "delivered while the run is cancelled"
@@ -387,7 +381,6 @@ class LeaseNotRenewed(DriverAttack):
     """A machine is paused for longer than its lease, at every point, and the store fails to renew the lease. A pause
     inside a tool is out of scope, as for `stale-driver`."""
 
-    name = "lease-not-renewed"
     surface = "store"
     action = "the renewal of an expired lease fails"
     defence = "the machine calls nothing without a valid lease"
@@ -414,14 +407,3 @@ class LeaseNotRenewed(DriverAttack):
                 case.hold(is_said, Invariant.DRIVER, f"the failure of the store was not told, but {result}")
             trial.outlive(trial.found() or trial.start())
         return outcome
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    TwoDrivers,
-    StaleDriver,
-    DriversInterleaved,
-    CancelledAnywhere,
-    ErasedAnywhere,
-    ResumeRacedWithCancel,
-    LeaseNotRenewed,
-)

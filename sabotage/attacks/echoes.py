@@ -56,7 +56,6 @@ def _fits(call: CallPlan, output: Any) -> bool:
 class SecretEchoed(Attack):
     """A tool or a model repeats sensitive values in its output: in texts, fields, items and keys, in each spelling."""
 
-    name = "secret-echoed"
     family = Family.INJECTION
     surface = "outputs of tools and replies of models"
     action = "sensitive values repeated"
@@ -132,6 +131,3 @@ def _search_vault(trial: Trial, repeated: list[str]) -> None:
     stored = b"".join(trial.store.inner.vault.get(trial.run).values())
     if any(said.encode() in stored for said in repeated):
         raise Breach(Invariant.SECRECY, "the vault has what an output repeated of a value that was erased")
-
-
-ATTACKS: tuple[type[Attack], ...] = (SecretEchoed,)

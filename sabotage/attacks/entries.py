@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 class InputsIllTyped(Attack):
     """A run is started with an input that is missing, ill-typed, not a value, or not declared."""
 
-    name = "inputs-ill-typed"
     family = Family.INJECTION
     surface = "inputs of a run"
     action = "missing, unlisted, ill-typed"
@@ -85,6 +84,59 @@ def _wrong(target: Target, spec: TypeSpec | None) -> SearchStrategy[dict[str, An
     return st.one_of(kinds)
 
 
+_IDS: Final[dict[str, Callable[[str], object]]] = {
+    "nothing": lambda _: "",
+    "200 characters": lambda run: run.ljust(200, "a"),
+    "201 characters": lambda run: run.ljust(201, "a"),
+    "spaces around": lambda run: f" {run} ",
+    "a line feed": lambda run: f"{run}\n",
+    "a NUL": lambda run: f"{run}\x00",
+    "a character of no width": lambda run: f"{run}\u200b",
+    "half a character": lambda run: f"{run}\ud800",
+    "letters beyond ASCII": lambda run: f"r\u00fcck {run}",
+    "marks of a path": lambda run: f"../{run}/%2e",
+    "marks of a query": lambda run: f"{run}'; --",
+    "a number": lambda _: 1,
+    "bytes": lambda run: run.encode(),
+    "a list": lambda run: [run],
+}
+"""Strange ids, some of them valid, each made from a new id."""
+
+
+class StrangeRunId(Attack):
+    """A run is started under an id that is too long, not printable, not a text, or has a meaning elsewhere."""
+
+    family = Family.INJECTION
+    surface = "ids of runs"
+    action = "empty, too long, not printable, not a text, or with characters of paths and queries"
+    invariant = Invariant.REFUSAL
+    defence = "an id has 1 to 200 printable characters, and is used in a query only as a parameter"
+    severity = "medium"
+
+    def play(self, case: Case) -> Outcome:
+        """Start a run under such an id, and check that it is refused or stored under exactly that id."""
+        from hypothesis import strategies as st
+
+        trial = Trial(case, faults=False)
+        how = case.pick("id", st.sampled_from(sorted(_IDS)))
+        given: Any = _IDS[how](trial.run)
+        case.count()
+        case.log(f"start a run whose id is or has {how}")
+        is_good = isinstance(given, str) and 1 <= len(given) <= 200 and all(map(str.isprintable, given))
+        if is_good:
+            trial.run = given
+            run = trial.finish()
+            is_kept = run.id == given and trial.store.inner.head(given) is not None
+            case.hold(is_kept, Invariant.IDENTITY, f"the id with {how} is not the one that is kept")
+            return Outcome.ABSORBED
+        try:
+            case.do(trial.machine().run(case.target.program, trial.inputs, run_id=given))
+        except RunRefused:
+            case.hold(not trial.world.asked, Invariant.REFUSAL, "a run that was refused called a tool")
+            return Outcome.BLOCKED
+        raise Breach(Invariant.REFUSAL, f"a run started whose id is or has {how}")
+
+
 class _Delivered(Attack):
     """A person delivers an ill-typed output to a waiting run."""
 
@@ -123,7 +175,6 @@ class _Delivered(Attack):
 class PayloadIllTyped(_Delivered):
     """The holder of a resume token delivers a payload that is ill-typed or not a value."""
 
-    name = "payload-ill-typed"
     surface = "resume payload"
     action = "another type, or not a value"
     defence = "a payload is checked against `returns` before the token is used"
@@ -162,7 +213,6 @@ class PayloadIllTyped(_Delivered):
 class ReconciliationIllTyped(_Delivered):
     """A person reconciles a write as done, with an output that is ill-typed or not a value."""
 
-    name = "reconciliation-ill-typed"
     surface = "reconciliation"
     action = "an output of another type, or not a value"
     defence = "the output of a reconciliation is checked against `returns`, like any other output"
@@ -251,7 +301,6 @@ class _Keeping:
 class HandOutsChanged(Attack):
     """Tools change their arguments, and later their outputs; the caller changes inputs and results."""
 
-    name = "hand-outs-changed"
     family = Family.INJECTION
     surface = "arguments, outputs, inputs, payloads and results in the caller's process"
     action = "changed after they were passed on"
@@ -295,66 +344,3 @@ class HandOutsChanged(Attack):
         case.hold(again.snapshot() == before, Invariant.HISTORY, "the run is another one since somebody changed it")
         trial.oracle.judge(again)
         return Outcome.ABSORBED if mine.held else Outcome.NOT_APPLICABLE
-
-
-_IDS: Final[dict[str, Callable[[str], object]]] = {
-    "nothing": lambda _: "",
-    "200 characters": lambda run: run.ljust(200, "a"),
-    "201 characters": lambda run: run.ljust(201, "a"),
-    "spaces around": lambda run: f" {run} ",
-    "a line feed": lambda run: f"{run}\n",
-    "a NUL": lambda run: f"{run}\x00",
-    "a character of no width": lambda run: f"{run}\u200b",
-    "half a character": lambda run: f"{run}\ud800",
-    "letters beyond ASCII": lambda run: f"r\u00fcck {run}",
-    "marks of a path": lambda run: f"../{run}/%2e",
-    "marks of a query": lambda run: f"{run}'; --",
-    "a number": lambda _: 1,
-    "bytes": lambda run: run.encode(),
-    "a list": lambda run: [run],
-}
-"""Strange ids, some of them valid, each made from a new id."""
-
-
-class StrangeRunId(Attack):
-    """A run is started under an id that is too long, not printable, not a text, or has a meaning elsewhere."""
-
-    name = "strange-run-id"
-    family = Family.INJECTION
-    surface = "ids of runs"
-    action = "empty, too long, not printable, not a text, or with characters of paths and queries"
-    invariant = Invariant.REFUSAL
-    defence = "an id has 1 to 200 printable characters, and is used in a query only as a parameter"
-    severity = "medium"
-
-    def play(self, case: Case) -> Outcome:
-        """Start a run under such an id, and check that it is refused or stored under exactly that id."""
-        from hypothesis import strategies as st
-
-        trial = Trial(case, faults=False)
-        how = case.pick("id", st.sampled_from(sorted(_IDS)))
-        given: Any = _IDS[how](trial.run)
-        case.count()
-        case.log(f"start a run whose id is or has {how}")
-        is_good = isinstance(given, str) and 1 <= len(given) <= 200 and all(map(str.isprintable, given))
-        if is_good:
-            trial.run = given
-            run = trial.finish()
-            is_kept = run.id == given and trial.store.inner.head(given) is not None
-            case.hold(is_kept, Invariant.IDENTITY, f"the id with {how} is not the one that is kept")
-            return Outcome.ABSORBED
-        try:
-            case.do(trial.machine().run(case.target.program, trial.inputs, run_id=given))
-        except RunRefused:
-            case.hold(not trial.world.asked, Invariant.REFUSAL, "a run that was refused called a tool")
-            return Outcome.BLOCKED
-        raise Breach(Invariant.REFUSAL, f"a run started whose id is or has {how}")
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    InputsIllTyped,
-    StrangeRunId,
-    PayloadIllTyped,
-    ReconciliationIllTyped,
-    HandOutsChanged,
-)

@@ -87,7 +87,6 @@ def _has(value: Any, text: str) -> bool:
 class VaultRestored(ErasureAttack):
     """The run is erased, and then the attacker restores the vault's rows from an earlier copy."""
 
-    name = "vault-restored"
     surface = "vault"
     action = "erased values restored from a copy"
     defence = "the record of an erasure remains: the values that it names count as erased, whatever the vault contains"
@@ -118,7 +117,6 @@ class VaultRestored(ErasureAttack):
 class VaultOfAnotherRun(ErasureAttack):
     """The attacker replaces the sensitive values of a run by those of another run of the program."""
 
-    name = "vault-of-another-run"
     surface = "vault"
     action = "filled with the values of another run"
     invariant = Invariant.TAMPERING
@@ -158,7 +156,6 @@ class VaultOfAnotherRun(ErasureAttack):
 class ErasedRunAskedFor(ErasureAttack):
     """A run whose values were erased is read, recovered, cancelled, replayed, verified, started and erased again."""
 
-    name = "erased-run-asked-for"
     surface = "erased run"
     action = "read, recovered, replayed and erased again"
     defence = "an erasure destroys the rows of the vault, and writes a record of it"
@@ -216,7 +213,6 @@ class ErasureLeavesBytes(ErasureAttack):
     after an erasure. The erasure may fail at any statement and is then repeated. Blocks that the file system retains,
     and earlier copies, are out of scope."""
 
-    name = "erasure-leaves-bytes"
     surface = "files of the store"
     action = "searched for sensitive values, before and after their erasure"
     defence = (
@@ -279,7 +275,6 @@ class ErasedAmongOthers(ErasureAttack):
     """The vault has the values of so many runs that its pages were split. The attacker takes the disk and searches for
     the values of erased runs."""
 
-    name = "erased-among-others"
     surface = "files of the store"
     action = "searched for values whose pages were split before they were erased"
     defence = "the vault is written again when something in it is erased"
@@ -357,12 +352,3 @@ def _marked(value: Any, spec: TypeSpec | None, text: str, *, inside: bool = Fals
     forms = (text * 8, f"{text * 8}@example.org", text, f"{text}@example.org")
     fitting = [form for form in forms if inside and isinstance(value, str) and refusal(form, spec) is None]
     return fitting[0] if fitting else value
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    VaultRestored,
-    VaultOfAnotherRun,
-    ErasedRunAskedFor,
-    ErasureLeavesBytes,
-    ErasedAmongOthers,
-)

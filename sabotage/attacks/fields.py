@@ -91,7 +91,6 @@ class FieldsEdited(Attack):
     """Every field of every record is changed, removed or extended, and everything after it is rehashed. There is no key
     and no receipt, so only the program can reveal the change."""
 
-    name = "fields-edited"
     family = Family.TRANSITIONS
     surface = "fields of a journal that is rehashed"
     action = "each field changed, removed or added"
@@ -197,6 +196,3 @@ def _is_free(record: Data, edit: Edit) -> bool:
     if part == "body":
         return name == "more" and edit.name != "body.more"  # a field of a value from outside
     return name == "more" or (part == "note" and edit.path[1] not in HELD)
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (FieldsEdited,)

@@ -34,7 +34,6 @@ class TornLog(Attack):
     """The system crashes while SQLite writes an append, and the files have a part of it, in bytes, frames and
     sectors."""
 
-    name = "torn-log"
     family = Family.CRASH
     surface = "files of the SQLite store"
     action = "interrupted in the middle of an append, and opened by another process"
@@ -95,7 +94,6 @@ class TornVault(Attack):
     have a part of the write.
     """
 
-    name = "torn-vault"
     family = Family.CRASH
     surface = "files of the SQLite store"
     action = "interrupted in the middle of a commit of the vault, and opened by another process"
@@ -158,10 +156,9 @@ def outlive(trial: Trial) -> None:
     trial.outlive(run)
 
 
-class PowerLostInFiles(Attack):
+class UnsyncedFiles(Attack):
     """The power fails, and data that SQLite had not synced is lost from its files."""
 
-    name = "unsynced-files"
     family = Family.CRASH
     surface = "files of the SQLite store"
     action = "the data that was not synced is lost with the power"
@@ -219,7 +216,6 @@ class _Noting(Points):
 class NoRoomInFiles(Attack):
     """The file of the SQLite store can't grow by one more page; then there is room again."""
 
-    name = "no-room-in-files"
     family = Family.CRASH
     surface = "files of the SQLite store"
     action = "there is no room for another page"
@@ -262,6 +258,3 @@ class NoRoomInFiles(Attack):
         store.room = None
         outlive(trial)
         return True
-
-
-ATTACKS: tuple[type[Attack], ...] = (TornLog, TornVault, PowerLostInFiles, NoRoomInFiles)

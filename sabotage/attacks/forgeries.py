@@ -67,7 +67,6 @@ class Fork(Attack):
     Both are sound and signed. Only the receipt of one refutes the other.
     """
 
-    name = "fork"
     family = Family.HASHES
     surface = "copies of a store"
     action = "a run continued in two of them"
@@ -132,7 +131,6 @@ _SIGNED_EDITS: dict[str, Callable[[Receipt], dict[str, Any]]] = {
 class ReceiptEdited(Attack):
     """The holder of a receipt edits one of its fields; the journal is sound."""
 
-    name = "receipt-edited"
     family = Family.HASHES
     surface = "a receipt"
     action = "one of its fields edited"
@@ -224,12 +222,3 @@ def sensitive_value_edited(case: Case, forger: Forger, honest: Honest) -> bool:
         secrets[name] = flipped(secrets[name], bit)
     forger.put_secrets(secrets)
     return True
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    Fork,
-    strange_signature,
-    ReceiptEdited,
-    document_edited,
-    sensitive_value_edited,
-)

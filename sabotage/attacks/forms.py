@@ -80,7 +80,6 @@ class FormsWithoutALoop(Attack):
     """A machine with a blocking store drives a run, with an event loop (which calls the store in threads) and without
     one. At the same time, the run is cancelled or erased, and requested again."""
 
-    name = "forms-without-a-loop"
     family = Family.TIME
     surface = "forms without an event loop"
     action = "used for everything that a caller can request"
@@ -168,7 +167,6 @@ class _Interrupting:
 class Interrupted(Attack):
     """Ctrl-C is pressed while a tool is awaited in the form without an event loop."""
 
-    name = "interrupted"
     family = Family.TIME
     surface = "process in the form without an event loop"
     action = "interrupted while it awaits a tool"
@@ -286,7 +284,6 @@ class LeaseKeptForATool(Attack):
     """The lease of a cancelled caller is held for calls whose parts end at any time or are abandoned. A renewal fails,
     or another machine gets the run in between."""
 
-    name = "lease-kept-for-a-tool"
     family = Family.TIME
     surface = "lease of a cancelled caller"
     action = "held for calls that end early, late or never"
@@ -396,7 +393,6 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
     """The task of a caller is cancelled while a tool with a time-out runs in a thread and never ends. Another machine
     requests the run after the time-out."""
 
-    name = "caller-cancelled-for-good"
     action = "cancelled while a tool continues after its time-out"
     defence = "the lease is held as long as somebody waits for the tool, and is then released"
     weight = 4
@@ -470,6 +466,3 @@ async def _in_a_thread(tools: callers._GoesOn, name: str, context: ToolContext) 
     from stepward.vm.machine.tools import FunctionTools
 
     await FunctionTools({name: tools._wait}).call(name, {}, context)
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (FormsWithoutALoop, Interrupted, LeaseKeptForATool, CallerCancelledForGood)

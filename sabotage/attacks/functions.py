@@ -260,7 +260,6 @@ class ToolsAsFunctions(Attack):
     parameters for the key, the context or neither, and raise errors that end iterators, loops and processes.
     """
 
-    name = "tools-as-functions"
     family = Family.INJECTION
     surface = "tools that are functions"
     action = "functions of every kind, and the exceptions that they raise"
@@ -287,6 +286,3 @@ class ToolsAsFunctions(Attack):
         points = Points()
         trial.finish(trial.machine(points, around=lambda _: around(points)))
         return Outcome.ABSORBED if made[0].called else Outcome.NOT_APPLICABLE
-
-
-ATTACKS: tuple[type[Attack], ...] = (ToolsAsFunctions,)

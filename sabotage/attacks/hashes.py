@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks.tampering import Honest, ask_all, pick_bit, pick_index, tampering
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
@@ -294,19 +293,3 @@ def other_bytes_one_meaning(case: Case, forger: Forger, honest: Honest) -> bool:
         forged.append(entry_of(record, forged[-1].digest, record["seq"]))
     rewritten(forger, honest, forged)
     return True
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    bit_flip_in_record,
-    bit_flip_in_digest,
-    record_hashed_alone,
-    tail_hashed_again,
-    value_rewritten,
-    records_swapped,
-    record_twice,
-    record_dropped,
-    record_appended,
-    tail_cut_with_head,
-    journal_grafted,
-    other_bytes_one_meaning,
-)

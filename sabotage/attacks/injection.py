@@ -76,7 +76,6 @@ def called_tools(case: Case) -> list[CallPlan]:
 class ReplyOutsideTheSet(Attack):
     """The model replies with a text that looks like an allowed output but is not."""
 
-    name = "reply-outside-the-set"
     family = Family.INJECTION
     surface = "model reply"
     action = "a reply that is not one of the allowed outputs"
@@ -141,7 +140,6 @@ class _Strange(Attack):
 class ReplyIllTyped(_Strange):
     """The model replies with broken JSON, data of another type, or an object that is not data."""
 
-    name = "reply-ill-typed"
     surface = "model reply"
     action = "broken JSON, another type, or not a value"
     defence = "a reply is read as JSON, copied as a value and checked against `returns`"
@@ -159,7 +157,6 @@ class ReplyIllTyped(_Strange):
 class OutputIllTyped(_Strange):
     """A tool returns NaN, bytes, an object that raises when it is read, or a value of another type."""
 
-    name = "output-ill-typed"
     surface = "tool output"
     action = "another type, not a value, or an object that can't be read"
     defence = "an output is copied as a value and checked against `returns` before anything reads it"
@@ -241,7 +238,6 @@ def _names(target: Target) -> list[str]:
 class ReferencesInData(_Soiling):
     """Inputs, outputs and replies contain references of programs, templates or format strings."""
 
-    name = "references-in-data"
     surface = "texts from outside"
     action = "references to other values"
     invariant = Invariant.DATA
@@ -259,7 +255,6 @@ class ReferencesInData(_Soiling):
 class OrdersInData(_Soiling):
     """Outputs and replies contain orders: tool calls, next steps, endings, magic words."""
 
-    name = "orders-in-data"
     surface = "texts and fields from outside"
     action = "orders in the form of prompts, tool calls and journal records"
     invariant = Invariant.GRAPH
@@ -289,7 +284,6 @@ class OrdersInData(_Soiling):
 class UndeclaredSuspension(Attack):
     """A tool suspends the run although its manifest does not declare that."""
 
-    name = "undeclared-suspension"
     family = Family.INJECTION
     surface = "tool output"
     action = "a suspension that the manifest does not declare"
@@ -318,13 +312,3 @@ class UndeclaredSuspension(Attack):
 
 def _must_not_wait(call: CallPlan) -> bool:
     return not call.is_model and not call.may_suspend
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    ReplyOutsideTheSet,
-    ReplyIllTyped,
-    OutputIllTyped,
-    ReferencesInData,
-    OrdersInData,
-    UndeclaredSuspension,
-)

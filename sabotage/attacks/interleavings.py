@@ -25,7 +25,6 @@ class ActorsInAnyOrder(Stateful):
     and an attacker uses their tokens and ids again.
     """
 
-    name = "actors-in-any-order"
     family = Family.TIME
     surface = "all requests of a caller to a machine"
     action = "made in any order, by processes that die"
@@ -70,7 +69,6 @@ def _outcome(actors: Actors) -> Outcome:
 class SiblingComesLate(Attack):
     """One call of a parallel step returns late, while records and vault values of its siblings are written."""
 
-    name = "sibling-comes-late"
     family = Family.TIME
     surface = "parallel calls"
     action = "one of them returns between any two calls of the store"
@@ -124,6 +122,3 @@ def _siblings(target: Target) -> list[str]:
 
 async def _whole(trial: Trial, points: Crossing) -> Run:
     return await trial.machine(points).run(trial.target.program, trial.inputs, run_id=trial.run)
-
-
-ATTACKS: tuple[type[Attack], ...] = (ActorsInAnyOrder, SiblingComesLate)

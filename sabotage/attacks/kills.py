@@ -20,10 +20,9 @@ MOST_KILLS: Final = 100
 """The largest number of processes that one case kills. For a run with more points, evenly spaced ones are taken."""
 
 
-class Killed9(Attack):
+class Sigkill(Attack):
     """The system kills the process; two others recover the run at the same time, and a last one ends it."""
 
-    name = "sigkill"
     family = Family.CRASH
     surface = "operating system"
     action = "SIGKILL at a point of a run on a SQLite store, then two recoveries at once"
@@ -75,6 +74,3 @@ class Killed9(Attack):
             for line in process.story:
                 case.log(line)
             process.hold()
-
-
-ATTACKS: tuple[type[Attack], ...] = (Killed9,)

@@ -60,7 +60,6 @@ def _filled(value: Any, spec: TypeSpec | None, most: int) -> Any:
 class OutputTooLarge(Attack):
     """A tool or model returns an output of exactly the allowed size, one byte less or one more."""
 
-    name = "output-too-large"
     family = Family.LOAD
     surface = "outputs and replies"
     action = "as large as allowed, or larger"
@@ -116,7 +115,6 @@ SOME: Final = 900
 class StateTooLarge(Attack):
     """Outputs of allowed size exceed together the limit of a run."""
 
-    name = "state-too-large"
     family = Family.LOAD
     surface = "outputs, payloads and inputs together"
     action = "more data than a run may contain"
@@ -197,7 +195,6 @@ def _huge(value: Any, call: CallPlan, name: str) -> Any:
 class HugeValues(Attack):
     """Outputs, replies and inputs are as deep and as long, and have as many digits, as possible."""
 
-    name = "huge-values"
     family = Family.LOAD
     surface = "outputs, replies and inputs"
     action = "more depth, length and digits than the limits allow"
@@ -297,7 +294,6 @@ class ReentrantTool(Attack):
     """A tool runs, resumes, recovers, reconciles, cancels or erases its own run, by another machine or by the one that
     calls it."""
 
-    name = "reentrant-tool"
     family = Family.LOAD
     surface = "the machine, from within a tool"
     action = "started, recovered, resumed or cancelled: the same run that calls the tool"
@@ -367,7 +363,6 @@ class ReentrantTool(Attack):
 class RefusedDeliveries(Attack):
     """A person repeatedly delivers a wrong token to a run."""
 
-    name = "refused-deliveries"
     family = Family.LOAD
     surface = "resumption"
     action = "hundreds of refused deliveries"
@@ -406,6 +401,3 @@ class RefusedDeliveries(Attack):
         case.hold((now.status, now.suspensions) == (run.status, run.suspensions), Invariant.DELIVERY, "the run moved")
         trial.oracle.judge(trial.carry_on(now, machine))
         return Outcome.BLOCKED
-
-
-ATTACKS: tuple[type[Attack], ...] = (OutputTooLarge, StateTooLarge, HugeValues, ReentrantTool, RefusedDeliveries)

@@ -76,7 +76,6 @@ class FileOfAnotherKind(Attack):
     """The file of the journal or the vault is changed: it has triggers, tables or views, another version or owner, or
     is empty or not a database. Then the store is opened again."""
 
-    name = "file-of-another-kind"
     family = Family.HASHES
     surface = "schema and header of the store's files"
     action = "changed, and the store opened again"
@@ -183,7 +182,6 @@ class KeysOfAnotherKind(Attack):
     """Files that are not a key, the wrong half of a pair, of another type or encrypted are given as keys. A key is
     saved over a file. Signatures are verified with keys that did not make them."""
 
-    name = "keys-of-another-kind"
     family = Family.HASHES
     surface = "files of keys"
     action = "of another type, or the wrong half of the pair"
@@ -278,6 +276,3 @@ def _refused(case: Case, what: str, call: Callable[[], Any]) -> None:
     except StepwardError as error:
         raise Breach(Invariant.REFUSAL, f"{what}, and it is refused as {error!r}") from None
     raise Breach(Invariant.TAMPERING, f"{what}, and it is taken")
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (FileOfAnotherKind, KeysOfAnotherKind)

@@ -20,7 +20,6 @@ class SettledByOne(Attack):
     """The starter of a run, or an unnamed person, resumes it or settles a write, although a policy requires two people.
     The policy belongs to the run, or is new to it."""
 
-    name = "settled-by-one"
     family = Family.INJECTION
     surface = "name of the person who delivers"
     action = "the name of the person who started the run, or no name"
@@ -81,6 +80,3 @@ class SettledByOne(Attack):
 
 _CASES: Final = ((STARTED_BY, False), (STARTED_BY, True), (None, False), (None, True))
 """The person who delivers, and whether the policy is new to the run."""
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (SettledByOne,)

@@ -65,7 +65,6 @@ def _shop(kind: str, tools: list[str], called: list[str]) -> Any:
 class ForgedToolName(Attack):
     """A program calls names of a module or object that are not tools: private names, dunders, imports."""
 
-    name = "forged-tool-name"
     family = Family.INJECTION
     surface = "names of tools in a program that was not checked"
     action = "names that are not tools"
@@ -138,7 +137,6 @@ def _rejected(trial: Trial) -> bool:
 class ToolOutsideThePolicy(Attack):
     """A program calls a tool that is not in the allow-list of its policy."""
 
-    name = "tool-outside-the-policy"
     family = Family.INJECTION
     surface = "program that was not checked"
     action = "a tool that is not in the allow-list"
@@ -172,7 +170,6 @@ class ToolOutsideThePolicy(Attack):
 class ArgumentOutsideThePolicy(Attack):
     """A program calls a tool with arguments that the policy's condition does not allow."""
 
-    name = "argument-outside-the-policy"
     family = Family.INJECTION
     surface = "arguments of a tool"
     action = "arguments just over a limit of the policy"
@@ -245,6 +242,3 @@ def _limits(target: Target, name: str, spec: TypeSpec | None) -> SearchStrategy[
 
 def _literal(number: int | Decimal) -> str:
     return as_text(number)
-
-
-ATTACKS: tuple[type[Attack], ...] = (ForgedToolName, ToolOutsideThePolicy, ArgumentOutsideThePolicy)

@@ -123,7 +123,6 @@ class ReadWhileItGrows(Attack):
     """A run continues while another process verifies it, replays it or requests it, between any two reads of that
     process."""
 
-    name = "read-while-it-grows"
     family: ClassVar[Family] = Family.TIME
     surface = "store, read by several processes"
     action = "the run continues while its parts are read"
@@ -187,6 +186,3 @@ def _asked(trial: Trial, store: Journal, _: list[Receipt]) -> int:
 
 def _hold(trial: Trial, faults: Any) -> None:
     trial.case.hold(not faults, Invariant.REPLAY, f"a run that goes on is called damaged: {faults[:1]}")
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (ReadWhileItGrows,)

@@ -29,7 +29,6 @@ class StoreAudited(Attack):
     """A whole store of runs is verified, with one receipt or several for some of them. Runs are cut, edited and
     removed, one receipt of a run is edited, and the text of a receipt is changed."""
 
-    name = "store-audited"
     family = Family.HASHES
     surface = "store of many runs"
     action = "runs cut, edited or removed"
@@ -187,6 +186,3 @@ def _refused(case: Case, text: str, what: str) -> None:
     except JournalError as error:
         raise Breach(Invariant.REFUSAL, f"a receipt in which {what} is refused as {error}") from None
     raise Breach(Invariant.TAMPERING, f"a text in which {what} is taken for a receipt")
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (StoreAudited,)

@@ -114,7 +114,6 @@ class RunsFoundTogether(Attack):
     """One machine finds many runs: dead ones, driven ones, ended ones, damaged ones, ones that break a new policy and
     ones whose tools it lacks. It recovers all, then each by its name."""
 
-    name = "runs-found-together"
     family = Family.CRASH
     surface = "list of runs"
     action = "with runs in every state, all recovered at once"
@@ -335,6 +334,3 @@ def _with_other_tools(data: dict[str, Any]) -> None:
                 data["tools"][f"{call['tool']}_elsewhere"] = data["tools"][call["tool"]]
             call["tool"] = f"{call['tool']}_elsewhere"
     data.pop("guardrails", None)
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (RunsFoundTogether,)

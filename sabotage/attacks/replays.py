@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks import copies, tokens
 from stepward.sabotage.attacks.tokens import TokenAttack, redescribed
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.answers import Answer
@@ -26,7 +25,6 @@ from stepward.vm.values import to_json
 class LateDelivery(TokenAttack):
     """An unused token is delivered after the run was cancelled or its values were erased."""
 
-    name = "late-delivery"
     action = "delivered after the run was cancelled or erased"
     invariant = Invariant.ENDINGS
     defence = "an ended run accepts no delivery"
@@ -62,7 +60,6 @@ class LateDelivery(TokenAttack):
 class ReconciledAgain(Attack):
     """A webhook reports the outcome of a write twice, or of a step that is not in doubt."""
 
-    name = "reconciled-again"
     family = Family.REPLAY
     surface = "reconciliation"
     action = "reported again, or for a step that is not in doubt"
@@ -114,7 +111,6 @@ class ReconciledAgain(Attack):
 class ReconciledAtOnce(Attack):
     """Several processes learn the outcome of a write at the same time, and each reconciles it."""
 
-    name = "reconciled-at-once"
     family = Family.REPLAY
     surface = "reconciliation"
     action = "reported by several processes at once"
@@ -167,7 +163,6 @@ def _only(results: dict[str, Any], kinds: tuple[type, ...]) -> None:
 class RunIdReused(Attack):
     """A caller requests a run under a used id: with the same or with other inputs, program or policies."""
 
-    name = "run-id-reused"
     family = Family.REPLAY
     surface = "run id"
     action = "used again, for the same or for something else"
@@ -231,7 +226,6 @@ def differs(target: Target, inputs: dict[str, Any], others: dict[str, Any]) -> b
 class RunIdRaced(Attack):
     """Two to four callers request a run under one id at the same time, one of them perhaps with other inputs."""
 
-    name = "run-id-raced"
     family = Family.REPLAY
     surface = "run id"
     action = "used by several callers at once"
@@ -264,7 +258,6 @@ class RunIdRaced(Attack):
 class KeysThatCollide(Attack):
     """Performances are made to look alike: loops, retries, parallel siblings, a process that dies, a second run."""
 
-    name = "keys-that-collide"
     family = Family.REPLAY
     surface = "idempotency key"
     action = "requested for performances that look alike"
@@ -320,15 +313,3 @@ def _named(performance: tuple[str, str, int, int], first: Trial) -> str:
     run, step, visit, number = performance
     which = "first" if run == first.run else "second"
     return f"performance {number} of visit {visit} of `{step}` in the {which} run"
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (
-    *tokens.ATTACKS,
-    LateDelivery,
-    ReconciledAgain,
-    ReconciledAtOnce,
-    RunIdReused,
-    RunIdRaced,
-    KeysThatCollide,
-    *copies.ATTACKS,
-)

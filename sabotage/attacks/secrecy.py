@@ -118,7 +118,6 @@ _FORMS: Final = {
 class SecretQuoted(Attack):
     """A tool quotes its sensitive arguments in errors, requests and ill-typed outputs."""
 
-    name = "secret-quoted"
     family = Family.INJECTION
     surface = "errors and requests of tools"
     action = "sensitive values quoted"
@@ -221,7 +220,6 @@ def _refusals(trial: Trial, hidden: Hidden) -> None:
 class SecretToModel(Attack):
     """An unchecked program puts a sensitive value into a prompt."""
 
-    name = "secret-to-model"
     family = Family.INJECTION
     surface = "prompts of a program that was not checked"
     action = "a reference to a sensitive value added"
@@ -265,6 +263,3 @@ class SecretToModel(Attack):
         trial.finish()
         is_blocked = any(one["body"].get("rule") == "sensitive-to-model" for one in trial.oracle.records)
         return Outcome.BLOCKED if is_blocked else Outcome.NOT_APPLICABLE
-
-
-ATTACKS: tuple[type[Attack], ...] = (SecretQuoted, SecretToModel)

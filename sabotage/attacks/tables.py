@@ -162,7 +162,6 @@ class ListOfRunsEdited(Attack):
     listed as ended, but the run itself is unchanged.
     """
 
-    name = "list-of-runs-edited"
     family = Family.HASHES
     surface = "list of runs in a file"
     action = "status, program or times edited"
@@ -205,7 +204,6 @@ _PARTS = 1 << 13
 class AnyByteOfTheFile(Attack):
     """A byte of the journal's file, or of the vault's beside it, is changed, wherever it lies."""
 
-    name = "any-byte-of-the-file"
     family = Family.HASHES
     surface = "bytes of the journal's file and of its vault"
     action = "one bit flipped"
@@ -267,13 +265,3 @@ def _is_as_it_was(trial: Trial, honest: Honest) -> bool:
         return Forger(trial).snapshot() == honest.snapshot
     except (JournalError, ValueError, KeyError, IndexError, TypeError):
         return False
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    tail_cut,
-    head_edited,
-    signature_edited,
-    types_of_columns,
-    ListOfRunsEdited,
-    AnyByteOfTheFile,
-)

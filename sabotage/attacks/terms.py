@@ -43,7 +43,6 @@ class PolicyOverTime(Attack):
     """A policy forbids a tool and waives that until some day, for this program or another, this rule or another. Runs
     are started, continued, and put under the policy later, near the midnight at which the waiver ends."""
 
-    name = "policy-over-time"
     family = Family.INJECTION
     surface = "waivers of a policy"
     action = "used before, on and after their last day"
@@ -260,7 +259,6 @@ class ProgramNotAdmitted(Attack):
     """A machine is asked repeatedly to run a program in which its checker finds errors or warnings. Some codes are
     accepted, and the program changes in between."""
 
-    name = "program-not-admitted"
     family = Family.INJECTION
     surface = "program that the machine's checker refuses"
     action = "run in spite of findings, with accepted codes"
@@ -338,6 +336,3 @@ class ProgramNotAdmitted(Attack):
 
 def _with_a_step(data: dict[str, Any]) -> None:
     data["steps"] = [*data["steps"], {"id": "one_more_end", "type": "end"}]
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (PolicyOverTime, ProgramNotAdmitted)

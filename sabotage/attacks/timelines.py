@@ -284,7 +284,6 @@ class SlowCalls(Attack):
     machine checks the run: the times of each lease, record, time-out and pause.
     """
 
-    name = "slow-calls"
     family = Family.TIME
     surface = "duration of calls"
     action = "longer than leases, up to a time-out"
@@ -391,6 +390,3 @@ def _hold_times(plot: _Plot) -> None:
             waited, said = (after.began - before.ends) / 1e6, due(other.attempt)
             is_so = waited >= said - SLACK and (waited <= said + SLACK or one.call.id in siblings)
             hold(is_so, Invariant.BOUNDS, f"attempt {other.attempt} waits {waited} s, not {said}")
-
-
-ATTACKS: tuple[type[Attack], ...] = (SlowCalls,)

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Final, TypeVar
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks import drivers
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
@@ -26,7 +25,6 @@ MAX_LATE: Final = 3
 class AnswerAfterTimeOut(Attack):
     """A write happens, and its answer comes after the time-out: once, twice, or at every attempt."""
 
-    name = "answer-after-time-out"
     family = Family.TIME
     surface = "tool answer"
     action = "arrives after the time-out, although the effect happened"
@@ -131,7 +129,6 @@ class _Impatient(WorldClock):
 class LateResult(Attack):
     """A tool hangs until its time-out is over, and answers while the next call is under way, with another result."""
 
-    name = "late-result"
     family = Family.TIME
     surface = "tool answer"
     action = "returned by an abandoned attempt while a later one runs"
@@ -198,7 +195,6 @@ class _Jumping(Points):
 class ClockJumps(Attack):
     """The clock of the machine jumps, forwards and backwards, between any two things that it does."""
 
-    name = "clock-jumps"
     family = Family.TIME
     surface = "clock"
     action = "set forwards and backwards during a run"
@@ -221,6 +217,3 @@ class ClockJumps(Attack):
         same = [(run.status, run.reason, run.steps, run.trace_hash) for run in (before, after)]
         case.hold(same[0] == same[1], Invariant.REPLAY, f"without jumps the run is {same[0]}, with them {same[1]}")
         return Outcome.ABSORBED if points.seconds else Outcome.NOT_APPLICABLE
-
-
-ATTACKS: Final[tuple[type[Attack], ...]] = (AnswerAfterTimeOut, LateResult, ClockJumps, *drivers.ATTACKS)

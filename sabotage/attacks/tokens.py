@@ -48,7 +48,6 @@ class TokenTwice(TokenAttack):
     """A used token is delivered again, once or several times, at once or after the run has ended. Or a second delivery
     is on its way when the first one comes, and the run then waits at the same step again."""
 
-    name = "token-twice"
     action = "delivered again after it was used, or while it is used"
     defence = "a token is valid only for a step that waits, and its delivery ends the wait"
     severity = "critical"
@@ -110,7 +109,6 @@ def _wait_twice(data: dict[str, Any]) -> None:
 class TokenRaced(TokenAttack):
     """Two to four processes deliver one token at the same time, in any order of their steps."""
 
-    name = "token-raced"
     action = "delivered by several processes at once"
     defence = "the holder of the lease checks again that the run still waits for the token"
     severity = "critical"
@@ -147,7 +145,6 @@ class TokenRaced(TokenAttack):
 class TokenOfAnotherStep(TokenAttack):
     """Tokens of earlier steps and visits are delivered wherever the run waits later."""
 
-    name = "token-of-another-step"
     action = "delivered where another step, or another visit, waits"
     defence = "a token is bound to its step and its visit"
     severity = "critical"
@@ -179,7 +176,6 @@ class TokenOfAnotherStep(TokenAttack):
 class TokenOfAnotherRun(TokenAttack):
     """Two runs wait at the same step, and a token of one is turned into a token for the other."""
 
-    name = "token-of-another-run"
     action = "made for another run by exchanging the id in it"
     defence = "every performance has its own secret, and the digest of the secret is bound to the run"
     severity = "critical"
@@ -206,7 +202,6 @@ class TokenOfAnotherProgram(TokenAttack):
     """A run with the same id waits in another store, in a program that differs by one character; its token is used
     here."""
 
-    name = "token-of-another-program"
     action = "taken from a run with the same id in another program"
     defence = "a token is a new secret, and its digest is bound to the program"
     severity = "high"
@@ -236,7 +231,6 @@ class TokenOfAnotherProgram(TokenAttack):
 class GuessedToken(TokenAttack):
     """An attacker who has seen tokens, the journal and the keys of tools makes tokens from them."""
 
-    name = "guessed-token"
     action = "guessed: edited, cut, exchanged, or taken from the journal"
     defence = "the secret of a token is random, and the journal contains only its digest"
     severity = "critical"
@@ -305,13 +299,3 @@ def redescribed(target: Target) -> Program:
 def _redescribed(program: Program) -> Program:
     data = program.to_dict()
     return Program.from_dict({**data, "description": f"{data.get('description') or ''}."})
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    TokenTwice,
-    TokenRaced,
-    TokenOfAnotherStep,
-    TokenOfAnotherRun,
-    TokenOfAnotherProgram,
-    GuessedToken,
-)

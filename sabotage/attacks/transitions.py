@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks.rewriting import (
     FROM_OUTSIDE,
     Forged,
@@ -381,17 +380,3 @@ def _later(trial: Trial, record: Data, rounds: int, made: dict[str, int]) -> Dat
         return record
     later = with_body(record, visit=record["body"]["visit"] + rounds * made[step])
     return with_key(trial, later) if "key" in record["note"] else later
-
-
-ATTACKS: tuple[type[Attack], ...] = (
-    cursor_edited,
-    step_forgotten,
-    events_reordered,
-    early_ending,
-    branch_not_taken,
-    outcome_without_intent,
-    output_outside_its_type,
-    fallback_rewritten,
-    attempts_beyond_retries,
-    visits_beyond_the_limit,
-)

@@ -13,14 +13,14 @@ from paths import ROOT
 from stepward.sabotage.attacks import disks, files, kills
 from stepward.sabotage.campaign import Orders, attack_program
 from stepward.sabotage.invariants import Outcome
-from stepward.sabotage.registry import ATTACKS
+from stepward.sabotage.registry import ATTACKS, attacks_in
 from stepward.vm import Program
 from stepward.vm.journal import postgres as module
 from stepward.vm.journal.postgres import PostgresVault
 from stepward.vm.journal.store import JournalError
 
 PROGRAM = ROOT / "specs/programs/good/customer_refund.yaml"
-OWN_STORES = (*disks.ATTACKS, *files.ATTACKS, *kills.ATTACKS)
+OWN_STORES = [attack for module in (disks, files, kills) for attack in attacks_in(module)]
 PLAYED = tuple(attack.name for attack in ATTACKS if attack.store == "memory" and attack not in OWN_STORES)
 
 SECRET = {
