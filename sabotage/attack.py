@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 from inspect import isfunction
-from typing import TYPE_CHECKING, ClassVar, Literal, Required, TypedDict, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Required, TypedDict, TypeVar
 
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
@@ -32,13 +32,20 @@ class Family(StrEnum):
 Severity = Literal["critical", "high", "medium"]
 
 
+class Need(NamedTuple):
+    """What an attack needs of a program. `otherwise` says why the attack does not apply to a program without it."""
+
+    otherwise: str
+    is_met: Callable[[Target], object]
+
+
 class Attack(ABC):
     """One attack. The docstring of the class says what the attacker does, in a sentence or two.
 
     `name` is the name of the class, in lower case with hyphens: `TokenTwice` is `token-twice`.
     `surface` is what the attacker may touch, `action` what is done to it, `defence` what should stop it, `severity` how
     bad a breach is. `weight` is the cost of one case, in plain cases: an attack that enumerates gets fewer cases.
-    `store` is the kind of store that the attack uses.
+    `store` is the kind of store that the attack uses, `needs` what it needs of a program.
     """
 
     name: ClassVar[str]
@@ -51,15 +58,16 @@ class Attack(ABC):
     enumerates: ClassVar[str] = ""
     weight: ClassVar[int] = 1
     store: ClassVar[Literal["memory", "sqlite"]] = "memory"
+    needs: ClassVar[tuple[Need, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         """Derive the name from that of the class or function."""
         super().__init_subclass__()
         cls.name = re.sub("(?<!^)(?=[A-Z])|_", "-", cls.__name__).lower()
 
-    def misses(self, target: Target) -> str | None:  # noqa: ARG002 - most attacks apply to every program
+    def misses(self, target: Target) -> str | None:
         """Return why the attack does not apply to a program, or None if it applies."""
-        return None
+        return next((need.otherwise for need in self.needs if not need.is_met(target)), None)
 
     @abstractmethod
     def play(self, case: Case) -> Outcome:
@@ -76,7 +84,7 @@ class AttackFacts(TypedDict, total=False):
     severity: Severity
     weight: int
     store: Literal["memory", "sqlite"]
-    misses: Callable[[Target], str | None]
+    needs: tuple[Need, ...]
 
 
 A = TypeVar("A", bound=Attack)

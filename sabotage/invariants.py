@@ -52,6 +52,10 @@ class Outcome(StrEnum):
     NOT_RUN = "not_run"
 
 
+class NotApplicable(Exception):  # noqa: N818 - it is no error of the case
+    """The run of this case has nothing that the attack can use."""
+
+
 class Breach(Exception):  # noqa: N818 - it is what the attacker has achieved
     """An invariant was broken. `what` says how; `choices` and `story` are those of the case, once they are known."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import suppress
+from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.needs import MODEL
 from stepward.sabotage.playing.answers import Answer, wrong_answers
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
@@ -41,23 +43,19 @@ class _Edge(Attack):
     severity = "high"
     weight = 2
     faults = True
+    unit: ClassVar[int | Decimal] = 1
+    """The part of the budget that counts as one."""
     last = 1
     """The budget that the last charge uses: with that much less, the budget is used up before it."""
+    field: ClassVar[str]
+    """The field of a program that has the budget."""
+    reason: ClassVar[str]
+    """The reason of the ending of a run that has used up its budget."""
 
     @staticmethod
     @abstractmethod
-    def spent(run: Run, whole: Trial) -> int:
+    def spent(run: Run) -> int:
         """Return the budget that the run used."""
-
-    @staticmethod
-    @abstractmethod
-    def limit(data: dict[str, Any], most: int) -> None:
-        """Set the budget in the data of a program."""
-
-    @staticmethod
-    @abstractmethod
-    def is_used_up(run: Run) -> bool:
-        """Return whether a run ended because of the budget."""
 
     def play(self, case: Case) -> Outcome:
         """Play a run, measure its budget, and repeat it with as much, less or more, and with a crash."""
@@ -67,16 +65,15 @@ class _Edge(Attack):
         first = Trial(case, faults=self.faults)
         run = first.carry_on(first.start(first.machine(whole)))
         first.oracle.judge(run)
-        spent = self.spent(run, first)
-        if spent < 1:
-            return Outcome.NOT_APPLICABLE
+        spent = self.spent(run)
+        case.needs(spent > 0)
         edges = dict.fromkeys((spent - self.last, spent - 1, spent, spent + 1, spent // 2, 1))
         most = case.pick("budget", st.sampled_from([one for one in edges if one > 0]))
         case.story.clear()
         case.log(f"the same run again, where it takes {spent} and has {most}")
-        target = variant(case.target, f"{self.name} {most}", lambda data: self.limit(data, most))
+        target = variant(case.target, f"{self.name} {most}", lambda data: data.update({self.field: most * self.unit}))
         ended = _killed_somewhere(case, Trial(case, target=target, faults=self.faults), len(whole.passed))
-        return Outcome.BLOCKED if self.is_used_up(ended) else Outcome.ABSORBED
+        return Outcome.BLOCKED if ended.reason == self.reason else Outcome.ABSORBED
 
 
 class StepsAtTheEdge(_Edge):
@@ -85,21 +82,12 @@ class StepsAtTheEdge(_Edge):
     surface = "budget of steps"
     action = "spent to the last step, across recovery and resumption"
     defence = "the cost of steps is counted in the journal, and checked before each start"
+    field = reason = "max_steps"
 
     @staticmethod
-    def spent(run: Run, whole: Trial) -> int:  # noqa: ARG004 - others count otherwise
+    def spent(run: Run) -> int:
         """Return the steps that were charged."""
         return run.steps
-
-    @staticmethod
-    def limit(data: dict[str, Any], most: int) -> None:
-        """Set `max_steps`."""
-        data["max_steps"] = most
-
-    @staticmethod
-    def is_used_up(run: Run) -> bool:
-        """Return whether the steps did not suffice."""
-        return run.reason == "max_steps"
 
 
 class TokensAtTheEdge(_Edge):
@@ -109,25 +97,13 @@ class TokensAtTheEdge(_Edge):
     action = "spent by replies and by rejected replies"
     defence = "the tokens of every reply are counted, and the budget is checked before each call"
     last = TOKENS_OF_A_REPLY
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a model."""
-        return None if target.models else "no step calls a model"
+    field = reason = "max_tokens"
+    needs = (MODEL,)
 
     @staticmethod
-    def spent(run: Run, whole: Trial) -> int:  # noqa: ARG004 - others count otherwise
+    def spent(run: Run) -> int:
         """Return the tokens that were charged."""
         return run.tokens
-
-    @staticmethod
-    def limit(data: dict[str, Any], most: int) -> None:
-        """Set `max_tokens`."""
-        data["max_tokens"] = most
-
-    @staticmethod
-    def is_used_up(run: Run) -> bool:
-        """Return whether the tokens did not suffice."""
-        return run.reason == "max_tokens"
 
 
 class CostAtTheEdge(_Edge):
@@ -137,25 +113,14 @@ class CostAtTheEdge(_Edge):
     action = "spent by replies and by rejected replies"
     defence = "the cost of every reply is added exactly, and the budget is checked before each call"
     last = 10
+    unit = COST_OF_A_REPLY / 10
+    field, reason = "max_cost", "cost"
+    needs = (MODEL,)
 
-    def misses(self, target: Target) -> str | None:
-        """It needs a model."""
-        return None if target.models else "no step calls a model"
-
-    @staticmethod
-    def spent(run: Run, whole: Trial) -> int:  # noqa: ARG004 - others count otherwise
+    @classmethod
+    def spent(cls, run: Run) -> int:
         """Return the cost that was charged, in tenths of the cost of a reply."""
-        return int(run.cost / COST_OF_A_REPLY * 10)
-
-    @staticmethod
-    def limit(data: dict[str, Any], most: int) -> None:
-        """Set `max_cost`."""
-        data["max_cost"] = most * COST_OF_A_REPLY / 10
-
-    @staticmethod
-    def is_used_up(run: Run) -> bool:
-        """Return whether the money did not suffice."""
-        return run.reason == "cost"
+        return int(run.cost / cls.unit)
 
 
 class StallsAtTheEdge(_Edge):
@@ -165,66 +130,13 @@ class StallsAtTheEdge(_Edge):
     action = "used up to the last step, across recovery"
     defence = "steps that changed no value are counted in the state from the journal"
     faults = False
+    field = "max_stalled_steps"
+    reason = "no-progress"
 
     @staticmethod
-    def spent(run: Run, whole: Trial) -> int:  # noqa: ARG004 - a run without the bound does not count them
+    def spent(run: Run) -> int:
         """Return a bound that some runs reach: a run has few idle steps in a row."""
         return min(run.steps, 3)
-
-    @staticmethod
-    def limit(data: dict[str, Any], most: int) -> None:
-        """Set `max_stalled_steps`."""
-        data["max_stalled_steps"] = most
-
-    @staticmethod
-    def is_used_up(run: Run) -> bool:
-        """Return whether the run was stopped for lack of progress."""
-        return run.reason == "no-progress"
-
-
-class VisitsAtTheEdge(Attack):
-    """The bound on visits of a step is exactly sufficient, one less or one more, and the process dies meanwhile."""
-
-    family = Family.LOAD
-    surface = "bound on visits"
-    action = "used up to the last visit, across recovery"
-    invariant = Invariant.BOUNDS
-    defence = "visits are counted in the state from the journal, and checked before each start"
-    severity = "high"
-    weight = 2
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a step that a run can reach twice."""
-        return None if _in_loops(target) else "no step is in a loop"
-
-    def play(self, case: Case) -> Outcome:
-        """Play a run, bound the visits of one of its steps, and repeat it with a crash."""
-        from hypothesis import strategies as st
-
-        whole = Points()
-        first = Trial(case, faults=False)
-        first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
-        visits = {one["body"]["step"]: one["body"]["visit"] for one in first.oracle.records if "visit" in one["body"]}
-        # The most visited steps come first, since a bound matters most there.
-        steps = sorted((step for step in _in_loops(case.target) if step in visits), key=lambda step: -visits[step])
-        if not steps:
-            return Outcome.NOT_APPLICABLE
-        step = case.pick("bounded", st.sampled_from(steps))
-        edges = [one for one in dict.fromkeys((visits[step] - 1, visits[step], visits[step] + 1)) if one > 0]
-        most = case.pick("visits", st.sampled_from(edges))
-
-        def bound(data: dict[str, Any]) -> None:
-            next(one for one in data["steps"] if one["id"] == step)["max_visits"] = most
-
-        target = variant(case.target, f"{step} visited {most}", bound)
-        case.story.clear()
-        case.log(f"the same run again, where `{step}` may be visited {most} times")
-        again = Trial(case, target=target, faults=False)
-        _killed_somewhere(case, again, len(whole.passed))
-        if any(one["kind"] == "passed" and one["body"]["step"] == step for one in again.oracle.records):
-            return Outcome.BLOCKED
-        is_met = any(one["body"].get("step") == step for one in again.oracle.records)
-        return Outcome.ABSORBED if is_met else Outcome.NOT_APPLICABLE
 
 
 def _in_loops(target: Target) -> list[str]:
@@ -243,6 +155,47 @@ def _in_loops(target: Target) -> list[str]:
         return seen
 
     return [step.id for step in steps if not isinstance(step.step, EndStep) and step.position in reached(step.position)]
+
+
+class VisitsAtTheEdge(Attack):
+    """The bound on visits of a step is exactly sufficient, one less or one more, and the process dies meanwhile."""
+
+    family = Family.LOAD
+    surface = "bound on visits"
+    action = "used up to the last visit, across recovery"
+    invariant = Invariant.BOUNDS
+    defence = "visits are counted in the state from the journal, and checked before each start"
+    severity = "high"
+    weight = 2
+    needs = (Need("no step is in a loop", _in_loops),)
+
+    def play(self, case: Case) -> Outcome:
+        """Play a run, bound the visits of one of its steps, and repeat it with a crash."""
+        from hypothesis import strategies as st
+
+        whole = Points()
+        first = Trial(case, faults=False)
+        first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
+        visits = {one["body"]["step"]: one["body"]["visit"] for one in first.oracle.records if "visit" in one["body"]}
+        # The most visited steps come first, since a bound matters most there.
+        steps = sorted((step for step in _in_loops(case.target) if step in visits), key=lambda step: -visits[step])
+        case.needs(steps)
+        step = case.pick("bounded", st.sampled_from(steps))
+        edges = [one for one in dict.fromkeys((visits[step] - 1, visits[step], visits[step] + 1)) if one > 0]
+        most = case.pick("visits", st.sampled_from(edges))
+
+        def bound(data: dict[str, Any]) -> None:
+            next(one for one in data["steps"] if one["id"] == step)["max_visits"] = most
+
+        target = variant(case.target, f"{step} visited {most}", bound)
+        case.story.clear()
+        case.log(f"the same run again, where `{step}` may be visited {most} times")
+        again = Trial(case, target=target, faults=False)
+        _killed_somewhere(case, again, len(whole.passed))
+        if any(one["kind"] == "passed" and one["body"]["step"] == step for one in again.oracle.records):
+            return Outcome.BLOCKED
+        is_met = any(one["body"].get("step") == step for one in again.oracle.records)
+        return Outcome.ABSORBED if is_met else Outcome.NOT_APPLICABLE
 
 
 def _targets(step: StepPlan) -> set[int]:
@@ -295,10 +248,7 @@ class RetriesAfterCrash(Attack):
     severity = "medium"
     enumerates = "every intent and every call of the run that was drawn"
     weight = 4
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a call."""
-        return None if target.calls else "no step calls anything"
+    needs = (Need("no step calls anything", lambda target: target.calls),)
 
     def play(self, case: Case) -> Outcome:
         """Let one call fail, give the run the steps that it then takes, and kill the process around each attempt."""
@@ -309,8 +259,7 @@ class RetriesAfterCrash(Attack):
         calm = Trial(case, target=target, faults=False)
         calm.finish()
         called = list(dict.fromkeys(asked.asking.call.id for asked in calm.world.asked))
-        if not called:
-            return Outcome.NOT_APPLICABLE
+        case.needs(called)
         # Recovery makes an attempt of an idempotent write again: these come first.
         called.sort(key=lambda one: not (target.calls[one].writes and target.calls[one].is_idempotent))
         step = case.pick("fails", st.sampled_from(called))

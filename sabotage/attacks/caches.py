@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.needs import MODEL
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.quiet import without_log_of_caches
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.variants import calls_in, variant
-from stepward.sabotage.target import Target
 from stepward.vm.language.types import fits
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.models.cache import CacheFault, Kept, write_entry
@@ -62,10 +62,7 @@ class PoisonedCache(Attack):
     invariant = Invariant.DATA
     defence = "a kept reply is judged as any other, names its question, and is passed over if anything is wrong"
     severity = "high"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a model."""
-        return None if target.models else "no step calls a model"
+    needs = (MODEL,)
 
     def play(self, case: Case) -> Outcome:
         """Run the program with a cache that lies: nothing of the cache may reach the run, and no run may fail."""
@@ -83,7 +80,8 @@ class PoisonedCache(Attack):
         said = [record for record in trial.oracle.records if "cached" in record["note"]]
         case.hold(not said, self.invariant, "a run took a reply that was not one to its question")
         case.hold(run.is_over, self.invariant, "a cache kept a run from its end")
-        return Outcome.BLOCKED if cache.lies else Outcome.NOT_APPLICABLE
+        case.needs(cache.lies)
+        return Outcome.BLOCKED
 
 
 UNFIT: Final = object()

@@ -8,14 +8,14 @@ import time
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks.drivers import DriverAttack, is_inside, paused
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.machines import WatchedStore
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import Trial
-from stepward.sabotage.playing.world import ProcessTools, WorldClock, given
+from stepward.sabotage.playing.world import AroundTools, ProcessTools, WorldClock, given
 from stepward.sabotage.target import Target
 from stepward.vm.machine.clock import SystemClock
 from stepward.vm.machine.plan import CallPlan
@@ -101,31 +101,24 @@ class _Tasks(WorldClock):
         return await super().limit(SystemClock().limit(awaited, 1e6), seconds)
 
 
-class _GoesOn:
+class _GoesOn(AroundTools[ProcessTools]):
     """Tools of which one call continues until `let_go`, even if its caller is cancelled.
 
     `here` is set once the call is under way. The event loop blocks while a thread ends, so that a seed is reproducible.
     """
 
     def __init__(self, inner: ProcessTools, number: int, form: str) -> None:
+        super().__init__(inner)
         self.here = asyncio.Event()
         self.call_plan: CallPlan | None = None
-        self._inner = inner
         self._left = number
         self._form = form
         self._way = threading.Event()
         self._threads: list[threading.Thread] = []
         self._task: asyncio.Task[Any] | None = None
 
-    def has(self, name: str) -> bool:
-        """Return whether there is a tool of that name."""
-        return self._inner.has(name)
-
-    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return an awaitable for the output of a tool."""
-        return self._call(name, args, context)
-
-    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the output of a tool."""
         asking, answer = await self._inner.met(name, args, context)
         if not can_go_on(asking.call):
             return given(asking.call, answer)
@@ -179,10 +172,7 @@ class CallerCancelledInTool(Attack):
     invariant = Invariant.DRIVER
     defence = "the lease is held as long as the tool runs, and is then released"
     severity = "critical"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool that writes or may suspend."""
-        return None if any(map(can_go_on, _tools(target))) else "no tool writes or suspends for ten seconds"
+    needs = (Need("no tool writes or suspends for ten seconds", lambda target: any(map(can_go_on, _tools(target)))),)
 
     def play(self, case: Case) -> Outcome:
         """Check that no machine gets the run while the tool runs, and that any machine gets it afterwards."""
@@ -203,9 +193,7 @@ class CallerCancelledInTool(Attack):
         case = trial.case
         machine = trial.machine(points, around=lambda _: tools)
         task = case.do(_begun(machine.run(case.target.program, trial.inputs, run_id=trial.run), tools))
-        call = tools.call_plan
-        if call is None:
-            return Outcome.NOT_APPLICABLE
+        call = case.needs(tools.call_plan)
         case.log(f"the caller is cancelled while `{call.id}` runs, and {form} goes on")
         case.count()
         case.do(_cancelled(task))

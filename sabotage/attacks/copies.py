@@ -125,8 +125,7 @@ class JournalUnderAnotherId(Attack):
         case.count()
         ghost = ghost_of(trial, run=copy)
         how = case.pick("the copy is", st.sampled_from(["read", "recovered", "resumed", "cancelled", "asked for"]))
-        if how == "resumed" and not run.suspensions:
-            return Outcome.NOT_APPLICABLE
+        case.needs(how != "resumed" or run.suspensions)
         machine = ghost.machine(key=key)
         asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
             "read": lambda: machine.get(copy),
@@ -163,8 +162,7 @@ class JournalInAnotherStore(Attack):
         snapshot = Forger(trial).snapshot()
         assert snapshot.head is not None, "a run that was started has a head"
         values = {name: secret for name, secret in snapshot.secrets.items() if not name.startswith("token:")}
-        if run.is_over or (lacks == "the values" and not values):
-            return Outcome.NOT_APPLICABLE
+        case.needs(not run.is_over and (lacks != "the values" or values))
         partial = snapshot._replace(
             documents={} if lacks == "the documents" else snapshot.documents,
             secrets={} if lacks == "the values" else snapshot.secrets,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
@@ -15,7 +15,6 @@ from stepward.sabotage.playing.machines import Machine
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.sabotage.playing.world import Asking
-from stepward.sabotage.target import Target
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
 
@@ -51,6 +50,16 @@ def refuse_needless_doubts(trial: Trial) -> None:
             trial.case.hold(is_honest, Invariant.KEPT, f"`{call.id}` is in doubt, and it can just be done again")
 
 
+def outlive(trial: Trial) -> None:
+    """Let another process recover a run from the current store, and check that it ends as predicted."""
+    wait_for_leases(trial)
+    run = trial.found() or trial.start()
+    if run.status == "RUNNING":
+        run = trial.deliver(run, trial.machine())
+    refuse_needless_doubts(trial)
+    trial.outlive(run)
+
+
 MAX_WAITS = 8
 """The largest number of deliveries in the search for waiting steps."""
 
@@ -74,13 +83,7 @@ class KilledAnywhere(Attack):
         trial.carry_on(trial.start(trial.machine(whole)), trial.machine())
         case.story.clear()
         for number in case.each("killed at point", len(whole.passed)):
-            trial, run = killed_at(case, number)
-            wait_for_leases(trial)
-            run = run or trial.start()
-            if run.status == "RUNNING":
-                run = trial.deliver(run, trial.machine())
-            refuse_needless_doubts(trial)
-            trial.outlive(run)
+            outlive(killed_at(case, number)[0])
         return Outcome.ABSORBED
 
 
@@ -173,19 +176,19 @@ class KilledWhileDelivering(Attack):
     severity = "critical"
     enumerates = "the points before and after every append and every effect of the delivery"
     weight = 8
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a run that waits."""
-        waits = target.waits or any(not call.is_idempotent for call in target.writes)
-        return None if waits else "no run waits for a delivery"
+    needs = (
+        Need(
+            "no run waits for a delivery",
+            lambda target: target.waits or any(not call.is_idempotent for call in target.writes),
+        ),
+    )
 
     def play(self, case: Case) -> Outcome:
         """Deliver once to count the points, then once for each of them, and twice each time."""
         from hypothesis import strategies as st
 
         waits = _stops(case)
-        if not waits:
-            return Outcome.NOT_APPLICABLE
+        case.needs(waits)
         before = case.pick("deliveries before", st.integers(0, waits - 1))
         trial, run = _stopped(case, before)
         whole = Points()
@@ -240,8 +243,7 @@ class KilledWhileEnding(Attack):
         what = case.pick("what is asked for", st.sampled_from(["erase", "cancel"]))
         whole = Points()
         trial, run = self._begun(case)
-        if what == "cancel" and run.is_over:
-            return Outcome.NOT_APPLICABLE
+        case.needs(what != "cancel" or not run.is_over)
         case.do(_asked(what, trial.machine(whole), run))
         case.story.clear()
         for number in case.each("killed at point", len(whole.passed)):
@@ -315,8 +317,7 @@ class TwoRecoveries(Attack):
         case.story.clear()
         appends = [number for number in states(whole) if "append" in whole.passed[number]]
         found = range(appends[0], appends[-1])
-        if not found:
-            return Outcome.NOT_APPLICABLE
+        case.needs(found)
         trial, run = killed_at(case, case.pick("killed at point", st.sampled_from(found)), faults=False)
         assert run is not None, "it was made before"
         wait_for_leases(trial)

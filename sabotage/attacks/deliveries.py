@@ -9,11 +9,11 @@ from stepward.sabotage.attacks.rewriting import FROM_OUTSIDE, Forged, changed, r
 from stepward.sabotage.attacks.tampering import Honest, must_find, must_not_go_on, must_refuse, pick_index, receipt_for
 from stepward.sabotage.attacks.transitions import picked, succeeded
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.needs import INTENT, WRITE
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Data, Forger, entry_of
-from stepward.sabotage.target import Target
 from stepward.vm.journal.store import Append
 
 
@@ -23,12 +23,10 @@ from stepward.vm.journal.store import Append
     invariant=Invariant.DELIVERY,
     defence="only a suspended step is resumed, and only a step in doubt is reconciled",
 )
-def forged_delivery(trial: Trial, records: list[Data]) -> Forged | None:
+def forged_delivery(trial: Trial, records: list[Data]) -> Forged:
     """The outcome of a call is replaced by a resumption or reconciliation for which the run did not wait."""
     case = trial.case
     seq = picked(case, records, lambda record: record["kind"] == "attempt" and succeeded(record))
-    if seq is None:
-        return None
     kind, note = [("resumed", {}), ("reconciled", {"verdict": "done"})][pick_index(case, "kind", 2)]
     case.log(f"write `{kind}` into record {seq} in place of an attempt")
     return changed(records, seq, records[seq] | {"kind": kind, "note": note})
@@ -43,26 +41,19 @@ _FORGED_INTENTS: dict[str, Callable[[Data], Data]] = {
 }
 
 
-def _intent_forged_misses(target: Target) -> str | None:
-    """It needs a call that has intents."""
-    return None if any(call.has_intent for call in target.calls.values()) else "no call has an intent"
-
-
 @rewriting(
     surface="an intent in the journal",
     action="its key, performance, arguments, tool or policies edited",
     invariant=Invariant.ONCE,
     defence="a replay computes every intent again before a machine continues the run",
-    misses=_intent_forged_misses,
+    needs=(INTENT,),
 )
-def intent_forged(trial: Trial, records: list[Data]) -> Forged | None:
+def intent_forged(trial: Trial, records: list[Data]) -> Forged:
     """An intent is edited: its step, key or performance, so that the effect is performed under another key."""
     case = trial.case
     from hypothesis import strategies as st
 
     seq = picked(case, records, lambda record: record["kind"] == "intent")
-    if seq is None:
-        return None
     what = case.pick("field", st.sampled_from(list(_FORGED_INTENTS)))
     case.log(f"edit the {what} of the intent in record {seq}")
     return changed(records, seq, _FORGED_INTENTS[what](records[seq]))
@@ -106,10 +97,7 @@ class OpenIntentRemoved(Attack):
     defence = "a machine with a key continues only runs that this key has signed"
     severity = "critical"
     weight = 2
-
-    def misses(self, target: Target) -> str | None:
-        """It needs an effect."""
-        return None if target.writes else "no tool writes"
+    needs = (WRITE,)
 
     def play(self, case: Case) -> Outcome:
         """Kill the process after an effect, remove the intent, and recover the run."""
@@ -151,8 +139,7 @@ class StepAfterTheEnd(Attack):
         trial = Trial(case, faults=False)
         unsigned = trial.machine(key=None)
         run = trial.carry_on(trial.start(unsigned), unsigned)
-        if not run.is_over:
-            return Outcome.NOT_APPLICABLE
+        case.needs(run.is_over)
         forger = Forger(trial)
         records, last = forger.records(), forger.store.read(run.id)[-1]
         again = [record for record in records if record["kind"] not in FROM_OUTSIDE]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, without_target
 from stepward.sabotage.attacks.tampering import pick_index
 from stepward.sabotage.invariants import Invariant, Outcome
@@ -98,9 +98,7 @@ def _detour(target: Target, change: Retarget) -> Target | None:
         return None
 
 
-def no_rules(target: Target) -> str | None:
-    """Return why the attack does not apply: the program has nothing that a guardrail could select."""
-    return None if is_ruled(target) or target.writes else "there is no guardrail, and no tool writes"
+RULE = Need("there is no guardrail, and no tool writes", lambda target: is_ruled(target) or target.writes)
 
 
 class GuardBypassed(Attack):
@@ -115,17 +113,11 @@ class GuardBypassed(Attack):
     defence = "each guardrail has a monitor in the machine, which is checked before a step starts"
     severity = "critical"
     weight = 2
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a rule, or a write that one can be made for."""
-        return no_rules(target)
+    needs = (RULE,)
 
     def play(self, case: Case) -> Outcome:
         """Run the changed program, and compare it with the oracle, which knows the rules too."""
-        trial = detoured(case)
-        if trial is None:
-            return Outcome.NOT_APPLICABLE
-        run = trial.finish()
+        run = case.needs(detoured(case)).finish()
         return Outcome.BLOCKED if run.reason == "guardrail" else Outcome.ABSORBED
 
 
@@ -142,11 +134,6 @@ def detoured(case: Case) -> Trial | None:
     return Trial(case, faults=False, target=target)
 
 
-def _rejection_removed_misses(target: Target) -> str | None:
-    """It needs a rule, or a write that one can be made for."""
-    return no_rules(target)
-
-
 def _rejection_removed_trial(case: Case) -> Trial:
     """Return a trial of a changed program, or of the program itself if the change is not valid."""
     return detoured(case) or Trial(case, faults=False)
@@ -157,19 +144,17 @@ def _rejection_removed_trial(case: Case) -> Trial:
     action="replaced by the records of a run without it",
     invariant=Invariant.GUARDRAIL,
     defence="a replay checks the guardrails again before a machine continues the run",
-    misses=_rejection_removed_misses,
+    needs=(RULE,),
     trial=_rejection_removed_trial,
 )
-def rejection_removed(trial: Trial, records: list[Data]) -> Forged | None:
+def rejection_removed(trial: Trial, records: list[Data]) -> Forged:
     """A changed program reaches a step that a guardrail or policy forbids. The record of the rejection is replaced by
     an intent and an outcome, as if the step had been allowed.
     """
-    seq = next((number for number, record in enumerate(records) if record["kind"] == "rejected"), None)
-    if seq is None:
-        return None
-    passed = _allowed(trial, records, seq)
-    if passed is None:
-        return None
+    seq = trial.case.needs(
+        next((number for number, record in enumerate(records) if record["kind"] == "rejected"), None)
+    )
+    passed = trial.case.needs(_allowed(trial, records, seq))
     trial.case.log(f"write in place of record {seq}, a rejection by `{records[seq]['body']['rule']}`, that it passed")
     return changed(records, seq, *passed)
 

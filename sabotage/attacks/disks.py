@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks.crashes import refuse_needless_doubts, wait_for_leases
+from stepward.sabotage.attacks.crashes import outlive, refuse_needless_doubts, wait_for_leases
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.machines import WatchedStore
@@ -139,12 +139,7 @@ class PowerLost(Attack):
             trial.carry_on(trial.start(machine), machine)
         case.log(f"the power fails: of {store.unsynced} writes that are not durable, {surviving} are there afterwards")
         store.lose_power(surviving)
-        wait_for_leases(trial)
-        run = trial.found() or trial.start()
-        if run.status == "RUNNING":
-            run = trial.deliver(run, trial.machine())
-        refuse_needless_doubts(trial)
-        trial.outlive(run)
+        outlive(trial)
 
 
 class _Noting(Points):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.erasures import not_gone
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import SENSITIVE, WAIT
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import suspended
 from stepward.sabotage.playing.interleaving import Crossing, interleave
@@ -16,7 +17,6 @@ from stepward.sabotage.playing.oracle import Oracle
 from stepward.sabotage.playing.pausing import Paused
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
-from stepward.sabotage.target import Target
 from stepward.vm.journal.store import Append, JournalError, Lease, LeaseLost
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
@@ -285,10 +285,7 @@ class ErasedAnywhere(DriverAttack):
         "a run is not erased while a machine drives it, and a machine that lost its lease writes nothing to the vault"
     )
     store = "sqlite"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs sensitive values."""
-        return None if target.plan.has_sensitive else "no value is sensitive"
+    needs = (SENSITIVE,)
 
     def play(self, case: Case) -> Outcome:
         """Check that no value is left after the erasure, including those that the driver still writes."""
@@ -331,17 +328,12 @@ class ResumeRacedWithCancel(Attack):
     invariant = Invariant.ENDINGS
     defence = "each append must follow the record that its writer has read, so only the first one succeeds"
     severity = "high"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a step that suspends."""
-        return None if target.waits else "no tool suspends"
+    needs = (WAIT,)
 
     def play(self, case: Case) -> Outcome:
         """Let them race, and check that the run has one ending, on which all processes agree."""
         trial = Trial(case, faults=False)
         run = suspended(trial, trial.start())
-        if run is None:
-            return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
         payload = trial.payload(token.step)
         case.count(2)

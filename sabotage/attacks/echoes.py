@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote_plus
 
-from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks.secrecy import Hidden, can_hide, honest, with_secrets
+from stepward.sabotage.attack import Attack, Family, Need
+from stepward.sabotage.attacks.secrecy import SECRET, Hidden, honest, with_secrets
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.world import Asking
-from stepward.sabotage.target import Target
 from stepward.vm.language.types import refusal
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.run import Run
@@ -65,12 +64,7 @@ class SecretEchoed(Attack):
         "the value"
     )
     severity = "high"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs something sensitive, or what can be made so, and an output that can hold it."""
-        if not any(map(_can_repeat, target.calls.values())):
-            return "no output can be free text"
-        return can_hide(target)
+    needs = (Need("no output can be free text", lambda target: any(map(_can_repeat, target.calls.values()))), SECRET)
 
     def play(self, case: Case) -> Outcome:
         """Repeat a sensitive input in outputs, and search for it everywhere, during the run and after an erasure."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks.injection import Meddler, called_tools
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import WRITE
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.odd_values import NO_VALUES, made, strange
 from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
 from stepward.sabotage.playing.variants import variant
+from stepward.sabotage.playing.world import AroundTools
 from stepward.sabotage.reference import Reference
 from stepward.sabotage.target import Target
 from stepward.vm.language.types import TypeSpec
@@ -179,10 +181,7 @@ class PayloadIllTyped(_Delivered):
     action = "another type, or not a value"
     defence = "a payload is checked against `returns` before the token is used"
     weight = 2
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool that suspends, or that suspends in a variant."""
-        return None if target.waits or target.program.tools else "no tool suspends"
+    needs = (Need("no tool suspends", lambda target: target.waits or target.program.tools),)
 
     def play(self, case: Case) -> Outcome:
         """Let one more tool suspend. At each stop deliver wrongly, and then correctly."""
@@ -216,10 +215,7 @@ class ReconciliationIllTyped(_Delivered):
     surface = "reconciliation"
     action = "an output of another type, or not a value"
     defence = "the output of a reconciliation is checked against `returns`, like any other output"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a write."""
-        return None if target.writes else "no tool writes"
+    needs = (WRITE,)
 
     def play(self, case: Case) -> Outcome:
         """Lose the answers of writes, reconcile them wrongly, and then correctly."""
@@ -270,22 +266,15 @@ def spoil(value: Any) -> None:
             value.append("changed")
 
 
-class _Keeping:
+class _Keeping(AroundTools[Tools]):
     """Tools that hold references to their arguments and outputs, and change them at every call."""
 
     def __init__(self, inner: Tools) -> None:
+        super().__init__(inner)
         self.held: list[Any] = []
-        self._inner = inner
 
-    def has(self, name: str) -> bool:
-        """Return whether there is a tool of that name."""
-        return self._inner.has(name)
-
-    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return an awaitable for the output of a tool."""
-        return self._call(name, args, context)
-
-    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the output of a tool."""
         output = thawed(await self._inner.call(name, args, context))
         self.spoil()
         spoil(args)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import SENSITIVE
 from stepward.sabotage.playing.answers import Answer, answers
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import refused
@@ -19,7 +20,6 @@ from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.stores.faulty_file import FaultyFile
 from stepward.sabotage.stores.forging import Forger
-from stepward.sabotage.target import Target
 from stepward.vm.journal.canonical import ErasedError
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import JournalError
@@ -36,10 +36,7 @@ class ErasureAttack(Attack):
 
     family = Family.REPLAY
     invariant = Invariant.ERASURE
-
-    def misses(self, target: Target) -> str | None:
-        """It needs sensitive values."""
-        return None if target.plan.has_sensitive else "no value is sensitive"
+    needs = (SENSITIVE,)
 
 
 def _some_run(trial: Trial) -> Run:
@@ -101,8 +98,7 @@ class VaultRestored(ErasureAttack):
         trial.oracle.rest()
         stored, values = trial.store.inner.vault.get(trial.run), _values(trial)
         _erase(trial)
-        if not values:
-            return Outcome.NOT_APPLICABLE
+        case.needs(values)
         case.log("the rows of the vault are put back")
         Forger(trial).put_secrets(stored)
         shown = not_gone(trial.reload())
@@ -132,16 +128,14 @@ class VaultOfAnotherRun(ErasureAttack):
         run = _some_run(trial)
         other.start()
         own, foreign = _values(trial), _values(other)
-        if not own or not foreign:
-            return Outcome.NOT_APPLICABLE
+        case.needs(own and foreign)
         strangers = sorted(foreign.values())
         exchanged = {name: strangers[number % len(strangers)] for number, name in enumerate(sorted(own))}
         case.log("the values of another run are put in place of its own")
         Forger(trial).put_secrets(trial.store.inner.vault.get(trial.run) | exchanged)
         machine = trial.machine()
         how = case.pick("the run is", st.sampled_from(["read", "recovered", "cancelled", "resumed"]))
-        if how == "resumed" and not run.suspensions:
-            return Outcome.NOT_APPLICABLE
+        case.needs(how != "resumed" or run.suspensions)
         asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
             "read": lambda: machine.get(trial.run),
             "recovered": lambda: machine.recover(trial.run),
@@ -246,8 +240,7 @@ class ErasureLeavesBytes(ErasureAttack):
         found = [name for name in _files_with(path, marker) if not name.endswith(".vault")]
         if found:
             raise Breach(Invariant.SECRECY, f"`{_suffix(found[0], path)}` has a sensitive value")
-        if not any(marker in secret for secret in _values(trial).values()):
-            return Outcome.NOT_APPLICABLE
+        case.needs(any(marker in secret for secret in _values(trial).values()))
         fails = case.pick("statement of the erasure that fails", st.one_of(st.none(), st.integers(0, ERASING)))
         if fails is not None:
             self._fail(trial, store, fails)

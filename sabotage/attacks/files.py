@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing, suppress
 
-from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks.crashes import refuse_needless_doubts, wait_for_leases
+from stepward.sabotage.attack import Attack, Family, Need
+from stepward.sabotage.attacks.crashes import outlive
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.machines import WatchedStore
@@ -22,7 +22,6 @@ from stepward.sabotage.stores.images import (
     torn,
 )
 from stepward.sabotage.stores.rollback import PhotographedFile, Torn, tears, written
-from stepward.sabotage.target import Target
 from stepward.vm.journal.sqlite_vault import SQLiteVault
 from stepward.vm.journal.store import JournalError
 
@@ -102,10 +101,7 @@ class TornVault(Attack):
     severity = "critical"
     enumerates = "every commit of the vault in the generated run and in its erasure, interrupted in 18 different ways"
     weight = 20
-
-    def misses(self, target: Target) -> str | None:
-        """It needs values in the vault."""
-        return None if target.plan.has_sensitive or target.waits else "the vault has no values of the run"
+    needs = (Need("the vault has no values of the run", lambda target: target.plan.has_sensitive or target.waits),)
 
     def play(self, case: Case) -> Outcome:
         """Take images of the vault around each commit, tear them, and check that each has the values before or
@@ -144,16 +140,6 @@ def _torn(store: PhotographedJournal, number: int, tear: Tear) -> list[Image]:
     before, after = store.images[number]
     moved = [checkpointed(before, after, tear)] if before.database != after.database else []
     return [torn(before, after, tear), *moved]
-
-
-def outlive(trial: Trial) -> None:
-    """Recover a run from the current store, and check that it ends as predicted."""
-    wait_for_leases(trial)
-    run = trial.found() or trial.start()
-    if run.status == "RUNNING":
-        run = trial.deliver(run, trial.machine())
-    refuse_needless_doubts(trial)
-    trial.outlive(run)
 
 
 class UnsyncedFiles(Attack):

@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.hashes import tail_of
 from stepward.sabotage.attacks.tampering import Honest, must_find, pick_index, receipt_for, tampering
-from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.invariants import Invariant, NotApplicable, Outcome
+from stepward.sabotage.needs import SENSITIVE
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Forger, StoreSnapshot, flipped, plant, stranger
-from stepward.sabotage.target import Target
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.receipts import Receipt
+from stepward.vm.journal.store import Head
 from stepward.vm.machine.run import Run
 
 FIRST_POINT, LAST_POINT = 4, 12
@@ -26,28 +27,28 @@ FIRST_POINT, LAST_POINT = 4, 12
 
 
 class Halfway(NamedTuple):
-    """An interrupted run, the store's snapshot of it, and its end in another process."""
+    """An interrupted run, the store's snapshot of it with its head, and its end in another process."""
 
     trial: Trial
     snapshot: StoreSnapshot
+    head: Head
     ended: Run
 
 
-def halfway(case: Case) -> Halfway | None:
-    """Kill a process, take a snapshot, and let another process end the run. Return None if the first one reached the
-    end."""
+def halfway(case: Case) -> Halfway:
+    """Kill a process, take a snapshot, and let another process end the run. Raises NotApplicable if the first one
+    reached the end."""
     trial = Trial(case, faults=False)
     number = FIRST_POINT + pick_index(case, "points passed", LAST_POINT - FIRST_POINT)
     try:
         trial.start(trial.machine(Points(number, case.log)))
     except Killed:
-        if trial.store.inner.head(trial.run) is None:
-            return None
-        forger = Forger(trial)
-        snapshot = forger.snapshot()
+        head = case.needs(trial.store.inner.head(trial.run))
+        snapshot = Forger(trial).snapshot()
         ended = trial.carry_on(_released(trial))
-        return None if ended.seq == snapshot.entries[-1].seq else Halfway(trial, snapshot, ended)
-    return None
+        case.needs(ended.seq != snapshot.entries[-1].seq)
+        return Halfway(trial, snapshot, head, ended)
+    raise NotApplicable
 
 
 def _released(trial: Trial) -> Run:
@@ -78,12 +79,10 @@ class Fork(Attack):
     def play(self, case: Case) -> Outcome:
         """End the run twice from the same middle state."""
         was = halfway(case)
-        if was is None or was.snapshot.head is None:
-            return Outcome.NOT_APPLICABLE
         store = MemoryJournal()
         twin = Trial(case, faults=False, store=store)
         twin.run = was.trial.run
-        plant(store, twin.run, was.snapshot.entries, was.snapshot, signature=was.snapshot.head.signature)
+        plant(store, twin.run, was.snapshot.entries, was.snapshot, signature=was.head.signature)
         twin.oracle.rest()
         case.log("copy the store as it was when the process was killed, and carry on with the copy too, a day later")
         twin.clock.time += 86_400_000_000
@@ -102,7 +101,7 @@ class Fork(Attack):
     defence="only signatures of the given keys are accepted",
     by_itself=False,
 )
-def strange_signature(case: Case, forger: Forger, honest: Honest) -> bool:
+def strange_signature(case: Case, forger: Forger, honest: Honest) -> None:
     """The journal is changed and rehashed, and its head is signed with the attacker's own key."""
     entries, records = list(honest.snapshot.entries), forger.records()
     seq = pick_index(case, "record", len(entries))
@@ -110,7 +109,6 @@ def strange_signature(case: Case, forger: Forger, honest: Honest) -> bool:
     records[seq]["at"] += 1
     forged = [*entries[:seq], *tail_of(records, seq)]
     forger.put_with_head(forged, stranger().sign_head(forger.run, forged[-1].seq, forged[-1].digest))
-    return True
 
 
 _EDITS: dict[str, Callable[[Receipt], dict[str, Any]]] = {
@@ -171,7 +169,7 @@ def _document_edited_trial(case: Case) -> Trial:
     defence="a document must have the digest that the first record names",
     trial=_document_edited_trial,
 )
-def document_edited(case: Case, forger: Forger, honest: Honest) -> bool:
+def document_edited(case: Case, forger: Forger, honest: Honest) -> None:
     """The stored document of a run's program or policy is edited."""
     from hypothesis import strategies as st
 
@@ -185,21 +183,15 @@ def document_edited(case: Case, forger: Forger, honest: Honest) -> bool:
         changed = flipped(text, pick_index(case, "bit", len(text) * 8))
     case.log(f"edit the document {digest[:8]}")
     forger.put_document(digest, changed)
-    return True
-
-
-def _sensitive_value_edited_misses(target: Target) -> str | None:
-    """It needs a value in the vault."""
-    return None if target.plan.has_sensitive else "no value is sensitive"
 
 
 @tampering(
     surface="vault",
     action="a value or its salt edited, removed or swapped with another",
     defence="the record contains a commitment to the value and its salt",
-    misses=_sensitive_value_edited_misses,
+    needs=(SENSITIVE,),
 )
-def sensitive_value_edited(case: Case, forger: Forger, honest: Honest) -> bool:
+def sensitive_value_edited(case: Case, forger: Forger, honest: Honest) -> None:
     """The vault is edited: a value or its salt is changed, two values are swapped, or one is removed."""
     from hypothesis import strategies as st
 
@@ -207,8 +199,7 @@ def sensitive_value_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     # References are random, so a script identifies a value by the order of the records.
     text = b"".join(entry.record for entry in honest.snapshot.entries)
     names = sorted((name for name in secrets if not name.startswith("token:")), key=lambda n: text.find(n.encode()))
-    if not names:
-        return False
+    case.needs(names)
     name = names[pick_index(case, "value", len(names))]
     how = case.pick("change", st.sampled_from(["value", "salt", "removed", "swapped"]))
     case.log(f"change a sensitive value in the vault: {how}")
@@ -221,4 +212,3 @@ def sensitive_value_edited(case: Case, forger: Forger, honest: Honest) -> bool:
         bit = 0 if how == "salt" else len(secrets[name]) * 8 - 1
         secrets[name] = flipped(secrets[name], bit)
     forger.put_secrets(secrets)
-    return True

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks import callers
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import TOOL
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.variants import call_in, variant
 from stepward.sabotage.playing.virtual_time import START
-from stepward.sabotage.playing.world import ProcessModel, ProcessTools
+from stepward.sabotage.playing.world import AroundTools, ProcessModel, ProcessTools
 from stepward.sabotage.stores.through import ThroughStore
-from stepward.sabotage.target import Target
 from stepward.vm.journal.records import digest_of
 from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Lease
 from stepward.vm.machine import keeping
@@ -136,23 +136,16 @@ def _said_by(trial: Trial, kind: str) -> str | None:
     return found[-1] if found else None
 
 
-class _Interrupting:
+class _Interrupting(AroundTools[ProcessTools]):
     """Tools that simulate Ctrl-C in one call."""
 
     def __init__(self, inner: ProcessTools, number: int) -> None:
+        super().__init__(inner)
         self.pressed = False
-        self._inner = inner
         self._left = number
 
-    def has(self, name: str) -> bool:
-        """Return whether there is a tool of that name."""
-        return self._inner.has(name)
-
-    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return an awaitable for the output of a tool."""
-        return self._call(name, args, context)
-
-    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the output of a tool."""
         output = await self._inner.call(name, args, context)
         self._left -= 1
         if self._left == -1:
@@ -164,6 +157,11 @@ class _Interrupting:
         return output
 
 
+def _can_be_interrupted() -> bool:
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 class Interrupted(Attack):
     """Ctrl-C is pressed while a tool is awaited in the form without an event loop."""
 
@@ -173,13 +171,7 @@ class Interrupted(Attack):
     invariant = Invariant.DRIVER
     defence = "the caller gets the cancellation, the lease is released, and the next machine starts from the journal"
     severity = "high"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool, and the main thread of a process."""
-        is_main = threading.current_thread() is threading.main_thread()
-        if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-            return "this process can't receive Ctrl-C"
-        return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
+    needs = (Need("this process can't receive Ctrl-C", lambda _: _can_be_interrupted()), TOOL)
 
     def play(self, case: Case) -> Outcome:
         """Check that the interrupt is raised, that it leaves no traces, and that everything happens once."""
@@ -193,8 +185,7 @@ class Interrupted(Attack):
             machine.run_sync(case.target.program, trial.inputs, run_id=trial.run)
         except (KeyboardInterrupt, Killed) as error:
             raised = error
-        if not tools.pressed:
-            return Outcome.NOT_APPLICABLE
+        case.needs(tools.pressed)
         case.log("Ctrl-C is pressed while a tool is awaited")
         case.count()
         case.hold(isinstance(raised, KeyboardInterrupt), self.invariant, f"Ctrl-C comes to {raised!r}")
@@ -396,10 +387,7 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
     action = "cancelled while a tool continues after its time-out"
     defence = "the lease is held as long as somebody waits for the tool, and is then released"
     weight = 4
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool that writes or may suspend."""
-        return None if any(_can_hang(call) for call in target.calls.values()) else "no tool writes or suspends"
+    needs = (Need("no tool writes or suspends", lambda target: any(_can_hang(call) for call in target.calls.values())),)
 
     def play(self, case: Case) -> Outcome:
         """Check that the lease is released although the tool continues."""
@@ -424,9 +412,8 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
         case = trial.case
         machine = trial.machine(around=lambda _: tools)
         task = case.do(callers._begun(machine.run(trial.target.program, trial.inputs, run_id=trial.run), tools))
-        if tools.call_plan is None:
-            return Outcome.NOT_APPLICABLE
-        case.log(f"the caller is cancelled while `{tools.call_plan.id}` runs, which never ends")
+        call = case.needs(tools.call_plan)
+        case.log(f"the caller is cancelled while `{call.id}` runs, which never ends")
         case.count()
         case.do(callers._cancelled(task))
         self._wait_for_the_lease(trial, PATIENCE)
@@ -451,7 +438,7 @@ class _HangsIn(callers._GoesOn):
         super().__init__(inner, 0, callers.FORMS[0])
         self._step = step
 
-    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         if context.step != self._step or self.call_plan is not None:
             return await self._inner.call(name, args, context)
         self._left = 0

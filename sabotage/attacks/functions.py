@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import TOOL
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.world import Asking, ProcessTools, given
-from stepward.sabotage.target import Target
 from stepward.vm.machine.tools import FunctionTools, ToolContext
 from stepward.vm.values import freeze, to_json
 
@@ -107,11 +107,8 @@ class Adapted:
         """Return whether there is a function of that name."""
         return self._functions.has(name)
 
-    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return an awaitable for the output of a tool."""
-        return self._call(name, args, context)
-
-    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the output of a tool."""
         asking, answer = await self._world.met(name, args, context)
         form = self._forms[name]
         handed = Handed(asking, context, answer, self._raised(form, asking, answer), [], [])
@@ -269,10 +266,7 @@ class ToolsAsFunctions(Attack):
         "failed attempt"
     )
     severity = "critical"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool."""
-        return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
+    needs = (TOOL,)
 
     def play(self, case: Case) -> Outcome:
         """Run with functions, and check that the program follows their answers."""

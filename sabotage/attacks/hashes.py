@@ -19,7 +19,7 @@ from stepward.vm.journal.store import Entry
     action="one bit flipped",
     defence="the stored digest of each record must be the digest of its bytes",
 )
-def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
+def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> None:
     """One bit of one record is flipped, as by a bad disk or a careless edit."""
     entries = list(honest.snapshot.entries)
     seq = pick_index(case, "record", len(entries))
@@ -27,7 +27,6 @@ def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
     case.log(f"turn over bit {bit % 8} of byte {bit // 8} of record {seq}")
     entries[seq] = entries[seq]._replace(record=flipped(entries[seq].record, bit))
     forger.put(entries)
-    return True
 
 
 @tampering(
@@ -35,7 +34,7 @@ def bit_flip_in_record(case: Case, forger: Forger, honest: Honest) -> bool:
     action="one bit flipped",
     defence="the stored digest of each record must be the digest of its bytes, and the next record names it",
 )
-def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
+def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> None:
     """One bit of the stored digest of a record is flipped."""
     entries = list(honest.snapshot.entries)
     seq = pick_index(case, "record", len(entries))
@@ -43,7 +42,6 @@ def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
     case.log(f"turn over bit {bit} of the digest beside record {seq}")
     entries[seq] = entries[seq]._replace(digest=flipped(entries[seq].digest, bit))
     forger.put(entries)
-    return True
 
 
 @tampering(
@@ -51,7 +49,7 @@ def bit_flip_in_digest(case: Case, forger: Forger, honest: Honest) -> bool:
     action="changed, and only this digest recomputed",
     defence="each record contains the digest of the record before it",
 )
-def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
+def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> None:
     """A record is changed and its own digest recomputed; the records after it stay."""
     entries, records = list(honest.snapshot.entries), forger.records()
     seq = pick_index(case, "record", len(entries) - 1)
@@ -59,7 +57,6 @@ def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
     record = records[seq] | {"at": records[seq]["at"] + 1}
     entries[seq] = entry_of(record, bytes.fromhex(record["prev"]), seq)
     forger.put(entries)
-    return True
 
 
 @tampering(
@@ -68,14 +65,13 @@ def record_hashed_alone(case: Case, forger: Forger, honest: Honest) -> bool:
     defence="the head is signed, and a receipt contains its digest",
     by_itself=False,
 )
-def tail_hashed_again(case: Case, forger: Forger, honest: Honest) -> bool:
+def tail_hashed_again(case: Case, forger: Forger, honest: Honest) -> None:
     """A record is changed, and it and all records after it are rehashed, including the head; the signature stays."""
     entries, records = list(honest.snapshot.entries), forger.records()
     seq = pick_index(case, "record", len(entries))
     case.log(f"write another time into record {seq}, and hash everything from there on anew")
     records[seq]["at"] += 1
     rewritten(forger, honest, [*entries[:seq], *tail_of(records, seq)])
-    return True
 
 
 def tail_of(records: list[Data], seq: int) -> list[Entry]:
@@ -95,21 +91,18 @@ def rewritten(forger: Forger, honest: Honest, entries: list[Entry]) -> None:
     defence="the head is signed, and a receipt contains its digest",
     by_itself=False,
 )
-def value_rewritten(case: Case, forger: Forger, honest: Honest) -> bool:
+def value_rewritten(case: Case, forger: Forger, honest: Honest) -> None:
     """An output or an input of the run is replaced by another value, and the whole journal is rehashed.
 
     The program allows the value. Without key and receipt the result looks like another valid run.
     """
     records = forger.records()
-    found = [value for record in records for value in _values(record)]
-    if not found:
-        return False
+    found = case.needs([value for record in records for value in _values(record)])
     value = found[pick_index(case, "value", len(found))]
     other = _another(value)
     case.log(f"write {json.dumps(other)} wherever the records have {json.dumps(value)}, and hash the whole anew")
     changed = [record | {"body": _replaced(record["body"], value, other)} for record in records]
     rewritten(forger, honest, chained(changed))
-    return True
 
 
 def _values(record: Data) -> list[Any]:
@@ -145,7 +138,7 @@ def _replaced(data: Any, value: Any, other: Any) -> Any:
     action="two records swapped",
     defence="each record contains its number and the digest of the record before it",
 )
-def records_swapped(case: Case, forger: Forger, honest: Honest) -> bool:
+def records_swapped(case: Case, forger: Forger, honest: Honest) -> None:
     """Two records are swapped, each with its digest, and renumbered."""
     entries = list(honest.snapshot.entries)
     first = pick_index(case, "record", len(entries) - 1)
@@ -153,7 +146,6 @@ def records_swapped(case: Case, forger: Forger, honest: Honest) -> bool:
     case.log(f"swap records {first} and {second}")
     entries[first], entries[second] = entries[second], entries[first]
     forger.put(renumbered(entries))
-    return True
 
 
 def renumbered(entries: list[Entry]) -> list[Entry]:
@@ -166,14 +158,13 @@ def renumbered(entries: list[Entry]) -> list[Entry]:
     action="a record inserted again",
     defence="each record contains its number and the digest of the record before it",
 )
-def record_twice(case: Case, forger: Forger, honest: Honest) -> bool:
+def record_twice(case: Case, forger: Forger, honest: Honest) -> None:
     """A copy of a record is inserted into the journal, and later records move down."""
     entries = list(honest.snapshot.entries)
     seq = pick_index(case, "record", len(entries))
     to = seq + 1 + pick_index(case, "records between", len(entries) - seq)
     case.log(f"insert a copy of record {seq} at {to}")
     rewritten(forger, honest, renumbered([*entries[:to], entries[seq], *entries[to:]]))
-    return True
 
 
 @tampering(
@@ -181,7 +172,7 @@ def record_twice(case: Case, forger: Forger, honest: Honest) -> bool:
     action="a record removed from the middle",
     defence="each record contains its number and the digest of the record before it",
 )
-def record_dropped(case: Case, forger: Forger, honest: Honest) -> bool:
+def record_dropped(case: Case, forger: Forger, honest: Honest) -> None:
     """A record that is not the last is removed; later records move up, or a gap remains."""
     from hypothesis import strategies as st
 
@@ -191,7 +182,6 @@ def record_dropped(case: Case, forger: Forger, honest: Honest) -> bool:
     case.log(f"drop record {seq}" + (", and number the rest anew" if moves_up else ""))
     rest = [*entries[:seq], *entries[seq + 1 :]]
     rewritten(forger, honest, renumbered(rest) if moves_up else rest)
-    return True
 
 
 @tampering(
@@ -201,7 +191,7 @@ def record_dropped(case: Case, forger: Forger, honest: Honest) -> bool:
     by_receipt=False,
     by_itself=False,
 )
-def record_appended(case: Case, forger: Forger, honest: Honest) -> bool:
+def record_appended(case: Case, forger: Forger, honest: Honest) -> None:
     """A record of a refused delivery, which anybody can cause, is appended with correct number, link and digest; the
     signature stays.
 
@@ -211,7 +201,6 @@ def record_appended(case: Case, forger: Forger, honest: Honest) -> bool:
     case.log("append a record of a delivery that nobody made")
     record = {"at": 0, "body": {"what": "resume", "why": "nobody knows"}, "kind": "refused", "note": {}}
     rewritten(forger, honest, [*honest.snapshot.entries, entry_of(record, last.digest, last.seq + 1)])
-    return True
 
 
 @tampering(
@@ -220,7 +209,7 @@ def record_appended(case: Case, forger: Forger, honest: Honest) -> bool:
     defence="the head is signed, and a receipt names a later record",
     by_itself=False,
 )
-def tail_cut_with_head(case: Case, forger: Forger, honest: Honest) -> bool:
+def tail_cut_with_head(case: Case, forger: Forger, honest: Honest) -> None:
     """The last records are cut off, and the head is rewritten to the last remaining one.
 
     The signature is that of the old head, or none; `journal-rolled-back` has the genuine one of the older head.
@@ -234,7 +223,6 @@ def tail_cut_with_head(case: Case, forger: Forger, honest: Honest) -> bool:
         forger.put_with_head(entries[:length], None, "RUNNING")
     else:
         rewritten(forger, honest, entries[:length])
-    return True
 
 
 @tampering(
@@ -242,7 +230,7 @@ def tail_cut_with_head(case: Case, forger: Forger, honest: Honest) -> bool:
     action="another run's records, in order and signed, or the tail of them",
     defence="the first record and the signature name the run",
 )
-def journal_grafted(case: Case, forger: Forger, honest: Honest) -> bool:
+def journal_grafted(case: Case, forger: Forger, honest: Honest) -> None:
     """The records of another run, or its tail, are stored under the name of this one, with the signature of that
     run."""
     other = Trial(case, "other", faults=False)
@@ -253,7 +241,6 @@ def journal_grafted(case: Case, forger: Forger, honest: Honest) -> bool:
     case.log(f"put the records of another run in the place of those from {start} on")
     head = other.store.inner.head(other.run)
     forger.put_with_head([*entries[:start], *theirs[start:]], None if head is None else head.signature)
-    return True
 
 
 def _other_bytes_one_meaning_noticed(case: Case, trial: Any, honest: Honest) -> Outcome:
@@ -270,7 +257,7 @@ def _other_bytes_one_meaning_noticed(case: Case, trial: Any, honest: Honest) -> 
     defence="a record is canonical JSON: writing it again must give the same bytes",
     noticed=_other_bytes_one_meaning_noticed,
 )
-def other_bytes_one_meaning(case: Case, forger: Forger, honest: Honest) -> bool:
+def other_bytes_one_meaning(case: Case, forger: Forger, honest: Honest) -> None:
     """A record is written with other bytes of the same meaning (with a space), and the whole journal is rehashed.
 
     The machine reads the same data. But each datum must have one text; otherwise, for a repeated key, one reader may
@@ -292,4 +279,3 @@ def other_bytes_one_meaning(case: Case, forger: Forger, honest: Honest) -> bool:
     for record in records[seq + 1 :]:
         forged.append(entry_of(record, forged[-1].digest, record["seq"]))
     rewritten(forger, honest, forged)
-    return True

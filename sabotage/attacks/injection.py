@@ -7,8 +7,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import MODEL, TOOL
 from stepward.sabotage.playing.answers import Answer, wrong_answers
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.odd_values import made, soiled, strange
@@ -82,10 +83,7 @@ class ReplyOutsideTheSet(Attack):
     invariant = Invariant.DATA
     defence = "a reply must be exactly one of `allowed_outputs`"
     severity = "critical"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a step with `allowed_outputs`."""
-        return None if any(call.allowed for call in target.models) else "no step has `allowed_outputs`"
+    needs = (Need("no step has `allowed_outputs`", lambda target: any(call.allowed for call in target.models)),)
 
     def play(self, case: Case) -> Outcome:
         """Answer every closed question wrongly, and check that the program handles a rejected reply."""
@@ -143,15 +141,12 @@ class ReplyIllTyped(_Strange):
     surface = "model reply"
     action = "broken JSON, another type, or not a value"
     defence = "a reply is read as JSON, copied as a value and checked against `returns`"
+    needs = (MODEL,)
 
     @staticmethod
     def fits(call: CallPlan) -> bool:
         """Return whether the call asks a model."""
         return call.is_model
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a model."""
-        return None if target.models else "no step calls a model"
 
 
 class OutputIllTyped(_Strange):
@@ -160,15 +155,12 @@ class OutputIllTyped(_Strange):
     surface = "tool output"
     action = "another type, not a value, or an object that can't be read"
     defence = "an output is copied as a value and checked against `returns` before anything reads it"
+    needs = (TOOL,)
 
     @staticmethod
     def fits(call: CallPlan) -> bool:
         """Return whether the call asks a tool."""
         return not call.is_model
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool."""
-        return None if len(target.models) < len(target.calls) else "no step calls a tool"
 
 
 class _Soiling(Attack):
@@ -176,6 +168,12 @@ class _Soiling(Attack):
 
     family = Family.INJECTION
     severity = "critical"
+    needs = (
+        Need(
+            "only replies with `allowed_outputs` come from outside",
+            lambda target: any(_is_open(call) for call in target.calls.values()) or target.plan.input_types,
+        ),
+    )
 
     @staticmethod
     @abstractmethod
@@ -186,11 +184,6 @@ class _Soiling(Attack):
     def fields(target: Target) -> Mapping[str, Any]:  # noqa: ARG004 - not every attacker writes fields
         """Return the fields that the attacker adds to objects."""
         return {}
-
-    def misses(self, target: Target) -> str | None:
-        """It needs an open value from outside."""
-        is_open = any(_is_open(call) for call in target.calls.values())
-        return None if is_open or target.plan.input_types else "only replies with `allowed_outputs` come from outside"
 
     def play(self, case: Case) -> Outcome:
         """Write into inputs, outputs, replies and payloads, and check that the run goes as with any other text."""
@@ -290,10 +283,7 @@ class UndeclaredSuspension(Attack):
     invariant = Invariant.GRAPH
     defence = "only a tool with `suspends: true` may suspend; for any other tool it is a failure"
     severity = "medium"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool that may not suspend."""
-        return None if any(map(_must_not_wait, target.calls.values())) else "every tool may suspend"
+    needs = (Need("every tool may suspend", lambda target: any(map(_must_not_wait, target.calls.values()))),)
 
     def play(self, case: Case) -> Outcome:
         """Suspend from some call on, and check that the run does not wait."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stepward.sabotage.attack import Attack, Family, Stateful
+from stepward.sabotage.attack import Attack, Family, Need, Stateful
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.actors import Actors
 from stepward.sabotage.playing.case import Case
@@ -66,6 +66,10 @@ def _outcome(actors: Actors) -> Outcome:
     return Outcome.BLOCKED if actors.refusals else Outcome.ABSORBED
 
 
+def _siblings(target: Target) -> list[str]:
+    return [call.id for step in target.plan.steps if step.is_parallel for call in step.calls]
+
+
 class SiblingComesLate(Attack):
     """One call of a parallel step returns late, while records and vault values of its siblings are written."""
 
@@ -77,10 +81,7 @@ class SiblingComesLate(Attack):
     severity = "high"
     weight = 10
     enumerates = "each call of each parallel step, and the number of points that its siblings pass before it returns"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a parallel step."""
-        return None if _siblings(target) else "no step is parallel"
+    needs = (Need("no step is parallel", _siblings),)
 
     def play(self, case: Case) -> Outcome:
         """Check that the run ends as predicted, also for another process that reads it."""
@@ -114,10 +115,6 @@ class _Late:
             self._left -= 1
             return others[0] if self._left >= 0 else next(n for n in range(len(standing)) if n not in others)
         return 0
-
-
-def _siblings(target: Target) -> list[str]:
-    return [call.id for step in target.plan.steps if step.is_parallel for call in step.calls]
 
 
 async def _whole(trial: Trial, points: Crossing) -> Run:

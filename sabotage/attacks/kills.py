@@ -7,14 +7,13 @@ import signal
 from pathlib import Path
 from typing import Any, Final
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.campaigns.killing import Forks
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.images import memory_folder
-from stepward.sabotage.target import Target
 
 MOST_KILLS: Final = 100
 """The largest number of processes that one case kills. For a run with more points, evenly spaced ones are taken."""
@@ -31,13 +30,10 @@ class Sigkill(Attack):
     severity = "critical"
     enumerates = "every point of the generated run, or 100 evenly spaced points if it has more"
     weight = 100
+    needs = (Need("processes can't fork on this system", lambda _: hasattr(os, "fork")),)
 
     def __init__(self) -> None:
         self._forks = Forks()
-
-    def misses(self, target: Target) -> str | None:  # noqa: ARG002 - the platform decides
-        """It needs processes that fork."""
-        return None if hasattr(os, "fork") else "processes can't fork on this system"
 
     def play(self, case: Case) -> Outcome:
         """Run once in memory to count the points and to decide the answers, then for real."""

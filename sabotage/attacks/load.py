@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks.injection import Meddler, kind_of_outcome, outcome_of
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import TOOL
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.machines import Machine
 from stepward.sabotage.playing.odd_values import nested, soiled
 from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
-from stepward.sabotage.playing.world import Asking
+from stepward.sabotage.playing.world import AroundTools, Asking
 from stepward.sabotage.reference import Reference
 from stepward.sabotage.reference.plain import size as plain_size
 from stepward.sabotage.reference.plain import to_value
-from stepward.sabotage.target import Target
 from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.machine.plan import CallPlan
@@ -66,10 +66,7 @@ class OutputTooLarge(Attack):
     invariant = Invariant.BOUNDS
     defence = "if an output is larger than `max_output_bytes`, the step fails before the journal is written"
     severity = "high"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a call whose output may be long."""
-        return None if any(map(_has_room, target.calls.values())) else "no output may be long"
+    needs = (Need("no output may be long", lambda target: any(map(_has_room, target.calls.values()))),)
 
     def play(self, case: Case) -> Outcome:
         """Fill an output up to the limit, and check that the limit holds to the byte and bounds every record."""
@@ -211,8 +208,7 @@ class HugeValues(Attack):
         name = case.pick("huge", st.sampled_from([*_HUGE, *QUICK]))
         types = case.target.plan.input_types
         entries = ["calls", *types] if case.target.calls else [*types]
-        if not entries:
-            return Outcome.NOT_APPLICABLE
+        case.needs(entries)
         entry = case.pick("given to", st.sampled_from(entries))
         trial = Trial(case, faults=False)
         case.log(f"{name} for {entry}")
@@ -270,22 +266,15 @@ _DEEDS: Final[dict[str, tuple[Deed, type[Exception] | None]]] = {
 """The requests of a tool about its own run, each with the expected refusal, or None if it is accepted."""
 
 
-class _Within:
+class _Within(AroundTools[Tools]):
     """Tools, one of which makes a request to a machine during its call."""
 
     def __init__(self, inner: Tools, deed: Callable[[ToolContext], Awaitable[None]]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._deed = deed
 
-    def has(self, name: str) -> bool:
-        """Return whether there is a tool of that name."""
-        return self._inner.has(name)
-
-    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return an awaitable for the output of a tool."""
-        return self._call(name, args, context)
-
-    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the output of a tool."""
         await self._deed(context)
         return await self._inner.call(name, args, context)
 
@@ -300,10 +289,7 @@ class ReentrantTool(Attack):
     invariant = Invariant.DRIVER
     defence = "the machine that drives a run holds its lease, and no other machine drives the run at that time"
     severity = "high"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool."""
-        return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
+    needs = (TOOL,)
 
     def play(self, case: Case) -> Outcome:
         """Let one call of a tool do so, and check that the run continues as predicted."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
-from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.attack import Attack, Family, Need
+from stepward.sabotage.invariants import Invariant, NotApplicable, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import in_doubt, refused, suspended
 from stepward.sabotage.playing.trial import Trial
@@ -31,10 +32,7 @@ class SettledByOne(Attack):
     severity = "critical"
     weight = 4
     enumerates = "the person who started the run and an unnamed person, under a policy of the run and under a new one"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a step that suspends, or a write."""
-        return None if target.waits or target.writes else "no tool suspends or writes"
+    needs = (Need("no tool suspends or writes", lambda target: target.waits or target.writes),)
 
     def play(self, case: Case) -> Outcome:
         """Check that the delivery is refused, and that of another person is accepted."""
@@ -46,17 +44,16 @@ class SettledByOne(Attack):
         outcome = Outcome.NOT_APPLICABLE
         for number in case.each("the case is", len(_CASES)):
             by, is_new = _CASES[number]
-            if self._play(case, eyes, by, is_new=is_new, waits=waits):
+            with suppress(NotApplicable):
+                self._play(case, eyes, by, is_new=is_new, waits=waits)
                 outcome = Outcome.BLOCKED
         return outcome
 
-    def _play(self, case: Case, eyes: Target, by: str | None, *, is_new: bool, waits: bool) -> bool:
-        """Play one case. Return whether the run reached a delivery."""
+    def _play(self, case: Case, eyes: Target, by: str | None, *, is_new: bool, waits: bool) -> None:
+        """Play one case. Raises NotApplicable if the run does not reach a delivery."""
         trial = Trial(case, target=case.target if is_new else eyes, faults=False)
         trial.by = STARTED_BY
         run = suspended(trial, trial.start()) if waits else in_doubt(trial)
-        if run is None:
-            return False
         machine = trial.machine(policy=eyes.policies)
         step = run.suspensions[0].step if waits else run.doubts[0].step
         payload = trial.payload(step)
@@ -75,7 +72,6 @@ class SettledByOne(Attack):
         case.log(f"{OTHER} settles `{step}`")
         case.count()
         case.do(other)
-        return True
 
 
 _CASES: Final = ((STARTED_BY, False), (STARTED_BY, True), (None, False), (None, True))

@@ -8,9 +8,10 @@ from decimal import Decimal
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks.injection import called_tools, tools_of
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import TOOL
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import Trial
@@ -74,10 +75,7 @@ class ForgedToolName(Attack):
         "tool is refused"
     )
     severity = "critical"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool."""
-        return None if tools_of(target) else "no step calls a tool"
+    needs = (TOOL,)
 
     def play(self, case: Case) -> Outcome:
         """Forge the tool of one step, and check that the machine does not even start."""
@@ -144,10 +142,7 @@ class ToolOutsideThePolicy(Attack):
     defence = "every call is checked against the allow-lists before it starts"
     severity = "critical"
     weight = 2
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool."""
-        return None if tools_of(target) else "no step calls a tool"
+    needs = (TOOL,)
 
     def play(self, case: Case) -> Outcome:
         """Run under a policy that allows all tools but one, and check that this one is never called."""
@@ -155,8 +150,7 @@ class ToolOutsideThePolicy(Attack):
 
         names = list(dict.fromkeys(call.tool for call in tools_of(case.target)))
         called = {call.tool for call in called_tools(case)}
-        if not called:
-            return Outcome.NOT_APPLICABLE
+        case.needs(called)
         barred = case.pick("not allowed", st.sampled_from([name for name in names if name in called]))
         policy = {"policy": "gate", "allow": [name for name in names if name != barred]}
         trial = Trial(case, target=under(case.target, f"without {barred}", policy), faults=False)
@@ -180,10 +174,7 @@ class ArgumentOutsideThePolicy(Attack):
     )
     severity = "critical"
     weight = 2
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool with arguments."""
-        return None if any(map(_args, tools_of(target))) else "no tool has arguments"
+    needs = (Need("no tool has arguments", lambda target: any(map(_args, tools_of(target)))),)
 
     def play(self, case: Case) -> Outcome:
         """Draw a condition on one argument, and check that the tool is called if and only if the reference allows
@@ -191,8 +182,7 @@ class ArgumentOutsideThePolicy(Attack):
         from hypothesis import strategies as st
 
         calls = [call for call in called_tools(case) if _args(call)]
-        if not calls:
-            return Outcome.NOT_APPLICABLE
+        case.needs(calls)
         step = case.pick("limited", st.sampled_from([call.id for call in calls]))
         call = case.target.calls[step]
         name = case.pick("argument", st.sampled_from(sorted(_args(call))))

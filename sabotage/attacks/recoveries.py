@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import TOOL
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
@@ -15,7 +16,6 @@ from stepward.sabotage.playing.variants import under, variant
 from stepward.sabotage.playing.world import ProcessModel, ProcessTools, WorldClock
 from stepward.sabotage.stores.forging import raw_store_of
 from stepward.sabotage.stores.through import ThroughStore
-from stepward.sabotage.target import Target
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Append, JournalError, Lease, Row
@@ -121,10 +121,7 @@ class RunsFoundTogether(Attack):
     defence = "recovery takes the runs that no machine drives, in their order, and one bad run does not stop the others"
     severity = "critical"
     weight = 2
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool."""
-        return None if any(not call.is_model for call in target.calls.values()) else "no step calls a tool"
+    needs = (TOOL,)
 
     def play(self, case: Case) -> Outcome:
         """Recover all, and check which runs are recovered, reported with an error, or left alone."""

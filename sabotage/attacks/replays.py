@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks.tokens import TokenAttack, redescribed
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import WRITE
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import in_doubt, refused, suspended
@@ -37,8 +38,6 @@ class LateDelivery(TokenAttack):
 
         trial = Trial(case, faults=False)
         run = suspended(trial, trial.start())
-        if run is None:
-            return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
         how = case.pick("the run is", st.sampled_from(["cancelled", "erased"]))
         case.log(f"the run is {how} while `{token.step}` waits")
@@ -67,10 +66,7 @@ class ReconciledAgain(Attack):
     defence = "only a step in doubt is reconciled, and only once"
     severity = "critical"
     weight = 2
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a write."""
-        return None if target.writes else "no tool writes"
+    needs = (WRITE,)
 
     def play(self, case: Case) -> Outcome:
         """Reconcile a lost write, then again with any verdict, and also writes that were not lost."""
@@ -78,8 +74,6 @@ class ReconciledAgain(Attack):
 
         trial = Trial(case, faults=False)
         run = in_doubt(trial)
-        if run is None:
-            return Outcome.NOT_APPLICABLE
         doubts = {doubt.step for doubt in run.doubts}
         step = run.doubts[0].step
         verdict = case.pick("the second verdict", st.sampled_from(["done", "not_done", "abandon"]))
@@ -118,10 +112,7 @@ class ReconciledAtOnce(Attack):
     defence = "the holder of the lease checks again that the step is still in doubt"
     severity = "critical"
     weight = 4
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a write."""
-        return None if target.writes else "no tool writes"
+    needs = (WRITE,)
 
     def play(self, case: Case) -> Outcome:
         """Let them race, and check that exactly one counts."""
@@ -129,8 +120,6 @@ class ReconciledAtOnce(Attack):
 
         trial = Trial(case, faults=False)
         run = in_doubt(trial)
-        if run is None:
-            return Outcome.NOT_APPLICABLE
         doubt = run.doubts[0]
         happened = any(effect.key == doubt.key for effect in trial.world.effects)
         output = trial.payload(doubt.step) if happened else None
@@ -189,8 +178,7 @@ class RunIdReused(Attack):
             policies = policies[1:] if policies else (Policy.from_dict({"policy": "another", "guardrails": []}),)
         elif other == "inputs":
             inputs = case.pick("other inputs", target.inputs)
-            if not differs(target, inputs, trial.inputs):
-                return Outcome.NOT_APPLICABLE
+            case.needs(differs(target, inputs, trial.inputs))
         asked = trial.machine(policy=policies).run(program, inputs, run_id=trial.run)
         what = f"ask for the run again with {'the same' if other == 'nothing' else 'other ' + other}"
         if other != "nothing":
@@ -265,10 +253,7 @@ class KeysThatCollide(Attack):
     defence = "a key is computed from the run, program, step, visit and performance"
     severity = "critical"
     weight = 4
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool."""
-        return None if len(target.models) < len(target.calls) else "no tool is called"
+    needs = (Need("no tool is called", lambda target: len(target.models) < len(target.calls)),)
 
     def play(self, case: Case) -> Outcome:
         """Make two equal runs, kill one, and check that performances and keys correspond one to one."""

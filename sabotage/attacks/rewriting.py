@@ -35,8 +35,8 @@ class Forged(NamedTuple):
 class Rewriting(Attack):
     """An attack on the events in the records of a run.
 
-    `forge` returns the forged records, or None if the attack does not apply to the run. `may_be_honest` says that the
-    forgery may equal an honest run, which can't be detected.
+    `forge` returns the forged records. `may_be_honest` says that the forgery may equal an honest run, which can't be
+    detected.
     """
 
     family = Family.TRANSITIONS
@@ -55,8 +55,6 @@ class Rewriting(Attack):
         run = trial.carry_on(trial.start(unsigned), unsigned)
         forger = Forger(trial)
         forged = self.forge(trial, forger.records())
-        if forged is None:
-            return Outcome.NOT_APPLICABLE
         is_cut = forged.end == len(forged.records) or not case.pick("what follows is kept", st.booleans())
         records = forged.records[: forged.end] if is_cut else forged.records
         if is_cut:
@@ -90,11 +88,11 @@ class Facts(AttackFacts, total=False):
     trial: Callable[[Case], Trial]
 
 
-Forge = Callable[[Trial, list[Data]], Forged | None]
+Forge = Callable[[Trial, list[Data]], Forged]
 
 
 def rewriting(**facts: Unpack[Facts]) -> Callable[[Forge], type[Rewriting]]:
-    """Turn a function that forges records into an attack. It returns None if the attack does not apply to the run.
+    """Turn a function that forges records into an attack.
 
     The attack has the name of the function, with hyphens, and its docstring.
     """

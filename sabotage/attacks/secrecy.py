@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import MODEL
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.odd_values import part_of
@@ -83,11 +84,9 @@ def with_secrets(case: Case) -> Target:
     return variant(target, f"sensitive {name}", lambda data: data["inputs"][name].update(sensitive=True))
 
 
-def can_hide(target: Target) -> str | None:
-    """Return why no value of a target can be made sensitive, or None."""
-    return (
-        None if _has_sensitive(target) or _texts_in(target) else "nothing is sensitive, and no input can be free text"
-    )
+SECRET = Need(
+    "nothing is sensitive, and no input can be free text", lambda target: _has_sensitive(target) or _texts_in(target)
+)
 
 
 class _Form(NamedTuple):
@@ -124,10 +123,7 @@ class SecretQuoted(Attack):
     invariant = Invariant.SECRECY
     defence = "errors, requests and refusals are redacted before they reach a record"
     severity = "high"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a value that is sensitive or can be made so."""
-        return can_hide(target)
+    needs = (SECRET,)
 
     def play(self, case: Case) -> Outcome:
         """Quote secrets in every tool that gets one, and search for them in everything except the vault."""
@@ -226,12 +222,7 @@ class SecretToModel(Attack):
     invariant = Invariant.SECRECY
     defence = "a prompt that would contain a sensitive value is rejected before the model is called"
     severity = "high"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a model, and an input that is sensitive or can be made so."""
-        if not target.models:
-            return "no step calls a model"
-        return None if _texts_in(target) else "no input can be free text"
+    needs = (MODEL, Need("no input can be free text", _texts_in))
 
     def play(self, case: Case) -> Outcome:
         """Add the value to the prompt of one step, and check that no model gets it."""

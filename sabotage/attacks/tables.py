@@ -33,13 +33,12 @@ from stepward.vm.journal.store import JournalError
     store="sqlite",
     weight=2,
 )
-def tail_cut(case: Case, forger: Forger, honest: Honest) -> bool:
+def tail_cut(case: Case, forger: Forger, honest: Honest) -> None:
     """The last records are deleted from the file; the separately stored head stays."""
     entries = honest.snapshot.entries
     length = len(entries) - 1 - pick_index(case, "rows deleted, but one", len(entries))
     case.log(f"delete all records from {length} on")
     forger.put(entries[:length])
-    return True
 
 
 @tampering(
@@ -49,7 +48,7 @@ def tail_cut(case: Case, forger: Forger, honest: Honest) -> bool:
     store="sqlite",
     weight=2,
 )
-def head_edited(case: Case, forger: Forger, honest: Honest) -> bool:
+def head_edited(case: Case, forger: Forger, honest: Honest) -> None:
     """The head is edited in the file: its number, its digest, or both, as they were earlier."""
     from hypothesis import strategies as st
 
@@ -65,7 +64,6 @@ def head_edited(case: Case, forger: Forger, honest: Honest) -> bool:
         seq = pick_index(case, "record", len(entries) - 1)
         head = head._replace(seq=seq, digest=entries[seq].digest)
     forger.put(entries, head)
-    return True
 
 
 @tampering(
@@ -77,7 +75,7 @@ def head_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     store="sqlite",
     weight=2,
 )
-def signature_edited(case: Case, forger: Forger, honest: Honest) -> bool:
+def signature_edited(case: Case, forger: Forger, honest: Honest) -> None:
     """The signature of the head is edited in the file, or removed; all else is sound."""
     from hypothesis import strategies as st
 
@@ -90,7 +88,6 @@ def signature_edited(case: Case, forger: Forger, honest: Honest) -> bool:
     if change == "bit":
         signature = flipped(head.signature, pick_index(case, "bit", 512))
     forger.put(honest.snapshot.entries, head._replace(signature=signature))
-    return True
 
 
 _TYPES: dict[str, str] = {
@@ -122,7 +119,7 @@ def _types_of_columns_noticed(case: Case, trial: Trial, honest: Honest) -> Outco
     weight=2,
     noticed=_types_of_columns_noticed,
 )
-def types_of_columns(case: Case, forger: Forger, honest: Honest) -> bool:
+def types_of_columns(case: Case, forger: Forger, honest: Honest) -> None:
     """A value in the file gets another type: text instead of bytes or of a number."""
     from hypothesis import strategies as st
 
@@ -134,14 +131,11 @@ def types_of_columns(case: Case, forger: Forger, honest: Honest) -> bool:
         digest = forger.documents[0]
         forger.put_document(digest, honest.snapshot.documents[digest].decode())
     elif column == "sensitive value":
-        names = sorted(name for name in honest.snapshot.secrets if not name.startswith("token:"))
-        if not names:
-            return False
+        names = case.needs(sorted(name for name in honest.snapshot.secrets if not name.startswith("token:")))
         forger.put_secrets(honest.snapshot.secrets | {names[0]: "text"})
     else:
         seq = pick_index(case, "record", len(honest.snapshot.entries))
         forger.raw_store.do((_TYPES[column].format(seq=seq), (forger.run,)))
-    return True
 
 
 _COLUMNS: tuple[tuple[str, Any], ...] = (

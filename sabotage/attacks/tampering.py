@@ -34,7 +34,7 @@ class Honest(NamedTuple):
 
 
 class Tampering(Attack):
-    """An attack on the stored run: `tamper` changes it, or returns False if the attack does not apply.
+    """An attack on the stored run: `tamper` changes it.
 
     `by_key`, `by_receipt` and `by_itself` say which readers must notice: one with the public key, one with an earlier
     receipt and no key, and one with neither.
@@ -56,8 +56,7 @@ class Tampering(Attack):
             run = trial.carry_on(run)
         forger = Forger(trial)
         honest = Honest(run, forger.snapshot(), receipt_for(run))
-        if not self.tamper(case, forger, honest):
-            return Outcome.NOT_APPLICABLE
+        self.tamper(case, forger, honest)
         if forger.snapshot() == honest.snapshot:
             return Outcome.ABSORBED
         return self.noticed(case, trial, honest)
@@ -81,11 +80,11 @@ class Facts(AttackFacts, total=False):
     noticed: Callable[[Case, Trial, Honest], Outcome]
 
 
-Tamper = Callable[[Case, Forger, Honest], bool]
+Tamper = Callable[[Case, Forger, Honest], None]
 
 
 def tampering(**facts: Unpack[Facts]) -> Callable[[Tamper], type[Tampering]]:
-    """Turn a function that changes a store into an attack. It returns False if the attack does not apply to the run.
+    """Turn a function that changes a store into an attack.
 
     The attack has the name of the function, with hyphens, and its docstring.
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.injection import called_tools, tools_of
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.needs import TOOL
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.sabotage.playing.variants import variant
@@ -52,18 +53,14 @@ class PolicyOverTime(Attack):
     )
     severity = "critical"
     weight = 2
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool."""
-        return None if tools_of(target) else "no step calls a tool"
+    needs = (TOOL,)
 
     def play(self, case: Case) -> Outcome:
         """Check that the tool is called if and only if a waiver allows it."""
         from hypothesis import strategies as st
 
         called = list(dict.fromkeys(call.tool for call in called_tools(case)))
-        if not called:
-            return Outcome.NOT_APPLICABLE
+        case.needs(called)
         barred = case.pick("barred", st.sampled_from(called))
         expiry = case.pick("the waiver ends on", st.sampled_from(EXPIRIES))
         whose = WHOSE[max(0, case.pick("the waiver is for", st.integers(0, OURS + len(WHOSE) - 2)) - OURS + 1)]

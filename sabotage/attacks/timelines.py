@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -177,11 +177,8 @@ class _Slow:
         """Return whether there is a tool of that name."""
         return self._tools.has(name)
 
-    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return an awaitable for the output of a tool."""
-        return self._call(name, args, context)
-
-    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the output of a tool."""
         asking, answer = await self._tools.met(name, args, context)
         await self._plot.take_time(asking, answer)
         return given(asking.call, answer)

@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, TypeVar
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.world import LATE_BY, Asking, TooLate, WorldClock
-from stepward.sabotage.target import Target
 from stepward.vm.machine.tools import ToolContext, Tools
 
 T = TypeVar("T")
@@ -31,10 +30,7 @@ class AnswerAfterTimeOut(Attack):
     invariant = Invariant.KEPT
     defence = "a write that timed out is in doubt or repeated with its key; it does not count as failed"
     severity = "critical"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a write with a time-out."""
-        return None if any(call.timeout is not None for call in target.writes) else "no write has a time-out"
+    needs = (Need("no write has a time-out", lambda target: any(call.timeout is not None for call in target.writes)),)
 
     def play(self, case: Case) -> Outcome:
         """Answer late, and check that the run treats the effect as possible, and that it happens once."""
@@ -55,8 +51,7 @@ class AnswerAfterTimeOut(Attack):
 
         trial.world.decides.append(decide)
         trial.finish()
-        if not late:
-            return Outcome.NOT_APPLICABLE
+        case.needs(late)
         has_told = any(record["body"].get("kind") == "doubt" for record in trial.oracle.records)
         return Outcome.DETECTED if has_told else Outcome.ABSORBED
 
@@ -135,11 +130,12 @@ class LateResult(Attack):
     invariant = Invariant.DATA
     defence = "an answer belongs to its attempt, and the answer to an abandoned attempt is ignored"
     severity = "high"
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a tool with a time-out."""
-        calls = (call for call in target.calls.values() if not call.is_model)
-        return None if any(call.timeout is not None for call in calls) else "no tool has a time-out"
+    needs = (
+        Need(
+            "no tool has a time-out",
+            lambda target: any(call.timeout is not None and not call.is_model for call in target.calls.values()),
+        ),
+    )
 
     def play(self, case: Case) -> Outcome:
         """Let tools hang, and check that their late results appear nowhere."""

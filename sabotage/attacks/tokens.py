@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.needs import WAIT
 from stepward.sabotage.playing.case import Case
-from stepward.sabotage.playing.delivering import MAX_STOPS, refused, suspended
+from stepward.sabotage.playing.delivering import MAX_STOPS, refused, stopped, suspended
 from stepward.sabotage.playing.interleaving import Work, interleave
 from stepward.sabotage.playing.pausing import Paused
 from stepward.sabotage.playing.points import Points
@@ -32,10 +33,7 @@ class TokenAttack(Attack):
     family = Family.REPLAY
     surface = "resume token"
     invariant = Invariant.DELIVERY
-
-    def misses(self, target: Target) -> str | None:
-        """It needs a step that suspends."""
-        return None if target.waits else "no tool suspends"
+    needs = (WAIT,)
 
 
 def _another_payload(trial: Trial, step: str) -> Any:
@@ -63,8 +61,6 @@ class TokenTwice(TokenAttack):
         trial = Trial(case, faults=False)
         machine = trial.machine()
         run = suspended(trial, trial.start(machine))
-        if run is None:
-            return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
         run = trial.deliver(run, machine)
         if when == "after the end":
@@ -81,8 +77,6 @@ class TokenTwice(TokenAttack):
         """Let a delivery stand still before it leases the run, and deliver the same token meanwhile."""
         trial = Trial(case, target=variant(case.target, "waits twice", _wait_twice), faults=False)
         run = suspended(trial, trial.start())
-        if run is None:
-            return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
         payload = _another_payload(trial, token.step)
         case.log(f"resume `{token.step}`")
@@ -120,8 +114,6 @@ class TokenRaced(TokenAttack):
 
         trial = Trial(case, faults=False)
         run = suspended(trial, trial.start())
-        if run is None:
-            return Outcome.NOT_APPLICABLE
         token = run.suspensions[0]
         payload = trial.payload(token.step)
         count = case.pick("processes", st.integers(2, 4))
@@ -186,8 +178,6 @@ class TokenOfAnotherRun(TokenAttack):
         mine, other = Trial(case, faults=False), Trial(case, faults=False)
         own = suspended(mine, mine.start())
         foreign = suspended(other, other.start())
-        if own is None or foreign is None:
-            return Outcome.NOT_APPLICABLE
         step = own.suspensions[0].step
         payload = _another_payload(mine, step)
         for trial, run, source in ((other, foreign, own), (mine, own, foreign)):
@@ -212,13 +202,11 @@ class TokenOfAnotherProgram(TokenAttack):
         here, there = Trial(case, faults=False), Trial(case, faults=False, store=MemoryJournal())
         there.run = here.run
         run = suspended(here, here.start())
-        if run is None:
-            return Outcome.NOT_APPLICABLE
         case.log("run a program under the same id in another store that differs by one character")
         case.count()
         started = case.do(there.machine().run(redescribed(case.target), there.inputs, run_id=there.run))
-        twin = suspended(there, started)
-        assert twin is not None, "a program that differs in its description goes the same way"
+        twin = stopped(there, started, lambda one: one.suspensions)
+        assert twin.suspensions, "a program that differs in its description goes the same way"
         payload = _another_payload(here, run.suspensions[0].step)
         what = "deliver the token of the other program"
         refused(here, what, here.machine().resume(twin.suspensions[0].token, payload))
@@ -242,13 +230,10 @@ class GuessedToken(TokenAttack):
 
         trial = Trial(case, faults=False)
         run = suspended(trial, trial.start())
-        if run is None:
-            return Outcome.NOT_APPLICABLE
         waiting = run.suspensions[0]
         how = case.pick("the forgery", st.sampled_from(sorted(FORGERIES)))
         forged = FORGERIES[how](trial, waiting.token)
-        if forged == waiting.token:
-            return Outcome.NOT_APPLICABLE
+        case.needs(forged != waiting.token)
         payload = _another_payload(trial, waiting.step)
         refused(trial, f"deliver a token that is {how}", trial.machine().resume(forged, payload))
         trial.oracle.judge(trial.carry_on(run))

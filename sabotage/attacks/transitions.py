@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from stepward.sabotage.attack import Need
 from stepward.sabotage.attacks.rewriting import (
     FROM_OUTSIDE,
     Forged,
@@ -17,11 +18,11 @@ from stepward.sabotage.attacks.rewriting import (
 )
 from stepward.sabotage.attacks.tampering import pick_index
 from stepward.sabotage.invariants import Invariant
+from stepward.sabotage.needs import INTENT
 from stepward.sabotage.playing.answers import Answer, wrong_answers
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Data
-from stepward.sabotage.target import Target
 from stepward.vm.journal.canonical import portable
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import same
@@ -34,10 +35,10 @@ ANSWERED = ("attempt", "resumed", "reconciled")
 """The kinds of records that have the output of a call."""
 
 
-def picked(case: Case, records: list[Data], fits: Callable[[Data], bool]) -> int | None:
-    """Pick one of the records that fit, after the first record, or None if there is none."""
-    found = [seq for seq, record in enumerate(records) if seq and fits(record)]
-    return found[pick_index(case, "record", len(found))] if found else None
+def picked(case: Case, records: list[Data], fits: Callable[[Data], bool]) -> int:
+    """Pick one of the records that fit, after the first record. Raises NotApplicable if there is none."""
+    found = case.needs([seq for seq, record in enumerate(records) if seq and fits(record)])
+    return found[pick_index(case, "record", len(found))]
 
 
 @rewriting(
@@ -45,15 +46,13 @@ def picked(case: Case, records: list[Data], fits: Callable[[Data], bool]) -> int
     action="another step of the program written there",
     defence="only the program decides the next step: a record with another next step is damage",
 )
-def cursor_edited(trial: Trial, records: list[Data]) -> Forged | None:
+def cursor_edited(trial: Trial, records: list[Data]) -> Forged:
     """The next step in a record is replaced by another step of the program."""
     case = trial.case
     seq = picked(case, records, lambda record: "next" in record["body"])
-    if seq is None:
-        return None
-    others = [step.id for step in trial.target.plan.steps if step.id != records[seq]["body"]["next"]]
-    if not others:
-        return None
+    others = case.needs(
+        [step.id for step in trial.target.plan.steps if step.id != records[seq]["body"]["next"]],
+    )
     other = others[pick_index(case, "step", len(others))]
     case.log(f"write into record {seq} that control goes to `{other}`")
     return changed(records, seq, with_body(records[seq], next=other))
@@ -64,12 +63,10 @@ def cursor_edited(trial: Trial, records: list[Data]) -> Forged | None:
     action="one removed, and the rest renumbered and rehashed",
     defence="a record must be about the current step of the run",
 )
-def step_forgotten(trial: Trial, records: list[Data]) -> Forged | None:
+def step_forgotten(trial: Trial, records: list[Data]) -> Forged:
     """The record with which a step was left is removed."""
     case = trial.case
     seq = picked(case, records, lambda record: "next" in record["body"] and _is_decided(records, record["seq"] + 1))
-    if seq is None:
-        return None
     case.log(f"drop record {seq}, with which `{records[seq]['body']['step']}` was left")
     forged = changed(records, seq)
     return forged._replace(end=forged.end + 1)
@@ -85,7 +82,7 @@ def _is_decided(records: list[Data], seq: int) -> bool:
     defence="a record must be about the current step of the run, and an outcome must follow its intent",
     may_be_honest=True,
 )
-def events_reordered(trial: Trial, records: list[Data]) -> Forged | None:
+def events_reordered(trial: Trial, records: list[Data]) -> Forged:
     """Two consecutive records are swapped; sub-steps of one parallel step may come in any order."""
     case = trial.case
     seq = picked(
@@ -93,8 +90,6 @@ def events_reordered(trial: Trial, records: list[Data]) -> Forged | None:
         records,
         lambda record: _is_decided(records, record["seq"]) and _is_decided(records, record["seq"] + 1),
     )
-    if seq is None:
-        return None
     case.log(f"swap records {seq} and {seq + 1}")
     return Forged([*records[:seq], records[seq + 1], records[seq], *records[seq + 2 :]], seq + 2)
 
@@ -115,7 +110,7 @@ _ENDINGS = (
     invariant=Invariant.ENDINGS,
     may_be_honest=True,
 )
-def early_ending(trial: Trial, records: list[Data]) -> Forged | None:
+def early_ending(trial: Trial, records: list[Data]) -> Forged:
     """The run ends too early: a record of an ending is inserted after some record, and the rest is cut."""
     case = trial.case
     seq = 1 + pick_index(case, "records kept, but one", len(records) - 1)
@@ -125,34 +120,29 @@ def early_ending(trial: Trial, records: list[Data]) -> Forged | None:
     return Forged([*records[:seq], ending], seq + 1)
 
 
-def _branch_not_taken_misses(target: Target) -> str | None:
-    """It needs a condition."""
-    steps = target.program.steps
-    return None if any(isinstance(step, ConditionStep) for step in steps) else "there is no condition"
-
-
 @rewriting(
     surface="branch in a record",
     action="another branch of the same condition",
     defence="a replay evaluates every condition again before a machine continues the run",
-    misses=_branch_not_taken_misses,
+    needs=(
+        Need(
+            "there is no condition",
+            lambda target: any(isinstance(step, ConditionStep) for step in target.program.steps),
+        ),
+    ),
 )
-def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
+def branch_not_taken(trial: Trial, records: list[Data]) -> Forged:
     """The branch of a condition is replaced by another one, with or without its next step."""
     case = trial.case
     from hypothesis import strategies as st
 
     seq = picked(case, records, lambda record: record["kind"] == "branched")
-    if seq is None:
-        return None
     plan, record = trial.target.plan, records[seq]
     step = next(step for step in plan.steps if step.id == record["body"]["step"])
     targets: dict[Any, Any] = {**step.branches}
     if "uncovered" in step.transitions:
         targets[None] = step.transitions["uncovered"]
-    others = [branch for branch in targets if branch != record["body"]["branch"]]
-    if not others:
-        return None
+    others = case.needs([branch for branch in targets if branch != record["body"]["branch"]])
     branch = others[pick_index(case, "branch", len(others))]
     case.log(f"write into record {seq} that `{step.id}` took the branch {branch}")
     flipped = with_body(record, branch=branch)
@@ -161,24 +151,17 @@ def branch_not_taken(trial: Trial, records: list[Data]) -> Forged | None:
     return changed(records, seq, flipped)
 
 
-def _outcome_without_intent_misses(target: Target) -> str | None:
-    """It needs a call that has intents."""
-    return None if any(call.has_intent for call in target.calls.values()) else "no call has an intent"
-
-
 @rewriting(
     surface="intents in the journal",
     action="one removed, and its outcome left",
     invariant=Invariant.INTENT,
     defence="an outcome without an intent before it is damage",
-    misses=_outcome_without_intent_misses,
+    needs=(INTENT,),
 )
-def outcome_without_intent(trial: Trial, records: list[Data]) -> Forged | None:
+def outcome_without_intent(trial: Trial, records: list[Data]) -> Forged:
     """The intent of an effect is removed, and its outcome remains."""
     case = trial.case
     seq = picked(case, records, lambda record: record["kind"] == "intent" and _outcome(records, record) is not None)
-    if seq is None:
-        return None
     case.log(f"drop record {seq}, the intent of `{records[seq]['body']['step']}`")
     end = _outcome(records, records[seq])
     assert end is not None, "it was picked for that"
@@ -197,25 +180,22 @@ def _attempt_of(record: Data) -> tuple[str, int, int]:
     return record["body"]["step"], record["body"]["visit"], record["note"]["attempt"]
 
 
-def _output_outside_its_type_misses(target: Target) -> str | None:
-    """It needs an output with a restricted type."""
-    has_some = any(wrong_answers(target, call) is not None for call in target.calls.values())
-    return None if has_some else "every value is an allowed output of every call"
-
-
 @rewriting(
     surface="output in a record",
     action="a value outside its type or its allowed set",
     invariant=Invariant.DATA,
     defence="a replay checks the type of every output before a machine continues the run",
-    misses=_output_outside_its_type_misses,
+    needs=(
+        Need(
+            "every value is an allowed output of every call",
+            lambda target: any(wrong_answers(target, call) is not None for call in target.calls.values()),
+        ),
+    ),
 )
-def output_outside_its_type(trial: Trial, records: list[Data]) -> Forged | None:
+def output_outside_its_type(trial: Trial, records: list[Data]) -> Forged:
     """The output of a call is replaced by a value of another type or a reply that is not allowed."""
     case = trial.case
     seq = picked(case, records, lambda record: succeeded(record) and _wrong(trial, record) is not None)
-    if seq is None:
-        return None
     among = _wrong(trial, records[seq])
     assert among is not None, "it was picked for that"
     value = case.pick("output", among)["value"]
@@ -233,11 +213,6 @@ def _wrong(trial: Trial, record: Data) -> Any:
     return None if call is None else wrong_answers(trial.target, call)
 
 
-def _fallback_rewritten_misses(target: Target) -> str | None:
-    """It needs a call with a fallback."""
-    return None if any(map(_falls_back, target.calls.values())) else "no call has a fallback"
-
-
 def _fallback_rewritten_trial(case: Case) -> Trial:
     """Return a trial in which every call with a fallback is late."""
     trial = Trial(case, faults=False)
@@ -250,16 +225,14 @@ def _fallback_rewritten_trial(case: Case) -> Trial:
     action="replaced by another value than the one in the program",
     invariant=Invariant.DATA,
     defence="a replay compares every fallback with the program before a machine continues the run",
-    misses=_fallback_rewritten_misses,
+    needs=(Need("no call has a fallback", lambda target: any(map(_falls_back, target.calls.values()))),),
     trial=_fallback_rewritten_trial,
 )
-def fallback_rewritten(trial: Trial, records: list[Data]) -> Forged | None:
+def fallback_rewritten(trial: Trial, records: list[Data]) -> Forged:
     """A call was late, and the run continued with the fallback of the program, which is replaced by another value."""
     case = trial.case
     seq = picked(case, records, lambda record: record["body"].get("kind") == "fallback")
-    call = None if seq is None else call_of(trial, records[seq])
-    if seq is None or call is None:
-        return None
+    call = case.needs(call_of(trial, records[seq]))
     due = freeze(call.call.fallback)
     others = trial.target.values(call.returns).filter(lambda value: not same(freeze(value), due))
     value = case.pick("value", others)
@@ -277,12 +250,10 @@ def _falls_back(call: CallPlan) -> bool:
     invariant=Invariant.BOUNDS,
     defence="an attempt is repeated only as often as the program says",
 )
-def attempts_beyond_retries(trial: Trial, records: list[Data]) -> Forged | None:
+def attempts_beyond_retries(trial: Trial, records: list[Data]) -> Forged:
     """Failed attempts are inserted before a successful one: more than the program allows."""
     case = trial.case
     seq = picked(case, records, lambda record: _is_first(record) and call_of(trial, record) is not None)
-    if seq is None:
-        return None
     call = call_of(trial, records[seq])
     assert call is not None, "it was picked for that"
     intent = next((record for record in records if _is_intent_of(record, records[seq])), None)
@@ -323,25 +294,18 @@ def with_key(trial: Trial, intent: Data) -> Data:
     return with_note(intent, key=key)
 
 
-def _visits_beyond_the_limit_misses(target: Target) -> str | None:
-    """It needs a step with `max_visits`."""
-    return None if any(step.max_visits for step in target.plan.steps) else "no step has `max_visits`"
-
-
 @rewriting(
     surface="iterations of a loop",
     action="written again until a step has one visit too many",
     invariant=Invariant.BOUNDS,
     defence="visits are counted, and a step is skipped after it has used them up",
-    misses=_visits_beyond_the_limit_misses,
+    needs=(Need("no step has `max_visits`", lambda target: any(step.max_visits for step in target.plan.steps)),),
 )
-def visits_beyond_the_limit(trial: Trial, records: list[Data]) -> Forged | None:
+def visits_beyond_the_limit(trial: Trial, records: list[Data]) -> Forged:
     """The records of a loop are repeated until they pass the limit of visits of a step."""
     case = trial.case
     limits = {step.id: step.max_visits for step in trial.target.plan.steps if step.max_visits}
     seq = picked(case, records, lambda record: _next_visit(records, record, limits) is not None)
-    if seq is None:
-        return None
     name, visit = records[seq]["body"]["step"], records[seq]["body"]["visit"]
     until = _next_visit(records, records[seq], limits)
     assert until is not None, "it was picked for that"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Stateful
 from stepward.sabotage.campaigns.steady import steady
-from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.invariants import Breach, Invariant, NotApplicable, Outcome
 from stepward.sabotage.playing.case import Case, Weakness
 from stepward.sabotage.playing.choices import Choices, Drawn, ScriptMisfit
 from stepward.sabotage.target import Target
@@ -139,6 +139,8 @@ def play(attack: Attack, case: Case) -> Outcome:
     """Play one case. Raises Breach with case and story, also for an undocumented error of the machine."""
     try:
         return attack.play(case)
+    except NotApplicable:
+        return Outcome.NOT_APPLICABLE
     except Exception as error:
         raise as_breach(error, case) from error.__cause__
 

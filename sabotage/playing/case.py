@@ -8,7 +8,7 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from stepward.sabotage.invariants import Breach, Invariant
+from stepward.sabotage.invariants import Breach, Invariant, NotApplicable
 from stepward.sabotage.playing.choices import Choices
 from stepward.sabotage.target import Target
 from stepward.vm.journal.signing import SigningKey
@@ -95,6 +95,12 @@ class Case:
     def log(self, what: str) -> None:
         """Add a line to the story."""
         self.story.append(what)
+
+    def needs(self, found: T | None) -> T:
+        """Return what the attack needs. Raises NotApplicable if it is None, False or empty."""
+        if not found:
+            raise NotApplicable
+        return found
 
     def hold(self, is_met: bool, invariant: Invariant, what: str) -> None:
         """Raise Breach unless a requirement `is_met`; `what` says what happened instead."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.invariants import Breach, Invariant
@@ -20,17 +20,24 @@ MAX_STOPS: Final = 50
 """The largest number of deliveries in the search for a step at which a run waits."""
 
 
-def suspended(trial: Trial, run: Run) -> Run | None:
-    """Drive a run until it waits for a token and return it, or None if it ends first."""
+def stopped(trial: Trial, run: Run, waits: Callable[[Run], object]) -> Run:
+    """Drive a run until it ends or waits as required."""
     for _ in range(MAX_STOPS):
-        if run.is_over or run.suspensions:
+        if run.is_over or waits(run):
             break
         run = trial.deliver(run, trial.machine())
-    return run if run.suspensions else None
+    return run
 
 
-def in_doubt(trial: Trial) -> Run | None:
-    """Start a run in which one write, chosen by the attack, is in doubt. Return None if it ends without one."""
+def suspended(trial: Trial, run: Run) -> Run:
+    """Drive a run until it waits for a token. Raises NotApplicable if it ends first."""
+    run = stopped(trial, run, lambda one: one.suspensions)
+    trial.case.needs(run.suspensions)
+    return run
+
+
+def in_doubt(trial: Trial) -> Run:
+    """Start a run in which one write, chosen by the attack, is in doubt. Raises NotApplicable if none is."""
     from hypothesis import strategies as st
 
     case = trial.case
@@ -48,12 +55,9 @@ def in_doubt(trial: Trial) -> Run | None:
         return Answer(kind) if is_lost else None
 
     trial.world.decides.append(decide)
-    run = trial.start()
-    for _ in range(MAX_STOPS):
-        if run.is_over or run.doubts:
-            break
-        run = trial.deliver(run, trial.machine())
-    return run if run.doubts else None
+    run = stopped(trial, trial.start(), lambda one: one.doubts)
+    case.needs(run.doubts)
+    return run
 
 
 def refused(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from stepward.sabotage.playing.answers import Answer, answers
 from stepward.sabotage.playing.case import Case, named
@@ -14,8 +15,10 @@ from stepward.sabotage.target import Route, Target
 from stepward.vm.machine.clock import ManualClock, T
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.machine.plan import CallPlan
-from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext
+from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools
 from stepward.vm.values import to_json
+
+Inner = TypeVar("Inner", bound=Tools)
 
 TOKENS_OF_A_REPLY: Final = 10
 COST_OF_A_REPLY: Final = Decimal("0.01")
@@ -194,11 +197,8 @@ class ProcessTools:
         """Return whether the program declares a tool of that name."""
         return any(call.tool == name for call in self._world.target.calls.values())
 
-    def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
-        """Return an awaitable for the output of a tool."""
-        return self._call(name, args, context)
-
-    async def _call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the output of a tool."""
         asking, answer = await self.met(name, args, context)
         return given(asking.call, answer)
 
@@ -220,6 +220,21 @@ class ProcessTools:
         answer = world.meet(asking)
         await self._points.pass_by(f"after {name} was asked by `{call.id}`")
         return asking, answer
+
+
+class AroundTools(ABC, Generic[Inner]):
+    """The base of tools around other tools."""
+
+    def __init__(self, inner: Inner) -> None:
+        self._inner = inner
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool of that name."""
+        return self._inner.has(name)
+
+    @abstractmethod
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the output of a tool."""
 
 
 class ProcessModel:
