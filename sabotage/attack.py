@@ -42,10 +42,10 @@ class Need(NamedTuple):
 class Attack(ABC):
     """One attack. The docstring of the class says what the attacker does, in a sentence or two.
 
-    `name` is the name of the class, in lower case with hyphens: `TokenTwice` is `token-twice`.
-    `surface` is what the attacker may touch, `action` what is done to it, `defence` what should stop it, `severity` how
-    bad a breach is. `weight` is the cost of one case, in plain cases: an attack that enumerates gets fewer cases.
-    `store` is the kind of store that the attack uses, `needs` what it needs of a program.
+    `name` is the name of the class, in lower case with hyphens: `TokenTwice` is `token-twice`. `surface` is what the
+    attacker may touch, `action` what is done to it, `defence` what should stop it, `severity` how bad a breach is. An
+    attack that says no `severity` is critical. `weight` is the cost of one case, in plain cases: an attack that
+    enumerates gets fewer cases. `store` is the kind of store that the attack uses, `needs` what it needs of a program.
     """
 
     name: ClassVar[str]
@@ -54,7 +54,7 @@ class Attack(ABC):
     action: ClassVar[str]
     invariant: ClassVar[Invariant]
     defence: ClassVar[str]
-    severity: ClassVar[Severity]
+    severity: ClassVar[Severity] = "critical"
     enumerates: ClassVar[str] = ""
     weight: ClassVar[int] = 1
     store: ClassVar[Literal["memory", "sqlite"]] = "memory"

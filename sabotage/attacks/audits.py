@@ -273,7 +273,6 @@ class EditsAndAPlainVerifier(Attack):
     action = "edited at random, in several fields at once"
     invariant = Invariant.TAMPERING
     defence = "every rule of verification is checked for every record, and for the data stored with it"
-    severity = "critical"
     weight = 4
 
     def play(self, case: Case) -> Outcome:

@@ -171,7 +171,6 @@ class CallerCancelledInTool(Attack):
     action = "cancelled while a tool continues"
     invariant = Invariant.DRIVER
     defence = "the lease is held as long as the tool runs, and is then released"
-    severity = "critical"
     needs = (Need("no tool writes or suspends for ten seconds", lambda target: any(map(can_go_on, _tools(target)))),)
 
     def play(self, case: Case) -> Outcome:

@@ -233,7 +233,6 @@ class StoreAgainstModel(Attack):
     action = "in any order, at any moment, by anybody"
     invariant = Invariant.DRIVER
     defence = "the store fulfils its contract: who has a lease, until when, and what is appended with it"
-    severity = "critical"
 
     def play(self, case: Case) -> Outcome:
         """Make calls of the store, and compare each answer with the model."""
@@ -251,7 +250,6 @@ class FileAgainstModel(Attack):
     defence = (
         "the file fulfils the contract of a store for every process that has it open, also after it is opened again"
     )
-    severity = "critical"
     store = "sqlite"
     weight = 3
 

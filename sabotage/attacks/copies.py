@@ -66,7 +66,6 @@ class JournalRolledBack(Attack):
     action = "a run restored from an older copy, and recovered"
     invariant = Invariant.TAMPERING
     defence = "a receipt of a newer head shows that records are missing"
-    severity = "critical"
     weight = 3
 
     def play(self, case: Case) -> Outcome:
@@ -104,7 +103,6 @@ class JournalUnderAnotherId(Attack):
     action = "a whole journal replayed under another run id"
     invariant = Invariant.IDENTITY
     defence = "the first record and the signature of the head name the run"
-    severity = "critical"
     weight = 3
 
     def play(self, case: Case) -> Outcome:

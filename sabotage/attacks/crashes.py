@@ -72,7 +72,6 @@ class KilledAnywhere(Attack):
     action = "killed at a point of a run"
     invariant = Invariant.ONCE
     defence = "the intent is durable before the effect starts, and a write that had started is in doubt"
-    severity = "critical"
     enumerates = "the points before and after every append and every effect of the generated run"
     weight = 25
 
@@ -97,7 +96,6 @@ class KilledInRecovery(Attack):
     defence = (
         "recovery computes the state in the same manner, and intents and doubts are durable before the run continues"
     )
-    severity = "critical"
     enumerates = "each state in which the generated run or its recovery can stop, with tools that do not fail"
     weight = 60
 
@@ -173,7 +171,6 @@ class KilledWhileDelivering(Attack):
     action = "killed at a point of a resumption or reconciliation, and the delivery repeated"
     invariant = Invariant.DELIVERY
     defence = "a delivery is durable before the run continues, and its token is then used"
-    severity = "critical"
     enumerates = "the points before and after every append and every effect of the delivery"
     weight = 8
     needs = (
@@ -304,7 +301,6 @@ class TwoRecoveries(Attack):
         "there is one lease at a time, and an append must follow the last record and the fencing number that its "
         "writer knows"
     )
-    severity = "critical"
     weight = 3
 
     def play(self, case: Case) -> Outcome:

@@ -95,7 +95,6 @@ class OpenIntentRemoved(Attack):
     action = "cut off before the intent of an effect that is in progress"
     invariant = Invariant.ONCE
     defence = "a machine with a key continues only runs that this key has signed"
-    severity = "critical"
     weight = 2
     needs = (WRITE,)
 

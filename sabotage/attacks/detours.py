@@ -111,7 +111,6 @@ class GuardBypassed(Attack):
     action = "one of them changed to another step"
     invariant = Invariant.GUARDRAIL
     defence = "each guardrail has a monitor in the machine, which is checked before a step starts"
-    severity = "critical"
     weight = 2
     needs = (RULE,)
 

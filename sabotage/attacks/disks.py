@@ -94,7 +94,6 @@ class FailingSync(_FailingWrites):
     action = "reports that a write failed, although the write is stored"
     invariant = Invariant.ONCE
     defence = "after an error, the run is read again and compared with what the machine had written"
-    severity = "critical"
     enumerates = "every append, document, vault write and lease of the generated run"
     how = "unsynced"
     keeps_lease = ("acquire", "create")
@@ -108,7 +107,6 @@ class PowerLost(Attack):
     action = "the power fails at a point of a run, and data that was not durable is lost"
     invariant = Invariant.INTENT
     defence = "intents, outcomes and endings are durable; all other records can be computed again"
-    severity = "critical"
     enumerates = "every point of the generated run at which some data is not durable, and how much of it is lost"
     weight = 8
 
@@ -239,7 +237,6 @@ class ShortRecord(Attack):
     action = "the record or its digest ends early, or contains only zeros after some byte"
     invariant = Invariant.TAMPERING
     defence = "a record with a wrong digest is not read"
-    severity = "critical"
     enumerates = "every record of the generated run and its digest, cut at the first, second, middle and last byte"
     weight = 8
 

@@ -43,7 +43,6 @@ class DriverAttack(Attack):
 
     family = Family.TIME
     invariant = Invariant.DRIVER
-    severity = "critical"
     weight = 10
     enumerates = "the points before and after every append and every effect of the generated run"
 
@@ -210,7 +209,6 @@ class DriversInterleaved(Attack):
     action = "taken over while its holder continues"
     invariant = Invariant.DRIVER
     defence = "every append has a fencing number, and names the record before it"
-    severity = "critical"
     weight = 5
 
     def play(self, case: Case) -> Outcome:

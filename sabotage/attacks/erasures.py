@@ -87,7 +87,6 @@ class VaultRestored(ErasureAttack):
     surface = "vault"
     action = "erased values restored from a copy"
     defence = "the record of an erasure remains: the values that it names count as erased, whatever the vault contains"
-    severity = "critical"
     weight = 2
 
     def play(self, case: Case) -> Outcome:
@@ -117,7 +116,6 @@ class VaultOfAnotherRun(ErasureAttack):
     action = "filled with the values of another run"
     invariant = Invariant.TAMPERING
     defence = "the journal contains a salted commitment to each value"
-    severity = "critical"
     weight = 2
 
     def play(self, case: Case) -> Outcome:
@@ -153,7 +151,6 @@ class ErasedRunAskedFor(ErasureAttack):
     surface = "erased run"
     action = "read, recovered, replayed and erased again"
     defence = "an erasure destroys the rows of the vault, and writes a record of it"
-    severity = "critical"
     weight = 2
 
     def play(self, case: Case) -> Outcome:
@@ -212,7 +209,6 @@ class ErasureLeavesBytes(ErasureAttack):
     defence = (
         "values are in a vault without a write-ahead log, and each erasure overwrites the vault and writes it again"
     )
-    severity = "critical"
     weight = 5
     store = "sqlite"
 
@@ -271,7 +267,6 @@ class ErasedAmongOthers(ErasureAttack):
     surface = "files of the store"
     action = "searched for values whose pages were split before they were erased"
     defence = "the vault is written again when something in it is erased"
-    severity = "critical"
     weight = 10
     store = "sqlite"
 

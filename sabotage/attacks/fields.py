@@ -96,7 +96,6 @@ class FieldsEdited(Attack):
     action = "each field changed, removed or added"
     invariant = Invariant.HISTORY
     defence = "a replay compares every field of every record with what the machine would write"
-    severity = "critical"
     weight = 8
     enumerates = "each field of each record of the generated run, changed in a few different ways"
 

@@ -38,7 +38,6 @@ class TornLog(Attack):
     action = "interrupted in the middle of an append, and opened by another process"
     invariant = Invariant.KEPT
     defence = "an append is one transaction in a write-ahead log with checksums"
-    severity = "critical"
     enumerates = (
         "every append of the generated run, interrupted in 18 different ways, also during a checkpoint of the log"
     )
@@ -98,7 +97,6 @@ class TornVault(Attack):
     action = "interrupted in the middle of a commit of the vault, and opened by another process"
     invariant = Invariant.KEPT
     defence = "the vault is changed in transactions, and the rollback journal is on the disk first"
-    severity = "critical"
     enumerates = "every commit of the vault in the generated run and in its erasure, interrupted in 18 different ways"
     weight = 20
     needs = (Need("the vault has no values of the run", lambda target: target.plan.has_sensitive or target.waits),)
@@ -150,7 +148,6 @@ class UnsyncedFiles(Attack):
     action = "the data that was not synced is lost with the power"
     invariant = Invariant.ONCE
     defence = "commits of intents, outcomes, endings, leases and values wait until they are on the disk"
-    severity = "critical"
     enumerates = "every state of the generated run in which some data is not synced"
     weight = 8
 

@@ -265,7 +265,6 @@ class ToolsAsFunctions(Attack):
         "each attempt calls its function once, with its own arguments, and any exception from a thread is a "
         "failed attempt"
     )
-    severity = "critical"
     needs = (TOOL,)
 
     def play(self, case: Case) -> Outcome:

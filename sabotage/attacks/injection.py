@@ -82,7 +82,6 @@ class ReplyOutsideTheSet(Attack):
     action = "a reply that is not one of the allowed outputs"
     invariant = Invariant.DATA
     defence = "a reply must be exactly one of `allowed_outputs`"
-    severity = "critical"
     needs = (Need("no step has `allowed_outputs`", lambda target: any(call.allowed for call in target.models)),)
 
     def play(self, case: Case) -> Outcome:
@@ -167,7 +166,6 @@ class _Soiling(Attack):
     """Well-typed values whose texts and fields try to act as more than data."""
 
     family = Family.INJECTION
-    severity = "critical"
     needs = (
         Need(
             "only replies with `allowed_outputs` come from outside",

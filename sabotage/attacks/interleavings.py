@@ -30,7 +30,6 @@ class ActorsInAnyOrder(Stateful):
     action = "made in any order, by processes that die"
     invariant = Invariant.ONCE
     defence = "every action is decided only from the journal, under a lease"
-    severity = "critical"
     weight = 4
 
     def play(self, case: Case) -> Outcome:

@@ -27,7 +27,6 @@ class Sigkill(Attack):
     action = "SIGKILL at a point of a run on a SQLite store, then two recoveries at once"
     invariant = Invariant.ONCE
     defence = "appended records are in the file even if the process dies, and there is one lease at a time"
-    severity = "critical"
     enumerates = "every point of the generated run, or 100 evenly spaced points if it has more"
     weight = 100
     needs = (Need("processes can't fork on this system", lambda _: hasattr(os, "fork")),)

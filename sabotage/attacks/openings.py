@@ -81,7 +81,6 @@ class FileOfAnotherKind(Attack):
     action = "changed, and the store opened again"
     invariant = Invariant.TAMPERING
     defence = "a file is opened only as the kind of file that it was created as, and only its owner can read it"
-    severity = "critical"
     weight = 40
     enumerates = "the possible contents of the journal file and the vault file"
 

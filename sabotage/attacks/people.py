@@ -29,7 +29,6 @@ class SettledByOne(Attack):
         "the person who delivers is compared with the person who started the run, under the policies of the run "
         "and of the machine"
     )
-    severity = "critical"
     weight = 4
     enumerates = "the person who started the run and an unnamed person, under a policy of the run and under a new one"
     needs = (Need("no tool suspends or writes", lambda target: target.waits or target.writes),)

@@ -74,7 +74,6 @@ class ForgedToolName(Attack):
         "tools are only the public functions that a module or object defines itself, and a run with a missing "
         "tool is refused"
     )
-    severity = "critical"
     needs = (TOOL,)
 
     def play(self, case: Case) -> Outcome:
@@ -140,7 +139,6 @@ class ToolOutsideThePolicy(Attack):
     action = "a tool that is not in the allow-list"
     invariant = Invariant.PERMISSION
     defence = "every call is checked against the allow-lists before it starts"
-    severity = "critical"
     weight = 2
     needs = (TOOL,)
 
@@ -172,7 +170,6 @@ class ArgumentOutsideThePolicy(Attack):
         "the condition on `$args` is evaluated with the actual arguments, and if it can't be evaluated, the call "
         "is not allowed"
     )
-    severity = "critical"
     weight = 2
     needs = (Need("no tool has arguments", lambda target: any(map(_args, tools_of(target)))),)
 

@@ -119,7 +119,6 @@ class RunsFoundTogether(Attack):
     action = "with runs in every state, all recovered at once"
     invariant = Invariant.DRIVER
     defence = "recovery takes the runs that no machine drives, in their order, and one bad run does not stop the others"
-    severity = "critical"
     weight = 2
     needs = (TOOL,)
 

@@ -29,7 +29,6 @@ class LateDelivery(TokenAttack):
     action = "delivered after the run was cancelled or erased"
     invariant = Invariant.ENDINGS
     defence = "an ended run accepts no delivery"
-    severity = "critical"
     weight = 2
 
     def play(self, case: Case) -> Outcome:
@@ -64,7 +63,6 @@ class ReconciledAgain(Attack):
     action = "reported again, or for a step that is not in doubt"
     invariant = Invariant.DELIVERY
     defence = "only a step in doubt is reconciled, and only once"
-    severity = "critical"
     weight = 2
     needs = (WRITE,)
 
@@ -110,7 +108,6 @@ class ReconciledAtOnce(Attack):
     action = "reported by several processes at once"
     invariant = Invariant.ONCE
     defence = "the holder of the lease checks again that the step is still in doubt"
-    severity = "critical"
     weight = 4
     needs = (WRITE,)
 
@@ -219,7 +216,6 @@ class RunIdRaced(Attack):
     action = "used by several callers at once"
     invariant = Invariant.ONCE
     defence = "only one of the callers can make the run, because the first write succeeds only once"
-    severity = "critical"
     weight = 5
 
     def play(self, case: Case) -> Outcome:
@@ -251,7 +247,6 @@ class KeysThatCollide(Attack):
     action = "requested for performances that look alike"
     invariant = Invariant.ONCE
     defence = "a key is computed from the run, program, step, visit and performance"
-    severity = "critical"
     weight = 4
     needs = (Need("no tool is called", lambda target: len(target.models) < len(target.calls)),)
 

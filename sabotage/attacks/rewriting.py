@@ -41,7 +41,6 @@ class Rewriting(Attack):
 
     family = Family.TRANSITIONS
     invariant = Invariant.GRAPH
-    severity = "critical"
     weight = 2
     may_be_honest: ClassVar[bool] = False
     forge: Forge

@@ -203,7 +203,6 @@ class AnyByteOfTheFile(Attack):
     action = "one bit flipped"
     invariant = Invariant.TAMPERING
     defence = "SQLite refuses the file, or its content is unchanged, or verification finds the change"
-    severity = "critical"
     store = "sqlite"
     weight = 4
 

@@ -42,7 +42,6 @@ class Tampering(Attack):
 
     family = Family.HASHES
     invariant = Invariant.TAMPERING
-    severity = "critical"
     by_key: ClassVar[bool] = True
     by_receipt: ClassVar[bool] = True
     by_itself: ClassVar[bool] = True

@@ -51,7 +51,6 @@ class PolicyOverTime(Attack):
     defence = (
         "a waiver is valid through its last day by UTC, for its program and its rule, and for runs that started by then"
     )
-    severity = "critical"
     weight = 2
     needs = (TOOL,)
 

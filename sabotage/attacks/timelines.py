@@ -286,7 +286,6 @@ class SlowCalls(Attack):
     action = "longer than leases, up to a time-out"
     invariant = Invariant.DRIVER
     defence = "a lease is renewed after each third of its time, released at each stop, and lasts as long as it says"
-    severity = "critical"
     weight = 2
 
     def play(self, case: Case) -> Outcome:

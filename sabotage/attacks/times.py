@@ -29,7 +29,6 @@ class AnswerAfterTimeOut(Attack):
     action = "arrives after the time-out, although the effect happened"
     invariant = Invariant.KEPT
     defence = "a write that timed out is in doubt or repeated with its key; it does not count as failed"
-    severity = "critical"
     needs = (Need("no write has a time-out", lambda target: any(call.timeout is not None for call in target.writes)),)
 
     def play(self, case: Case) -> Outcome:

@@ -48,7 +48,6 @@ class TokenTwice(TokenAttack):
 
     action = "delivered again after it was used, or while it is used"
     defence = "a token is valid only for a step that waits, and its delivery ends the wait"
-    severity = "critical"
     weight = 2
 
     def play(self, case: Case) -> Outcome:
@@ -105,7 +104,6 @@ class TokenRaced(TokenAttack):
 
     action = "delivered by several processes at once"
     defence = "the holder of the lease checks again that the run still waits for the token"
-    severity = "critical"
     weight = 4
 
     def play(self, case: Case) -> Outcome:
@@ -139,7 +137,6 @@ class TokenOfAnotherStep(TokenAttack):
 
     action = "delivered where another step, or another visit, waits"
     defence = "a token is bound to its step and its visit"
-    severity = "critical"
     weight = 2
 
     def play(self, case: Case) -> Outcome:
@@ -170,7 +167,6 @@ class TokenOfAnotherRun(TokenAttack):
 
     action = "made for another run by exchanging the id in it"
     defence = "every performance has its own secret, and the digest of the secret is bound to the run"
-    severity = "critical"
     weight = 2
 
     def play(self, case: Case) -> Outcome:
@@ -221,7 +217,6 @@ class GuessedToken(TokenAttack):
 
     action = "guessed: edited, cut, exchanged, or taken from the journal"
     defence = "the secret of a token is random, and the journal contains only its digest"
-    severity = "critical"
     weight = 2
 
     def play(self, case: Case) -> Outcome:

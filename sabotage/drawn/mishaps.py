@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeVar
 
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.stores.through import ThroughStore
-from stepward.vm.journal.store import Append, Journal, Lease, Vault
+from stepward.vm.journal.store import Journal
 from stepward.vm.machine.clock import ManualClock
 
 T = TypeVar("T")
@@ -57,7 +57,8 @@ class MortalStore(ThroughStore):
         self._is_after = chance.random() < 0.5
         self._is_dead = False
 
-    def _write(self, function: Callable[..., T], *args: Any) -> T:
+    def write(self, function: Callable[..., T], *args: Any) -> T:
+        """Write, or die."""
         self._left -= 1
         is_last = self._left == -1
         if self._is_dead or (is_last and not self._is_after):
@@ -68,50 +69,3 @@ class MortalStore(ThroughStore):
             self._is_dead = True
             raise Killed("after a write")
         return result
-
-    @property
-    def vault(self) -> Vault:
-        """The vault of sensitive values."""
-        return _MortalVault(self.inner.vault, self._write)
-
-    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
-        """Make a run."""
-        return self._write(self.inner.create, append, program, holder, ttl)
-
-    def append(self, append: Append, fence: int | None) -> None:
-        """Add entries."""
-        self._write(self.inner.append, append, fence)
-
-    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
-        """Lease a run."""
-        return self._write(self.inner.acquire, run, holder, now, ttl)
-
-    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
-        """Make a lease last longer."""
-        return self._write(self.inner.renew, lease, now, ttl)
-
-    def release(self, lease: Lease) -> None:
-        """Give a lease back."""
-        self._write(self.inner.release, lease)
-
-    def put_document(self, digest: str, text: bytes) -> None:
-        """Store a document."""
-        self._write(self.inner.put_document, digest, text)
-
-
-class _MortalVault:
-    def __init__(self, inner: Vault, write: Callable[..., Any]) -> None:
-        self._inner = inner
-        self._write = write
-
-    def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
-        """Store values."""
-        self._write(self._inner.put, run, secrets)
-
-    def get(self, run: str) -> dict[str, bytes]:
-        """Return the values of a run."""
-        return self._inner.get(run)
-
-    def erase(self, run: str) -> int:
-        """Destroy the values of a run."""
-        return int(self._write(self._inner.erase, run))

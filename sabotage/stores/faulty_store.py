@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.refusals import append_refused
-from stepward.vm.journal.store import Append, Entry, Head, Journal, JournalError, Lease, Vault
+from stepward.vm.journal.store import Append, Entry, Head, Journal, JournalError, Lease
 
 T = TypeVar("T")
 
@@ -30,23 +30,17 @@ class FaultyJournal(ThroughStore):
 
     def __init__(self, inner: Journal, fault: Fault | None = None) -> None:
         super().__init__(inner)
-        self._vault = FaultyVault(self)
         self.writes: list[str] = []
         self.failed: list[str] = []
         self._fault = fault
-
-    @property
-    def vault(self) -> Vault:
-        """The vault of sensitive values, on the same disk."""
-        return self._vault
 
     def end_fault(self) -> None:
         """Let every further write succeed."""
         self._fault = None
 
-    def write(self, what: str, function: Callable[..., T], *args: Any) -> T:
+    def write(self, function: Callable[..., T], *args: Any) -> T:
         """Write, or raise JournalError."""
-        number, fault = len(self.writes), self._fault
+        number, fault, what = len(self.writes), self._fault, function.__name__
         self.writes.append(what)
         if fault is None or not fault.at <= number < fault.at + fault.times:
             return function(*args)
@@ -54,49 +48,6 @@ class FaultyJournal(ThroughStore):
         if fault.how == "unsynced":
             function(*args)
         raise JournalError("the disk failed")
-
-    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
-        """Make a run."""
-        return self.write("create", self.inner.create, append, program, holder, ttl)
-
-    def append(self, append: Append, fence: int | None) -> None:
-        """Add entries."""
-        self.write("append", self.inner.append, append, fence)
-
-    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
-        """Lease a run."""
-        return self.write("acquire", self.inner.acquire, run, holder, now, ttl)
-
-    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
-        """Make a lease last longer."""
-        return self.write("renew", self.inner.renew, lease, now, ttl)
-
-    def release(self, lease: Lease) -> None:
-        """Give a lease back."""
-        self.write("release", self.inner.release, lease)
-
-    def put_document(self, digest: str, text: bytes) -> None:
-        """Store a document."""
-        self.write("put_document", self.inner.put_document, digest, text)
-
-
-class FaultyVault:
-    """The vault of a faulty store, whose writes may fail too."""
-
-    def __init__(self, journal: FaultyJournal) -> None:
-        self._journal = journal
-
-    def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
-        """Store values."""
-        self._journal.write("put", self._journal.inner.vault.put, run, secrets)
-
-    def get(self, run: str) -> dict[str, bytes]:
-        """Return every value of a run."""
-        return self._journal.inner.vault.get(run)
-
-    def erase(self, run: str) -> int:
-        """Destroy every value of a run."""
-        return self._journal.write("erase", self._journal.inner.vault.erase, run)
 
 
 class _RunState(NamedTuple):
@@ -110,14 +61,15 @@ class _RunState(NamedTuple):
     expires: float
 
 
-class VolatileJournal(MemoryJournal):
+class VolatileJournal(ThroughStore):
     """A store that loses writes that are not durable when the power fails.
 
     As in a file that is written in order, a durable write also makes all earlier writes durable.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        self._memory = MemoryJournal()
+        super().__init__(self._memory)
         self._versions: list[dict[str, _RunState]] = [{}]
 
     @property
@@ -128,54 +80,28 @@ class VolatileJournal(MemoryJournal):
     def lose_power(self, surviving: int) -> None:
         """Undo the writes that are not durable, except for the first `surviving` ones."""
         version = self._versions[min(surviving, self.unsynced)]
-        for run in list(self._runs):
+        for run in list(self._memory._runs):
             if run not in version:
-                del self._runs[run]
+                del self._memory._runs[run]
                 continue
-            held, then = self._runs[run], version[run]
+            held, then = self._memory._runs[run], version[run]
             del held.entries[then.entries :]
             held.status, held.signature, held.holder, held.fence, held.expires = then[1:]
         self._versions = [version]
 
-    def _written(self, *, durable: bool) -> None:
+    def write(self, function: Callable[..., T], *args: Any) -> T:
+        """Write to the memory, and note the state. The vault is left out: its writes are durable."""
+        result = function(*args)
+        name = function.__name__
+        if name in ("put", "erase"):
+            return result
         now = {
             run: _RunState(len(held.entries), held.status, held.signature, held.holder, held.fence, held.expires)
-            for run, held in self._runs.items()
+            for run, held in self._memory._runs.items()
         }
-        self._versions = [now] if durable else [*self._versions, now]
-
-    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
-        """Make a run."""
-        lease = super().create(append, program, holder, ttl)
-        self._written(durable=append.durable)
-        return lease
-
-    def append(self, append: Append, fence: int | None) -> None:
-        """Add entries."""
-        super().append(append, fence)
-        self._written(durable=append.durable)
-
-    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
-        """Lease a run, durably."""
-        lease = super().acquire(run, holder, now, ttl)
-        self._written(durable=True)
-        return lease
-
-    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
-        """Make a lease last longer."""
-        renewed = super().renew(lease, now, ttl)
-        self._written(durable=False)
-        return renewed
-
-    def release(self, lease: Lease) -> None:
-        """Give a lease back."""
-        super().release(lease)
-        self._written(durable=False)
-
-    def put_document(self, digest: str, text: bytes) -> None:
-        """Store a document, durably."""
-        super().put_document(digest, text)
-        self._written(durable=True)
+        is_durable = args[0].durable if name in ("create", "append") else name in ("acquire", "put_document")
+        self._versions = [now] if is_durable else [*self._versions, now]
+        return result
 
 
 class Tear(NamedTuple):

@@ -17,7 +17,7 @@ from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.sqlite_file import DatabaseFile
-from stepward.vm.journal.store import Append, Entry, Head, Lease
+from stepward.vm.journal.store import Entry, Head
 
 T = TypeVar("T")
 
@@ -194,42 +194,12 @@ class PhotographedJournal(ThroughStore):
         self._store = store
         self._dies_in = dies_in
         self._points = points
-        self._vault = _SyncedVault(self)
         connection(store._file).execute(f"PRAGMA wal_autocheckpoint = {pages}")
-
-    @property
-    def vault(self) -> Any:
-        """The vault of sensitive values."""
-        return self._vault
 
     @property
     def unsynced(self) -> bool:
         """Whether a loss of power would undo a write."""
         return Image.of(self.path) != self.synced
-
-    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
-        """Make a run."""
-        return self._photographed(self.inner.create, append, program, holder, ttl)
-
-    def append(self, append: Append, fence: int | None) -> None:
-        """Add entries."""
-        self._photographed(self.inner.append, append, fence)
-
-    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
-        """Lease a run."""
-        return self.written(self.inner.acquire, run, holder, now, ttl)
-
-    def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
-        """Make a lease last longer."""
-        return self.written(self.inner.renew, lease, now, ttl)
-
-    def release(self, lease: Lease) -> None:
-        """Give a lease back."""
-        self.written(self.inner.release, lease)
-
-    def put_document(self, digest: str, text: bytes) -> None:
-        """Store a document."""
-        self.written(self.inner.put_document, digest, text)
 
     def close(self) -> None:
         """Close the files."""
@@ -251,18 +221,21 @@ class PhotographedJournal(ThroughStore):
     def room(self, pages: int | None) -> None:
         connection(self._store._file).execute(f"PRAGMA max_page_count = {pages or UNLIMITED}")
 
-    def _photographed(self, function: Callable[..., T], append: Append, *args: Any) -> T:
+    def write(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function that writes, and take images around it if it is an append."""
+        if function.__name__ not in ("create", "append"):
+            return self._written(function, *args)
         before = Image.of(self.path)
-        result = self.written(function, append, *args)
+        result = self._written(function, *args)
         self.images.append((before, Image.of(self.path)))
-        self.ends.append(append.entries[-1].seq)
+        self.ends.append(args[0].entries[-1].seq)
         if self._dies_in == len(self.images) - 1:
             assert self._points is not None, "a process that dies has points"
             self._points.is_dead = True
             raise Killed("in the midst of an append")
         return result
 
-    def written(self, function: Callable[..., T], *args: Any) -> T:
+    def _written(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function that writes, and record what SQLite has synced."""
         result = function(*args)
         now = Image.of(self.path)
@@ -281,22 +254,6 @@ def _prepare(path: Path, page_bytes: int) -> None:
     with closing(sqlite3.connect(path)) as made:
         made.execute(f"PRAGMA page_size = {page_bytes}")
         made.execute("VACUUM")
-
-
-class _SyncedVault:
-    """The vault of a photographed store."""
-
-    def __init__(self, journal: PhotographedJournal) -> None:
-        self._journal = journal
-        self.get = journal.inner.vault.get
-
-    def put(self, run: str, secrets: Any) -> None:
-        """Store values."""
-        self._journal.written(self._journal.inner.vault.put, run, secrets)
-
-    def erase(self, run: str) -> int:
-        """Destroy every value of a run."""
-        return self._journal.written(self._journal.inner.vault.erase, run)
 
 
 def connection(file: DatabaseFile) -> Any:

@@ -1,15 +1,17 @@
-"""A wrapper around a store that changes nothing. Subclasses override the methods that shall behave differently."""
+"""A wrapper around a store that changes nothing. Subclasses override what shall behave differently."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Vault
 
+T = TypeVar("T")
+
 
 class ThroughStore:
-    """Passes every call on to `inner`."""
+    """Passes every call on to `inner`; those that change the store or its vault, by `write`."""
 
     blocks = False
 
@@ -19,27 +21,31 @@ class ThroughStore:
     @property
     def vault(self) -> Vault:
         """The vault of sensitive values."""
-        return self.inner.vault
+        return _ThroughVault(self)
+
+    def write(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a method of the inner store or vault that changes it."""
+        return function(*args)
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         """Make a run."""
-        return self.inner.create(append, program, holder, ttl)
+        return self.write(self.inner.create, append, program, holder, ttl)
 
     def append(self, append: Append, fence: int | None) -> None:
         """Add entries."""
-        self.inner.append(append, fence)
+        self.write(self.inner.append, append, fence)
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
         """Lease a run."""
-        return self.inner.acquire(run, holder, now, ttl)
+        return self.write(self.inner.acquire, run, holder, now, ttl)
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
         """Make a lease last longer."""
-        return self.inner.renew(lease, now, ttl)
+        return self.write(self.inner.renew, lease, now, ttl)
 
     def release(self, lease: Lease) -> None:
         """Give a lease back."""
-        self.inner.release(lease)
+        self.write(self.inner.release, lease)
 
     def read(self, run: str, start: int = 0) -> list[Entry]:
         """Return the entries of a run."""
@@ -63,7 +69,7 @@ class ThroughStore:
 
     def put_document(self, digest: str, text: bytes) -> None:
         """Store a document."""
-        self.inner.put_document(digest, text)
+        self.write(self.inner.put_document, digest, text)
 
     def document(self, digest: str) -> bytes | None:
         """Return a document."""
@@ -71,3 +77,20 @@ class ThroughStore:
 
     def close(self) -> None:
         """Do nothing: the creator of the inner store closes it."""
+
+
+class _ThroughVault:
+    def __init__(self, store: ThroughStore) -> None:
+        self._store = store
+
+    def put(self, run: str, secrets: Mapping[str, bytes]) -> None:
+        """Store values."""
+        self._store.write(self._store.inner.vault.put, run, secrets)
+
+    def get(self, run: str) -> dict[str, bytes]:
+        """Return every value of a run."""
+        return self._store.inner.vault.get(run)
+
+    def erase(self, run: str) -> int:
+        """Destroy every value of a run."""
+        return self._store.write(self._store.inner.vault.erase, run)
