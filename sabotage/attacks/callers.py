@@ -59,10 +59,7 @@ class CallerCancelled(DriverAttack):
     def play(self, case: Case) -> Outcome:
         """Check that another machine can continue at once, and that everything happens once."""
         outcome = Outcome.NOT_APPLICABLE
-        whole = Points()
-        trial = _blocking(case)
-        trial.carry_on(trial.start(trial.machine(whole)))
-        case.story.clear()
+        whole = _blocking(case).rehearse()
         for number in case.each("the driver stands still at point", len(whole.passed)):
             if whole.passed[number].startswith("before ") and not is_inside(whole.passed[number]):
                 continue  # a call of the store is not stopped once it has begun
@@ -71,8 +68,7 @@ class CallerCancelled(DriverAttack):
                 if process.point is None:
                     continue
                 outcome = Outcome.ABSORBED
-                case.log("its caller is cancelled")
-                case.count()
+                case.act("its caller is cancelled")
                 process.cancel()
                 _is_given_back(trial)
                 trial.oracle.forget()
@@ -193,8 +189,7 @@ class CallerCancelledInTool(Attack):
         machine = trial.machine(points, around=lambda _: tools)
         task = case.do(_begun(machine.run(case.target.program, trial.inputs, run_id=trial.run), tools))
         call = case.needs(tools.call_plan)
-        case.log(f"the caller is cancelled while `{call.id}` runs, and {form} goes on")
-        case.count()
+        case.act(f"the caller is cancelled while `{call.id}` runs, and {form} goes on")
         case.do(_cancelled(task))
         self._recover(trial, call)
         case.log(f"`{call.id}` ends")
@@ -213,8 +208,7 @@ class CallerCancelledInTool(Attack):
 
     def _recover(self, trial: Trial, call: CallPlan) -> None:
         case, asked = trial.case, len(trial.world.asked)
-        case.log("a second machine recovers the run")
-        case.count()
+        case.act("a second machine recovers the run")
         try:
             case.do(trial.machine().recover(trial.run))
         except RunBusy:

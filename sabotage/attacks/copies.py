@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.tampering import receipt_for
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import refused
@@ -13,18 +14,11 @@ from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.sabotage.stores.forging import Forger, StoreSnapshot, plant, raw_store_of
 from stepward.vm.journal.memory import MemoryJournal
-from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import Head, Journal, JournalError
 from stepward.vm.machine.run import Run
 
 LAST_POINT = 30
 """The last point at which a copy is made. Most random runs have fewer."""
-
-
-def receipt_of(trial: Trial, run: Run) -> Receipt:
-    """Return a receipt for the current state of a run."""
-    head, trace = bytes.fromhex(run.head), bytes.fromhex(run.trace_hash)
-    return Receipt.give(run.id, run.seq, head, run.status, trace, trial.case.key)
 
 
 def ghost_of(trial: Trial, store: Journal | None = None, run: str | None = None) -> Trial:
@@ -79,7 +73,7 @@ class JournalRolledBack(Attack):
         snapshot = points.snapshot
         if snapshot is None or snapshot.head is None or len(snapshot.entries) > run.seq:
             return Outcome.NOT_APPLICABLE
-        receipt = receipt_of(trial, run)
+        receipt = receipt_for(run, case.key)
         case.hold(not trial.faults([receipt]), Invariant.REPLAY, "an honest journal does not fit its receipt")
         case.log(f"the copy, which ends with record {snapshot.head.seq}, is put in place of record {run.seq}")
         forger = Forger(trial)
@@ -119,8 +113,7 @@ class JournalUnderAnotherId(Attack):
         plant(store, copy, snapshot.entries, snapshot, run.status)
         head = Head(copy, snapshot.head.seq, snapshot.head.digest, snapshot.head.signature)
         raw_store_of(store).put(copy, snapshot.entries, head, run.status)
-        case.log(f"the run is copied to `{copy}`")
-        case.count()
+        case.act(f"the run is copied to `{copy}`")
         ghost = ghost_of(trial, run=copy)
         how = case.pick("the copy is", st.sampled_from(["read", "recovered", "resumed", "cancelled", "asked for"]))
         case.needs(how != "resumed" or run.suspensions)
@@ -168,8 +161,7 @@ class JournalInAnotherStore(Attack):
         other = MemoryJournal()
         plant(other, trial.run, snapshot.entries, partial, run.status)
         raw_store_of(other).put(trial.run, snapshot.entries, snapshot.head, run.status)
-        case.log(f"the run is copied to another store; the copy lacks {lacks}")
-        case.count()
+        case.act(f"the run is copied to another store; the copy lacks {lacks}")
         ghost = ghost_of(trial, other)
         if lacks != "nothing":
             asked = ghost.machine().recover(trial.run)
@@ -178,7 +170,7 @@ class JournalInAnotherStore(Attack):
             return Outcome.BLOCKED
         ghost.carry_on(ghost.reload())
         trial.clock.time += int(3 * LEASE_SECONDS * 1_000_000)  # two machines never act at the same time
-        receipt = receipt_of(trial, trial.carry_on(run))
+        receipt = receipt_for(trial.carry_on(run), case.key)
         case.hold(
             bool(ghost.faults([receipt])), Invariant.TAMPERING, "the copy went its own way, and a receipt fits it"
         )

@@ -77,10 +77,7 @@ class KilledAnywhere(Attack):
 
     def play(self, case: Case) -> Outcome:
         """Run once to count the points, then once for each of them."""
-        whole = Points()
-        trial = Trial(case)
-        trial.carry_on(trial.start(trial.machine(whole)), trial.machine())
-        case.story.clear()
+        whole = Trial(case).rehearse()
         for number in case.each("killed at point", len(whole.passed)):
             outlive(killed_at(case, number)[0])
         return Outcome.ABSORBED
@@ -101,12 +98,8 @@ class KilledInRecovery(Attack):
 
     def play(self, case: Case) -> Outcome:
         """Kill the run in each state, and its recovery in each."""
-        whole = Points()
-        trial = Trial(case, faults=False)
-        trial.start(trial.machine(whole))
         outcome = Outcome.NOT_APPLICABLE
-        case.story.clear()
-        first = states(whole)
+        first = states(Trial(case, faults=False).rehearse(to_its_end=False))
         for number in case.each("state of the run", len(first)):
             again = Points()
             self._recover(case, first[number], again)
@@ -254,8 +247,7 @@ class KilledWhileEnding(Attack):
             found = trial.reload()
             if found.status == "RUNNING" and any(record["kind"] == "cancel" for record in trial.oracle.records):
                 trial.recovered()
-            case.log(f"{what} the run again")
-            case.count()
+            case.act(f"{what} the run again")
             self._judge(case, trial, case.do(_asked(what, trial.machine(), run)), what, secrets)
             case.hold(len(trial.world.effects) == effects, Invariant.ENDINGS, "something happened while the run ended")
         return Outcome.ABSORBED
@@ -307,10 +299,7 @@ class TwoRecoveries(Attack):
         """Kill the run at a point, recover it twice at once, and carry on."""
         from hypothesis import strategies as st
 
-        whole = Points()
-        trial = Trial(case, faults=False)
-        trial.start(trial.machine(whole))
-        case.story.clear()
+        whole = Trial(case, faults=False).rehearse(to_its_end=False)
         appends = [number for number in states(whole) if "append" in whole.passed[number]]
         found = range(appends[0], appends[-1])
         case.needs(found)

@@ -178,8 +178,7 @@ class TornAppend(Attack):
         outcome = Outcome.NOT_APPLICABLE
         for number in case.each("tear", len(tears)):
             tear = tears[number]
-            case.log(f"of append {tear.at} the first {tear.kept} entries are there, and the {tear.head} head")
-            case.count()
+            case.act(f"of append {tear.at} the first {tear.kept} entries are there, and the {tear.head} head")
             if tear.head == "last":
                 self._go_on(case, tear)
             else:
@@ -251,8 +250,7 @@ class ShortRecord(Attack):
         for number in case.each("record", len(entries)):
             for index in case.each("way", len(_TRUNCATIONS)):
                 entry = _shortened(entries[number], _TRUNCATIONS[index])
-                case.log(f"record {number}: {_description(_TRUNCATIONS[index])}")
-                case.count()
+                case.act(f"record {number}: {_description(_TRUNCATIONS[index])}")
                 trial.store = WatchedStore(DamagedJournal(intact.inner, entry), trial.oracle)
                 self._look(case, trial, number)
         return Outcome.DETECTED

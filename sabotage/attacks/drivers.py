@@ -57,10 +57,7 @@ class DriverAttack(Attack):
 
         over = case.pick("the lease is over since", st.sampled_from(OVER_SINCE)) if is_stale else None
         later = "after renew" if is_stale and case.pick("it renews its lease first", st.booleans()) else ""
-        whole = Points()
-        trial = Trial(case, faults=faults)
-        trial.carry_on(trial.start(trial.machine(whole)))
-        case.story.clear()
+        whole = Trial(case, faults=faults).rehearse()
         for number in case.each("the driver stands still at point", len(whole.passed)):
             if is_stale and is_inside(whole.passed[number]):
                 continue
@@ -132,8 +129,7 @@ class TwoDrivers(DriverAttack):
         case = trial.case
         is_leased = any(row.run == trial.run and row.expires > trial.clock.time / 1e6 for row in trial.store.rows())
         before = (_head(trial), len(trial.world.asked))
-        case.log("a second machine recovers the run")
-        case.count()
+        case.act("a second machine recovers the run")
         try:
             case.do(trial.machine(lease_seconds=seconds).recover(trial.run))
         except RunBusy:
@@ -254,8 +250,7 @@ class CancelledAnywhere(DriverAttack):
                 process.go_on()
                 continue
             outcome = Outcome.ABSORBED
-            case.log("somebody cancels the run")
-            case.count()
+            case.act("somebody cancels the run")
             case.do(trial.machine().cancel(trial.run))
             length, asked = _head(trial).seq, len(trial.world.asked)
             result = process.go_on()
@@ -294,8 +289,7 @@ class ErasedAnywhere(DriverAttack):
         for trial, process in self.stops(case, is_stale=is_stale):
             if trial.found() is None:
                 continue
-            case.log("somebody erases the run")
-            case.count()
+            case.act("somebody erases the run")
             try:
                 case.do(trial.machine().erase(trial.run))
                 is_erased = True
@@ -306,8 +300,7 @@ class ErasedAnywhere(DriverAttack):
             result = process.go_on()
             case.hold(isinstance(result, Run), Invariant.ERASURE, f"the driver of an erased run came to {result}")
             if not is_erased:
-                case.log("somebody erases the run again")
-                case.count()
+                case.act("somebody erases the run again")
                 case.do(trial.machine().erase(trial.run))
             left = trial.store.inner.vault.get(trial.run)
             case.hold(not left, Invariant.ERASURE, f"the vault has {len(left)} values of a run that was erased")

@@ -64,8 +64,7 @@ class InputsIllTyped(Attack):
 
     def _refused(self, trial: Trial, given: Mapping[str, Any]) -> Outcome:
         case = trial.case
-        case.count()
-        case.log(f"run the program with inputs that it does not take: {sorted(given)}")
+        case.act(f"run the program with inputs that it does not take: {sorted(given)}")
         try:
             case.do(trial.machine().run(case.target.program, given, run_id=trial.run))
         except RunRefused:
@@ -122,8 +121,7 @@ class StrangeRunId(Attack):
         trial = Trial(case, faults=False)
         how = case.pick("id", st.sampled_from(sorted(_IDS)))
         given: Any = _IDS[how](trial.run)
-        case.count()
-        case.log(f"start a run whose id is or has {how}")
+        case.act(f"start a run whose id is or has {how}")
         is_good = isinstance(given, str) and 1 <= len(given) <= 200 and all(map(str.isprintable, given))
         if is_good:
             trial.run = given
@@ -149,8 +147,7 @@ class _Delivered(Attack):
     def _refused(self, trial: Trial, run: Run, what: str, step: str, work: Any) -> None:
         """Check that a delivery is refused, and that only a record of the refusal changes the run."""
         case = trial.case
-        case.count()
-        case.log(f"{what} `{step}` with {case.choices.made[self._name(run, step)]}")
+        case.act(f"{what} `{step}` with {case.choices.made[self._name(run, step)]}")
         try:
             case.do(work)
         except DeliveryRefused:
@@ -310,8 +307,7 @@ class HandOutsChanged(Attack):
         mine = spoilers[0]
         inputs = thawed(trial.inputs)
         mine.held.append(inputs)
-        case.log("run the program, and change all that was handed over whenever a tool is called, and after the run")
-        case.count()
+        case.act("run the program, and change all that was handed over whenever a tool is called, and after the run")
         run = case.do(machine.run(trial.target.program, inputs, run_id=trial.run))
         for _ in range(MAX_DELIVERIES):
             mine.spoil()

@@ -56,8 +56,7 @@ def _values(trial: Trial) -> dict[str, bytes]:
 
 
 def _erase(trial: Trial) -> Run:
-    trial.case.log("erase the run")
-    trial.case.count()
+    trial.case.act("erase the run")
     run = trial.case.do(trial.machine().erase(trial.run))
     trial.case.hold(run.is_over, Invariant.ENDINGS, f"an erased run is {run.status}")
     return run
@@ -164,8 +163,7 @@ class ErasedRunAskedFor(ErasureAttack):
         how = case.pick(
             "then it is", st.sampled_from(["read", "recovered", "cancelled", "erased", "started", "replayed"])
         )
-        case.log(f"then it is {how}")
-        case.count()
+        case.act(f"then it is {how}")
         if how == "started":
             self._start(trial)
         elif how == "replayed":

@@ -57,11 +57,6 @@ def _released(trial: Trial) -> Run:
     return trial.reload()
 
 
-def signed_receipt(case: Case, receipt: Receipt) -> Receipt:
-    """Return the receipt, signed by the machine's key."""
-    return Receipt.give(receipt.run, receipt.seq, receipt.digest, receipt.status, receipt.trace, case.key)
-
-
 class Fork(Attack):
     """A run is copied halfway, and both copies are continued, each by a machine with the key.
 
@@ -90,7 +85,7 @@ class Fork(Attack):
         case.hold(not twin.faults(), Invariant.REPLAY, "an honest journal is called damaged")
         receipt = receipt_for(was.ended)
         must_find(twin, "somebody with a receipt of the other branch", (receipt,), trusts_key=False)
-        signed = signed_receipt(case, receipt_for(ended))
+        signed = receipt_for(ended, case.key)
         must_find(was.trial, "somebody with the key and a receipt of the copy", (signed,), trusts_key=True)
         return Outcome.DETECTED
 
@@ -144,15 +139,12 @@ class ReceiptEdited(Attack):
         run = trial.start()
         if not run.is_over and case.pick("carried to its end", st.booleans()):
             run = trial.carry_on(run)
-        receipt = receipt_for(run)
         is_signed = case.pick("signed", st.booleans())
-        if is_signed:
-            receipt = signed_receipt(case, receipt)
+        receipt = receipt_for(run, case.key if is_signed else None)
         edits = _SIGNED_EDITS if is_signed else _EDITS
         case.hold(not trial.faults((receipt,), trusts_key=is_signed), Invariant.REPLAY, "a good receipt is refused")
         name = case.pick("field", st.sampled_from(list(edits)))
-        case.log(f"edit the {name} of the receipt")
-        case.count()
+        case.act(f"edit the {name} of the receipt")
         edited = Receipt.from_json(replace(receipt, **edits[name](receipt)).to_json())
         must_find(trial, "somebody with the edited receipt", (edited,), trusts_key=is_signed)
         return Outcome.DETECTED

@@ -186,8 +186,7 @@ class Interrupted(Attack):
         except (KeyboardInterrupt, Killed) as error:
             raised = error
         case.needs(tools.pressed)
-        case.log("Ctrl-C is pressed while a tool is awaited")
-        case.count()
+        case.act("Ctrl-C is pressed while a tool is awaited")
         case.hold(isinstance(raised, KeyboardInterrupt), self.invariant, f"Ctrl-C comes to {raised!r}")
         is_back = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         case.hold(is_back, self.invariant, "what Ctrl-C does is another thing than before")
@@ -412,8 +411,7 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
         machine = trial.machine(around=lambda _: tools)
         task = case.do(callers._begun(machine.run(trial.target.program, trial.inputs, run_id=trial.run), tools))
         call = case.needs(tools.call_plan)
-        case.log(f"the caller is cancelled while `{call.id}` runs, which never ends")
-        case.count()
+        case.act(f"the caller is cancelled while `{call.id}` runs, which never ends")
         case.do(callers._cancelled(task))
         self._wait_for_the_lease(trial, PATIENCE)
         try:

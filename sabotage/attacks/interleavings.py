@@ -88,8 +88,7 @@ class SiblingComesLate(Attack):
         for number in case.each("which comes how late", len(siblings) * LATEST):
             sibling, late = siblings[number // LATEST], number % LATEST
             trial = Trial(case)
-            case.log(f"`{sibling}` comes back after {late} other points")
-            case.count()
+            case.act(f"`{sibling}` comes back after {late} other points")
             works = {"alone": partial(_whole, trial)}
             result = case.do(interleave(case, works, choose=_Late(sibling, late)))["alone"]
             case.hold(isinstance(result, Run), self.invariant, f"the run came to {result}")

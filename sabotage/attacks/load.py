@@ -308,8 +308,7 @@ class ReentrantTool(Attack):
             called += 1
             if called != number + 1:
                 return
-            case.count()
-            case.log(f"`{context.step}` asks {'its' if is_own else 'another'} machine to {which} its own run")
+            case.act(f"`{context.step}` asks {'its' if is_own else 'another'} machine to {which} its own run")
             if which in ("cancel", "erase"):
                 # A run learns of its cancellation at its next write, which the reference can't predict.
                 trial.oracle.rest()

@@ -95,8 +95,7 @@ class FileOfAnotherKind(Attack):
         return Outcome.DETECTED
 
     def _played(self, case: Case, path: str, name: str, what: str) -> None:
-        case.log(f"the file of the {'vault' if name.endswith('vault') else 'journal'} has {what}")
-        case.count()
+        case.act(f"the file of the {'vault' if name.endswith('vault') else 'journal'} has {what}")
         with closing(SQLiteJournal(path)) as store:
             _filled(store)
             self._hold_file(case, store, path)

@@ -68,8 +68,7 @@ class SettledByOne(Attack):
         except BaseException:
             other.close()
             raise
-        case.log(f"{OTHER} settles `{step}`")
-        case.count()
+        case.act(f"{OTHER} settles `{step}`")
         case.do(other)
 
 

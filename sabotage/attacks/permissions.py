@@ -109,8 +109,7 @@ class ForgedToolName(Attack):
             key=case.key,
             clock=trial.clock,
         )
-        case.count()
-        case.log(f"run a program that calls `{forged}`, where {kind} has the tools")
+        case.act(f"run a program that calls `{forged}`, where {kind} has the tools")
         trial.oracle.rest()
         try:
             case.do(machine.run(target.program, trial.inputs, run_id=trial.run))

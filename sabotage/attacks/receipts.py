@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.attacks.audits import signed_receipt
+from stepward.sabotage.attacks.tampering import receipt_for
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
@@ -70,12 +70,12 @@ class StoreAudited(Attack):
     def _given(self, trial: Trial) -> list[Receipt]:
         """Play a run, and return the receipts that somebody was given at its first stops and at its end."""
         run = trial.start()
-        given = [signed_receipt(trial.case, run)]
+        given = [receipt_for(run, trial.case.key)]
         for _ in range(MOST_STOPS):
             if run.is_over:
                 break
             run = trial.deliver(run, trial.machine())
-            given.append(signed_receipt(trial.case, run))
+            given.append(receipt_for(run, trial.case.key))
         return given
 
     def _done(self, trial: Trial, store: MemoryJournal, deed: str, *, with_key: bool) -> bool:

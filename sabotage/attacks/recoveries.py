@@ -182,8 +182,7 @@ class _Fleet:
         if self._is_strict():  # the reference does not know the outcome of a run under a new policy
             for trial in self.trials.values():
                 trial.oracle.rest()
-        self.case.log("a machine recovers all runs")
-        self.case.count()
+        self.case.act("a machine recovers all runs")
         recovered, failures = self.case.do(machine.recover_all())
         self._same("the runs that are picked up", [run.id for run in recovered], due)
         wrong = [run for run in self.states if self._is_wrong(run, runs)]

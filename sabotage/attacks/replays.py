@@ -39,8 +39,7 @@ class LateDelivery(TokenAttack):
         run = suspended(trial, trial.start())
         token = run.suspensions[0]
         how = case.pick("the run is", st.sampled_from(["cancelled", "erased"]))
-        case.log(f"the run is {how} while `{token.step}` waits")
-        case.count()
+        case.act(f"the run is {how} while `{token.step}` waits")
         machine = trial.machine()
         ended = case.do(machine.cancel(run.id) if how == "cancelled" else machine.erase(run.id))
         case.hold(ended.is_over, Invariant.ENDINGS, f"the run was {how}, and is {ended.status}")
@@ -81,8 +80,7 @@ class ReconciledAgain(Attack):
             other = case.pick("another step", st.sampled_from(others))
             self._again(trial, other, verdict)
         elif first == "abandon":
-            case.log(f"reconcile `{step}`: abandon")
-            case.count()
+            case.act(f"reconcile `{step}`: abandon")
             run = case.do(trial.machine().reconcile(run.id, step, "abandon"))
             case.hold(run.is_over, Invariant.ENDINGS, f"an abandoned run is {run.status}")
         if not run.is_over:
@@ -124,8 +122,7 @@ class ReconciledAtOnce(Attack):
             trial.world.settled[doubt.step] += 1
         count = case.pick("processes", st.integers(2, 3))
         verdict: Any = "done" if happened else "not_done"
-        case.log(f"{count} processes reconcile `{doubt.step}` at once: {verdict}")
-        case.count(count)
+        case.act(f"{count} processes reconcile `{doubt.step}` at once: {verdict}", count)
 
         def say(points: Points) -> Any:
             return trial.machine(points).reconcile(trial.run, doubt.step, verdict, output)
@@ -187,8 +184,7 @@ class RunIdReused(Attack):
 
     def _same(self, trial: Trial, run: Run, what: str, asked: Any) -> None:
         case = trial.case
-        case.log(what)
-        case.count()
+        case.act(what)
         before = len(trial.world.asked)
         found = case.do(asked)
         is_same = (found.id, found.status, found.trace_hash) == (run.id, run.status, run.trace_hash)
@@ -224,8 +220,7 @@ class RunIdRaced(Attack):
 
         trial = Trial(case, faults=False)
         count = case.pick("callers", st.integers(2, 4))
-        case.log(f"{count} callers run the program under one id with {to_json(trial.inputs)}")
-        case.count(count)
+        case.act(f"{count} callers run the program under one id with {to_json(trial.inputs)}", count)
 
         def ask(points: Points) -> Any:
             return trial.machine(points).run(case.target.program, trial.inputs, run_id=trial.run)

@@ -125,8 +125,7 @@ def types_of_columns(case: Case, forger: Forger, honest: Honest) -> None:
 
     assert isinstance(forger.raw_store, RawFile), "it is played on a file"
     column = case.pick("column", st.sampled_from([*_TYPES, "document", "sensitive value"]))
-    case.log(f"put a value of another type in a column: {column}")
-    case.count()
+    case.act(f"put a value of another type in a column: {column}")
     if column == "document":
         digest = forger.documents[0]
         forger.put_document(digest, honest.snapshot.documents[digest].decode())
@@ -235,8 +234,7 @@ class AnyByteOfTheFile(Attack):
             bit = len(data) * 8 * part // _PARTS
             damaged.seek(bit // 8)
             damaged.write(bytes([data[bit // 8] ^ 1 << bit % 8]))
-        case.log(f"turn over bit {bit % 8} of byte {bit // 8} of {file}")
-        case.count()
+        case.act(f"turn over bit {bit % 8} of byte {bit // 8} of {file}")
         try:
             store = SQLiteJournal(copy, create=False)
         except JournalError:

@@ -17,6 +17,7 @@ from stepward.sabotage.playing.machines import Machine
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Forger, StoreSnapshot
 from stepward.vm.journal.receipts import Receipt
+from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import JournalError
 from stepward.vm.machine.refusals import NoSuchRun
 from stepward.vm.machine.run import Run
@@ -133,9 +134,9 @@ def pick_bit(case: Case, name: str, size: int) -> int:
     return chosen % (size * 8)
 
 
-def receipt_for(run: Run) -> Receipt:
-    """Return a receipt for the current state of a run."""
-    return Receipt.give(run.id, run.seq, bytes.fromhex(run.head), run.status, bytes.fromhex(run.trace_hash))
+def receipt_for(run: Run, key: SigningKey | None = None) -> Receipt:
+    """Return a receipt for the current state of a run, signed if there is a key."""
+    return Receipt.give(run.id, run.seq, bytes.fromhex(run.head), run.status, bytes.fromhex(run.trace_hash), key)
 
 
 def must_find(

@@ -315,8 +315,7 @@ class ProgramNotAdmitted(Attack):
         due: list[_Finding],
     ) -> bool:
         run = case.run_id()
-        case.log(f"run it, and accept {accept}")
-        case.count()
+        case.act(f"run it, and accept {accept}")
         said = ""
         try:
             case.do(machine.run(played.program, inputs, run_id=run, accept=accept))

@@ -343,8 +343,7 @@ class SlowCalls(Attack):
             return self._played(plot, machine, found)
         trial.case.hold(left <= plot.lease + SLACK, self.invariant, f"a lease lasts {left:f} s after a death")
         clock.time += int((left - SLACK) * 1_000_000)
-        trial.case.log("somebody recovers the run just before its lease ends")
-        trial.case.count()
+        trial.case.act("somebody recovers the run just before its lease ends")
         try:
             trial.case.do(machine.recover(trial.run))
         except RunBusy:

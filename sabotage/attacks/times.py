@@ -180,8 +180,7 @@ class _Jumping(Points):
         """Pass a point."""
         seconds = self._jumps.get(len(self.passed), 0)
         if seconds:
-            self._trial.case.log(f"the clock jumps by {seconds} seconds {name}")
-            self._trial.case.count()
+            self._trial.case.act(f"the clock jumps by {seconds} seconds {name}")
             self._trial.clock.time += int(seconds * 1_000_000)
             self.seconds += abs(float(seconds))
         await super().pass_by(name)

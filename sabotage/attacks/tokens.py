@@ -78,8 +78,7 @@ class TokenTwice(TokenAttack):
         run = suspended(trial, trial.start())
         token = run.suspensions[0]
         payload = _another_payload(trial, token.step)
-        case.log(f"resume `{token.step}`")
-        case.count()
+        case.act(f"resume `{token.step}`")
         with Paused(case, 0, lambda points: trial.machine(points).resume(token.token, payload)) as late:
             trial.deliver(run, trial.machine())
             result = late.go_on()
@@ -115,8 +114,7 @@ class TokenRaced(TokenAttack):
         token = run.suspensions[0]
         payload = trial.payload(token.step)
         count = case.pick("processes", st.integers(2, 4))
-        case.log(f"{count} processes resume `{token.step}` at once")
-        case.count(count)
+        case.act(f"{count} processes resume `{token.step}` at once", count)
 
         def deliver(points: Points) -> Any:
             return trial.machine(points).resume(token.token, payload)
@@ -198,8 +196,7 @@ class TokenOfAnotherProgram(TokenAttack):
         here, there = Trial(case, faults=False), Trial(case, faults=False, store=MemoryJournal())
         there.run = here.run
         run = suspended(here, here.start())
-        case.log("run a program under the same id in another store that differs by one character")
-        case.count()
+        case.act("run a program under the same id in another store that differs by one character")
         started = case.do(there.machine().run(redescribed(case.target), there.inputs, run_id=there.run))
         twin = stopped(there, started, lambda one: one.suspensions)
         assert twin.suspensions, "a program that differs in its description goes the same way"

@@ -8,6 +8,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
+from stepward.sabotage.playing.odd_values import part_of
 from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.patterns.languages import shortest
 from stepward.vm.values import freeze
@@ -218,21 +219,13 @@ def beside(spec: TypeSpec | None, chance: Random) -> Any:
 def _changed(value: Any, spec: TypeSpec | None, chance: Random) -> Any:
     if isinstance(value, dict) and value and chance.random() < 0.7:
         name = chance.choice(list(value))
-        return {**value, name: _changed(value[name], field_type(spec, name), chance)}
+        return {**value, name: _changed(value[name], part_of(spec, name), chance)}
     if isinstance(value, list) and value and chance.random() < 0.7:
         place = chance.randrange(len(value))
         item = _changed(value[place], None if spec is None else spec.items, chance)
         return [*value[:place], item, *value[place + 1 :]]
     beyond = list(_beyond(spec))
     return chance.choice(beyond if beyond and chance.random() < 0.5 else [*_twins(value), *beyond, None])
-
-
-def field_type(spec: TypeSpec | None, name: str) -> TypeSpec | None:
-    """Return the type of a field of an object, or of a value of a map; None if it may be anything."""
-    if spec is None:
-        return None
-    rest = spec.additional_properties
-    return (spec.properties or {}).get(name, rest if isinstance(rest, TypeSpec) else None)
 
 
 def _twins(value: Any) -> Iterable[Any]:

@@ -96,6 +96,11 @@ class Case:
         """Add a line to the story."""
         self.story.append(what)
 
+    def act(self, what: str, events: int = 1) -> None:
+        """Log what the attacker does, and count the events that it is to the machine or its store."""
+        self.log(what)
+        self.count(events)
+
     def needs(self, found: T | None) -> T:
         """Return what the attack needs. Raises NotApplicable if it is None, False or empty."""
         if not found:

@@ -71,8 +71,7 @@ def refused(
     """Check that a delivery is refused with one of `errors`, and that only the refusal is written. Raises Breach."""
     case, store = trial.case, trial.store.inner
     length, effects = len(store.read(trial.run)), len(trial.world.asked)
-    case.log(what)
-    case.count()
+    case.act(what)
     try:
         run = case.do(work)
     except errors:

@@ -124,8 +124,7 @@ class Trial:
     def start(self, machine: Machine | None = None) -> Run:
         """Start the run and return it at its first stop."""
         case = self.case
-        case.log(f"run the program with {to_json(self.inputs)}")
-        case.count()
+        case.act(f"run the program with {to_json(self.inputs)}")
         return case.do((machine or self.machine()).run(self.target.program, self.inputs, run_id=self.run, by=self.by))
 
     def carry_on(self, run: Run, machine: Machine | None = None) -> Run:
@@ -182,6 +181,15 @@ class Trial:
         """The person who delivers: another one than the starter, if the starter is known."""
         return None if self.by is None else f"not {self.by}"
 
+    def rehearse(self, *, to_its_end: bool = True) -> Points:
+        """Play the run without an attack, leave it out of the story, and return the points of its first process."""
+        whole = Points()
+        run = self.start(self.machine(whole))
+        if to_its_end:
+            self.carry_on(run)
+        self.case.story.clear()
+        return whole
+
     def finish(self, machine: Machine | None = None) -> Run:
         """Start the run, drive it to its end, and let the oracle judge it."""
         driver = machine or self.machine()
@@ -200,8 +208,7 @@ class Trial:
     def recovered(self) -> Run:
         """Let a new process recover all runs that nobody drives, this one among them."""
         case, store = self.case, self.store
-        case.log("a new process recovers all runs")
-        case.count()
+        case.act("a new process recovers all runs")
         before, store.shows_others = store.shows_others, False
         try:
             found = case.do(self.machine().recover())
