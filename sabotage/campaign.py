@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -265,12 +265,9 @@ def _judge(row: Row, script: Script, *, is_confirmed: bool) -> None:
 
 
 def _script(target: Target, orders: Orders, attack: str, found: Found) -> Script:
-    policies = [policy.model_copy(update={"applies_to": None}) for policy in target.policies]
     return Script(
         attack=attack,
-        program=target.program.to_dict(),
-        policies=tuple(policy.to_data() for policy in policies),
-        routes=tuple((route.inputs, route.script) for route in target.routes),
+        **target.to_data(),
         choices=found.choices,
         invariant=found.invariant,
         what=found.what,
@@ -309,11 +306,7 @@ def _in_processes(
 ) -> Iterator[ShardResult]:
     from multiprocessing import get_context
 
-    data = _TargetData(
-        target.program.to_dict(),
-        tuple(policy.model_copy(update={"applies_to": None}).to_data() for policy in target.policies),
-        tuple((route.inputs, route.script) for route in target.routes),
-    )
+    data = target.to_data()
     waiting = list(reversed(shards))
     running: set[Future[ShardResult]] = set()
     # A fork would copy the threads and event loops of the caller.
@@ -329,18 +322,5 @@ def _in_processes(
                 yield future.result()
 
 
-class _TargetData(NamedTuple):
-    """A target as plain data, to send to another process."""
-
-    program: dict[str, Any]
-    policies: tuple[dict[str, Any], ...]
-    routes: tuple[tuple[Any, Any], ...]
-
-
-def _play_in_worker(data: _TargetData, shard: Shard, orders: Orders) -> ShardResult:
-    target = Target(
-        Program.from_dict(data.program),
-        [Policy.from_dict(policy) for policy in data.policies],
-        [Route.of(inputs, script) for inputs, script in data.routes],
-    )
-    return _played(target, shard, orders)
+def _play_in_worker(data: Mapping[str, Any], shard: Shard, orders: Orders) -> ShardResult:
+    return _played(Target.of(**data), shard, orders)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 T = TypeVar("T")
+
+Data = Mapping[str, Any]
 
 
 class Route(NamedTuple):
@@ -59,6 +61,19 @@ class Target:
         self.routes = tuple(routes)
         self.plan = Plan(program, self.policies, self._waived())
         self._made: dict[tuple[str, ...], Any] = {}
+
+    @classmethod
+    def of(cls, program: Data, policies: Iterable[Data], routes: Iterable[tuple[Data, Sequence[Data]]]) -> Target:
+        """Return a target from plain data. Raises ProgramError or PolicyError if it is not valid."""
+        known = [Route.of(inputs, script) for inputs, script in routes]
+        return cls(Program.from_dict(dict(program)), [Policy.from_dict(dict(one)) for one in policies], known)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the target as plain data: the arguments of `of`. There the program has no path, and all policies
+        apply."""
+        policies = tuple(policy.model_copy(update={"applies_to": None}).to_data() for policy in self.policies)
+        routes = tuple((route.inputs, route.script) for route in self.routes)
+        return {"program": self.program.to_dict(), "policies": policies, "routes": routes}
 
     def _waived(self) -> list[str]:
         """Return the rules that are waived on the first day of a trial's clock."""

@@ -283,10 +283,10 @@ class RetriesAfterCrash(Attack):
         case.story.clear()
         case.log(f"`{step}` fails {fails} times, may be tried {attempts} times, and the run has {steps} steps")
         around = [number for number, name in enumerate(whole.passed) if "intent" in name or " is asked by " in name]
-        for number in case.each("killed at point", len(around)):
+        for point in case.each("killed at point", around):
             trial = played(target)
             with suppress(Killed):
-                trial.start(trial.machine(Points(around[number], case.log)))
+                trial.start(trial.machine(Points(point, case.log)))
             ended = trial.outlive(trial.found() or trial.start())
             self._compare(trial, ended, run)
         return Outcome.ABSORBED

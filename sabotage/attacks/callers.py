@@ -60,7 +60,7 @@ class CallerCancelled(DriverAttack):
         """Check that another machine can continue at once, and that everything happens once."""
         outcome = Outcome.NOT_APPLICABLE
         whole = _blocking(case).rehearse()
-        for number in case.each("the driver stands still at point", len(whole.passed)):
+        for number in case.each("the driver stands still at point", range(len(whole.passed))):
             if whole.passed[number].startswith("before ") and not is_inside(whole.passed[number]):
                 continue  # a call of the store is not stopped once it has begun
             trial = _blocking(case)

@@ -78,7 +78,7 @@ class KilledAnywhere(Attack):
     def play(self, case: Case) -> Outcome:
         """Run once to count the points, then once for each of them."""
         whole = Trial(case).rehearse()
-        for number in case.each("killed at point", len(whole.passed)):
+        for number in case.each("killed at point", range(len(whole.passed))):
             outlive(killed_at(case, number)[0])
         return Outcome.ABSORBED
 
@@ -100,12 +100,11 @@ class KilledInRecovery(Attack):
         """Kill the run in each state, and its recovery in each."""
         outcome = Outcome.NOT_APPLICABLE
         first = states(Trial(case, faults=False).rehearse(to_its_end=False))
-        for number in case.each("state of the run", len(first)):
+        for number in case.each("state of the run", first):
             again = Points()
-            self._recover(case, first[number], again)
-            second = states(again)
-            for inner in case.each("state of the recovery", len(second)):
-                trial = self._recover(case, first[number], Points(second[inner], case.log))
+            self._recover(case, number, again)
+            for inner in case.each("state of the recovery", states(again)):
+                trial = self._recover(case, number, Points(inner, case.log))
                 trial.outlive(trial.found() or trial.start())
                 outcome = Outcome.ABSORBED
         return outcome
@@ -184,7 +183,7 @@ class KilledWhileDelivering(Attack):
         whole = Points()
         trial.deliver(run, trial.machine(whole))
         case.story.clear()
-        for number in case.each("killed at point", len(whole.passed)):
+        for number in case.each("killed at point", range(len(whole.passed))):
             trial, run = _stopped(case, before)
             with suppress(Killed):
                 trial.deliver(run, trial.machine(Points(number, case.log)))
@@ -236,7 +235,7 @@ class KilledWhileEnding(Attack):
         case.needs(what != "cancel" or not run.is_over)
         case.do(_asked(what, trial.machine(whole), run))
         case.story.clear()
-        for number in case.each("killed at point", len(whole.passed)):
+        for number in case.each("killed at point", range(len(whole.passed))):
             trial, run = self._begun(case)
             effects = len(trial.world.effects)
             secrets = set(trial.store.vault.get(run.id))

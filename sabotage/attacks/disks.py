@@ -47,7 +47,7 @@ class _FailingWrites(Attack):
         trial.finish()
         times = case.pick("writes that fail", st.sampled_from([1, UNTIL_REPAIRED]))
         case.story.clear()
-        for number in case.each("fails at write", len(counting.writes)):
+        for number in case.each("fails at write", range(len(counting.writes))):
             store = FaultyJournal(MemoryJournal(), Fault(number, self.how, times))
             trial = Trial(case, store=store)
             machine = trial.machine()
@@ -123,8 +123,7 @@ class PowerLost(Attack):
         losses = [(number, count) for number, unsynced in enumerate(whole.unsynced) for count in range(unsynced)]
         case.story.clear()
         outcome = Outcome.NOT_APPLICABLE
-        for index in case.each("power lost", len(losses)):
-            number, surviving = losses[index]
+        for number, surviving in case.each("power lost", losses):
             self._lose(case, number, surviving)
             outcome = Outcome.ABSORBED
         return outcome
@@ -176,8 +175,7 @@ class TornAppend(Attack):
         tears = [tear for at, size in enumerate(store.sizes) for tear in _tears(at, size)]
         case.story.clear()
         outcome = Outcome.NOT_APPLICABLE
-        for number in case.each("tear", len(tears)):
-            tear = tears[number]
+        for tear in case.each("tear", tears):
             case.act(f"of append {tear.at} the first {tear.kept} entries are there, and the {tear.head} head")
             if tear.head == "last":
                 self._go_on(case, tear)
@@ -247,10 +245,10 @@ class ShortRecord(Attack):
         intact = trial.store
         entries = intact.read(run.id)
         case.story.clear()
-        for number in case.each("record", len(entries)):
-            for index in case.each("way", len(_TRUNCATIONS)):
-                entry = _shortened(entries[number], _TRUNCATIONS[index])
-                case.act(f"record {number}: {_description(_TRUNCATIONS[index])}")
+        for number in case.each("record", range(len(entries))):
+            for truncation in case.each("way", _TRUNCATIONS):
+                entry = _shortened(entries[number], truncation)
+                case.act(f"record {number}: {_description(truncation)}")
                 trial.store = WatchedStore(DamagedJournal(intact.inner, entry), trial.oracle)
                 self._look(case, trial, number)
         return Outcome.DETECTED

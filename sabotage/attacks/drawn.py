@@ -62,7 +62,7 @@ class _Drawn(Attack):
         from hypothesis import strategies as st
 
         seed = case.pick("drawn from", st.integers(0, SEEDS - 1))
-        for number in case.each("program", self.programs):
+        for number in case.each("program", range(self.programs)):
             try:
                 self._play(case, f"{seed} {number}")
             except Parted as error:

@@ -58,7 +58,7 @@ class DriverAttack(Attack):
         over = case.pick("the lease is over since", st.sampled_from(OVER_SINCE)) if is_stale else None
         later = "after renew" if is_stale and case.pick("it renews its lease first", st.booleans()) else ""
         whole = Trial(case, faults=faults).rehearse()
-        for number in case.each("the driver stands still at point", len(whole.passed)):
+        for number in case.each("the driver stands still at point", range(len(whole.passed))):
             if is_stale and is_inside(whole.passed[number]):
                 continue
             trial = Trial(case, faults=faults)

@@ -121,8 +121,7 @@ class FieldsEdited(Attack):
         random = Random(int(case.pick("changes by the seed", st.integers(0, 1 << 32))))
         changes = random.sample(changes, min(CHANGES, len(changes)))
         replays = replayer(store, trial.run)
-        for number in case.each("the change is number", len(changes)):
-            seq, edit = changes[number]
+        for seq, edit in case.each("the change is number", changes):
             record = records[seq]
             changed = [*records[:seq], edit.made(record), *records[seq + 1 :]]
             try:

@@ -54,10 +54,10 @@ class TornLog(Attack):
             whole = Trial(case, store=store, faults=False)
             whole.finish()
             case.story.clear()
-            for number in case.each("torn append", len(store.images)):
-                for index in case.each("way", len(TEARS)):
-                    case.log(f"append {number} is torn: {TEARS[index].description}")
-                    for image in _torn(store, number, TEARS[index]):
+            for number in case.each("torn append", range(len(store.images))):
+                for kind in case.each("way", TEARS):
+                    case.log(f"append {number} is torn: {kind.description}")
+                    for image in _torn(store, number, kind):
                         case.count()
                         self._look(case, made, store, number, image, whole.run)
                 self._recover(case, made, number, TEARS[tear], pages)
@@ -111,14 +111,14 @@ class TornVault(Attack):
             trial.finish()
             case.do(trial.machine().erase(trial.run))
             case.story.clear()
-            for number in case.each("torn commit", len(photographed.commits)):
+            for number in case.each("torn commit", range(len(photographed.commits))):
                 commit = photographed.commits[number]
                 before, after = (
                     self._values(made, Torn(file, None), trial.run) for file in (commit.before, commit.after)
                 )
-                for index in case.each("way", len(TEARS)):
-                    case.log(f"commit {number} of the vault is torn: {TEARS[index].description}")
-                    for image in tears(commit, TEARS[index]):
+                for kind in case.each("way", TEARS):
+                    case.log(f"commit {number} of the vault is torn: {kind.description}")
+                    for image in tears(commit, kind):
                         case.count()
                         due = after if image.is_done else before
                         is_kept = self._values(made, image, trial.run) == due
@@ -160,8 +160,8 @@ class UnsyncedFiles(Attack):
             trial = Trial(case, store=store, faults=False)
             trial.finish(trial.machine(whole))
             case.story.clear()
-            for index in case.each("power lost", len(whole.losing)):
-                self._lose(case, made, whole.losing[index])
+            for point in case.each("power lost", whole.losing):
+                self._lose(case, made, point)
                 outcome = Outcome.ABSORBED
         return outcome
 
@@ -218,7 +218,7 @@ class NoRoomInFiles(Attack):
             Trial(case, store=store, faults=False).finish()
             case.story.clear()
             outcome = Outcome.NOT_APPLICABLE
-            for number in case.each("pages of room", store.pages - began):
+            for number in case.each("pages of room", range(store.pages - began)):
                 if self._run(case, made, began + number):
                     outcome = Outcome.ABSORBED
         return outcome

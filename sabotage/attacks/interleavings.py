@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -84,9 +85,8 @@ class SiblingComesLate(Attack):
 
     def play(self, case: Case) -> Outcome:
         """Check that the run ends as predicted, also for another process that reads it."""
-        siblings = _siblings(case.target)
-        for number in case.each("which comes how late", len(siblings) * LATEST):
-            sibling, late = siblings[number // LATEST], number % LATEST
+        places = list(itertools.product(_siblings(case.target), range(LATEST)))
+        for sibling, late in case.each("which comes how late", places):
             trial = Trial(case)
             case.act(f"`{sibling}` comes back after {late} other points")
             works = {"alone": partial(_whole, trial)}

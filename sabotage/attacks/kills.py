@@ -48,7 +48,7 @@ class Sigkill(Attack):
         points = range(first, len(whole.passed), stride)
         made = dict(case.choices.made)
         with memory_folder() as folder:
-            for number in case.each("killed at the point of number", len(points)):
+            for number in case.each("killed at the point of number", range(len(points))):
                 inner = folder / str(number)
                 inner.mkdir()
                 case.log(f"SIGKILL {whole.passed[points[number]]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import stat
@@ -86,9 +87,7 @@ class FileOfAnotherKind(Attack):
 
     def play(self, case: Case) -> Outcome:
         """Check that opening is refused with a clear error, and leaves the file unchanged."""
-        for number in case.each("the file and what became of it", len(OURS) * len(DEEDS)):
-            name = list(OURS)[number // len(DEEDS)]
-            what = list(DEEDS)[number % len(DEEDS)]
+        for name, what in case.each("the file and what became of it", list(itertools.product(OURS, DEEDS))):
             with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
                 self._played(case, os.path.join(folder, "runs.db"), name, what)
         self._missing(case)

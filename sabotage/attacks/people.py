@@ -41,8 +41,7 @@ class SettledByOne(Attack):
         eyes = under(case.target, "four eyes", {"policy": "two-people", "four_eyes": tools})
         waits = bool(case.target.waits) and (not case.target.writes or case.pick("a step waits", st.booleans()))
         outcome = Outcome.NOT_APPLICABLE
-        for number in case.each("the case is", len(_CASES)):
-            by, is_new = _CASES[number]
+        for by, is_new in case.each("the case is", _CASES):
             with suppress(NotApplicable):
                 self._play(case, eyes, by, is_new=is_new, waits=waits)
                 outcome = Outcome.BLOCKED

@@ -142,7 +142,7 @@ class ReadWhileItGrows(Attack):
         run = trial.finish()
         receipt = receipt_for(run)
         seed = case.pick("goes on as drawn from", st.integers(0, 1 << 16))
-        for number in case.each("reading", READINGS):
+        for number in case.each("reading", range(READINGS)):
             random = Random(f"{seed} {number}")
             growing = _Growing(trial.store.inner, store.versions, random)
             first = growing.shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -66,8 +66,12 @@ class PolicyOverTime(Attack):
         when = [MIDNIGHT + case.pick(f"moment {number}", st.sampled_from(BESIDE)) for number in (1, 2)]
         policies = _policies(case.target, barred, expiry, whose)
         terms = _Terms(case, barred, policies, expiry, whose == WHOSE[0])
-        attempts = (lambda: terms.starts(when), lambda: terms.goes_on(when), lambda: terms.comes_under(max(when)))
-        outcomes = [attempts[number]() for number in case.each("what is attempted", len(attempts))]
+        attempts: tuple[Callable[[], Outcome], ...] = (
+            lambda: terms.starts(when),
+            lambda: terms.goes_on(when),
+            lambda: terms.comes_under(max(when)),
+        )
+        outcomes = [attempt() for attempt in case.each("what is attempted", attempts)]
         return next((one for one in outcomes if one is not Outcome.NOT_APPLICABLE), Outcome.NOT_APPLICABLE)
 
 

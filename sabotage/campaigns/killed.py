@@ -27,11 +27,9 @@ from stepward.sabotage.playing.choices import Recorded
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.sabotage.playing.world import Asked, Asking, Effect, World
-from stepward.sabotage.target import Route, Target
+from stepward.sabotage.target import Target
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.sqlite import SQLiteJournal
-from stepward.vm.language.policy import Policy
-from stepward.vm.language.program import Program
 from stepward.vm.values import freeze, to_json
 
 if TYPE_CHECKING:
@@ -235,11 +233,7 @@ def serve() -> None:
 
 def _target(job: Mapping[str, Any]) -> Target:
     try:
-        return Target(
-            Program.from_dict(job["program"]),
-            [Policy.from_dict(policy) for policy in job["policies"]],
-            [Route.of(inputs, script) for inputs, script in job["routes"]],
-        )
+        return Target.of(job["program"], job["policies"], job["routes"])
     except StepwardError as error:
         raise AssertionError("what was a target is one here") from error
 

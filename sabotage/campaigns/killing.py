@@ -60,7 +60,7 @@ class Forks:
         job |= {"kill": None, "processes": 1, "generation": 0} | more
         server = self._started()
         if self._sent is not target:
-            self._write(server, {"target": target.plan.digest, **_plain(target)})
+            self._write(server, {"target": target.plan.digest, **target.to_data()})
             self._sent = target
         self._write(server, job)
         return [Died(**said) for said in json.loads(_line(server), parse_float=Decimal)]
@@ -75,14 +75,6 @@ class Forks:
         assert server.stdin is not None, "it was started with one"
         server.stdin.write(to_json(freeze(dict(job))).encode() + b"\n")
         server.stdin.flush()
-
-
-def _plain(target: Target) -> dict[str, Any]:
-    return {
-        "program": target.program.to_dict(),
-        "policies": [policy.model_copy(update={"applies_to": None}).to_data() for policy in target.policies],
-        "routes": [[route.inputs, list(route.script)] for route in target.routes],
-    }
 
 
 def _line(server: subprocess.Popen[bytes]) -> bytes:

@@ -11,10 +11,8 @@ from typing import Any, Final
 
 from stepward.sabotage.invariants import Breach, Outcome
 from stepward.sabotage.playing.choices import Recorded
-from stepward.sabotage.target import Route, Target
+from stepward.sabotage.target import Target
 from stepward.vm.errors import StepwardError
-from stepward.vm.language.policy import Policy
-from stepward.vm.language.program import Program
 from stepward.vm.values import freeze, to_json
 
 VERSION: Final = 1
@@ -90,11 +88,7 @@ class Script:
 
     def target(self) -> Target:
         """Return the target of the attack. Raises ProgramError or PolicyError if it is not valid."""
-        return Target(
-            Program.from_dict(dict(self.program)),
-            [Policy.from_dict(dict(policy)) for policy in self.policies],
-            [Route.of(inputs, script) for inputs, script in self.routes],
-        )
+        return Target.of(self.program, self.policies, self.routes)
 
     def replay(self, postgres: str | None = None) -> tuple[Outcome, Breach | None, tuple[str, ...]]:
         """Replay the attack. Return its outcome, the breach (if any) and the story.

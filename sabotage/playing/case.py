@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -66,13 +66,13 @@ class Case:
         """Return the decision of that name, drawn from `among`."""
         return self.choices.pick(name, among)
 
-    def each(self, name: str, count: int) -> Iterator[int]:
-        """Yield every number below `count`. A breach is reported with its number, and the story since then."""
+    def each(self, name: str, among: Sequence[T]) -> Iterator[T]:
+        """Yield each of several things. A breach is reported with the number of its thing, and the story since then."""
         logged, generated = len(self.story), self._generator.getstate()
-        for number in self.choices.each(name, count):
+        for number in self.choices.each(name, len(among)):
             del self.story[logged:]
             self._generator.setstate(generated)
-            yield number
+            yield among[number]
 
     def run_id(self) -> str:
         """Return a new run id."""
