@@ -97,4 +97,3 @@ def _cached(data: dict[str, Any]) -> None:
     for call in calls_in(data):
         if call["type"] == "llm":
             call["cache"] = True
-

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from stepward.sabotage.playing.answers import Answer, answers
 from stepward.sabotage.playing.case import Case, named
@@ -240,7 +240,7 @@ class AroundTools(ABC, Generic[Inner]):
 class ProcessModel:
     """The model of one process."""
 
-    identity = "the model of the world"
+    parameters: ClassVar = {"model": "that of the world"}
 
     def __init__(self, world: World, points: Points) -> None:
         self._world = world
