@@ -186,7 +186,8 @@ class Report:
 
     `matched_policy_rules` are the (policy, rule) pairs that protect a step of this program: a rule that no program of a
     run matches is vacuous. `measure` computes `bounds`. `failures` are the internal errors of the check, each of which
-    is in a finding (SW903). `called_tools` are the tools that the program calls, where policies apply to it.
+    is in a finding (SW903). `called_tools` are the tools that the program calls, where policies apply to it;
+    `declared_tools` are those of its manifest.
     """
 
     program: str
@@ -198,6 +199,7 @@ class Report:
     waived: tuple[Finding, ...] = ()
     failures: tuple[Failure, ...] = ()
     called_tools: frozenset[str] = field(default_factory=frozenset)
+    declared_tools: frozenset[str] = field(default_factory=frozenset)
 
     @cached_property
     def bounds(self) -> ProgramBounds | None:

@@ -100,6 +100,7 @@ class ProgramValidator:
             properties=tuple(self._without_proof_parts(one) for one in properties),
             matched_policy_rules=matched,
             called_tools=_called_tools(context) if context.facts.meaning.policies else frozenset(),
+            declared_tools=frozenset(program.tools or ()),
             measure=lambda: context.analyses.bounds.in_all,
             failures=tuple(failures.found),
         )

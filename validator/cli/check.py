@@ -109,7 +109,8 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--statistics",
     is_flag=True,
-    help="Count the findings by code, show the upper bounds of a run, and list skipped files and waivers.",
+    help="Count the findings by code, show the upper bounds of a run, and list skipped files, waivers and stale "
+    "entries of the baseline.",
 )
 @click.option("--skip-non-programs", is_flag=True, help="Skip files that are not programs, even if they are named.")
 @click.option(
@@ -168,9 +169,6 @@ def check(**given: Any) -> None:
         from stepward.validator.cli.certificates import write_certificates
 
         write_certificates(result, options.certificates, failures)
-    for entry in result.stale:
-        words = f"{entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
-        click.echo(f"warning: `{entry['baseline']}` lists what is no longer there: {words}", err=True)
     for words in _not_checked(result.not_literal):
         click.echo(f"warning: {words}", err=True)
     if options.skip_non_programs and not result.programs and result.skipped:

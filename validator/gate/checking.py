@@ -25,11 +25,20 @@ from stepward.validator.gate.discovery import (
     read_content,
     shown_text,
 )
+from stepward.validator.gate.idle_policies import Judged, idle_waivers, unknown_tools
 from stepward.validator.gate.known import KnownFile, KnownFiles, SourceFile
 from stepward.validator.gate.policies import Policies
 from stepward.validator.gate.settings import Configurations, FileIgnore, Settings
-from stepward.validator.gate.suppressions import UNUSED, Silenced, read_comments, silence
-from stepward.validator.gate.whole import FileFinding, NamedProgram, Use, idle_entries, shared_waivers, vacuous_rules
+from stepward.validator.gate.suppressions import IDLE, UNUSED, Silenced, read_comments, silence
+from stepward.validator.gate.whole import (
+    FileFinding,
+    NamedProgram,
+    Use,
+    idle_entries,
+    shared_waivers,
+    stale_baseline,
+    vacuous_rules,
+)
 from stepward.validator.result import AdvisedError, RunResult, Suppressed
 from stepward.vm.errors import DocumentError, PolicyError
 from stepward.vm.reading.document import Document, Format
@@ -110,6 +119,8 @@ class Run:
         self._read: set[str] = set()
         self._matched: set[tuple[str, str]] = set()
         self._called: set[str] = set()
+        self._declared: set[str] = set()
+        self._judged: list[Judged] = []
         self._named: list[NamedProgram] = []
         self._settings: dict[int, Settings] = {}
         self._skipped: list[str] = []
@@ -290,6 +301,8 @@ class Run:
         for number, report in enumerate(reports, start=self._programs):
             self._matched |= report.matched_policy_rules
             self._called |= report.called_tools
+            self._declared |= report.declared_tools
+            self._judged.append(Judged.of(report, shown, self._policies.use(settings), UNJUDGED))
             self._named.append(NamedProgram(report.program, str(path), shown, number - self._programs))
             self._properties.extend(_with_file(shown, entry) for entry in report.properties)
             self._failed += report.failures
@@ -362,10 +375,14 @@ class Run:
             self._add_whole_run_findings()
         shared = partial(shared_waivers, self._policies.used(), self._named, self._today)
         self._add_found(self._failures.collect("the search for shared waivers", shared))
+        idle = partial(
+            idle_waivers, self._policies.used(), self._judged, self._today, covers_folder=self._covers_folder
+        )
+        self._add_found(self._failures.collect("the search for idle waivers", idle))
         self._add_failures(FilePath.cwd() / STDIN, ".")
         entries = sorted(self._entries, key=lambda entry: entry.finding.sort_key())
         visible, hidden, stale = self._hide(entries, new_baseline)
-        visible = [entry for entry in visible if self._is_wanted(entry)]
+        visible = sorted(filter(self._is_wanted, visible), key=lambda entry: entry.finding.sort_key())
         findings = tuple(entry.finding for entry in visible)
         files = {finding.file for finding in findings}
         silenced = [
@@ -404,6 +421,8 @@ class Run:
         if self._programs and not any(entry.finding.code in UNJUDGED for entry in self._entries):
             find = partial(vacuous_rules, self._policies.used(), self._matched, self._called)
             self._add_found(self._failures.collect("the search for vacuous rules of policies", find))
+            unknown = partial(unknown_tools, self._policies.used(), self._called | self._declared)
+            self._add_found(self._failures.collect("the search for unknown tools in policies", unknown))
 
     def _add_found(self, found: Iterable[FileFinding]) -> None:
         for one in found:
@@ -414,7 +433,7 @@ class Run:
         return self._is_fixed(entry.finding, entry.settings) or entry.settings.selects(entry.finding.code)
 
     def _can_hide(self, entry: _Entry) -> bool:
-        return entry.finding.code != UNUSED and not self._is_fixed(entry.finding, entry.settings)
+        return entry.finding.code not in IDLE and not self._is_fixed(entry.finding, entry.settings)
 
     def _hide(
         self, entries: list[_Entry], new_baseline: FilePath | None
@@ -425,22 +444,28 @@ class Run:
             write_baseline(absolute(new_baseline), (entry.finding for entry in hidden))
             left = [entry for entry in entries if not (self._can_hide(entry) and self._is_wanted(entry))]
             return left, hidden, []
-        paths = sorted({path for settings in self._settings.values() if (path := settings.baseline) is not None})
-        baselines = {path: Baseline.load(absolute(path)) for path in paths}
+        owners = {path: settings for settings in self._settings.values() if (path := settings.baseline) is not None}
+        baselines = {path: Baseline.load(absolute(path)) for path in sorted(owners)}
         left, hidden = [], []
         for entry in entries:
             is_hidden = self._can_hide(entry) and _is_hidden(entry, baselines)
             (hidden if is_hidden else left).append(entry)
-        stale: list[Mapping[str, Any]] = [
-            {"baseline": shown_name(baseline.path), **entry}
-            for baseline in baselines.values()
-            for entry in baseline.stale(self._knows)
-        ]
+        stale: list[Mapping[str, Any]] = []
+        unjudged = {str(absolute(entry.finding.file)) for entry in entries if entry.finding.code in UNJUDGED}
+        for path, baseline in baselines.items():
+            idle = baseline.stale(partial(self._knows, unjudged))
+            stale += [{"baseline": shown_name(baseline.path), **entry} for entry in idle]
+            for found in stale_baseline(baseline.path, idle, owners[path]):
+                self._sources[found.file] = found.text
+                left.append(_Entry(found.finding, found.settings))
         return left, hidden, stale
 
-    def _knows(self, file: FilePath) -> bool:
+    def _knows(self, unjudged: set[str], file: FilePath) -> bool:
+        """Return whether this run has all findings of a file; of a file that is gone, a run over a folder has."""
         path = os.path.normpath(file)
-        return path in self._read or (self._covers_folder and not os.path.exists(path))
+        if path in self._read:
+            return path not in unjudged
+        return self._covers_folder and not os.path.exists(path)
 
 
 def _with_file(file: str, entry: Property) -> Property:

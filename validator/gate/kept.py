@@ -49,6 +49,7 @@ def report_to_data(report: Report, policies: Sequence[Document], *, with_bounds:
         "program": report.program,
         "matched": sorted(report.matched_policy_rules),
         "called": sorted(report.called_tools),
+        "declared": sorted(report.declared_tools),
     }
 
 
@@ -68,6 +69,7 @@ def report_from_data(data: Data, file: str, policy: Callable[[int], Document]) -
         None if bounds is None else lambda: reader.value(bounds),
         reader.value(data["waived"]),
         called_tools=frozenset(data["called"]),
+        declared_tools=frozenset(data["declared"]),
     )
 
 

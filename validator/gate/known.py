@@ -17,7 +17,7 @@ from stepward.validator.findings import Report, Verdict
 from stepward.validator.gate.cache import Cache
 from stepward.validator.gate.discovery import is_ruled_out
 from stepward.validator.gate.kept import report_from_data, report_to_data
-from stepward.validator.gate.policies import Policies, PolicyOutline, PolicyRule
+from stepward.validator.gate.policies import Policies, PolicyOutline
 from stepward.validator.gate.settings import ConfigurationError, Configurations, Settings
 
 
@@ -71,9 +71,8 @@ class KnownFiles:
         if data is None:
             return None
         policies = self._policies.use(settings)
-        for policy, (name, rules, tools, waived) in zip(policies, data["policies"], strict=True):
-            known = tuple(PolicyRule(rule, is_ban) for rule, is_ban in rules)
-            policy.know(PolicyOutline(name, known, tuple(tools), tuple(waived)))
+        for policy, outline in zip(policies, data["policies"], strict=True):
+            policy.know(PolicyOutline.from_data(outline))
         reports = (report_from_data(one, file.shown, lambda at: policies[at].document) for one in data["reports"])
         return KnownFile(tuple(reports), tuple(data["not_literal"]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepward.validator.files import absolute, shown_name, why_not
 from stepward.validator.gate.settings import ConfigurationError, Settings
@@ -25,14 +25,37 @@ class PolicyRule(NamedTuple):
     is_ban: bool
 
 
+class WaiverOutline(NamedTuple):
+    """A waiver of a policy, without its reason."""
+
+    program: str
+    rule: str
+    expiry: str
+
+
 class PolicyOutline(NamedTuple):
     """The parts of a policy that findings on the whole run need: its name, its guardrails in order, the tools of which
-    it states facts, and the programs of its waivers."""
+    it states facts, its waivers, and the tools that its lists name."""
 
     name: str
     rules: tuple[PolicyRule, ...]
     tools: tuple[str, ...] = ()
-    waived: tuple[str, ...] = ()
+    waivers: tuple[WaiverOutline, ...] = ()
+    allowed: tuple[str, ...] = ()
+    four_eyes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_data(cls, data: list[Any]) -> PolicyOutline:
+        """Return the outline that was stored as JSON."""
+        name, rules, tools, waivers, allowed, four_eyes = data
+        return cls(
+            name,
+            tuple(PolicyRule(*rule) for rule in rules),
+            tuple(tools),
+            tuple(WaiverOutline(*waiver) for waiver in waivers),
+            tuple(allowed),
+            tuple(four_eyes),
+        )
 
 
 class PolicyFile:
@@ -67,11 +90,17 @@ class PolicyFile:
         if self._outline is None:
             from stepward.vm.language.guardrails import Never
 
-            rules = (
-                PolicyRule(rule.name, isinstance(rule, Never) and rule.when is None) for rule in self.policy.guardrails
+            policy = self.policy
+            self._outline = PolicyOutline(
+                policy.policy,
+                tuple(
+                    PolicyRule(rule.name, isinstance(rule, Never) and rule.when is None) for rule in policy.guardrails
+                ),
+                tuple(policy.tools or ()),
+                tuple(WaiverOutline(waiver.program, waiver.rule, waiver.expiry) for waiver in policy.waivers),
+                tuple(entry.tool for entry in policy.allow or ()),
+                policy.four_eyes or (),
             )
-            waived = tuple(waiver.program for waiver in self.policy.waivers)
-            self._outline = PolicyOutline(self.policy.policy, tuple(rules), tuple(self.policy.tools or ()), waived)
         return self._outline
 
     def know(self, outline: PolicyOutline) -> None:

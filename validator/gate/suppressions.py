@@ -15,6 +15,8 @@ from stepward.vm.reading.document import Format
 from stepward.vm.reading.source import LineIndex, Place, Span
 
 UNUSED: Final = "SW701"
+IDLE: Final = frozenset({UNUSED, "SW702", "SW703", "SW704"})
+"""The findings on what is meant to silence or to allow something, and has no effect. No baseline hides them."""
 
 _HINT: Final = re.compile(r"#\s*stepward:\s*ignore")
 _COMMENT: Final = re.compile(r"#\s*stepward:\s*ignore\b\s*(?:\[(?P<codes>[^\]\n]*)\])?(?P<reason>[^\n]*)")

@@ -1,12 +1,14 @@
-"""Findings on a whole run: entries of `per-file-ignores` that silence nothing, rules that protect nothing, and waivers
-that more than one program can use."""
+"""Findings on a whole run: entries of `per-file-ignores` and of baselines that silence nothing, rules that protect
+nothing, and waivers that more than one program can use."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from pathlib import Path as FilePath
+from typing import Any, NamedTuple
 
 from stepward.validator.failures import CODE as INTERNAL
 from stepward.validator.files import shown_name
@@ -14,6 +16,7 @@ from stepward.validator.findings import Finding, PolicyTag
 from stepward.validator.gate.policies import PolicyFile
 from stepward.validator.gate.settings import FileIgnore, Settings
 from stepward.validator.gate.suppressions import complaint
+from stepward.vm.errors import ProgramError
 from stepward.vm.reading.source import Place, Span
 
 
@@ -65,6 +68,32 @@ def idle_entries(uses: Iterable[Use]) -> Iterator[FileFinding]:
         heading = text.split("\n")[use.entry.line - 1].rstrip()
         span = Span(use.entry.line, 1, use.entry.line, len(heading) + 1)
         yield FileFinding(complaint(message, help, shown, span), text, use.settings)
+
+
+def stale_baseline(path: FilePath, entries: Sequence[Mapping[str, Any]], settings: Settings) -> Iterator[FileFinding]:
+    """Yield SW704 for a baseline with stale entries, at the first of them; nothing if there are none."""
+    if not entries:
+        return
+    from stepward.validator.rules.registry import RULE_BY_CODE
+    from stepward.vm.reading.files import read_text
+
+    first, shown = entries[0], shown_name(path)
+    more = f", and {len(entries) - 1:,} more" if len(entries) > 1 else ""
+    words = "1 entry matches" if len(entries) == 1 else f"{len(entries):,} entries match"
+    message = f"{words} no finding any more: {first['code']} in `{first['file']}`{more}"
+    help = f"write the baseline again with `--write-baseline {shown}`; `--statistics` lists these entries"
+    text, span = path.read_text(encoding="utf-8", errors="replace"), None
+    with suppress(ProgramError):  # the entry has no place in a baseline that is too large for the reader
+        (document,) = read_text(shown, text, is_json=True)
+        number = next(n for n, one in enumerate(document.data["findings"]) if one.items() >= _key(first).items())
+        place = Place(("findings", number, "file"))
+        span = document.locate([place])[place]
+    finding = RULE_BY_CODE["SW704"]().finding(message, help, Place(("findings",)))
+    yield FileFinding(replace(finding, file=shown, span=span), text, settings)
+
+
+def _key(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: entry[name] for name in ("file", "code", "step", "message")}
 
 
 def _why_fixed(finding: Finding) -> str:
@@ -123,7 +152,7 @@ def shared_waivers(
         by_name.setdefault(program.name, []).append(program)
     shared = {name: found for name, found in by_name.items() if len(found) > 1}
     for policy in policies:
-        for number, name in enumerate(policy.outline.waived):
+        for number, (name, _, _) in enumerate(policy.outline.waivers):
             found = [one for one in shared.get(name, ()) if policy.policy.applies(name, one.path)]
             waiver = policy.policy.waivers[number] if len(found) > 1 else None
             if waiver is not None and not waiver.is_expired(today):

@@ -86,23 +86,12 @@ def _invocation(result: RunResult) -> dict[str, Any]:
         "executionSuccessful": result.error is None and not result.failures,
         "exitCode": result.status,
     }
-    configuration = [
-        {
-            "level": "warning",
-            "message": _message(
-                f"`{entry['baseline']}` lists what is no longer there:"
-                f" {entry['count']} × {entry['code']} in `{entry['file']}`: {entry['message']}"
-            ),
-        }
-        for entry in result.stale
-    ]
     if result.error is not None:
-        configuration.append({"level": "error", "message": _message("\n".join(error_lines(result.error)))})
+        error = {"level": "error", "message": _message("\n".join(error_lines(result.error)))}
+        invocation["toolConfigurationNotifications"] = [error]
     if result.not_literal:
         text = f"not checked, because it is put together when the code runs: {', '.join(result.not_literal)}"
         invocation["toolExecutionNotifications"] = [{"level": "note", "message": _message(text)}]
-    if configuration:
-        invocation["toolConfigurationNotifications"] = configuration
     return invocation
 
 

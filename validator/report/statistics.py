@@ -42,16 +42,21 @@ def render(result: RunResult) -> str:
 
 
 def _left_out(result: RunResult) -> str:
-    """Return a line for each finding that a policy waives, and for each file that is no program."""
+    """Return a line for each finding that a policy waives, stale entry of a baseline, and file that is no program."""
     waived = [
         f"waived: {finding.code} in {finding.file}, rule {finding.policy}: {reason}"
         for finding, kind, reason in result.suppressed
         if kind == "waiver"
     ]
+    stale = [
+        f"stale: {entry['code']} in {entry['file']}, {entry['baseline']} lists it: {entry['message']}"
+        + (f" ({entry['count']} times)" if entry["count"] > 1 else "")
+        for entry in result.stale
+    ]
     skipped = [f"skipped: {file}" for file in result.skipped_files[:MAX_SKIPPED]]
     more = len(result.skipped_files) - len(skipped)
     rest = [f"skipped: {counted(more, 'more file')}"] if more else []
-    return "".join(f"{safe(line)}\n" for line in (*waived, *skipped, *rest))
+    return "".join(f"{safe(line)}\n" for line in (*waived, *stale, *skipped, *rest))
 
 
 def _properties(result: RunResult) -> str:

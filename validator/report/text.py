@@ -145,7 +145,7 @@ def summary(result: RunResult, *, lists_all: bool = False) -> str:
         (stale, f"{stale} stale baseline {'entry' if stale == 1 else 'entries'}"),
     )
     aside = [words for count, words in counts if count]
-    if (result.skipped or waived) and not lists_all:
+    if (result.skipped or waived or stale) and not lists_all:
         aside.append("see `--statistics`")
     return _outcome(result) + (f" ({'; '.join(aside)})" if aside else "")
 
@@ -158,5 +158,9 @@ def _outcome(result: RunResult) -> str:
     parts = [counted(number, word) for number, word in ((errors, "error"), (warnings, "warning")) if number]
     if not result.programs:
         return " and ".join(parts)
-    where = f" in {result.programs_with_findings} of" if result.programs_with_findings else ", none in"
-    return f"{' and '.join(parts)}{where} {programs}"
+    found = " and ".join(parts)
+    if result.programs_with_findings:
+        return f"{found} in {result.programs_with_findings} of {programs}"
+    files = {finding.file for finding in result.findings}
+    where = f"`{safe(files.pop())}`" if len(files) == 1 else f"{len(files):,} files"
+    return f"{found} in {where}, none in {'the program' if result.programs == 1 else f'the {programs}'}"

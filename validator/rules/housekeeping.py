@@ -1,4 +1,4 @@
-"""SW701, SW901, SW902 and SW903: what the check says about itself, not about the program."""
+"""SW701 to SW704 and SW901 to SW903: what the check says about itself, not about the program."""
 
 from __future__ import annotations
 
@@ -51,6 +51,153 @@ class UnusedSuppression(ReportedElsewhere):
 
     code = "SW701"
     name = "unused-suppression"
+    severity = Severity.WARNING
+
+
+class UnusedWaiver(ReportedElsewhere):
+    """A waiver of a policy suppresses no finding.
+
+    ## What it does
+    Reports a waiver for a rule that the policy does not have, and a waiver for a checked program that has no finding of
+    this rule. If the check covers a folder, it also reports a waiver whose program has a misspelt name.
+
+    ## Why it is bad
+    A waiver with a misspelt name does not do what its author wants. A waiver that is no longer needed would suppress
+    the next finding of that rule, although nobody has reviewed it.
+
+    ## Example
+    ```yaml policy
+    policy: payments
+    guardrails:
+      - {name: paid-once, at_most_once: {tool: pay}}
+    waivers:
+      - {program: settle, rule: paid-once, reason: 'two instalments, see FIN-12', expiry: 2099-12-31}
+    ```
+
+    The program pays once:
+
+    ```yaml
+    name: settle
+    tools: {pay: {effect: write, idempotent: true}}
+    steps:
+      - {id: pay, type: tool, tool: pay}
+    ```
+
+    ## Use instead
+    Remove the waiver:
+
+    ```yaml policy
+    policy: payments
+    guardrails:
+      - {name: paid-once, at_most_once: {tool: pay}}
+    ```
+
+    ```yaml
+    name: settle
+    tools: {pay: {effect: write, idempotent: true}}
+    steps:
+      - {id: pay, type: tool, tool: pay}
+    ```
+    """
+
+    code = "SW702"
+    name = "unused-waiver"
+    severity = Severity.WARNING
+
+
+class UnknownToolInPolicy(ReportedElsewhere):
+    """A list of a policy names a tool that nothing else names.
+
+    ## What it does
+    Reports a tool in `allow` or `four_eyes` if no program of the check calls it or declares it, and no policy of the
+    check declares it under `tools`. This needs a check that covers a folder and could judge every program.
+
+    ## Why it is bad
+    The name is probably misspelt. A misspelt name in `four_eyes` protects nothing. A name in `allow` that no tool has
+    today is an open door for a later tool of that name.
+
+    ## Example
+    ```yaml policy
+    policy: payments
+    tools: {release: {suspends: true}}
+    allow: [pay, release]
+    four_eyes: [relase]
+    ```
+
+    One person may start this run and release the payment:
+
+    ```yaml
+    name: settle
+    tools: {release: {effect: write, idempotent: true}, pay: {effect: write, idempotent: true}}
+    steps:
+      - {id: release, type: tool, tool: release}
+      - {id: pay, type: tool, tool: pay}
+    ```
+
+    ## Use instead
+    ```yaml policy
+    policy: payments
+    tools: {release: {suspends: true}}
+    allow: [pay, release]
+    four_eyes: [release]
+    ```
+
+    ```yaml
+    name: settle
+    tools: {release: {effect: write, idempotent: true}, pay: {effect: write, idempotent: true}}
+    steps:
+      - {id: release, type: tool, tool: release}
+      - {id: pay, type: tool, tool: pay}
+    ```
+    """
+
+    code = "SW703"
+    name = "unknown-tool-in-policy"
+    severity = Severity.WARNING
+
+
+class StaleBaseline(ReportedElsewhere):
+    """A baseline lists findings that do not exist any more.
+
+    ## What it does
+    Reports a baseline with entries that match no finding, at the first of them. An entry counts only if its file was
+    checked in this run; if the check covers a folder, also if its file is gone. `--statistics` lists these entries.
+
+    ## Why it is bad
+    The finding was fixed. The entry would hide the same finding again if the mistake came back.
+
+    ## Example
+    ```json
+    {"version": 1, "findings": [
+      {"file": "example.yaml", "code": "SW212", "step": "", "message": "input `currency` is never read", "count": 1}]}
+    ```
+
+    The input is gone:
+
+    ```yaml
+    name: settle
+    inputs: {amount: {type: number, minimum: 0}}
+    steps:
+      - {id: done, type: end, output: {amount: $amount}}
+    ```
+
+    ## Use instead
+    Write the baseline again with `--write-baseline`:
+
+    ```json
+    {"version": 1, "findings": []}
+    ```
+
+    ```yaml
+    name: settle
+    inputs: {amount: {type: number, minimum: 0}}
+    steps:
+      - {id: done, type: end, output: {amount: $amount}}
+    ```
+    """
+
+    code = "SW704"
+    name = "stale-baseline"
     severity = Severity.WARNING
 
 

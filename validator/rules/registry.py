@@ -39,8 +39,11 @@ from stepward.validator.rules.guardrails import (
 from stepward.validator.rules.housekeeping import (
     InternalError,
     RefusedProof,
+    StaleBaseline,
     UnconfirmedWitness,
+    UnknownToolInPolicy,
     UnusedSuppression,
+    UnusedWaiver,
 )
 from stepward.validator.rules.names import MaybeUndefined, UndeclaredInput, UndefinedVariable
 from stepward.validator.rules.placeholders import ForeignPlaceholder
@@ -102,6 +105,9 @@ RULES: Final[tuple[type[Rule], ...]] = (
     FallbackForEffect,
     BudgetTooSmall,
     UnusedSuppression,
+    UnusedWaiver,
+    UnknownToolInPolicy,
+    StaleBaseline,
     UnconfirmedWitness,
     RefusedProof,
     InternalError,

@@ -306,15 +306,24 @@ def test_a_configured_baseline_is_found_from_anywhere(monkeypatch: pytest.Monkey
     assert check("a.yaml", "--isolated", "--fail-on=warning").exit_code == 1
 
 
-def test_stale_entries_are_told_on_standard_error_and_in_json() -> None:
+def test_stale_entries_are_a_warning_at_the_baseline_and_in_json_and_statistics() -> None:
     put("a.yaml", WARNS)
     put("b.yaml", WARNS)
     check("--write-baseline=known.json")
     put("a.yaml", WARNS.replace("otherwise: e", "otherwise: f") + "  - {id: f, type: end}\n")
     result = check("--baseline=known.json")
-    assert result.exit_code == 0
-    assert result.stderr.startswith("warning: `known.json` lists what is no longer there: 1 × SW108 in `a.yaml`: ")
-    assert "1 stale baseline entry" in result.stdout
+    assert (result.exit_code, result.stderr) == (0, "")
+    (line,) = told(result, "SW704")
+    assert line.startswith("known.json:5:15: warning ")
+    assert line.endswith("1 entry matches no finding any more: SW108 in `a.yaml`")
+    assert "1 warning in `known.json`, none in the 2 programs (" in result.stdout
+    assert "1 finding hidden by the baseline; 1 stale baseline entry; see" in result.stdout
+    assert check("--baseline=known.json", "--fail-on=warning").exit_code == 1
+    assert check("--baseline=known.json", "--fail-on=warning", "--ignore=SW704").exit_code == 0
+    listed = CliRunner().invoke(main, ["check", "--baseline=known.json", "--statistics"]).stdout
+    assert "stale: SW108 in a.yaml, known.json lists it: " in listed
+    annotated = CliRunner().invoke(main, ["check", "--baseline=known.json", "--output-format=github"]).stdout
+    assert "::warning file=known.json,line=5" in annotated
     data = json.loads(CliRunner().invoke(main, ["check", "--baseline=known.json", "--output-format=json"]).stdout)
     (entry,) = data["summary"]["stale_baseline"]
     assert (entry["baseline"], entry["file"], entry["code"], entry["count"]) == ("known.json", "a.yaml", "SW108", 1)
@@ -324,10 +333,17 @@ def test_entries_for_files_that_the_run_did_not_see_are_not_stale() -> None:
     put("a.yaml", WARNS)
     put("b.yaml", WARNS)
     check("--write-baseline=known.json")
-    assert check("b.yaml", "--baseline=known.json").stderr == ""
+    assert told(check("b.yaml", "--baseline=known.json"), "SW704") == []
     Path("a.yaml").unlink()
-    assert check("b.yaml", "--baseline=known.json").stderr == ""
-    assert "`a.yaml`" in check(".", "--baseline=known.json").stderr
+    assert told(check("b.yaml", "--baseline=known.json"), "SW704") == []
+    assert "`a.yaml`" in told(check(".", "--baseline=known.json"), "SW704")[0]
+
+
+def test_entries_for_a_file_that_can_not_be_judged_are_not_stale() -> None:
+    put("a.yaml", WARNS)
+    check("--write-baseline=known.json")
+    put("a.yaml", WARNS.replace("type: end", "type: ending"))
+    assert told(check("--baseline=known.json"), "SW704") == []
 
 
 def test_writing_a_baseline_starts_from_nothing() -> None:

@@ -99,7 +99,15 @@ def whole_report(document: Document) -> Report:
     )
     rules = frozenset({("p", "r"), ("p", "q")})
     return Report(
-        "n", "f.yaml", (finding,), (proved,), rules, lambda: bounds, (finding,), called_tools=frozenset({"pay"})
+        "n",
+        "f.yaml",
+        (finding,),
+        (proved,),
+        rules,
+        lambda: bounds,
+        (finding,),
+        called_tools=frozenset({"pay"}),
+        declared_tools=frozenset({"pay", "check"}),
     )
 
 

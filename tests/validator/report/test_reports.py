@@ -256,7 +256,7 @@ def test_the_concise_report_has_a_line_for_each_finding() -> None:
     assert text.splitlines() == [
         "flows/p.yaml:3:25: error SW401 [guardrail-bypassed] `a` can start",
         "flows/p.yaml:3:25: warning SW401 [guardrail-bypassed] x␊y",
-        "1 error and 1 warning, none in 1 program",
+        "1 error and 1 warning in `flows/p.yaml`, none in the program",
     ]
 
 

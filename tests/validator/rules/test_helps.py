@@ -61,8 +61,9 @@ ERRORS = {code for code, rule in RULE_BY_CODE.items() if rule.severity is Severi
 UNREADABLE = {"SW001", "SW003", "SW004"}
 """What keeps a text from being data: their helps are about single signs of the text."""
 
-COMMENTS = {"SW701"}
-"""What is said of comments, which are no data: `test_suppressions.py` does it."""
+COMMENTS = {"SW701", "SW702", "SW703", "SW704"}
+"""What is said of comments, policies and baselines, which are no data of the program: `test_suppressions.py` and
+`test_idle_policies.py` do it."""
 
 
 class Bad(NamedTuple):

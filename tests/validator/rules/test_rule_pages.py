@@ -79,6 +79,9 @@ SW504 effect-in-loop warning
 SW505 fallback-for-effect
 SW601 budget-too-small
 SW701 unused-suppression warning
+SW702 unused-waiver warning
+SW703 unknown-tool-in-policy warning
+SW704 stale-baseline warning
 SW901 unconfirmed-witness
 SW902 refused-proof
 SW903 internal-error
@@ -88,8 +91,8 @@ SW903 internal-error
 FOUND_BY_NOBODY = {"SW901", "SW902", "SW903"}
 """What no program has without a bug of ours: some tests plant one."""
 
-FOUND_BY_THE_COMMAND = {"SW221", "SW222", "SW701"}
-"""What no validator finds: whether a comment silences something is known when every finding is there, and functions are
+FOUND_BY_THE_COMMAND = {"SW221", "SW222", "SW701", "SW702", "SW703", "SW704"}
+"""What no validator finds: whether something silences a finding is known when every finding is there, and functions are
 compared with the option `--tools` alone."""
 
 BESIDE = {"SW304": {"SW103"}, "SW502": {"SW202"}, "SW901": {"SW401"}}
@@ -109,6 +112,7 @@ class Part(NamedTuple):
     programs: tuple[str, ...]
     policies: tuple[str, ...]
     tools: tuple[str, ...]
+    baselines: tuple[str, ...]
 
 
 def parts_of(rule: type[Rule]) -> dict[str, Part]:
@@ -118,18 +122,20 @@ def parts_of(rule: type[Rule]) -> dict[str, Part]:
 
 def part(text: str) -> Part:
     blocks = re.findall(r"^```([a-z ]+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    assert {kind for kind, _ in blocks} <= {"yaml", "text", "yaml policy", "python"}
+    assert {kind for kind, _ in blocks} <= {"yaml", "text", "yaml policy", "python", "json"}
     return Part(
         text.strip(),
         tuple(block for kind, block in blocks if kind in ("yaml", "text")),
         tuple(block for kind, block in blocks if kind == "yaml policy"),
         tuple(block for kind, block in blocks if kind == "python"),
+        tuple(block for kind, block in blocks if kind == "json"),
     )
 
 
 def policies_of(rule: type[Rule]) -> list[Policy]:
-    """Return the policies of a page; they apply to all its programs."""
-    texts = [text for part in parts_of(rule).values() for text in part.policies]
+    """Return the policies of a page; they apply to all its programs, except where a heading has its own."""
+    parts = parts_of(rule)
+    texts = parts["Use instead"].policies or [text for part in parts.values() for text in part.policies]
     return [Policy.from_dict(read_text("policy.yaml", text, is_json=False)[0].data) for text in texts]
 
 
@@ -223,17 +229,20 @@ def test_an_example_has_its_finding(rule: type[Rule]) -> None:
 @each(rule for rule in RULES if rule.code in FOUND_BY_THE_COMMAND)
 def test_an_example_has_its_finding_by_the_command(rule: type[Rule], tmp_path: Path) -> None:
     parts = parts_of(rule)
-    assert command_codes(tmp_path, *parts["Example"].programs, *parts["Example"].tools) == {rule.code}
-    assert command_codes(tmp_path, *parts["Use instead"].programs, *parts["Use instead"].tools) == set()
+    assert command_codes(tmp_path, parts["Example"]) == {rule.code}
+    assert command_codes(tmp_path, parts["Use instead"]) == set()
 
 
-def command_codes(folder: Path, program: str, tools: str | None = None) -> set[str]:
+def command_codes(folder: Path, part: Part) -> set[str]:
+    (program,) = part.programs
     (folder / "example.yaml").write_text(program, encoding="utf-8")
     code = "from stepward.validator.cli import main; main()"
-    command = [sys.executable, "-c", code, "check", "--isolated", "--output-format=json", "example.yaml"]
-    if tools is not None:
-        (folder / "tools.py").write_text(tools, encoding="utf-8")
-        command.append("--tools=tools.py")
+    command = [sys.executable, "-c", code, "check", "--isolated", "--output-format=json", "."]
+    beside = {"tools": ("tools.py", part.tools), "policy": ("policy.yaml", part.policies)}
+    for option, (name, texts) in {**beside, "baseline": ("baseline.json", part.baselines)}.items():
+        for text in texts:
+            (folder / name).write_text(text, encoding="utf-8")
+            command.append(f"--{option}={name}")
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return {finding["code"] for finding in json.loads(done.stdout)["findings"]}
 
@@ -276,6 +285,7 @@ def test_a_rule_has_bad_programs(rule: type[Rule]) -> None:
     programs = [
         path
         for path in folder.iterdir()
-        if path.suffix in {".yaml", ".json", ".py"} and not path.name.endswith((".policy.yaml", ".tools.py"))
+        if path.suffix in {".yaml", ".json", ".py"}
+        and not path.name.endswith((".policy.yaml", ".tools.py", ".baseline.json"))
     ]
     assert len(programs) >= 2
