@@ -57,6 +57,8 @@ class RunResult:
     """The number of files that are no programs."""
     skipped_files: tuple[str, ...] = ()
     """Their names."""
+    excluded: tuple[str, ...] = ()
+    """The files and folders that the user named, and that the configuration excludes."""
     not_literal: tuple[str, ...] = ()
     """The file and line of each program in Python that can't be read without running it."""
     hidden: int = 0

@@ -380,5 +380,10 @@ def _print_nothing_to_check(options: CheckOptions, result: RunResult) -> None:
         help = "check a program, or a function that returns one, with `--object module:NAME`"
         print_error(f"nothing to check: what is in {where} is put together when the code runs", help)
         return
+    if result.excluded:
+        help = "remove the pattern from `exclude` or `extend-exclude`, or name another file"
+        excluded = ", ".join(f"`{path}`" for path in result.excluded[:3]) + (", …" if len(result.excluded) > 3 else "")
+        print_error(f"nothing to check: the configuration excludes {excluded}", help)
+        return
     help = "a program is a mapping with a list of `steps`; see `stepward check --help`"
     print_error(f"nothing to check: there is no program in {where}", help)

@@ -20,6 +20,7 @@ from stepward.validator.gate.discovery import (
     Candidate,
     Contents,
     candidate_bytes,
+    documents_in,
     find_candidates,
     read_candidate,
     read_content,
@@ -41,7 +42,7 @@ from stepward.validator.gate.whole import (
 )
 from stepward.validator.result import AdvisedError, RunResult, Suppressed
 from stepward.vm.errors import DocumentError, PolicyError
-from stepward.vm.reading.document import Document, Format
+from stepward.vm.reading.document import Format
 from stepward.vm.reading.limits import MAX_BYTES
 
 # A run that finds everything in the cache must not wait for the models of programs and for the rules: they are imported
@@ -124,6 +125,7 @@ class Run:
         self._named: list[NamedProgram] = []
         self._settings: dict[int, Settings] = {}
         self._skipped: list[str] = []
+        self._excluded: list[str] = []
         self._programs = 0
         self._not_literal: list[str] = []
         self._covers_folder = False
@@ -139,6 +141,9 @@ class Run:
         self._covers_folder |= any(map(os.path.isdir, targets))
         for candidate in find_candidates(targets, self._configurations):
             shown = shown_name(candidate.path)
+            if candidate.is_excluded:
+                self._excluded.append(shown)
+                continue
             if self._on_file is not None:
                 self._on_file(shown)
             self._isolated(candidate.path, shown, partial(self._check_file, candidate, shown))
@@ -286,7 +291,7 @@ class Run:
             if self._with_fixes and any(finding.correction is not None for finding in report.findings):
                 from stepward.validator.gate.corrections import with_fixes
 
-                read = partial(_documents, path=path)
+                read = partial(documents_in, path=path)
                 fix = partial(with_fixes, report.findings, contents.documents, number, read)
                 fixed = self._failures.attempt("the fixes", fix, partial(_first, report.findings))
                 report = replace(report, findings=tuple(fixed))
@@ -406,6 +411,7 @@ class Run:
             programs_with_findings=len({entry.program for entry in visible} - {None}),
             skipped=len(self._skipped),
             skipped_files=tuple(sorted(self._skipped)),
+            excluded=tuple(sorted(set(self._excluded))),
             not_literal=tuple(self._not_literal),
             hidden=len(hidden),
             stale=tuple(stale),
@@ -474,14 +480,6 @@ def _with_file(file: str, entry: Property) -> Property:
 
 def _format(path: FilePath) -> Format:
     return {".py": "python", ".json": "json"}.get(path.suffix, "yaml")  # type: ignore[return-value]
-
-
-def _documents(text: str, path: FilePath) -> Sequence[Document]:
-    """Return the programs in a text in the format of a file; raises ProgramError when it can't be read."""
-    contents = read_content(text.encode(), str(path), str(path), must_be_program=True)
-    if contents.error is not None:
-        raise contents.error
-    return contents.documents
 
 
 def _first(findings: tuple[Finding, ...], _: str) -> Sequence[Finding]:

@@ -35,10 +35,14 @@ class TargetError(AdvisedError):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that may hold programs; a file that the user named has to."""
+    """A file that may hold programs; a file that the user named has to.
+
+    `is_excluded` says that the user named this file or folder, and that the configuration excludes it.
+    """
 
     path: FilePath
     is_named: bool = False
+    is_excluded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,9 @@ class Contents:
 def find_candidates(targets: Iterable[str | FilePath], configurations: Configurations) -> Iterator[Candidate]:
     """Yield the files among the targets, and the candidates in their folders, each file once and in a fixed order.
 
+    The patterns of the configuration hold for a target as well: it is then yielded as excluded. The defaults, such as
+    hidden folders, and .gitignore hold only for what is found in a folder.
+
     Raises TargetError for a target that does not exist, or a folder that can't be read.
     """
     seen: set[str] = set()
@@ -67,6 +74,9 @@ def find_candidates(targets: Iterable[str | FilePath], configurations: Configura
     paths = [(absolute(target), _is_folder(target)) for target in targets]
     named = {os.path.realpath(path) for path, is_folder in paths if not is_folder}
     for path, is_folder in paths:
+        if configurations.above(path if is_folder else path.parent).excluded.verdict(path, is_folder=is_folder):
+            yield Candidate(path, is_named=True, is_excluded=True)
+            continue
         for file in walk.files(path) if is_folder else [path]:
             real = os.path.realpath(file)
             if real not in seen:
@@ -92,7 +102,6 @@ class _Walk:
 
     def files(self, root: FilePath) -> Iterator[FilePath]:
         pending = [(root, _rules_above(root))]
-        excluded_root = self._configurations.above(root).excluded.verdict(root, is_folder=True)
         while pending:
             folder, rules = pending.pop()
             real = os.path.realpath(folder)
@@ -102,8 +111,7 @@ class _Walk:
             entries = _entries(folder)
             if any(entry.name == ".gitignore" for entry in entries):
                 rules = [*rules, _ignore_file(folder / ".gitignore")]
-            # Patterns that exclude the target itself do not apply to its contents.
-            excluded = None if excluded_root else self._configurations.above(folder).excluded
+            excluded = self._configurations.above(folder).excluded
             subfolders = []
             for entry in entries:
                 path = folder / entry.name
@@ -115,14 +123,14 @@ class _Walk:
             pending.extend(reversed(subfolders))
 
     def _is_left_out(
-        self, path: FilePath, rules: list[Patterns], excluded: Patterns | None, *, is_folder: bool = False
+        self, path: FilePath, rules: list[Patterns], excluded: Patterns, *, is_folder: bool = False
     ) -> bool:
         if is_folder:
             if path.name in _NEVER or os.path.exists(path / "pyvenv.cfg"):
                 return True
             if path.name.startswith(".") and self._configurations.above(path.parent).exclude is None:
                 return True
-        if excluded is not None and excluded.verdict(path, is_folder=is_folder):
+        if excluded.verdict(path, is_folder=is_folder):
             return True
         verdicts = (rule.verdict(path, is_folder=is_folder) for rule in reversed(rules))
         return next((verdict for verdict in verdicts if verdict is not None), False)
@@ -223,6 +231,14 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
         else:
             return Contents(error=_not_a_program(name, shown, text, documents, not_literal), text=text)
     return Contents(programs, None, text if programs else "", not_literal)
+
+
+def documents_in(text: str, path: FilePath) -> tuple[Document, ...]:
+    """Return the programs in a text in the format of a file; raises DocumentError when it can't be read."""
+    contents = read_content(text.encode(), str(path), str(path), must_be_program=True)
+    if contents.error is not None:
+        raise contents.error
+    return contents.documents
 
 
 def is_ruled_out(content: bytes, suffix: str, *, must_be_program: bool) -> bool:

@@ -94,6 +94,7 @@ def _summary(result: RunResult) -> dict[str, Any]:
         "programs": result.programs,
         "programs_with_findings": result.programs_with_findings,
         "files_skipped": result.skipped,
+        "excluded": list(result.excluded),
         "programs_not_literal": len(result.not_literal),
         "not_checked": list(result.not_literal),
         "errors": result.count(Severity.ERROR),

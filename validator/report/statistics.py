@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepward.validator.result import RunResult
 
 MAX_SKIPPED: Final = 100
-"""Skipped files that are listed."""
+"""Skipped and excluded files that are listed."""
 
 _COLUMNS: Final = (
     Column("file"),
@@ -42,7 +42,8 @@ def render(result: RunResult) -> str:
 
 
 def _left_out(result: RunResult) -> str:
-    """Return a line for each finding that a policy waives, stale entry of a baseline, and file that is no program."""
+    """Return a line for each finding that a policy waives, stale entry of a baseline, and file that is no program
+    or excluded."""
     waived = [
         f"waived: {finding.code} in {finding.file}, rule {finding.policy}: {reason}"
         for finding, kind, reason in result.suppressed
@@ -53,8 +54,9 @@ def _left_out(result: RunResult) -> str:
         + (f" ({entry['count']} times)" if entry["count"] > 1 else "")
         for entry in result.stale
     ]
-    skipped = [f"skipped: {file}" for file in result.skipped_files[:MAX_SKIPPED]]
-    more = len(result.skipped_files) - len(skipped)
+    left_out = [f"excluded: {file}" for file in result.excluded] + [f"skipped: {file}" for file in result.skipped_files]
+    skipped = left_out[:MAX_SKIPPED]
+    more = len(left_out) - len(skipped)
     rest = [f"skipped: {counted(more, 'more file')}"] if more else []
     return "".join(f"{safe(line)}\n" for line in (*waived, *stale, *skipped, *rest))
 

@@ -138,6 +138,7 @@ def summary(result: RunResult, *, lists_all: bool = False) -> str:
     unseen = not_rechecked(result)
     counts = (
         (result.skipped, f"{counted(result.skipped, 'file')} skipped"),
+        (len(result.excluded), f"{counted(len(result.excluded), 'named path')} excluded by the configuration"),
         (len(result.not_literal), f"{counted(len(result.not_literal), 'program')} in Python not checked"),
         (result.hidden, f"{counted(result.hidden, 'finding')} hidden by the baseline"),
         (bool(unseen), unseen),
@@ -145,7 +146,7 @@ def summary(result: RunResult, *, lists_all: bool = False) -> str:
         (stale, f"{stale} stale baseline {'entry' if stale == 1 else 'entries'}"),
     )
     aside = [words for count, words in counts if count]
-    if (result.skipped or waived or stale) and not lists_all:
+    if (result.skipped or result.excluded or waived or stale) and not lists_all:
         aside.append("see `--statistics`")
     return _outcome(result) + (f" ({'; '.join(aside)})" if aside else "")
 

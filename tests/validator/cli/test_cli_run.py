@@ -282,6 +282,21 @@ def test_per_file_ignores_that_silence_nothing_are_reported_where_they_stand() -
     assert "[[per-file-ignores]]\n" in CliRunner().invoke(main, ["check"]).stdout
 
 
+# -- excludes ----------------------------------------------------------------------------------------------------------
+
+
+def test_named_paths_that_the_configuration_excludes_are_counted_and_listed() -> None:
+    put("stepward.toml", 'extend-exclude = ["vendor/"]')
+    put("vendor/a.yaml", WARNS)
+    put("b.yaml", PAYS)
+    result = check("vendor/a.yaml", "b.yaml", "vendor")
+    assert result.stdout == "1 program: no findings (2 named paths excluded by the configuration; see `--statistics`)\n"
+    assert "excluded: vendor/a.yaml\n" in CliRunner().invoke(main, ["check", "vendor/a.yaml", "--statistics"]).stdout
+    alone = check("vendor/a.yaml")
+    assert (alone.exit_code, "the configuration excludes `vendor/a.yaml`" in alone.stderr) == (3, True)
+    assert check("vendor/a.yaml", "--skip-non-programs").exit_code == 0  # as the pre-commit hook does
+
+
 # -- baselines ---------------------------------------------------------------------------------------------------------
 
 

@@ -32,7 +32,12 @@ def put(root: Path, name: str, text: str = PROGRAM) -> Path:
 
 def found(root: Path, *targets: str) -> list[str]:
     candidates = find_candidates([root / target for target in targets] or [root], Configurations())
-    return [candidate.path.relative_to(root).as_posix() for candidate in candidates]
+    return [candidate.path.relative_to(root).as_posix() for candidate in candidates if not candidate.is_excluded]
+
+
+def excluded(root: Path, *targets: str) -> list[str]:
+    candidates = find_candidates([root / target for target in targets], Configurations())
+    return [candidate.path.relative_to(root).as_posix() for candidate in candidates if candidate.is_excluded]
 
 
 def contents(path: Path, *, is_named: bool = False, skip: bool = False) -> Contents:
@@ -119,7 +124,17 @@ def test_excludes_leave_out_files_and_folders(tmp_path: Path) -> None:
     for name in ("old/p.yaml", "sub/x.yaml", "sub/y.yaml", "a.gen.yaml", "x.yaml", ".hidden/p.yaml"):
         put(tmp_path, name)
     assert found(tmp_path) == ["x.yaml", "sub/y.yaml"]
-    assert found(tmp_path, "old") == ["old/p.yaml"]
+
+
+def test_excludes_hold_for_what_is_named(tmp_path: Path) -> None:
+    put(tmp_path, "stepward.toml", 'extend-exclude = ["old/", "sub/x.yaml"]')
+    for name in ("old/p.yaml", "old/deep/p.yaml", "sub/x.yaml", "sub/y.yaml", ".hidden/p.yaml"):
+        put(tmp_path, name)
+    named = ("old/p.yaml", "old/deep", "old", "sub/x.yaml", "sub/y.yaml", ".hidden", ".hidden/p.yaml")
+    assert found(tmp_path, *named) == ["sub/y.yaml", ".hidden/p.yaml"]
+    assert excluded(tmp_path, *named) == ["old/p.yaml", "old/deep", "old", "sub/x.yaml"]
+    put(tmp_path, "old/stepward.toml", "")  # its own configuration, which excludes nothing
+    assert found(tmp_path, "old") == ["old/p.yaml", "old/deep/p.yaml"]
 
 
 def test_exclude_in_place_of_the_default_lets_hidden_folders_in(tmp_path: Path) -> None:

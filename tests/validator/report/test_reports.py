@@ -328,6 +328,7 @@ def test_the_json_report_has_every_field_of_version_1() -> None:
         "programs": 3,
         "programs_with_findings": 2,
         "files_skipped": 4,
+        "excluded": [],
         "programs_not_literal": 1,
         "not_checked": ["a.py:5"],
         "errors": 2,
