@@ -68,7 +68,8 @@ class ProgramBounds:
     `steps` (as `max_steps` counts them), `model_calls` (attempts) and `tools` (each tool that a reachable step calls)
     are maxima. `shortest` is the first of the paths to a declared ending that take the fewest steps; None when there is
     none. `reason` says why counts are None, and is empty when none is; `loops` are the steps of the loops that can
-    repeat for ever.
+    repeat for ever. `model_steps` has the model calls of each reachable step that makes some, by its id; those of a
+    parallel step are the calls of all its sub-steps.
     """
 
     program: str
@@ -79,6 +80,7 @@ class ProgramBounds:
     reason: str = ""
     loops: tuple[tuple[str, ...], ...] = ()
     file: str = ""
+    model_steps: Mapping[str, Most] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -146,7 +148,11 @@ class Bounds:
         tools = dict(self._tools())
         is_bounded = self.facts.program.max_steps is not None
         loops = () if is_bounded else tuple(map(self._ids, self._run.unbounded))
-        return ProgramBounds(name, steps, models, tools, self.shortest, _reason(loops), loops)
+        each = {
+            self.flow.steps[number].id: self._most({number: calls}, None)
+            for number, calls in self._visits.model_calls.items()
+        }
+        return ProgramBounds(name, steps, models, tools, self.shortest, _reason(loops), loops, model_steps=each)
 
     @cached_property
     def _run(self) -> HeaviestRun:
@@ -169,7 +175,7 @@ class Bounds:
     def _most(self, weights: Weights, parts: Sequence[Part] | None) -> Most:
         """Return the maximum that a run can collect in some parts; without parts, the sum over single steps."""
         budget = self.facts.program.max_steps
-        loop = next((loop for loop in self._run.unbounded if any(number in weights for number in loop)), None)
+        loop = next((self._loops[number] for number in weights if number in self._loops), None)
         if loop is not None:
             return Most(None, self._ids(loop)) if budget is None else Most(budget)
         if parts is None:
@@ -177,6 +183,11 @@ class Bounds:
         else:
             most = self._run.weigh(weights, parts)
         return Most(most if budget is None else min(most, budget))
+
+    @cached_property
+    def _loops(self) -> dict[int, list[int]]:
+        """The loop of each step that can repeat for ever."""
+        return {number: loop for loop in self._run.unbounded for number in loop}
 
     def _ids(self, loop: list[int]) -> tuple[str, ...]:
         return tuple(self.flow.steps[number].id for number in loop)

@@ -77,6 +77,7 @@ def _bounds(entry: ProgramBounds) -> dict[str, Any]:
         "program": entry.program,
         "steps": entry.steps.count,
         "model_calls": entry.model_calls.count,
+        "model_steps": {step: most.count for step, most in entry.model_steps.items()},
         "tools": {
             name: {"attempts": tool.attempts.count, "performances": tool.performances.count}
             for name, tool in entry.tools.items()

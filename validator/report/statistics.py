@@ -25,6 +25,7 @@ _COLUMNS: Final = (
     Column("model calls", is_number=True),
     Column("why"),
     Column("tool calls"),
+    Column("model calls by step"),
 )
 
 
@@ -75,7 +76,9 @@ def _bounds(entry: ProgramBounds, *, is_alone: bool) -> list[str]:
     name = "" if is_alone else entry.program
     fewest = str(entry.shortest.steps) if entry.shortest else "-"
     tools = ", ".join(f"{tool} {_count(most.attempts)}" for tool, most in entry.tools.items())
-    return [entry.file, name, fewest, _count(entry.steps), _count(entry.model_calls), entry.reason, tools]
+    each = entry.model_steps if len(entry.model_steps) > 1 else {}  # of one step, the sum says it
+    models = ", ".join(f"{step} {_count(most)}" for step, most in each.items())
+    return [entry.file, name, fewest, _count(entry.steps), _count(entry.model_calls), entry.reason, tools, models]
 
 
 def _count(most: Most) -> str:

@@ -228,7 +228,7 @@ class UnboundedCycle(Rule):
     Reports every loop without a step that has `max_visits`, in a program without `max_steps`. The rule does not try to
     prove that a condition ends the loop: write a bound into the program. `max_visits` counts visits and not
     attempts: an `llm` step with `on_error: retry` may ask `max_visits` times `max_retries` times. `check --statistics`
-    shows the number.
+    shows the number for each step that asks a model.
 
     ## Why it is bad
     If the expected event never happens, the run never ends. It calls models and tools again and again, and every call

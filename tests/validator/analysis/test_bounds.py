@@ -276,6 +276,7 @@ def test_json_and_statistics_show_them(monkeypatch: pytest.MonkeyPatch, tmp_path
         "program": "first",
         "steps": None,
         "model_calls": None,
+        "model_steps": {"b": None},
         "tools": {"read": {"attempts": None, "performances": None}},
         "reason": "nothing bounds the loop of `a`, `b`",
         "loops": [["a", "b"]],
@@ -293,3 +294,24 @@ def test_json_and_statistics_show_them(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert [line.split("  ")[0] for line in lines[start : start + 4]] == ["file", *["two.yaml"] * 3]
     assert lines[start + 1].split()[1:5] == ["first", "-", "no", "bound"]
     assert lines[start + 2].split() == ["two.yaml", "second", "2", "4", "3"]
+
+
+def test_each_step_has_the_bound_of_its_own_model_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.yaml").write_text("""\
+name: p
+inputs: {good: {type: boolean}}
+steps:
+  - {id: plan, type: llm, prompt: x}
+  - {id: draft, type: llm, prompt: x, on_error: retry, max_retries: 5, max_visits: 4, error_step: no, next_step: ok}
+  - {id: ok, type: condition, condition: $good, then: both, otherwise: draft}
+  - id: both
+    type: parallel
+    parallel_steps: [{id: one, type: llm, prompt: x, on_error: retry}, {id: two, type: llm, prompt: x}]
+    next_step: done
+  - {id: done, type: end}
+  - {id: no, type: end, outcome: failure}
+""")
+    (bounds,) = json.loads(CliRunner().invoke(main, ["check", "--output-format=json"]).stdout)["bounds"]
+    assert (bounds["model_calls"], bounds["model_steps"]) == (25, {"plan": 1, "draft": 20, "both": 4})
+    assert "plan 1, draft 20, both 4" in CliRunner().invoke(main, ["check", "--statistics"]).stdout
