@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity, Verdict
@@ -159,11 +160,23 @@ def _or_declare(context: Context, site: CallSite) -> str:
 def _without(context: Context, site: CallSite, what: str) -> str:
     """Return the help to remove a field that hides a failure (`what`), and to route the failure."""
     whole = context.facts.program.steps[site.step]
+    assert isinstance(site.call, ToolCall)
+    # A time-out of such a write is no failure: nobody knows whether it happened.
+    doubt = " (a time-out is no failure: it leaves the run IN_DOUBT)" if site.call.timeout_seconds is not None else ""
     target = getattr(whole, "error_step", None)
     if target is not None:
-        return f"remove {what}, so that a failure goes to `{target}`"
+        return f"remove {what}, so that a failure goes to `{target}`{doubt}"
     on_whole = "" if site.sub is None else f" on the parallel step `{whole.id}`"
-    return f"remove {what}, and route the failure with `error_step`{on_whole}"
+    return f"remove {what}, and route the failure with `error_step`{on_whole}{doubt}"
+
+
+def _is_written(context: Context, place: Place, field: str) -> bool:
+    """Return whether a field is in the text beside the field at a place, also with the value of its default."""
+    document = context.facts.program.document
+    data: Any = document.data if document else context.facts.program.to_data()
+    for part in place.path[:-1]:
+        data = data[part]
+    return field in data
 
 
 _KEEP = "; keep it only if a second call with the same idempotency key has no effect, and declare `idempotent: true`"
@@ -222,7 +235,8 @@ class RetriedEffect(Rule):
                 place = Place(("steps", site.step, "on_error"))
             if place is not None:
                 message = f"{_fact(context, site)}: a retry performs it again"
-                help = _without(context, site, "`on_error: retry`")
+                fields = "`on_error: retry`" + " and `max_retries`" * _is_written(context, place, "max_retries")
+                help = _without(context, site, fields)
                 help += _or_declare(context, site) or _KEEP
                 related = [Label(Place((*site.path, "tool")), "the tool is called here")]
                 yield self.finding(message, help, place, step=site.call.id, related=related)

@@ -13,7 +13,7 @@ from stepward.vm.expressions.syntax import Constant, Expression, Reference
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
-from stepward.vm.reading.source import Place
+from stepward.vm.reading.source import Path, Place
 
 LEAST: Final = 6
 """The fewest characters of a sensitive value that the machine searches outputs for."""
@@ -103,18 +103,36 @@ class SensitiveFlow:
         found = [origin for source in meant.sources for origin in self._origins(source, meant.fields)]
         return min(found, key=lambda origin: bool(origin.tool), default=None)
 
-    def fields_to_show(self, meant: Resolution) -> list[str]:
-        """Return the declared fields of what a reference reads that are not sensitive; none for a copy by `set`."""
+    def fields_to_show(self, text: str, meant: Resolution) -> list[str]:
+        """Return references to the declared fields that are not sensitive of what a reference with this text reads.
+
+        Of a copy by `set`, these are fields of what was copied: all of the copy counts as sensitive.
+        """
+        seen: set[Path] = set()
+        while any(source.kind == "set" for source in meant.sources):
+            copied = self._copied(meant)
+            if copied is None or copied.place.path in seen or copied.meant is None:
+                return []
+            seen.add(copied.place.path)
+            text, meant = copied.reference.text(), copied.meant
         specs = [self._context.facts.meaning.typing.root_spec(source) for source in meant.sources]
-        if any(source.kind == "set" for source in meant.sources):
-            return []
         parts = [_part(spec, meant.fields) for spec in specs]
         declared = [set() if part is None else set(part.properties or {}) for part in parts]
         return [
-            name
+            f"{text}.{name}"
             for name in sorted(set.intersection(*declared) if declared else ())
             if name.isidentifier() and all(_marked(spec, (), (*meant.fields, name)) is None for spec in specs)
         ]
+
+    def _copied(self, meant: Resolution) -> Reading | None:
+        """Return the reading of the one `set` that gave a variable its value, if it is a plain copy."""
+        if len(meant.sources) != 1 or meant.fields:
+            return None
+        (source,) = meant.sources
+        readings = [one for one in self._context.analyses.assignment.readings if one.place.path == source.path]
+        steps = self._context.facts.meaning.clauses_of
+        trees = [clause.tree for one in readings for clause in steps.get(one.step, ()) if clause.path == source.path]
+        return readings[0] if len(readings) == 1 and isinstance(trees[0], Reference) else None
 
     def _origins(self, source: Source, fields: tuple[str, ...]) -> Iterator[Origin]:
         if source.kind == "set":

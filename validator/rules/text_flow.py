@@ -72,7 +72,7 @@ class SensitiveToModel(Rule):
                 text = reading.reference.text()
                 message = f"`{text}` is sensitive and reaches the prompt of `{call.id}`"
                 help = "remove it from the prompt, or let a tool return only what the model needs"
-                fields = [f"`{text}.{name}`" for name in flow.fields_to_show(reading.meant)]
+                fields = [f"`{field}`" for field in flow.fields_to_show(text, reading.meant)]
                 if fields:
                     help = f"name the fields that are not sensitive: {' and '.join(fields)}; or {help}"
                 if origin.tool:

@@ -164,7 +164,12 @@ class QuotedReference(Rule):
                 data = {name: value for name, value in step.set.items() if not isinstance(value, str)}
                 for found in embedded(data, ("steps", number, "set")):
                     message = f"`{found.reference.text()}` is in a list or object of `set`, where it is text"
-                    help = "assign it to another name; only a text value of `set` is an expression"
+                    name = "_".join(part for part in found.path[3:] if isinstance(part, str))
+                    name = name if name.isidentifier() and name not in step.set else "another_name"
+                    help = (
+                        "a list or object of `set` has no expressions: remove the reference there, and assign it to a "
+                        f"name of its own, as in `{name}: {found.reference.text()}`"
+                    )
                     place = Place(found.path, within=(found.reference.start, found.reference.end))
                     yield self.finding(message, help, place, step=step.id)
 

@@ -1,4 +1,4 @@
-"""Fast: one cause is one finding, and what is right is none: rules that once said too much, with their neighbours."""
+"""Fast: rules that once said too much or too little, with their neighbours: one cause is one finding, right is none."""
 
 from __future__ import annotations
 
@@ -182,3 +182,27 @@ def test_a_guardrail_whose_names_are_right_says_where_it_is_broken(rule: Step, c
 def test_a_wrong_name_beside_one_that_is_right_says_one_thing_only() -> None:
     met = {"protects": {"tool": "pay"}, "requires": {"any_of": [OK, TYPO]}}
     assert [code for code, _ in of_guardrail(met)] == ["SW407"]
+
+
+# -- helps say all that has to be done ---------------------------------------------------------------------------------
+
+
+def help_of(code: str, step: Step) -> str:
+    """Return the help of the one finding of a code at a step, which may go on or fail."""
+    tools = {"pay": {"effect": "write", "idempotent": False}}
+    steps = [step, end("ok"), end("no", outcome="failure")]
+    (finding,) = found(code, steps, inputs={"x": {"type": "string"}}, tools=tools)
+    return finding.help
+
+
+def test_the_help_at_a_retried_write_names_all_that_goes_and_says_where_a_time_out_goes() -> None:
+    pay: Step = {"id": "pay", "type": "tool", "tool": "pay", "on_error": "retry", "error_step": "no", "next_step": "ok"}
+    assert help_of("SW503", pay).startswith("remove `on_error: retry`, so that a failure goes to `no`; keep it only")
+    full = help_of("SW503", pay | {"max_retries": 3, "timeout_seconds": 5})
+    doubt = "(a time-out is no failure: it leaves the run IN_DOUBT)"
+    assert full.startswith(f"remove `on_error: retry` and `max_retries`, so that a failure goes to `no` {doubt}; keep")
+
+
+def test_the_help_at_a_reference_in_an_object_of_set_names_the_assignment() -> None:
+    copy: Step = {"id": "copy", "type": "set", "set": {"data": {"who": ["$x"]}}, "next_step": "ok"}
+    assert help_of("SW204", copy).endswith("assign it to a name of its own, as in `data_who: $x`")

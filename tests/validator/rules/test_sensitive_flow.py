@@ -129,3 +129,39 @@ def test_a_policy_that_knows_better_says_so() -> None:
     policy = Policy.from_dict({"policy": "desk", "tools": {"look": {"echoes": True}}})
     report = ProgramValidator(Program.from_dict(data), policies=[policy]).validate()
     assert {"SW208", "SW409"} <= {finding.code for finding in report.findings}
+
+
+CUSTOMER = {"type": "object", "properties": {"iban": IBAN, "name": TEXT, "plan": TEXT}, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("copies", "shows"),
+    [
+        ({"about": "$x"}, "$about"),
+        ({"note": "$x", "about": "$note"}, "$about"),
+        ({}, "$x"),
+    ],
+)
+def test_the_fields_that_may_be_shown_are_named_also_of_a_copy(copies: dict[str, str], shows: str) -> None:
+    steps: list[dict[str, Any]] = [
+        {"id": f"copy_{name}", "type": "set", "set": {name: of}} for name, of in copies.items()
+    ]
+    steps.append({"id": "tell", "type": "llm", "prompt": f"Write to {shows}"})
+    program = Program.from_dict({"name": "flow", "inputs": {"x": CUSTOMER}, "steps": steps})
+    (finding,) = (one for one in ProgramValidator(program).validate().findings if one.code == "SW208")
+    assert finding.help.startswith("name the fields that are not sensitive: `$x.name` and `$x.plan`; or remove it")
+
+
+def test_of_a_copy_that_two_steps_make_no_field_is_named() -> None:
+    data = {
+        "inputs": {"x": CUSTOMER, "y": CUSTOMER, "first": {"type": "boolean"}},
+        "steps": [
+            {"id": "which", "type": "condition", "condition": "$first", "then": "one", "otherwise": "two"},
+            {"id": "one", "type": "set", "set": {"about": "$x"}, "next_step": "tell"},
+            {"id": "two", "type": "set", "set": {"about": "$y"}, "next_step": "tell"},
+            {"id": "tell", "type": "llm", "prompt": "Write to $about"},
+        ],
+    }
+    report = ProgramValidator(Program.from_dict({"name": "flow", **data})).validate()
+    (finding,) = (one for one in report.findings if one.code == "SW208")
+    assert finding.help.startswith("remove it from the prompt")
