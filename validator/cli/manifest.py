@@ -10,7 +10,7 @@ from stepward.validator.cli.machine import FILE, MachineError, load_tools
 from stepward.validator.cli.output import json_of, write_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 @click.command()
@@ -24,6 +24,7 @@ def manifest(module: str, *, pin: bool, **options: Any) -> None:
 
     The types come from annotations, and the other properties from the decorator `tool` of `stepward.vm`. A function
     that may return `Suspend` suspends. If any function has the decorator, only the functions with it are tools.
+    Without the decorator, the worst is assumed (`effect: write`, `idempotent: false`), and a comment says so.
 
     With `mcp:NAME` in place of MODULE it writes a policy with a proposed manifest of the tools of an MCP server, which
     the configuration names. With `--pin` it records what the server says of the tools that your policies declare: they
@@ -37,10 +38,12 @@ def manifest(module: str, *, pin: bool, **options: Any) -> None:
     if pin or options["config"] is not None:
         raise click.UsageError("--pin and --config are for the tools of an MCP server: `mcp:NAME`")
     output_format, output_file = options["output_format"], options["output_file"]
-    from stepward.vm.reading.yaml_writer import to_yaml
-
-    data = {"tools": tools_in(load_tools(module), module)}
-    text = to_yaml(data) if output_format == "yaml" else json_of(data)
+    loaded = load_tools(module)
+    tools = tools_in(loaded, module)
+    guessed = guessed_tools(loaded, tools)
+    if guessed and output_format == "json":
+        click.echo(f"warning: {_guesses(guessed)}", err=True)  # JSON has no comments
+    text = _commented(tools, guessed) if output_format == "yaml" else json_of({"tools": tools})
     if output_file is None:
         click.echo(text, nl=False)
     else:
@@ -61,6 +64,57 @@ def tools_in(module: Any, name: str) -> dict[str, Any]:
         help = "write functions there; `@tool(effect=...)` of `stepward.vm` declares what the manifest says of one"
         raise MachineError(f"`{name}` has no functions", help)
     return {one: _spec(one, function) for one, function in found.items()}
+
+
+def guessed_tools(module: Any, names: Iterable[str]) -> dict[str, bool]:
+    """Return the tools whose function has no decorator, so that their effect is a guess.
+
+    The value says whether the function takes the key of the machine, as a repeatable write would.
+    """
+    from inspect import signature
+
+    from stepward.vm.machine.declared import facts_of
+    from stepward.vm.machine.tools import FunctionTools
+
+    functions = FunctionTools(module)
+    found = {name: functions.function(name) for name in names}
+    return {
+        name: "idempotency_key" in signature(function).parameters
+        for name, function in found.items()
+        if function is not None and facts_of(function) is None
+    }
+
+
+def _guesses(guessed: dict[str, bool]) -> str:
+    which = "1 tool is" if len(guessed) == 1 else f"{len(guessed)} tools are"
+    return f"`effect` and `idempotent` of {which} a guess, the worst case: correct them"
+
+
+def _commented(tools: dict[str, Any], guessed: dict[str, bool]) -> str:
+    """Return the manifest as YAML, with a comment beside each guess and a line at the top if there are any."""
+    from stepward.vm.reading.yaml_writer import to_yaml
+
+    if not guessed:
+        return to_yaml({"tools": tools})
+    lines = [
+        f"# {_guesses(guessed)}, or declare them in the code with the decorator `tool` of `stepward.vm`.",
+        "tools:",
+    ]
+    for name, spec in tools.items():
+        for number, line in enumerate(to_yaml({name: spec}).splitlines()):
+            comment = _comment(number, takes_key=guessed[name]) if name in guessed else ""
+            lines.append(f"  {line}{comment}" if line else "")
+    return "\n".join(lines) + "\n"
+
+
+def _comment(number: int, *, takes_key: bool) -> str:
+    """Return the comment beside a line of a guessed tool: `effect` is its second line, `idempotent` the third."""
+    if number == 1:
+        return "  # a guess: write `read` if it changes nothing"
+    if number == 2:
+        why = "it takes an `idempotency_key`; " if takes_key else ""
+        return f"  # a guess: {why}write `true` if a second call with the same key changes nothing"
+    return ""
 
 
 def _is_defined_in(function: Any, module: Any) -> bool:

@@ -286,3 +286,29 @@ def test_the_decorator_leaves_a_function_as_it_is() -> None:
 
 def test_an_annotation_without_a_hash_says_nothing() -> None:
     assert type_of([1]) == {}
+
+
+def test_a_manifest_says_beside_each_guess_that_it_is_one() -> None:
+    put(
+        "shop.py",
+        "def look(a: str) -> str: ...\ndef pay(a: str, idempotency_key: str) -> str: ...\n",
+    )
+    lines = run("manifest", "shop.py").stdout.splitlines()
+    assert lines[0].startswith("# `effect` and `idempotent` of 2 tools are a guess, the worst case: correct them, or")
+    assert lines[1:5] == [
+        "tools:",
+        "  look:",
+        "    effect: write  # a guess: write `read` if it changes nothing",
+        "    idempotent: false  # a guess: write `true` if a second call with the same key changes nothing",
+    ]
+    (beside_key,) = (line for line in lines if "it takes an `idempotency_key`" in line)
+    assert beside_key.startswith("    idempotent: false  # a guess: ")
+    found = run("manifest", "shop.py", "--output-format", "json")
+    assert yaml.safe_load("\n".join(lines)) == json.loads(found.stdout)
+    assert "a guess, the worst case" in found.stderr
+
+
+def test_what_the_decorator_declares_is_no_guess() -> None:
+    put("shop.py", "from stepward.vm import tool\n@tool()\ndef look(a: str) -> str: ...\n")
+    result = run("manifest", "shop.py")
+    assert (result.stderr, "#" in result.stdout) == ("", False)
