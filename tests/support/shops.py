@@ -131,8 +131,9 @@ def says(result: Result, status: int, *words: str) -> None:
 
 
 def advice(result: Result, word: str) -> list[str]:
-    """Return the arguments of the command that a run's output advises behind a word."""
+    """Return the arguments of the command that a run's output advises behind a word, without the optional ones."""
     (line,) = [line for line in result.stdout.splitlines() if line.strip().startswith(word)]
+    line = line.removesuffix(" [--by NAME]")
     return shlex.split(line.partition(":")[2])[1:]
 
 

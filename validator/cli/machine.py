@@ -369,23 +369,29 @@ def _advice(run: Run, found: History, options: dict[str, Any]) -> Iterator[str]:
             yield f"  the answer must have this type: {safe(to_json(call.returns.to_data()))}\n"
         if waits.token:
             command = f"stepward runs resume {shlex.quote(waits.token)} --payload JSON"
-            yield f"  resume: {command}{_who(found, call.tool)}{more}\n"
+            before, after = _who(found, call.tool)
+            yield f"  resume: {command}{before}{more}{after}\n"
     for doubt in run.doubts:
         yield f"\n`{doubt.step}` is in doubt: {safe(doubt.why)}\n"
         yield f"  look whether `{doubt.tool}` happened, under the idempotency key {doubt.key}, then say so:\n"
         command = f"stepward runs reconcile {shlex.quote(run.id)} {shlex.quote(doubt.step)}"
-        yield f"    it did:      {command} done --output JSON{_who(found, doubt.tool)}{more}\n"
-        yield f"    it did not:  {command} not-done{more}\n"
-        yield f"    give up:     {command} abandon{again}\n"
+        before, after = _who(found, doubt.tool)
+        yield f"    it did:      {command} done --output JSON{before}{more}{after}\n"
+        yield f"    it did not:  {command} not-done{more}{_BY}\n"
+        yield f"    give up:     {command} abandon{again}{_BY}\n"
     if run.status == "RUNNING":
         yield "\nsomebody drives this run; if nobody does any more, pick it up:\n"
         yield f"  stepward runs recover {shlex.quote(run.id)}{more}\n"
 
 
-def _who(found: History, tool: str) -> str:
-    """Return the option that says who settles a call, where the machine may ask for it."""
+_BY: Final = " [--by NAME]"
+"""The option that says who acts, where it may be left out."""
+
+
+def _who(found: History, tool: str) -> tuple[str, str]:
+    """Return the option that says who settles a call: inside of a command if it may be required, else behind."""
     state = found.state
-    return " --by NAME" if state.by or state.caller or tool in found.plan.four_eyes else ""
+    return (" --by NAME", "") if state.by or state.caller or tool in found.plan.four_eyes else ("", _BY)
 
 
 def _missing_means(plan: Plan, options: dict[str, Any]) -> str:

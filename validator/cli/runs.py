@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal, Row
     from stepward.vm.machine.execution import ExecutionVM
     from stepward.vm.machine.history import History
+    from stepward.vm.machine.keys import Token
     from stepward.vm.machine.run import Run
 
 STATUSES: Final = (
@@ -79,26 +80,47 @@ def runs() -> None:
 
     `stepward runs` lists the runs, and `stepward runs RUN` shows the trace of one. If the id of a run is the name of an
     action, use `stepward runs show RUN`. Commands that continue a run have the exit status of `stepward run`.
+
+    \b
+    The list can be filtered:
+      stepward runs --status SUSPENDED              the runs that wait for somebody
+      stepward runs --program refund --since 7d     those of a program, of the last 7 days
+      stepward runs --limit 20 --journal runs.db    the newest 20 of a journal
     """
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------
 
 
+def _filters(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose the runs of the list."""
+    status = click.Choice(STATUSES)
+    since = "List only runs that started at this time or later: `2026-07-01`, `36h`, `7d`."
+    for option in (
+        click.option("--limit", type=click.IntRange(min=0), metavar="N", help="List only the newest N."),
+        click.option("--since", metavar="TIME", help=since),
+        click.option("--program", metavar="NAME", help="List only the runs of this program."),
+        click.option(
+            "--status", "statuses", multiple=True, type=status, help="List only runs with this status (repeatable)."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@runs.command("list")
+@_filters
+@journal_option
+@format_option
+@click.pass_context
+def list_runs(ctx: click.Context, /, **options: Any) -> None:
+    """List the runs, as `stepward runs` does."""
+    ctx.invoke(show, run=None, **options)
+
+
 @runs.command()
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_runs)
-@click.option(
-    "--status",
-    "statuses",
-    multiple=True,
-    type=click.Choice(STATUSES),
-    help="List only runs with this status (repeatable).",
-)
-@click.option("--program", metavar="NAME", help="List only the runs of this program.")
-@click.option(
-    "--since", metavar="TIME", help="List only runs that started at this time or later: `2026-07-01`, `36h`, `7d`."
-)
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="List only the newest N.")
+@_filters
 @journal_option
 @format_option
 def show(run: str | None, statuses: tuple[str, ...], **options: Any) -> None:
@@ -215,6 +237,9 @@ def resume(token: str, payload: str, **options: Any) -> None:
     """Resume a suspended run.
 
     `stepward runs RUN` shows the TOKEN for which the run waits. A token works once.
+
+    Exit status, of the run that goes on: 0 it ended in SUCCESS, 1 it ended in another way, 2 the answer was refused or
+    the command can't be used, 4 it has not ended: it is suspended again, in doubt, or driven by somebody else.
     """
     from stepward.validator.cli.values import value_of
     from stepward.vm.machine.keys import Token
@@ -231,7 +256,12 @@ def resume(token: str, payload: str, **options: Any) -> None:
         calls = found.plan.steps[found.state.at].calls
         spec = next((call.returns for call in calls if call.id == step), None)
         value = value_of(payload, spec, "the payload")
-        _act_and_print(machine, lambda: machine.resume_sync(token, value, by=options["by"]), journal, options)
+
+        def act() -> Run:
+            with _refusal_explained(read, journal):
+                return machine.resume_sync(token, value, by=options["by"])
+
+        _act_and_print(machine, act, journal, options)
 
 
 @runs.command()
@@ -321,6 +351,39 @@ def _print_why_left(row: Row, means: Means, journal: Journal, refused: StepwardE
     except MachineError as error:
         why = f"{error.message}; {error.help}"
     click.echo(f"left: run `{safe(row.run)}`: {why}", err=True)
+
+
+@contextmanager
+def _refusal_explained(token: Token, journal: Journal) -> Iterator[None]:
+    """Say why a run does not wait for a token. The machine tells nobody, but whoever reads the journal may know."""
+    from stepward.vm.machine.refusals import DeliveryRefused
+
+    try:
+        yield
+    except DeliveryRefused as error:
+        if not str(error).startswith("the token was used"):
+            raise
+        raise MachineError(*_why_idle(token, history_of(journal, token.run))) from None
+
+
+def _why_idle(token: Token, found: History) -> tuple[str, str]:
+    """Return why a run does not wait for a token, by its records, and what to do."""
+    run, look = token.run, f"`stepward runs {shlex.quote(token.run)}` shows what the run waits for"
+    for record, happened in zip(found.records, found.events, strict=True):
+        if record.kind != "intent" or "token" not in record.note:
+            continue
+        step, visit = happened.body["step"], happened.body["visit"]
+        if record.note["token"] != token.digest(found.plan.digest, step, visit):
+            continue
+        answered = any(
+            one.kind == "resumed" and (one.body["step"], one.body["visit"]) == (step, visit) for one in found.events
+        )
+        if answered:
+            return f"the token was used: `{step}` of run `{run}` has its answer", look
+        if found.state.is_over:
+            return f"the token is too late: run `{run}` ended as {found.state.status}", "start a new run"
+        return f"the token is not valid any more: `{step}` of run `{run}` does not wait for an answer", look
+    return f"the token is of another program, or misspelt: run `{run}` gave out no such token", look
 
 
 # -- ending ------------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def test_a_suspended_run_is_resumed_by_the_command_that_it_prints() -> None:
     result = stepward(*arguments, "--output-format", "json")
     assert result.exit_code == 0
     assert trace(result)[4:9] == ["ask intent", "ask attempt", "- refused", "ask resumed", "agreed branched"]
-    says(stepward(*arguments), 2, "error: the token was used, or is for another step or program")
+    says(stepward(*arguments), 2, "error: the token was used: `ask` of run `it's me` has its answer")
     assert (
         trace(stepward("runs", "show", "it's me", "--journal", "other.db", "--output-format", "json"))[-1]
         == "- refused"
@@ -53,7 +53,7 @@ def test_a_token_of_nothing_is_refused() -> None:
     shop("--run-id", "r1")
     says(stepward("runs", "resume", "x", "--payload", "1"), 2, "error: this is no resume token")
     says(stepward("runs", "resume", "r2.x", "--payload", "1"), 2, "error: there is no run `r2`")
-    says(stepward("runs", "resume", "r1.x", "--payload", "1"), 2, "error: the token was used, or is for another")
+    says(stepward("runs", "resume", "r1.x", "--payload", "1"), 2, "error: the token is of another program, or misspelt")
     says(stepward("runs", "resume", "r1.x"), 2, "Missing option '--payload'")
     token = as_json(shop("--output-format", "json", amount=60))["run"]["suspensions"][0]["token"]
     says(stepward("runs", "resume", token, "--payload", "1"), 2, "error: the program calls tools `ask`, `pay`, `tell`")
@@ -291,3 +291,27 @@ def test_a_write_in_doubt_asks_for_a_name_where_the_run_has_one() -> None:
     assert "MODULE" not in advice(shown, "give up:")
     filled = [*done[:6], '"paid"', "--by", "bob", *GIVEN]
     assert stepward(*filled).exit_code == 0
+
+
+def test_the_token_of_a_run_that_was_cancelled_is_too_late() -> None:
+    token = as_json(shop("--run-id", "r1", "--output-format", "json", amount=60))["run"]["suspensions"][0]["token"]
+    assert stepward("runs", "cancel", "r1").exit_code == 0
+    late = stepward("runs", "resume", token, "--payload", '{"ok": true}', *GIVEN)
+    says(late, 2, "error: the token is too late: run `r1` ended as CANCELLED")
+
+
+def test_the_command_for_an_answer_shows_by_whether_it_is_needed_or_not() -> None:
+    resume = "--payload JSON --tools tools.py [--by NAME]"
+    assert resume in shop("--run-id", "r1", amount=60).stdout.replace(" ".join(GIVEN), "--tools tools.py")
+    named = shop("--run-id", "r2", "--by", "ann", amount=60).stdout
+    assert "--payload JSON --by NAME --" in named
+    assert "[--by NAME]" not in named
+
+
+def test_list_lists_as_runs_alone_does() -> None:
+    shop("--run-id", "r1", amount=60)
+    shop("--run-id", "r2")
+    assert stepward("runs", "list").stdout == stepward("runs").stdout
+    assert "r2" not in stepward("runs", "list", "--status", "SUSPENDED").stdout
+    assert "stepward runs --status SUSPENDED" in stepward("runs", "-h").stdout
+    assert "Exit status" in stepward("runs", "resume", "-h").stdout
