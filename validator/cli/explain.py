@@ -21,7 +21,8 @@ def explain(code: str | None) -> None:
         return
     wanted = next((rule for rule in RULES if code.upper() == rule.code or code.lower() == rule.name), None)
     if wanted is None:
+        from stepward.validator.cli.meant import meant_by
         from stepward.validator.gate.settings import near_code
 
-        raise click.UsageError(f"`{code}` is not a code; {near_code(code)}")
+        raise click.UsageError(f"`{code}` is not a code; {meant_by(code, ()) or near_code(code)}")
     click.echo(f"{wanted.code} {wanted.name} ({wanted.severity})\n\n{wanted.documentation()}")

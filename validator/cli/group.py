@@ -70,6 +70,17 @@ class _Command(click.Group):
         command: click.Command = getattr(import_module(f"stepward.validator.cli.{cmd_name}"), cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments begin with; for another word, say which command is meant."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from stepward.validator.cli.meant import meant_by
+
+            meant = meant_by(args[0], COMMANDS)
+            ctx.fail(f"no such command `{args[0]}`; {meant or '`stepward --help` lists all commands'}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an error ends in a message and a status."""
         try:

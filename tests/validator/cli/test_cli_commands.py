@@ -53,6 +53,23 @@ def test_explain_of_an_unknown_code_offers_the_nearest() -> None:
     assert "`stepward explain` lists all codes" in run("explain", "zzz").stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["baseline"], "`stepward check --write-baseline FILE`"),
+        (["policies"], "`stepward check --policy FILE`"),
+        (["resume", "r1.x"], "`stepward runs resume`"),
+        (["chekc"], "did you mean `stepward check`?"),
+        (["zzz"], "`stepward --help` lists all commands"),
+        (["explain", "baseline"], "`stepward check --write-baseline FILE`"),
+        (["explain", "Policy"], "`stepward check --policy FILE`"),
+    ],
+)
+def test_the_command_that_is_meant_is_named(words: list[str], meant: str) -> None:
+    result = run(*words)
+    assert (result.exit_code, meant in result.stderr) == (2, True), result.stderr
+
+
 # -- schema ------------------------------------------------------------------------------------------------------------
 
 
