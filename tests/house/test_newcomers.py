@@ -21,7 +21,9 @@ from stepward.vm import Program
 NEWCOMERS = ROOT / "tests/newcomers"
 sys.path.insert(0, str(NEWCOMERS))
 
+import gating  # noqa: E402
 import judge  # noqa: E402
+import trial  # noqa: E402
 from behaviour import differences, runs_of  # noqa: E402
 from mending import mended, table_of  # noqa: E402
 from trial import Done, Trial  # noqa: E402
@@ -108,3 +110,14 @@ def test_the_judge_runs_the_installed_command(tmp_path: Path) -> None:
     judge.prepare("04-parcel", folder)
     (problem,) = Trial("04-parcel", folder, judge.installed).errors("parcel.yaml")
     assert "SW302" in problem
+
+
+def test_the_caches_of_a_checkout_are_no_part_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(NEWCOMERS / "10-gate", tmp_path / "tasks/10-gate")
+    (tmp_path / "tasks/10-gate/.ruff_cache").mkdir(exist_ok=True)  # this checkout may have one
+    (tmp_path / "tasks/10-gate/.ruff_cache/found").write_text("x", encoding="utf-8")
+    monkeypatch.setattr(trial, "HERE", tmp_path / "tasks")
+    monkeypatch.setattr(judge, "HERE", tmp_path / "tasks")
+    judge.prepare("10-gate", tmp_path / "given", stepward)
+    assert not (tmp_path / "given/.ruff_cache").exists()
+    assert list(gating.changed(Trial("10-gate", tmp_path / "given", stepward))) == []

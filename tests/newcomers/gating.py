@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from trial import Trial
+from trial import CACHES, Trial
 
 OLD = {"charge.yaml": "SW503", "remind.yaml": "SW105", "route.yaml": "SW302", "export.json": "SW201"}
 """The mistakes of today, by file of `workflows/`."""
@@ -73,8 +73,10 @@ def gated(trial: Trial) -> Iterator[str]:
 
 
 def changed(trial: Trial) -> Iterator[str]:
-    """Yield each file of the start that is another one."""
+    """Yield each file of the start that is another one; what tools leave there is no part of it."""
     for path in sorted(trial.start.rglob("*")):
+        if any(part in CACHES for part in path.relative_to(trial.start).parts):
+            continue
         there = trial.folder / path.relative_to(trial.start)
         may_grow = path.name in ("pyproject.toml", ".gitignore", "README.md", "task.md")
         if path.is_file() and not may_grow and (not there.is_file() or there.read_bytes() != path.read_bytes()):

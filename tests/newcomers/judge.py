@@ -16,7 +16,7 @@ from gating import gated
 from mending import mended
 from resuming import begin, resumed
 from ruling import ruled
-from trial import HERE, Command, Trial, installed
+from trial import CACHES, HERE, Command, Trial, installed
 from writing import written
 
 Check = Callable[[Trial], Iterator[str]]
@@ -36,7 +36,7 @@ CHECKS: dict[str, Check] = {
 
 def prepare(task: str, folder: Path, stepward: Command = installed) -> None:
     """Make a folder in which a newcomer can begin; it must not exist."""
-    shutil.copytree(HERE / task, folder)
+    shutil.copytree(HERE / task, folder, ignore=shutil.ignore_patterns(*CACHES))
     if CHECKS[task] is resumed:
         begin(Trial(task, folder, stepward))
 

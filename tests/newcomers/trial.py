@@ -12,6 +12,9 @@ from typing import Any
 
 HERE = Path(__file__).parent
 
+CACHES = (".ruff_cache", ".mypy_cache", ".pytest_cache", ".stepward_cache", "__pycache__")
+"""Folders that `make lint` and the like may leave in a checkout: no part of a task."""
+
 
 @dataclass(frozen=True)
 class Done:
