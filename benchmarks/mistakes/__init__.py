@@ -16,6 +16,7 @@ from mistakes.planted import Planted
 from mistakes.second import SECOND
 from mistakes.seventh import SEVENTH
 from mistakes.sixth import SIXTH
+from mistakes.tenth import TENTH
 from mistakes.third import THIRD
 
 __all__ = ["SETS", "Planted"]
@@ -29,5 +30,6 @@ SETS: Final = {
     "seventh": SEVENTH,
     "eighth": EIGHTH,
     "ninth": NINTH,
+    "tenth": TENTH,
 }
 """The sets by name."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from stepward.sabotage.drawn.expressions import expression_program
-from stepward.sabotage.drawn.fate import LATE, Manner
+from stepward.sabotage.drawn.fate import LATE, LOST, Manner
 from stepward.sabotage.drawn.guards import guards_case
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
@@ -137,7 +137,7 @@ def _of_theme(name: str, seed: str) -> DrawnCase:
 def _secret(_: str, seed: str) -> DrawnCase:
     program = Program.from_dict(secret_program(seed))
     inputs, unique, repeated = secret_inputs(seed, list(program.inputs or {}))
-    manner = Manner(beside=0.1, echoes=0.5)
+    manner = Manner(beside=0.1, echoes=0.5) if unique else Manner(beside=0.02, echoes=0.9, weights=LOST)
     return DrawnCase(
         program, seed, manner=manner, limits=Limits(steps=60), secrets=repeated, unique=unique, inputs=inputs
     )

@@ -33,6 +33,9 @@ WEIGHTS: Final = (
 LATE: Final = (*WEIGHTS[:2], (4, 1, 9, 0, 0, 2), (6, 1, 9, 0, 1, 3), (2, 0, 9, 0, 0, 1), (6, 4, 6, 0, 1, 3))
 """Kinds of answers that are often late."""
 
+LOST: Final = ((6, 0, 0, 4, 0, 1), (6, 0, 0, 4, 0, 1), (12, 1, 0, 4, 1, 4), *WEIGHTS[:2])
+"""Kinds of answers that are often lost, so that somebody has to settle writes."""
+
 ODD: Final[tuple[Any, ...]] = (
     None,
     5,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final, NamedTuple
 
+COINED: Final = "zq-4711-kprt-99"
+"""A text that only outputs have: it is looked for once a sensitive one has it."""
+
 HIDDEN: Final = {"type": "string", "sensitive": True}
 TOOLS: Final[dict[str, dict[str, Any]]] = {
     "get": {"effect": "read"},
@@ -25,6 +28,7 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
         },
     },
     "list": {"effect": "read", "returns": {"type": "array", "items": HIDDEN}},
+    "coin": {"effect": "read", "returns": {**HIDDEN, "pattern": f"^{COINED}$"}},
 }
 SALARY: Final = 4711471147
 INPUTS: Final[dict[str, Any]] = {
@@ -32,12 +36,16 @@ INPUTS: Final[dict[str, Any]] = {
     "h": HIDDEN,
     "k": {"type": "integer", "minimum": SALARY, "maximum": SALARY, "sensitive": True},
     "o": {"type": "object", "properties": {"a": HIDDEN, "b": {"type": "string"}}},
+    "q": {"type": "object", "properties": {"in": {"type": "object", "sensitive": True, "properties": {"on": {}}}}},
     "m": {"type": "object", "additionalProperties": HIDDEN},
     "p": HIDDEN,
     "n": {"type": "integer"},
     "t": {"type": "string"},
 }
 VARIABLES: Final = ("v", "w", "z")
+
+DEEP: Final = {"o": "$o.a", "q": "$q.in.on.at", "m": "$m.f0"}
+"""References to what lies in an input, at any depth below what is marked as sensitive."""
 
 NUMBERS: Final = {"k": "$k", "n": "$n", "h": "len($h)", "t": "len($t)", "p": "len($p)"}
 TRUTHS: Final = {
@@ -54,8 +62,8 @@ TRUTHS: Final = {
 TWIN: Final = "refund"
 """A member of an `enum`, which is not looked for; the same text in another sensitive value is."""
 
-TWINS: Final = 0.3
-"""The share of runs in which it is."""
+REPEATS: Final = 0.4
+"""The share of cases whose answers repeat these two."""
 
 NUMERALS: Final = (TWIN, str(SALARY), str(2 * SALARY))
 """What answers repeat where no text is sensitive."""
@@ -74,11 +82,17 @@ def secret_program(seed: str) -> dict[str, Any]:
     chance = Random(f"secret {seed}")
     inputs = {name: spec for name, spec in INPUTS.items() if chance.random() < 0.6}
     steps = [_step(f"s{number}", chance, list(inputs)) for number in range(chance.randint(3, 8))]
+    if _repeats(seed):
+        steps.insert(0, _settled("both"))
     first = {"id": "first", "type": "set", "set": {"v": 1, "w": "'a'", "z": True}}
     if chance.random() < 0.7:
         steps.insert(0, first)
     data = {"name": "secret", "inputs": inputs, "tools": TOOLS, "steps": steps, "max_steps": 40}
     return data | {"steps": [*steps, {"id": "end", "type": "end", "output": ["$v", "$w"]}]}
+
+
+def _repeats(seed: str) -> bool:
+    return Random(f"repeats {seed}").random() < REPEATS
 
 
 class Secrets(NamedTuple):
@@ -92,22 +106,23 @@ class Secrets(NamedTuple):
 def secret_inputs(seed: str, names: list[str]) -> Secrets:
     """Return the inputs of a seed."""
     chance = Random(f"secrets {seed}")
-    texts = ["".join(chance.choices(_LETTERS, k=chance.randint(12, 20))) for _ in range(MANY + 2)]
+    texts = ["".join(chance.choices(_LETTERS, k=chance.randint(12, 20))) for _ in range(MANY + 3)]
     fields = chance.choice((1, 3, MANY))
     inputs: dict[str, Any] = {
         "h": texts[0],
         "k": SALARY,
         "o": {"a": texts[1], "b": "plain"},
+        "q": {"in": {"on": {"at": texts[-1]}}},
         "e": TWIN,
         "p": SHORT,
         "n": 3,
         "t": "plain",
         "m": {f"f{number}": text for number, text in enumerate(texts[2 : 2 + fields])},
     }
-    if chance.random() < TWINS:
+    if _repeats(seed):
         inputs["h"] = inputs["m"]["f0"] = TWIN
-        return Secrets({name: inputs[name] for name in names}, (), (TWIN,))
-    held = {"h": [inputs["h"]], "o": [inputs["o"]["a"]], "m": list(inputs["m"].values())}
+        return Secrets({name: inputs[name] for name in names}, (), (TWIN, COINED, COINED))
+    held = {"h": [inputs["h"]], "o": [inputs["o"]["a"]], "q": [texts[-1]], "m": list(inputs["m"].values())}
     unique = tuple(text for name in held if name in names for text in held[name])
     short = [SHORT] if "p" in names else []
     return Secrets({name: inputs[name] for name in names}, unique, (*(unique or NUMERALS), *short))
@@ -133,6 +148,13 @@ def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
     return _call(name, chance, inputs)
 
 
+def _settled(name: str) -> dict[str, Any]:
+    """Return a parallel step: what one call finds out is known when somebody settles the other."""
+    coins = {"id": f"{name}_0", "type": "tool", "tool": "coin", "on_error": "skip"}
+    books = {"id": f"{name}_1", "type": "tool", "tool": "book", "on_error": "skip"}
+    return {"id": name, "type": "parallel", "parallel_steps": [coins, books], "output_key": "z"}
+
+
 def _assigned(chance: Random, inputs: list[str], to: str) -> Any:
     """Return the value of one name of a `set`: another one of the same `set` may be sensitive."""
     if "k" in inputs and chance.random() < 0.3:
@@ -146,7 +168,7 @@ def _assigned(chance: Random, inputs: list[str], to: str) -> Any:
 def _read(chance: Random, inputs: list[str]) -> str:
     """Return a reference, to something that is not sensitive more often than not."""
     plain = [f"${name}" for name in "nt" if name in inputs]
-    hidden = [f"${name}" for name in inputs if name not in "nt"]
+    hidden = [chance.choice([f"${name}", DEEP.get(name, f"${name}")]) for name in inputs if name not in "nt"]
     return chance.choice([*hidden, *(f"${name}" for name in VARIABLES), *(plain * 3)])
 
 
@@ -167,7 +189,7 @@ def _expression(chance: Random, inputs: list[str]) -> str:
 
 
 def _call(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
-    args: dict[str, Any] = {"x": f"${chance.choice(inputs)}"} if inputs and chance.random() < 0.7 else {}
+    args: dict[str, Any] = {"x": _read(chance, inputs)} if inputs and chance.random() < 0.7 else {}
     if args and chance.random() < 0.4:
         args |= {"y": [_words(chance, inputs), {"z": _read(chance, inputs)}]}
     more: dict[str, Any] = chance.choice([{"on_error": "skip"}, {"on_error": "retry", "max_retries": 3}])
