@@ -312,6 +312,8 @@ def _form(owner: Part, field: str, given: Any) -> str:
     except ValidationError as error:
         complaint = error.errors(include_url=False)[0]
         kind = complaint["type"]
+        if complaint["loc"] or (kind == "tuple_type" and isinstance(given, list)):
+            return ""  # about a part of the value; and the loader takes lists
         message, help = _wrong_value(kind, complaint.get("ctx") or {}, f"`{field}`", complaint)
         return f" {message}; {help}" if kind == "literal_error" else f" {message}" if kind in _TYPE_WORDS else ""
     return ""

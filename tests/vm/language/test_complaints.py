@@ -198,6 +198,11 @@ def test_a_value_that_the_field_does_not_take_is_named_with_the_field(
     assert help_for(kind, word, value) == help
 
 
+@pytest.mark.parametrize("value", [[{"id": "b", "type": "tool", "tool": "t"}], [5]])
+def test_a_list_under_another_name_is_not_said_to_be_none(value: Any) -> None:
+    assert help_for("parallel", "substeps", value, without="parallel_steps") == "did you mean `parallel_steps`?"
+
+
 def test_a_word_of_another_language_is_no_misspelling() -> None:
     (problem,) = refused({"name": "p", "steps": [{"id": "a", "type": "tool", "tool": "pay", "timeout": "30s"}, END]})
     assert problem.correction is None  # and not `on_timeout`, which has similar letters
