@@ -10,7 +10,9 @@ from typing import Any, Final
 NUMBERS: Final = (0, 1, 1, 2, -1, 0.5, 1.0, 10, 1e3, 1e-7, -2.5e-9, 1e21, 10**24 + 1, Decimal("1.10"), Decimal("1E+3"))
 """Numbers close together, and some that other programs write with an exponent, or with zeros at the end."""
 
-TEXTS: Final = ("", "a", "ab", "ba", "aba", "1", "é𝔘")
+TEXTS: Final = ("", "a", "ab", "ba", "aba", "1", "é𝔘", " Aß\u2003", "İǅΣ")
+JOINS: Final = ("', '", "''", "'a'")
+PATTERNS: Final = ("'^a'", "'(?i)ab$'", "'^[^a]*$'", "'\\\\pL'")
 NUMBER: Final = {"type": "number"}
 TEXT: Final = {"type": "string"}
 INPUTS: Final[dict[str, dict[str, Any]]] = {
@@ -36,7 +38,7 @@ MOST_DEPTH: Final = 3
 def expression_program(seed: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the program of a seed and its inputs."""
     chance = Random(f"expressions {seed}")
-    maker = _Maker(chance)
+    maker = _Maker(chance, Random(f"functions {seed}"))
     steps = [maker.step(number) for number in range(STEPS)]
     ending = {
         "id": f"s{STEPS}",
@@ -56,12 +58,13 @@ def expression_program(seed: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if chance.random() < 0.5:
         inputs["o"]["b"] = {"n": [{"d": 1, "c": chance.choice(NUMBERS)}], "m": chance.choice(TEXTS)}
     first = {"id": "first", "type": "set", "set": {"v0": True, "v1": 1, "v2": "'a'"}}
-    return {"name": "computes", "inputs": INPUTS, "steps": [first, *steps, ending], "max_steps": 30}, inputs
+    program = {"name": "computes", "language": 2, "inputs": INPUTS, "steps": [first, *steps, ending], "max_steps": 30}
+    return program, inputs
 
 
 class _Maker:
-    def __init__(self, chance: Random) -> None:
-        self.chance = chance
+    def __init__(self, chance: Random, functions: Random) -> None:
+        self.chance, self.functions = chance, functions
 
     def step(self, number: int) -> dict[str, Any]:
         """Return a step that computes or decides. Both branches of a decision lead to the next step."""
@@ -100,6 +103,8 @@ class _Maker:
         a, b, text, other = self.number(depth + 1), self.number(depth + 1), self.text(), self.text()
         order, equal = chance.choice(("<", "<=", ">", ">=")), chance.choice(("==", "!="))
         element, negation = chance.choice(("in", "not in")), chance.choice(("contains", "not contains"))
+        if self.functions.random() < 0.1:
+            return f"matches({text}, {self.functions.choice(PATTERNS)})"
         return chance.choice(
             (
                 f"{a} {order} {b}",
@@ -133,4 +138,15 @@ class _Maker:
 
     def text(self) -> str:
         chance = self.chance
-        return self.any() if chance.random() < ILL else chance.choice(("$t0", "$t1", "$v2", "''", "'a'", "'ab'", "'é'"))
+        if chance.random() < ILL:
+            return self.any()
+        return self.called(chance.choice(("$t0", "$t1", "$v2", "''", "'a'", "'ab'", "'é'")))
+
+    def called(self, text: str) -> str:
+        """Return a text, or now and then the value of functions of it."""
+        chance = self.functions
+        if chance.random() < 0.7:
+            return text
+        if chance.random() < 0.2:
+            return f"join({chance.choice(('$l1', '$l1', '$l0'))}, {chance.choice(JOINS)})"
+        return f"{chance.choice(('lower', 'upper', 'trim'))}({self.called(text)})"

@@ -170,17 +170,20 @@ def _of(spec: TypeSpec, chance: Random) -> Any:
         case "string":
             return _text(spec, chance)
         case "array":
-            return [fitting(spec.items, chance) for _ in range(chance.randint(0, 3))]
+            least, most = spec.min_items or 0, 3 if spec.max_items is None else min(spec.max_items, 3)
+            return [fitting(spec.items, chance) for _ in range(chance.randint(least, max(least, most)))]
         case _:
             return _object(spec, chance)
 
 
 def _number(spec: TypeSpec, chance: Random, *, is_whole: bool) -> int | float:
-    ends = [float(end) for end in (spec.minimum, spec.maximum) if end is not None]
+    bounds = (spec.minimum, spec.maximum, spec.exclusive_minimum, spec.exclusive_maximum)
+    ends = [float(end) for end in bounds if end is not None]
     near = [end + step for end in ends for step in (0, 0, 1, -1, 0.5, -0.5)] + [0.0, 1.0, 7.0, 1e-7, 1e21]
     low = float("-inf") if spec.minimum is None else float(spec.minimum)
     high = float("inf") if spec.maximum is None else float(spec.maximum)
     good = [one for one in near if low <= one <= high and not (is_whole and one % 1)] or near
+    good = [one for one in good if fits(freeze(one), spec)] or good
     number = chance.choice(good)
     return int(number) if not number % 1 and chance.random() < 0.7 else number
 
@@ -189,6 +192,9 @@ def _text(spec: TypeSpec, chance: Random) -> str:
     most = spec.max_length
     if spec.pattern is not None:
         return chance.choice(shortest(spec.pattern, most, 4) or ("a",))
+    least = spec.min_length or 0
+    if least:
+        return chance.choice(LETTERS) * chance.choice((least, least, least + 1 if most is None else most))
     if chance.random() < 0.3:
         return chance.choice(("ok", "yes", "true", "1", "", "refund", "$s", "$x $$"))
     length = chance.choice((0, 1, 3)) if most is None else chance.choice((0, most, most))
@@ -248,6 +254,16 @@ def _beyond(spec: TypeSpec | None) -> Iterable[Any]:
         yield from (float(spec.minimum) - 1, float(spec.minimum) - 0.5)
     if spec.maximum is not None:
         yield from (float(spec.maximum) + 1, float(spec.maximum) + 0.5)
+    if spec.exclusive_minimum is not None:
+        yield from (spec.exclusive_minimum, float(spec.exclusive_minimum) - 1)
+    if spec.exclusive_maximum is not None:
+        yield from (spec.exclusive_maximum, float(spec.exclusive_maximum) + 1)
+    if spec.min_length:
+        yield from ("a" * (spec.min_length - 1), "𝔘" * (spec.min_length - 1))
+    if spec.min_items:
+        yield [None] * (spec.min_items - 1)
+    if spec.max_items is not None:
+        yield [None] * (spec.max_items + 1)
     if spec.max_length is not None:
         yield from (letter * (spec.max_length + 1) for letter in ("a", "𝔘"))
 

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.caches import spend
+from stepward.sabotage.drawn.second import with_language_2
 from stepward.sabotage.drawn.traps import trap
 from stepward.sabotage.drawn.values import ONE_LIMIT, POOL, drawn_type
 
@@ -109,7 +110,8 @@ class Wide(NamedTuple):
 
 def wide_program(seed: str, theme: Theme = WIDE) -> Wide:
     """Return the program of a seed and its policies."""
-    return _Maker(Random(seed), theme).program()
+    found = _Maker(Random(seed), theme).program()
+    return found._replace(program=with_language_2(found.program, Random(f"{seed}/language 2"), 0.2))
 
 
 class _Maker:
@@ -172,19 +174,8 @@ class _Maker:
         return str(self.chance.choice(names))
 
     def number(self, depth: int = 0) -> str:
-        simple = [
-            "1",
-            "0.5",
-            "$x",
-            "$o.a",
-            "$v",
-            "2e3",
-            "$q",
-            "len($s)",
-            "len($l)",
-            "$w",
-            f"${self.ids[0]}.output.total",
-        ]
+        total = f"${self.ids[0]}.output.total"
+        simple = ["1", "0.5", "$x", "$o.a", "$v", "2e3", "$q", "len($s)", "len($l)", "$w", total]
         if depth > 1 or self.odds(0.6):
             return str(self.chance.choice(simple))
         left, right = self.number(depth + 1), self.number(depth + 1)

@@ -75,10 +75,11 @@ def values_of(spec: TypeSpec | None, constants: Constants) -> SearchStrategy[Any
 def _numbers(spec: TypeSpec | None, constants: Constants, *, whole: bool) -> SearchStrategy[Any]:
     from hypothesis import strategies as st
 
-    low, high = (None, None) if spec is None else (spec.minimum, spec.maximum)
+    bounds = (None, None) if spec is None else (spec.lower_bound, spec.upper_bound)
+    low, high = (None if bound is None else bound.number for bound in bounds)
 
     def fits(number: int | Decimal) -> bool:
-        return (low is None or number >= low) and (high is None or number <= high) and not (whole and number % 1)
+        return (spec is None or refusal(number, spec) is None) and not (whole and number % 1)
 
     ends = [end for end in (low, high) if end is not None and fits(end)]
     near = [number for number in (*constants.numbers, *ends) if fits(number)]
@@ -100,6 +101,9 @@ def _texts(spec: TypeSpec | None, constants: Constants) -> SearchStrategy[Any]:
     longest = 20 if spec is None or spec.max_length is None else min(20, spec.max_length)
     known = [text for text in (*constants.texts, *TRICKY_TEXTS) if len(text) <= longest]
     dates = st.dates(datetime.date(2020, 1, 1), datetime.date(2030, 1, 1)).map(str)
+    least = 0 if spec is None or spec.min_length is None else spec.min_length
+    if least:
+        return st.text(st.characters(codec="utf-8"), min_size=least, max_size=max(least, longest))
     free = st.text(st.characters(codec="utf-8"), max_size=longest)
     return st.one_of(st.sampled_from(known), free, dates) if longest >= 10 else st.one_of(st.sampled_from(known), free)
 
@@ -130,7 +134,9 @@ def _matching(pattern: str, longest: int | None) -> SearchStrategy[Any]:
 def _arrays(spec: TypeSpec, constants: Constants) -> SearchStrategy[Any]:
     from hypothesis import strategies as st
 
-    return st.lists(values_of(spec.items, constants), max_size=MAX_ITEMS)
+    least = spec.min_items or 0
+    most = MAX_ITEMS if spec.max_items is None else spec.max_items
+    return st.lists(values_of(spec.items, constants), min_size=least, max_size=max(least, min(most, MAX_ITEMS)))
 
 
 def _objects(spec: TypeSpec, constants: Constants) -> SearchStrategy[Any]:

@@ -8,7 +8,9 @@ from fractions import Fraction
 from typing import Any, assert_never
 
 from stepward.sabotage.reference.plain import NoValue, kind, to_number, to_value
+from stepward.sabotage.reference.types import is_found
 from stepward.vm.expressions import syntax
+from stepward.vm.expressions.letters import WHITE_SPACE, lower, upper
 from stepward.vm.expressions.operators import Comparison, FunctionName
 
 Read = Callable[[tuple[str, ...]], Any]
@@ -32,8 +34,8 @@ def value_of(tree: syntax.Expression, read: Read) -> Any:
             return read(names)
         case syntax.Defined(reference=reference):
             return _is_defined(reference.names, read)
-        case syntax.FunctionCall(function=word, operand=operand):
-            return _called(word, value_of(operand, read))
+        case syntax.FunctionCall(function=word, operand=operand, literal=literal):
+            return _called(word, value_of(operand, read), literal)
         case syntax.Negation(operand=operand):
             return not _boolean(value_of(operand, read))
         case syntax.Logic(operator=joint, operands=operands):
@@ -86,17 +88,38 @@ def _number(value: Any) -> Any:
     return value
 
 
-FUNCTIONS: dict[FunctionName, tuple[set[str], str, Callable[[Any], Any]]] = {
+def _joined(items: Any, separator: str) -> str:
+    if any(kind(item) != "string" for item in items):
+        raise CannotEvaluate("texts are needed")
+    return separator.join(items)
+
+
+def _trimmed(text: str) -> str:
+    """Drop white space at both ends, one code point after the other."""
+    first, last = 0, len(text)
+    while first < last and text[first] in WHITE_SPACE:
+        first += 1
+    while last > first and text[last - 1] in WHITE_SPACE:
+        last -= 1
+    return text[first:last]
+
+
+FUNCTIONS: dict[FunctionName, tuple[set[str], str, Callable[..., Any]]] = {
     "len": ({"string", "array"}, "number", len),  # code points of a text, items of an array ("Conditions" 4)
+    "lower": ({"string"}, "string", lower),
+    "upper": ({"string"}, "string", upper),
+    "trim": ({"string"}, "string", _trimmed),
+    "join": ({"array"}, "string", _joined),
+    "matches": ({"string"}, "boolean", lambda text, pattern: is_found(pattern, text)),
 }
 """The table of functions: accepted kinds, result kind, and value."""
 
 
-def _called(word: FunctionName, value: Any) -> Any:
+def _called(word: FunctionName, value: Any, literal: str | None) -> Any:
     kinds, _, function = FUNCTIONS[word]
     if kind(value) not in kinds:
         raise CannotEvaluate("a value of another kind is needed")
-    return function(value)
+    return function(value) if literal is None else function(value, literal)
 
 
 def _computed(sign: str, left: Any, right: Any) -> Any:

@@ -20,6 +20,7 @@ from stepward.sabotage.reference.places import ALL, ITEMS, Shape, Slot, SlotReso
 from stepward.sabotage.reference.plain import kind
 from stepward.sabotage.reference.types import hidden_paths
 from stepward.vm.expressions import syntax
+from stepward.vm.expressions.operators import FunctionName
 from stepward.vm.expressions.parser import parse
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class _Uses(SlotResolver):
                 case syntax.Minus(operand=operand):
                     self._need(self._shape(operand), {"number"})
                 case syntax.FunctionCall(function=word, operand=operand):
-                    self._need(self._shape(operand), FUNCTIONS[word][0])
+                    self._called(word, operand)
                 case syntax.Negation(operand=operand):
                     self._need(self._shape(operand), {"boolean"})
                 case syntax.Logic(operands=operands):
@@ -113,6 +114,12 @@ class _Uses(SlotResolver):
                         self._need(self._shape(operand), {"boolean"})
                 case syntax.Compare():
                     self._compare(node, later)
+
+    def _called(self, word: FunctionName, operand: syntax.Expression) -> None:
+        self._need(self._shape(operand), FUNCTIONS[word][0])
+        if word == "join":
+            self._touch_items(operand)
+            self._need(self._items(operand), {"string"})
 
     def _compare(self, node: syntax.Compare, later: list[syntax.Compare]) -> None:
         left, right = self._shape(node.left), self._shape(node.right)

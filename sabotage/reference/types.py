@@ -21,16 +21,32 @@ def is_of(value: Any, spec: TypeSpec | None) -> bool:
     if spec.enum is not None and not any(same(value, member) for member in spec.enum):
         return False
     if kind(value) == "number":
-        return (spec.minimum is None or value >= spec.minimum) and (spec.maximum is None or value <= spec.maximum)
+        return _is_between(value, spec)
     if isinstance(value, str):
-        fits = spec.max_length is None or len(value) <= spec.max_length
-        return fits and (spec.pattern is None or _is_found(spec.pattern, value))
+        fits = _has_size(value, spec.min_length, spec.max_length)
+        return fits and (spec.pattern is None or is_found(spec.pattern, value))
     if isinstance(value, Mapping):
         return _is_object_of(value, spec)
-    return not isinstance(value, list | tuple) or all(is_of(item, spec.items) for item in value)
+    if not isinstance(value, list | tuple):
+        return True
+    return _has_size(value, spec.min_items, spec.max_items) and all(is_of(item, spec.items) for item in value)
 
 
-def _is_found(pattern: str, text: str) -> bool:
+def _is_between(value: Any, spec: TypeSpec) -> bool:
+    return (
+        (spec.minimum is None or value >= spec.minimum)
+        and (spec.maximum is None or value <= spec.maximum)
+        and (spec.exclusive_minimum is None or value > spec.exclusive_minimum)
+        and (spec.exclusive_maximum is None or value < spec.exclusive_maximum)
+    )
+
+
+def _has_size(value: Any, least: int | None, most: int | None) -> bool:
+    return (least is None or len(value) >= least) and (most is None or len(value) <= most)
+
+
+def is_found(pattern: str, text: str) -> bool:
+    """Whether a pattern of RE2 is found in a text ("Types, Patterns")."""
     import re2
 
     options = re2.Options()

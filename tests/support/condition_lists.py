@@ -65,6 +65,7 @@ MANY_POOLS: Pools = {
 def program(inputs: dict[str, Any], conditions: list[str]) -> Program:
     return Program.from_dict(
         {
+            "language": 2,
             "inputs": inputs,
             "steps": [
                 {"id": "ask", "type": "llm", "prompt": "u or v?", "output_key": "r", "allowed_outputs": ["u", "v"]},
@@ -102,6 +103,8 @@ def few_atom(random: Random) -> str:
             f"{random.choice(['$n', '$p', '$m'])} in [1, 2]",
             random.choice(["$ok", "$ok == false", "not $ok", "$m == null", "$m != null", "defined($r)"]),
             f"$r == '{random.choice('uv')}'",
+            f"{random.choice(['upper($e)', 'upper(trim($e))'])} {random.choice(['==', '!='])} 'X'",
+            f"matches($e, '{random.choice(['^x', 'y$', '^.$'])}')",
         ]
     )
 
@@ -124,6 +127,8 @@ def many_atom(random: Random) -> str:
             f"'{literal}' {random.choice(['contains', 'starts_with'])} {text}",
             f"$s {random.choice(['==', 'contains', '!='])} $t",
             f"{random.choice(['1', '2', '$b'])} {random.choice(['in', 'not in'])} $l",
+            f"{random.choice(['lower', 'upper', 'trim'])}({text}) {random.choice(['==', '!='])} '{literal}'",
+            f"matches({text}, '{random.choice(['^a', 'b$', 'ab'])}')",
             f"$any == {random.choice(['1', 'null', repr('a'), 'true'])}",
             random.choice(["$c == null", "$o.g", "not $o.g", "defined($o.f)", "defined($r)", "$r == 'u'"]),
         ]

@@ -223,7 +223,12 @@ def without_quotes(edit: Edit) -> None:
     edit.owner[edit.last] = yaml.safe_load(edit.owner[edit.last])
 
 
+def say_language_2(edit: Edit) -> None:
+    edit.data["language"] = 2
+
+
 DOING: list[Entry] = [
+    (r"^(?:add|write) `language: 2`", say_language_2),
     (r"^name it in a branch, a `next_step` or an `error_step`", name_it),
     (r", or remove it with all steps after it$", drop_unreachable),
     (r", or remove the step and the branch that names it", remove_with_branch),

@@ -123,6 +123,11 @@ def write_whole(edit: Edit, text: str) -> None:
     edit.owner[edit.last] = text
 
 
+def write_in_language_2(edit: Edit, text: str) -> None:
+    write_whole(edit, text)
+    edit.data["language"] = 2
+
+
 def underlined(edit: Edit) -> str:
     return str(edit.owner[edit.last])[slice(*(edit.finding.place.within or (0, 0)))]
 
@@ -318,6 +323,7 @@ TABLE: list[Entry] = [
     (r"^write `('[^`]+')` for the text", Edit.replace_span),
     (r"^write `([^`]+)` for the output", Edit.replace_span),
     (r"^write (?!it )(\S+) without quotes", Edit.replace_span),
+    (r"^write `([^`]+)`, and (?:add|write) `language: 2`$", write_in_language_2),
     (r"^write `(?!idempotent: |effect: )([^`]+)`(?=$|: )", write_whole),
     (r"^compare it: `([^`…]+)`", Edit.replace_span),
     (r"^did you mean `([^`]+)`\?", did_you_mean),

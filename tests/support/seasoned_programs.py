@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from small_language import LIST_QUESTIONS, MEMBER_QUESTIONS, TEXT_QUESTIONS, domain
 from small_programs import small_program
+from stepward.sabotage.drawn.second import with_language_2
 
 TEXTS: Final[list[dict[str, Any]]] = [
     {"type": "string", "maxLength": 0},
@@ -57,7 +58,8 @@ NUMBER_QUESTIONS: Final = ("$x > 0", "$x + 1 == 2", "-$x < 0", "$x * 2 >= 2", "$
 CONSTANTS: Final = (
     "1 == 2", "2 > 1", "'a' == 'b'", "not (1 > 2)", "1 + 1 == 2", "'abc' contains 'b'", "len('ab') == 2", "-2 > 1",
     "'a' in ['a', 'b']", "false", "true", "'ab' starts_with 'a'", "'ab' ends_with 'a'", "null == null", "2 * 3 == 6",
-    "1 - 1 == 0", "1 >= 1", "'abc' not contains 'b'", "1 != 1",
+    "1 - 1 == 0", "1 >= 1", "'abc' not contains 'b'", "1 != 1", "lower('A') == 'a'", "matches('ab', '^b')",
+    "join(['a', 'b'], '-') == 'a-b'",
 )  # fmt: skip
 GUARDED: Final = tuple(f"$x != null and ({one})" for one in TEXT_QUESTIONS) + tuple(
     f"$x == null or ({one})" for one in TEXT_QUESTIONS
@@ -115,6 +117,10 @@ class _Cook:
         for share, add in self._seasonings():
             if self.odds(share):
                 add()
+        typed = with_language_2({**self.data, "steps": []}, Random(f"{self.chance.random()}/types"), 0.3)
+        self.data |= {key: value for key, value in typed.items() if key != "steps"}
+        if any(f"{word}(" in str(self.data) for word in ("lower", "upper", "trim", "join", "matches")):
+            self.data["language"] = 2
         return Seasoned(*self._divided(), whole=self.data)
 
     def _seasonings(self) -> list[tuple[float, Callable[[], None]]]:
@@ -166,7 +172,7 @@ class _Cook:
 
     def _told_reasons(self) -> None:
         """Say what people say, and the machine does not read."""
-        self.data |= {"description": "a program", "version": "1.0", "language": 1}
+        self.data |= {"description": "a program", "version": "1.0", "language": self.data.get("language", 1)}
         for step in self.data["steps"]:
             for part in (step, *step.get("parallel_steps", ())):
                 if part["type"] == "llm":

@@ -26,10 +26,11 @@ _TOKEN: Final = re.compile(
 )
 TEXT_QUESTIONS: Final = (
     "$x == ''", "$x != 'a'", "$x in ['a', 'ab']", "$x contains 'b'", "$x starts_with 'a'", "not ($x ends_with 'b')",
-    "len($x) == 0", "len($x) > 1", "'abx' contains $x",
+    "len($x) == 0", "len($x) > 1", "'abx' contains $x", "lower($x) == 'a'", "upper(trim($x)) starts_with 'A'",
+    "matches($x, '^a?b')",
 )  # fmt: skip
 LIST_QUESTIONS: Final = ("len($x) > 0", "len($x) == 1", "len($x) < 2")
-MEMBER_QUESTIONS: Final = ("'a' in $x", "$x contains 'b'", "'a' not in $x")
+MEMBER_QUESTIONS: Final = ("'a' in $x", "$x contains 'b'", "'a' not in $x", "join($x, ', ') contains 'a'")
 """What may be asked of lists of texts, beside their length."""
 
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
@@ -69,17 +70,24 @@ def domain(spec: dict[str, Any] | None) -> tuple[Any, ...]:
     if isinstance(kind, list):
         inner = [value for word in kind if word != "null" for value in domain({**spec, "type": word})]
         return (*inner, None) if "null" in kind else tuple(inner)
+    if "const" in spec:
+        return (spec["const"],)
     if "enum" in spec:
         members = (value for value in spec["enum"] if kind != "string" or isinstance(value, str))
         return tuple(value for value in members if not isinstance(value, str) or _fits(value, spec))
-    if kind == "string" and ("maxLength" in spec or "pattern" in spec):
-        return _texts(spec.get("maxLength", 3), spec.get("pattern", ""))
+    if kind == "string" and ("maxLength" in spec or "pattern" in spec or "minLength" in spec):
+        texts = _texts(spec.get("maxLength", 3), spec.get("pattern", ""))
+        return tuple(text for text in texts if len(text) >= spec.get("minLength", 0))
     if kind == "array":
-        return _lists(domain(spec["items"]))
+        counts = range(spec.get("minItems", 0), spec.get("maxItems", 2) + 1)
+        return tuple(one for one in _lists(domain(spec["items"])) if len(one) in counts)
     if kind == "boolean":
         return (False, True)
-    if kind == "integer" and "minimum" in spec and "maximum" in spec:
-        return tuple(range(spec["minimum"], spec["maximum"] + 1))
+    low, high = spec.get("minimum"), spec.get("maximum")
+    low = spec["exclusiveMinimum"] + 1 if "exclusiveMinimum" in spec else low
+    high = spec["exclusiveMaximum"] - 1 if "exclusiveMaximum" in spec else high
+    if kind == "integer" and low is not None and high is not None:
+        return tuple(range(low, high + 1))
     if kind == "object":
         return tuple(_objects(spec))
     raise NotSmallError(f"no small type: {spec}")
@@ -93,10 +101,10 @@ def _fits(text: str, spec: dict[str, Any]) -> bool:
 def _texts(most: int, pattern: str) -> tuple[str, ...]:
     """Return the texts of a type: all of one character of those that are asked for, and a sample of longer ones."""
     fitting = [
-        text for size in range(min(most, 3) + 1) for text in map("".join, product("abcx", repeat=size))
+        text for size in range(min(most, 3) + 1) for text in map("".join, product("abcxA", repeat=size))
         if re.search(pattern, text)
     ]  # fmt: skip
-    short = [text for text in fitting if len(text) < 2]
+    short = [text for text in fitting if len(text) < 2 and text != "A"]
     return tuple(dict.fromkeys([*short, *_told_apart(fitting, TEXT_QUESTIONS)]))
 
 
@@ -233,11 +241,14 @@ class _Parser:
             inner = self.atom()
             assert self.take(")")
             return ("defined", inner[1])
-        if text == "len":
+        if text in _FUNCTIONS:
             assert self.take("(")
-            counted = self.either()
+            operand, literal = self.either(), ""
+            if self.take(","):
+                literal = self.peek()[1]
+                self.position += 1
             assert self.take(")")
-            return ("length", counted)
+            return ("call", text, operand, literal)
         assert text == "(", f"{text} is no value"
         inner = self.either()
         assert self.take(")")
@@ -248,7 +259,7 @@ def references(tree: Tree) -> Iterator[str]:
     """Yield every reference of a tree, those too that `defined` asks about."""
     if tree[0] in ("reference", "defined"):
         yield tree[1]
-    for part in tree[1:]:
+    for part in tree[1:] if tree[0] != "call" else (tree[2],):
         if isinstance(part, tuple) and tree[0] != "constant":
             for inner in part if tree[0] in ("and", "or") else (part,):
                 yield from references(inner)
@@ -271,9 +282,9 @@ def compiled(tree: Tree, where: Where) -> Reader:
     if kind == "defined":
         read = reference(tree[1], where)
         return lambda values: _is_defined(read, values)
-    if kind == "length":
-        measured = compiled(tree[1], where)
-        return lambda values: _length(measured(values))
+    if kind == "call":
+        operand, literal, function = compiled(tree[2], where), tree[3], _FUNCTIONS[tree[1]]
+        return lambda values: function(operand(values), literal)
     if kind == "not":
         inner = compiled(tree[1], where)
         return lambda values: not _boolean(inner(values))
@@ -341,10 +352,16 @@ def _among(left: Any, right: Any) -> bool:
     return any(_equal(left, item) for item in right)
 
 
-def _length(value: Any) -> int:
+def _length(value: Any, _: str) -> int:
     if not isinstance(value, str | Items):
         raise Unreadable(None)
     return len(value)
+
+
+def _joined(value: Any, between: str) -> str:
+    if not isinstance(value, Items):
+        raise Unreadable(None)
+    return between.join(map(_text, value))
 
 
 def _text(value: Any) -> str:
@@ -356,6 +373,16 @@ def _text(value: Any) -> str:
 def _contains(left: Any, right: Any) -> bool:
     return _among(right, left) if isinstance(left, Items) else _text(right) in _text(left)
 
+
+_FUNCTIONS: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "len": _length,
+    "lower": lambda value, _: _text(value).lower(),
+    "upper": lambda value, _: _text(value).upper(),
+    "trim": lambda value, _: _text(value).strip(),
+    "join": _joined,
+    "matches": lambda value, pattern: re.search(pattern, _text(value)) is not None,
+}
+"""The functions, for texts of ASCII letters and patterns that mean the same in RE2 and in Python."""
 
 _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "==": _equal,

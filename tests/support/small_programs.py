@@ -20,6 +20,7 @@ from legal_programs import (
 )
 from rare_programs import rare_programs
 from small_tools import GIVERS, INPUTS, KINDS, LETTERS, STARTS, TOOLS
+from stepward.sabotage.drawn.second import with_language_2
 
 
 def small_program(seed: int) -> dict[str, Any]:
@@ -30,7 +31,8 @@ def small_program(seed: int) -> dict[str, Any]:
     while True:
         program = _Maker(chance).program()
         if program is not None:
-            return _with_an_error(program, Random(f"{seed}/error"))
+            program = _with_an_error(program, Random(f"{seed}/error"))
+            return with_language_2(program, Random(f"{seed}/language 2"), 0.12)
 
 
 def _with_an_error(program: dict[str, Any], chance: Random) -> dict[str, Any]:

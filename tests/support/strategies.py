@@ -100,6 +100,8 @@ _references = {
     "boolean": ("ok", "o.deep.er"),
     "array": ("items",),
 }
+PATTERNS = ("^x", "[a-z]+$", "(?i)YES", "^$", "ja\\s")
+"""Patterns of `matches`; of the grammar's texts any is a separator of `join`."""
 
 
 @st.composite
@@ -123,6 +125,9 @@ def _boolean(draw: st.DrawFn, depth: int) -> Tokens:
         return ["(", *draw(_boolean(depth - 1)), ")"]
     if shape == "defined":
         return ["defined", "(", "$" + draw(st.sampled_from(NAMES)), ")"]
+    if shape == "leaf" and draw(st.integers(0, 2)) == 0:
+        pattern = quoted(draw(st.sampled_from(PATTERNS)))
+        return ["matches", "(", *draw(_operand("text", depth)), ",", pattern, ")"]
     if shape == "leaf":
         return [draw(st.sampled_from(["true", "false", "$ok", "$gone", "$o.deep.er"]))]
     return draw(_comparison(depth))
@@ -154,6 +159,7 @@ def _comparison(draw: st.DrawFn, depth: int) -> Tokens:
 def _operand(draw: st.DrawFn, word: str, depth: int) -> Tokens:
     shape = draw(
         st.sampled_from(["literal"] * 3 + ["reference"] * 4 + ["odd"] + ["sum", "product", "minus", "len", "group"])
+        | st.sampled_from(["change", "join", "literal", "reference", "reference"])
     )
     if shape == "odd":  # an operand of another type: an evaluation that fails
         return [
@@ -161,6 +167,12 @@ def _operand(draw: st.DrawFn, word: str, depth: int) -> Tokens:
         ]
     if shape == "group" and depth > 0:
         return ["(", *draw(_operand(word, depth - 1)), ")"]
+    if word == "text" and depth > 0:
+        if shape == "change":
+            changes = [name for name, row in operators.FUNCTIONS.items() if row.is_idempotent]
+            return [draw(st.sampled_from(changes)), "(", *draw(_operand("text", depth - 1)), ")"]
+        if shape == "join":
+            return ["join", "(", *draw(_array("text")), ",", draw(_text_literals), ")"]
     if word == "number" and depth > 0:
         if shape in ("sum", "product"):
             signs = st.sampled_from(["+", "-"]) if shape == "sum" else st.just("*")

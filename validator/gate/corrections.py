@@ -250,7 +250,8 @@ def _changed(data: Any, correction: Correction) -> Any:
     if correction.also:
         return _changed(_changed(data, correction._replace(also=None)), correction.also)
     if correction.field:
-        return _with(data, path, lambda owner: {**owner, correction.field: correction.text or True})
+        value = int(correction.text) if correction.is_number else correction.text or True
+        return _with(data, path, lambda owner: {**owner, correction.field: value})
     if correction.place.key:
         name = path[-1]
         return _with(
@@ -295,7 +296,10 @@ def _escaped(text: str, opening: str, style: str | None) -> str:
 
 def _written_field(correction: Correction, like: str) -> Iterator[str]:
     """Yield notations of the value of a new field."""
-    yield from _written(correction.text, like) if correction.text else ("true", "True")
+    if correction.is_number:
+        yield correction.text
+    else:
+        yield from _written(correction.text, like) if correction.text else ("true", "True")
 
 
 def _written(value: str, like: str) -> Iterator[str]:

@@ -93,11 +93,21 @@ def _is_within(block: Block, spec: TypeSpec) -> bool:
         # The bounds of a block are not in it: the last whole number before one is another.
         before, behind = (1 if block.whole and isinstance(end, int) else 0 for end in (low, high))
         is_above = low is None or (block.low is not None and block.low >= low - before)
-        return is_above and (high is None or (block.high is not None and block.high <= high + behind))
-    if block.kind == "string":
-        return spec.pattern is None and (
-            spec.max_length is None or (block.high is not None and block.high <= spec.max_length + 1)
+        above, below = spec.exclusive_minimum, spec.exclusive_maximum
+        return (
+            is_above
+            and (high is None or (block.high is not None and block.high <= high + behind))
+            and (above is None or (block.low is not None and block.low >= above))
+            and (below is None or (block.high is not None and block.high <= below))
         )
+    if block.kind == "string":
+        is_long = not spec.min_length or (block.low is not None and block.low >= spec.min_length - 1)
+        is_short = spec.max_length is None or (block.high is not None and block.high <= spec.max_length + 1)
+        return spec.pattern is None and is_long and is_short
+    if block.contents is not None:
+        count = len(block.contents)
+        if count < (spec.min_items or 0) or (spec.max_items is not None and count > spec.max_items):
+            return False
     if block.contents is not None and spec.items is not None:
         return all(_is_within(member, spec.items) for member in block.contents)
     if block.kind == "array":

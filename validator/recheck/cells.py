@@ -185,6 +185,8 @@ def allows(spec: TypeSpec | None, block: Block) -> bool:
         return any(meet(block, of_value(member)) for member in spec.enum if fits(member, spec))
     if block.kind == "number":
         return any(meet(block, one) for one in _numbers(spec))
+    if block.kind == "array" and not _overlap(block, _arrays(spec)):
+        return False
     if block.kind == "string" and spec.max_length == 0:
         return allows_kind(spec, "string") and meet(block, of_value(""))
     if block.kind == "string":
@@ -197,7 +199,13 @@ def allows(spec: TypeSpec | None, block: Block) -> bool:
 
 def _texts(spec: TypeSpec) -> Block:
     """Return the block of the texts of a type."""
-    return TEXT if spec.max_length is None else TEXT._replace(high=spec.max_length + 1)
+    high = None if spec.max_length is None else spec.max_length + 1
+    return TEXT._replace(low=spec.min_length - 1 if spec.min_length else None, high=high)
+
+
+def _arrays(spec: TypeSpec) -> Block:
+    """Return the block of the arrays of a type, by the number of their items."""
+    return ARRAY._replace(low=(spec.min_items or 0) - 1, high=None if spec.max_items is None else spec.max_items + 1)
 
 
 def _may_have(block: Block, spec: TypeSpec) -> bool:
@@ -205,24 +213,25 @@ def _may_have(block: Block, spec: TypeSpec) -> bool:
     if spec.pattern is None:
         return True
     ends = [end for end in (block.high, None if spec.max_length is None else spec.max_length + 1) if end is not None]
-    above = -1 if block.low is None else floor(block.low)
+    above = max(-1 if block.low is None else floor(block.low), (spec.min_length or 0) - 1)
     return may_match(spec.pattern, block.answers, above, ceil(min(ends)) if ends else None, block.but)
 
 
 def _numbers(spec: TypeSpec) -> Iterator[Block]:
     """Yield blocks of exactly the numbers of a type. Bounds do not belong to a block, and so are blocks of their
     own."""
-    low, high = spec.minimum, spec.maximum
+    lows = [end for end in (spec.minimum, spec.exclusive_minimum) if end is not None]
+    highs = [end for end in (spec.maximum, spec.exclusive_maximum) if end is not None]
     if allows_kind(spec, "number"):
+        low, high = max(lows, default=None), min(highs, default=None)
         yield Block("number", low=low, high=high)
         yield from (Block("number", True, bound) for bound in (low, high) if bound is not None and fits(bound, spec))
     elif allows_kind(spec, "integer"):
-        yield Block(
-            "number",
-            low=None if low is None else ceil(low) - 1,
-            high=None if high is None else floor(high) + 1,
-            whole=True,
-        )
+        first = [ceil(end) - 1 for end in (spec.minimum,) if end is not None]
+        first += [floor(end) for end in (spec.exclusive_minimum,) if end is not None]
+        last = [floor(end) + 1 for end in (spec.maximum,) if end is not None]
+        last += [ceil(end) for end in (spec.exclusive_maximum,) if end is not None]
+        yield Block("number", low=max(first, default=None), high=min(last, default=None), whole=True)
 
 
 def of_type(spec: TypeSpec | None) -> tuple[Block, ...]:
@@ -234,7 +243,8 @@ def of_type(spec: TypeSpec | None) -> tuple[Block, ...]:
     found: list[Block] = []
     for word in sorted(words(spec)):
         if word == "array":
-            found.append(ARRAY if spec.items is None else ARRAY._replace(items=_items(spec.items)))
+            arrays = _arrays(spec)
+            found.append(arrays if spec.items is None else arrays._replace(items=_items(spec.items)))
         elif word == "string" and spec.max_length == 0:
             found.append(of_value(""))
         elif word == "string":

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple, assert_never
 
-from stepward.validator.recheck.cells import FALSE, NUMBER, TRUE, Block, answer_of, follows, meet, of_value
+from stepward.validator.recheck.cells import FALSE, NUMBER, TEXT, TRUE, Block, answer_of, follows, meet, of_value
+from stepward.validator.recheck.types import is_found
 from stepward.vm.errors import EvaluationError
+from stepward.vm.expressions.letters import WHITE_SPACE, lower, upper
 from stepward.vm.expressions.operators import Comparison, FunctionName
 from stepward.vm.expressions.syntax import (
     Arithmetic,
@@ -89,10 +91,12 @@ class _Evaluation:
                 return self._logic(operands, TRUE if operator == "or" else FALSE)
             case Compare():
                 return self._compare(tree)
-            case FunctionCall(function=function, operand=operand):
+            case FunctionCall(function=function, operand=operand, literal=literal):
                 row = FUNCTIONS[function]
-                blocks = self.of(operand)
-                return {one for block in blocks for one in (row.of(block) if block.kind in row.takes else {FAILS})}
+                found: Found = set()
+                for block in self.of(operand):
+                    found |= row.of(block, literal or "") if block.kind in row.takes else {FAILS}
+                return found
             case Minus(operand=operand):
                 return self._computed("-", {of_value(0)}, self.of(operand))
             case Arithmetic(first=first, rest=rest):
@@ -162,7 +166,7 @@ def result_blocks(tree: Expression) -> tuple[Block, ...]:
     raise AssertionError("constants and references have no result blocks")
 
 
-def _length(block: Block) -> Found:
+def _length(block: Block, _: str) -> Found:
     if block.kind == "string" and block.single:
         return {of_value(len(block.value))}
     low, high = block.low if block.low is not None else -1, block.high
@@ -171,16 +175,50 @@ def _length(block: Block) -> Found:
     return {NUMBER._replace(low=low, high=high, whole=True)}
 
 
+def _in_case(change: Callable[[str], str]) -> Callable[[Block, str], Found]:
+    """Return the results of changing the case of each code point: the length stays."""
+    return lambda block, _: {of_value(change(block.value)) if block.single else TEXT._replace(high=block.high)}
+
+
+def _trimmed(block: Block, _: str) -> Found:
+    return {of_value(block.value.strip(WHITE_SPACE)) if block.single else TEXT._replace(high=block.high)}
+
+
+def _joined(array: Block, separator: str) -> Found:
+    """Return the results of joining the items of an array; it fails where one of them is no text."""
+    if array.contents is not None:
+        if any(item.kind != "string" for item in array.contents):
+            return {FAILS}
+        if all(item.single for item in array.contents):
+            return {of_value(separator.join(item.value for item in array.contents))}
+        return {TEXT}
+    if array.items is not None and all(item.kind == "string" for item in array.items):
+        return {TEXT}
+    return {TEXT, FAILS}
+
+
+def _matching(text: Block, pattern: str) -> Found:
+    return {_truth(is_found(pattern, text.value))} if text.single else {TRUE, FALSE}
+
+
 class Function(NamedTuple):
-    """A function: the kinds that it takes, blocks of all its results, and the results for one block."""
+    """A function: the kinds that it takes, blocks of all its results, and the results for one block and literal."""
 
     takes: frozenset[str]
     blocks: tuple[Block, ...]
-    of: Callable[[Block], Found]
+    of: Callable[[Block, str], Found]
+    items: frozenset[str] | None = None
 
+
+_TEXT: Final = frozenset({"string"})
 
 FUNCTIONS: Final[dict[FunctionName, Function]] = {
     "len": Function(frozenset({"string", "array"}), (NUMBER,), _length),
+    "lower": Function(_TEXT, (TEXT,), _in_case(lower)),
+    "upper": Function(_TEXT, (TEXT,), _in_case(upper)),
+    "trim": Function(_TEXT, (TEXT,), _trimmed),
+    "join": Function(frozenset({"array"}), (TEXT,), _joined, _TEXT),
+    "matches": Function(_TEXT, (TRUE, FALSE), _matching),
 }
 
 TAKEN: Final[dict[Comparison, frozenset[str]]] = {

@@ -241,6 +241,7 @@ class Uses:
                     self._comparison(node)
                 case FunctionCall(function=function, operand=operand):
                     self._need(operand, FUNCTIONS[function].takes)
+                    self._need_items(operand, FUNCTIONS[function].items)
                 case Negation(operand=operand):
                     self._need(operand, _BOOLEAN)
                 case Logic():
@@ -249,6 +250,13 @@ class Uses:
                     self._need_all(children(node), _NUMBER)
                 case _:
                     pass
+
+    def _need_items(self, array: Expression, kinds: frozenset[str] | None) -> None:
+        """Record what a function needs of the items of an array, None where it takes any."""
+        if kinds is not None and isinstance(array, Reference):
+            for source, fields in self._slots(array.names):
+                self._note_below(source, (*fields, ITEMS), is_asked=False)
+                self._add((source, (*fields, ITEMS)), kinds)
 
     def _comparison(self, node: Compare) -> None:
         match node.operator:

@@ -87,14 +87,22 @@ def fits(value: Any, spec: TypeSpec) -> bool:
         return False
     if isinstance(value, str):
         is_short = spec.max_length is None or len(value) <= spec.max_length
-        return is_short and (spec.pattern is None or _is_found(spec.pattern, value))
+        if spec.min_length is not None and len(value) < spec.min_length:
+            return False
+        return is_short and (spec.pattern is None or is_found(spec.pattern, value))
     if isinstance(value, dict):
         return all(name in value for name in spec.required) and all(
             _is_field(name, item, spec) for name, item in value.items()
         )
     if isinstance(value, list | tuple):
+        if not (spec.min_items or 0) <= len(value) <= (len(value) if spec.max_items is None else spec.max_items):
+            return False
         return spec.items is None or all(fits(item, spec.items) for item in value)
     if is_a(value, "number"):
+        if spec.exclusive_minimum is not None and not value > spec.exclusive_minimum:
+            return False
+        if spec.exclusive_maximum is not None and not value < spec.exclusive_maximum:
+            return False
         return not (spec.minimum is not None and value < spec.minimum) and not (
             spec.maximum is not None and value > spec.maximum
         )
@@ -109,7 +117,8 @@ def _is_field(name: str, value: Any, spec: TypeSpec) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _is_found(pattern: str, text: str) -> bool:
+def is_found(pattern: str, text: str) -> bool:
+    """Return whether a pattern of RE2 is found in a text."""
     import re2
 
     options = re2.Options()
@@ -137,19 +146,37 @@ def covers(wide: TypeSpec, narrow: TypeSpec) -> bool:
         and ("string" not in kinds or _covers_texts(wide, narrow))
         and (
             "array" not in kinds
-            or wide.items is None
-            or (narrow.items is not None and covers(wide.items, narrow.items))
+            or (
+                _covers_counts(wide, narrow)
+                and (wide.items is None or (narrow.items is not None and covers(wide.items, narrow.items)))
+            )
         )
         and ("object" not in kinds or _covers_objects(wide, narrow))
     )
 
 
 def _covers_numbers(wide: TypeSpec, narrow: TypeSpec) -> bool:
-    low = wide.minimum is None or (narrow.minimum is not None and narrow.minimum >= wide.minimum)
-    return low and (wide.maximum is None or (narrow.maximum is not None and narrow.maximum <= wide.maximum))
+    lows = [end for end in (narrow.minimum, narrow.exclusive_minimum) if end is not None]
+    highs = [end for end in (narrow.maximum, narrow.exclusive_maximum) if end is not None]
+    above, below = wide.exclusive_minimum, wide.exclusive_maximum
+    open_low, open_high = narrow.exclusive_minimum, narrow.exclusive_maximum
+    return (
+        (wide.minimum is None or any(end >= wide.minimum for end in lows))
+        and (wide.maximum is None or any(end <= wide.maximum for end in highs))
+        and (above is None or any(end > above for end in lows) or (open_low is not None and open_low >= above))
+        and (below is None or any(end < below for end in highs) or (open_high is not None and open_high <= below))
+    )
+
+
+def _covers_counts(wide: TypeSpec, narrow: TypeSpec) -> bool:
+    """Return whether the arrays of `narrow` have numbers of items that `wide` allows."""
+    is_short = wide.max_items is None or (narrow.max_items is not None and narrow.max_items <= wide.max_items)
+    return is_short and (narrow.min_items or 0) >= (wide.min_items or 0)
 
 
 def _covers_texts(wide: TypeSpec, narrow: TypeSpec) -> bool:
+    if (narrow.min_length or 0) < (wide.min_length or 0):
+        return False
     is_short = wide.max_length is None or (narrow.max_length is not None and narrow.max_length <= wide.max_length)
     if is_short and wide.pattern in (None, narrow.pattern):
         return True

@@ -15,7 +15,9 @@ from stepward.validator.rules.regions import removal_suggestion
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse, parses
+from stepward.vm.language.editions import SAY_2, needs_language_2
 from stepward.vm.language.guardrails import Never
+from stepward.vm.language.program import Program
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.reading.source import Correction, Path, Place
 
@@ -74,13 +76,26 @@ class ConditionSyntax(Rule):
                 help = error.help if clause.is_condition else _text_help(error, str(clause.path[-1]))
                 place = Place(clause.path, within=(error.start, error.end))
                 step = context.facts.program.steps[clause.step].id
-                correction = _correction(error, clause.path) if help == error.help else None
+                correction = None
+                if help == error.help:
+                    help, correction = _offer(error, clause.path, context.facts.program)
                 yield self.finding(error.message, help, place, step=step, correction=correction)
         for number, rule in enumerate(context.facts.program.guardrails):
             error = _syntax_error(rule.when) if isinstance(rule, Never) and rule.when is not None else None
             if error is not None:
                 place = Place(("guardrails", number, "when"), within=(error.start, error.end))
-                yield self.finding(error.message, error.help, place, correction=_correction(error, place.path))
+                help, correction = _offer(error, place.path, context.facts.program)
+                yield self.finding(error.message, help, place, correction=correction)
+
+
+def _offer(error: ExpressionError, path: Path, program: Program) -> tuple[str, Correction | None]:
+    """Return the help for an expression, and its correction; a rewrite may need `language: 2`, too."""
+    correction = _correction(error, path)
+    if program.language == 2 or not error.rewrite or not needs_language_2(error.rewrite):
+        return error.help, correction
+    says_1 = "language" in program.model_fields_set
+    help = f"write `{error.rewrite}`, and {'write' if says_1 else 'add'} `language: 2`"
+    return help, None if says_1 or correction is None else correction._replace(also=SAY_2)
 
 
 def _correction(error: ExpressionError, path: Path) -> Correction | None:

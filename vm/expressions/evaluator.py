@@ -37,8 +37,8 @@ def evaluate(tree: Expression, lookup: Lookup) -> Any:
             return lookup(names)
         case Defined(reference=reference):
             return _defined(reference, lookup)
-        case FunctionCall(function=function, operand=operand):
-            return call(function, evaluate(operand, lookup))
+        case FunctionCall(function=function, operand=operand, literal=literal):
+            return call(function, evaluate(operand, lookup), literal)
         case Negation(operand=operand):
             return not _boolean("`not`", evaluate(operand, lookup))
         case Logic(operator=operator, operands=operands):

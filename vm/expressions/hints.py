@@ -11,7 +11,16 @@ from typing import Final
 
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import NAME
-from stepward.vm.expressions.operators import FUNCTION_WORDS, INSTEAD, KEYWORDS, METHODS, OPERATORS, SIGNS, STRING
+from stepward.vm.expressions.operators import (
+    FUNCTION_METHODS,
+    FUNCTION_WORDS,
+    INSTEAD,
+    KEYWORDS,
+    METHODS,
+    OPERATORS,
+    SIGNS,
+    STRING,
+)
 
 MAX_REWRITTEN: Final = 2_000
 """Maximal length of a text that is rewritten: the search is quadratic, and nobody reads a longer help."""
@@ -53,14 +62,22 @@ _MISSING: Final = {
     "[": "an expression can't read an item of a list; test with `contains`, or let a tool do it",
     "#": "a condition holds no comment; put it beside the condition",
     "like": _ASK,
-    "matches": f"{_ASK}, or give the type a `pattern`",
     "between": "write two comparisons joined by `and`",
 }
 """Features of other languages that this one lacks, and what to do instead."""
 
-_DROPPED_METHODS: Final = frozenset(
-    ["lower", "upper", "strip", "casefold", "trim", "toLowerCase", "toUpperCase", "lstrip", "rstrip", "title"]
+_DROPPED_METHODS: Final = frozenset(["casefold", "lstrip", "rstrip", "title"])
+
+_CALLED_METHOD: Final = re.compile(
+    rf"""(?:(?P<quote>['"])(?P<quoted>\${NAME}(?:\.{NAME})*)(?P=quote)
+    |(?P<plain>\$?{NAME}(?:\.{NAME}\b(?!\s*\())*|\w+\([^()]*\)))
+    \.(?P<method>{"|".join(FUNCTION_METHODS)})\(\s*\)""",
+    re.VERBOSE,
 )
+"""A method for which there is a function, after a reference or a call."""
+
+_INFIX_MATCH: Final = re.compile(rf"""(\${NAME}(?:\.{NAME})*)\s+matches\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+"""`$x matches 'pattern'`, for which there is a function."""
 
 Parses = Callable[[str], bool]
 
@@ -87,17 +104,19 @@ def improve(error: ExpressionError, parses: Parses) -> ExpressionError:
 
 def _reason(text: str, error: ExpressionError) -> str:
     if _METHOD.search(text):
+        if _CALLED_METHOD.search(text):
+            return ""
         return "conditions have no methods; let `allowed_outputs` fix how the reply is spelled"
     here = text[error.start : error.end]
     if text[error.start : error.start + 1] in ("/", "%") or text[max(error.start - 1, 0) : error.end] == "**":
         return "numbers have `+`, `-` and `*` only; let a tool compute anything else"
-    if "?" in here:
+    if "?" in here and here[:1] not in ("'", '"'):
         return "an expression has no `? :`; use a condition step"
     if here in _MISSING:
         return _MISSING[here]
     if here[:1] in ("'", '"') and text[error.start - 1 : error.start] == here[0]:
         return f"write a quote inside a text as `\\{here[0]}`, or put the text into the other quotes"
-    if re.match(rf"{NAME}\s*\(", text[error.start :]) and here not in KEYWORDS:
+    if re.match(rf"{NAME}\s*\(", text[error.start :]) and here not in KEYWORDS | INSTEAD.keys():
         return f"the functions are {_listed('and', FUNCTION_WORDS)}; let a tool compute anything else"
     if error.message.startswith("expected `)` to close") and error.start == len(text):
         return "close it with `)`"
@@ -109,8 +128,11 @@ def equivalent(text: str, parses: Parses) -> str | None:
 
     The meaning may change if a method is dropped (`.lower()`), or if bare words are read as a text or a variable.
     """
-    for match in _PIECE.finditer(text):
+    matches = list(_PIECE.finditer(_with_calls(text)))
+    for number, match in enumerate(matches):
         piece = match.group()
+        if match.lastgroup == "word" and _is_uncalled(piece, matches, number):
+            return None
         if match.lastgroup == "method" and piece.strip(".( \t") in _DROPPED_METHODS:
             return None
         if match.lastgroup == "path":
@@ -124,13 +146,23 @@ def rewritten(text: str, parses: Parses) -> str | None:
     """Return `text` translated into the language if the result parses, else None."""
     if len(text) > MAX_REWRITTEN:
         return None
-    pieces = _pieces(text)
+    pieces = _pieces(_with_calls(text))
     candidate = "".join(pieces).strip()
     turned = _turn_in_around(candidate) if _has_text_habit(text) else candidate
     for attempt in (turned, candidate, _PARENTHESISED.sub(r"in [\1]", candidate)):
         if parses(attempt):
             return attempt
     return None
+
+
+def _with_calls(text: str) -> str:
+    """Write functions before their operand: `lower($x)` for `$x.lower()`, `matches($x, 'a')` for `$x matches 'a'`."""
+    count = 1
+    while count:
+        text, count = _CALLED_METHOD.subn(
+            lambda found: f"{FUNCTION_METHODS[found['method']]}({found['quoted'] or found['plain']})", text
+        )
+    return _INFIX_MATCH.sub(r"matches(\1, \2)", text)
 
 
 def _pieces(text: str) -> list[str]:
@@ -178,15 +210,25 @@ def _translated(kind: str | None, piece: str, matches: list[re.Match[str]], numb
         return f"0{piece}" if piece[0] == "." else piece.replace("_", "")
     if kind == "sign":
         return _SIGNS.get(piece, piece)
-    if kind == "word" and (piece not in KEYWORDS or (piece == "not" and number)):
+    is_bare = piece not in KEYWORDS or _is_uncalled(piece, matches, number)
+    if kind == "word" and (is_bare or (piece == "not" and number)):
         return INSTEAD.get(piece) or _bare_word(piece, matches, number)
     return piece
+
+
+def _after(matches: list[re.Match[str]], number: int) -> list[str]:
+    return [match.group() for match in matches[number + 1 :] if match.lastgroup != "space"]
+
+
+def _is_uncalled(word: str, matches: list[re.Match[str]], number: int) -> bool:
+    """Return whether a word is the name of a function, and not followed by a parenthesis."""
+    return word in FUNCTION_WORDS and _after(matches, number)[:1] != ["("]
 
 
 def _bare_word(piece: str, matches: list[re.Match[str]], number: int) -> str:
     """Read `is` and `is not` as comparisons; a bare word after an operator as text, elsewhere as a variable."""
     before = [match.group() for match in matches[:number] if match.lastgroup != "space"]
-    after = [match.group() for match in matches[number + 1 :] if match.lastgroup != "space"]
+    after = _after(matches, number)
     if piece == "is" and before:
         return "!=" if after[:1] == ["not"] else "=="
     if piece == "not":
@@ -205,7 +247,7 @@ def _has_text_habit(text: str) -> bool:
 def _turn_in_around(text: str) -> str:
     """Rewrite `'x' in $text` as `$text contains 'x'`: `in` needs an array on the right."""
     return re.sub(
-        rf"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\s+(not\s+)?in\s+(\${NAME}(?:\.{NAME})*)""",
+        rf"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\s+(not\s+)?in\s+((?:\w+\()*\${NAME}(?:\.{NAME})*\)*)""",
         lambda match: f"{match.group(3)} {'not ' if match.group(2) else ''}contains {match.group(1)}",
         text,
     )

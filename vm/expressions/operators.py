@@ -22,11 +22,12 @@ from decimal import Decimal
 from typing import Any, Final, Literal
 
 from stepward.vm.errors import EvaluationError
+from stepward.vm.expressions import letters
 
 Comparison = Literal[
     "==", "!=", "<", "<=", ">", ">=", "in", "not in", "contains", "not contains", "starts_with", "ends_with"
 ]
-FunctionName = Literal["len"]
+FunctionName = Literal["len", "lower", "upper", "trim", "join", "matches"]
 Connective = Literal["and", "or"]
 Sign = Literal["+", "-", "*"]
 
@@ -165,31 +166,70 @@ OPERATORS: Final[dict[Comparison, Operator]] = {
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of one operand.
+    """A function of one operand, and perhaps of a text that is a literal.
 
-    `takes` are the kinds of its operand, `needed` describes them in words, `gives` are the kinds of its value. `asks`
-    is what a comparison of its value with a constant asks about the operand; None if equivalence classes of values
-    can't answer it.
+    `takes` are the kinds of its operand, `needed` describes them in words, `gives` are the kinds of its value. `apply`
+    gets the operand, and the literal if there is one; it raises EvaluationError for an operand whose parts it does not
+    take. `asks` is what a comparison of its value with a constant asks about the operand; None if equivalence classes
+    of values can't answer it. `items` are the kinds that the items of its operand must have. `literal` says what the
+    second argument is, with an example; None without one. `is_idempotent` says that its values are those that it does
+    not change. `language` is the version of the language that has it. `words` and `methods` are what other languages
+    write instead.
     """
 
     takes: Kinds
     needed: str
     gives: Kinds
-    apply: Callable[[Any], Any]
-    asks: Literal["length"] | None
+    apply: Callable[..., Any]
+    asks: Literal["length"] | None = None
+    items: Kinds | None = None
+    literal: tuple[Literal["separator", "pattern"], str] | None = None
+    is_idempotent: bool = False
+    language: int = 2
     words: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
 
 
-def call(word: FunctionName, value: Any) -> Any:
-    """Return the value of a function; raises EvaluationError for an operand that it does not take."""
+def call(word: FunctionName, value: Any, literal: str | None) -> Any:
+    """Return the value of a function; raises EvaluationError for an operand that it does not take.
+
+    `literal` is the second argument, None for a function without one.
+    """
     row = FUNCTIONS[word]
     if kind(value) not in row.takes:
         raise EvaluationError(f"`{word}` needs {row.needed}, not {kind(value)}")
-    return row.apply(value)
+    return row.apply(value) if literal is None else row.apply(value, literal)
+
+
+def _joined(items: tuple[Any, ...], separator: str) -> str:
+    for item in items:
+        if not isinstance(item, str):
+            raise EvaluationError(f"`join` needs an array of texts, and an item is {kind(item)}")
+    return separator.join(items)
+
+
+def _is_found(text: str, pattern: str) -> bool:
+    from stepward.vm.patterns.matching import matches
+
+    return matches(pattern, text)
+
+
+def _of_text(change: Callable[[str], str], *names: str, methods: tuple[str, ...]) -> Function:
+    """Return the row of a function that changes a text; `names` are its names in other languages."""
+    return Function(STRING, "a text", STRING, change, is_idempotent=True, words=names, methods=methods)
 
 
 FUNCTIONS: Final[dict[FunctionName, Function]] = {
-    "len": Function(SIZED, "a text or an array", NUMBER, len, "length", words=("length",)),
+    "len": Function(SIZED, "a text or an array", NUMBER, len, "length", language=1, words=("length",)),
+    "lower": _of_text(letters.lower, "LOWER", "lcase", methods=("lower", "toLowerCase")),
+    "upper": _of_text(letters.upper, "UPPER", "ucase", methods=("upper", "toUpperCase")),
+    "trim": _of_text(letters.trim, "TRIM", "strip", methods=("strip", "trim")),
+    "join": Function(
+        ARRAY, "an array of texts", STRING, _joined, items=STRING, literal=("separator", "', '"), words=("JOIN",)
+    ),
+    "matches": Function(
+        STRING, "a text", BOOLEAN, _is_found, literal=("pattern", "'^[A-Z]+$'"), words=("regex_match",)
+    ),
 }
 
 
@@ -236,3 +276,6 @@ INSTEAD: Final[dict[str, str]] = {
 
 METHODS: Final[dict[str, str]] = {method: word for word, row in OPERATORS.items() for method in row.methods}
 """Text methods of other languages, and the operators for them here."""
+
+FUNCTION_METHODS: Final[dict[str, str]] = {method: word for word, row in FUNCTIONS.items() for method in row.methods}
+"""Text methods of other languages without arguments, and the functions for them here."""

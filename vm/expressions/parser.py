@@ -14,6 +14,7 @@ from stepward.vm.expressions.operators import (
     ASKS_FOR_REFERENCE,
     COMPARE,
     FUNCTION_WORDS,
+    FUNCTIONS,
     KEYWORDS,
     LITERALS,
     LOOSEST,
@@ -242,15 +243,51 @@ class _Parser:
         if self.peek().text != "(":
             raise self.error(f"expected `(` after `{token.text}`", self.peek(), f"write `{token.text}($name)`")
         opening = self.take()
+        if self.peek().text == ")":
+            raise self.error(f"`{token.text}` needs a value", self.peek(), f"write `{token.text}($name)`")
         argument = self.expression(LOOSEST)
-        closing = self.expect(")", opening)
         if token.text != ASKS_FOR_REFERENCE:
-            return FunctionCall(token.start, closing.end, cast(FunctionName, token.text), argument)
+            name = cast(FunctionName, token.text)
+            literal = self.second(name)
+            return FunctionCall(token.start, self.expect(")", opening).end, name, argument, literal)
+        closing = self.expect(")", opening)
         if not isinstance(argument, Reference):
             raise ExpressionError(
                 self.text, "`defined` asks about a reference", argument.start, argument.end, "write `defined($name)`"
             )
         return Defined(token.start, closing.end, argument)
+
+    def second(self, name: FunctionName) -> str | None:
+        """Take the comma and the literal of a function with a second argument; return the text, None without one."""
+        literal = FUNCTIONS[name].literal
+        if literal is None:
+            if self.peek().text == ",":
+                raise self.error(f"`{name}` takes one value", self.peek(), f"write `{name}($name)`")
+            return None
+        what, example = literal
+        help = f"write `{name}($name, {example})`"
+        if self.peek().text != ",":
+            raise self.error(f"`{name}` needs its {what} after a comma", self.peek(), help)
+        self.take()
+        token = self.peek()
+        if token.kind != "text":
+            raise self.error(f"the {what} of `{name}` is a text in quotes, not an expression", token, help)
+        self.take()
+        text: str = token.value
+        if what == "pattern":
+            self.require_pattern(text, token)
+        return text
+
+    def require_pattern(self, text: str, token: Token) -> None:
+        """Raise ExpressionError for a pattern that a type would not accept either."""
+        from stepward.vm.patterns.acceptance import require_accepted
+        from stepward.vm.patterns.syntax import PatternError
+
+        try:
+            require_accepted(text)
+        except PatternError as error:
+            message = f"the pattern is not one that can be used: {error.message}"
+            raise self.error(message, token, error.help) from None
 
     def no_value(self, token: Token) -> ExpressionError:
         found = "the end" if token.kind == "end" else f"`{token.text}`"

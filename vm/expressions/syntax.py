@@ -50,10 +50,11 @@ class Defined(Node):
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall(Node):
-    """`len(x)`: a function of one operand."""
+    """`len(x)`, `join(x, ', ')`: a function of an operand, and perhaps of a text that is a literal."""
 
     function: FunctionName
     operand: Expression
+    literal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

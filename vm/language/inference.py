@@ -9,8 +9,16 @@ from collections.abc import Iterable
 from typing import Final
 
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
-from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, OPERATORS, STRING, Kinds
-from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference, walk
+from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, OPERATORS, STRING, Kinds
+from stepward.vm.expressions.syntax import (
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    FunctionCall,
+    Reference,
+    walk,
+)
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.name_types import ITEMS, Location, Typing, Use, static_kinds
 from stepward.vm.language.names import Source
@@ -64,8 +72,18 @@ class _Collector:
                     self.typing.note_read(location, asked_only=True)
             case Compare():
                 self.comparison(node)
+            case FunctionCall(function=function, operand=Reference(names=names)):
+                self.items(names, FUNCTIONS[function].items)
         for operand, kinds, _ in needs(node):
             self.need(operand, kinds)
+
+    def items(self, names: tuple[str, ...], kinds: Kinds | None) -> None:
+        """Note what a function needs of the items of its array, None where it takes any."""
+        for source, path in self.locations(names) if kinds is not None else ():
+            location = (source, path + _IMPLIED_ITEMS)
+            self.typing.note_read(location, asked_only=False)
+            if self.typing.spec(location) is None:
+                self.typing.need(location, Use(kinds or ANY, self.path, 0, 0))
 
     def comparison(self, node: Compare) -> None:
         """Note what the operands of a comparison imply for each other."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.language import guardrails
+from stepward.vm.language.editions import Written, missing_language
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.nulls import TYPE_MAPS, without_nulls
 from stepward.vm.language.other_words import (
@@ -62,6 +63,11 @@ def build_program(data: Any, document: Document | None, patterns: str | None = R
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
         raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))
     program._document = document
+    if program.language == 1:
+        written = Written(program.inputs or {}, program.tools or {}, program.guardrails, program.steps)
+        missing = missing_language(written, says_1="language" in program.model_fields_set)
+        if missing is not None:
+            raise ProgramError(name, (missing,))
     return program
 
 
@@ -280,7 +286,7 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
     known = sorted(_field_names(owner)) if owner else []
     whose = _owner_words(path[:-1], data)
     given = _at(data, path[:-1])
-    instead = in_place_of(name, given) if owner is TypeSpec else ""
+    instead = in_place_of(name) if owner is TypeSpec else ""
     if instead:
         return f"unknown field `{name}` in {whose}", instead
     same = renamed(name, known, given)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any, Final
-
-from stepward.vm.values import to_json
+from typing import Final
 
 WORDS_FOR: Final = {
     # every step
@@ -60,7 +58,13 @@ WORDS_FOR: Final = {
     "enum": "choices options values allowed allowed_values",
     "minimum": "min gte ge",
     "maximum": "max lte le",
+    "exclusiveMinimum": "exclusive_minimum gt more_than greater_than",
+    "exclusiveMaximum": "exclusive_maximum lt less_than",
+    "minLength": "min_length min_len",
     "maxLength": "max_length max_len",
+    "minItems": "min_items",
+    "maxItems": "max_items",
+    "const": "constant",
     "pattern": "regex regexp",
     "sensitive": "secret pii private confidential",
 }
@@ -98,24 +102,17 @@ _STEP_TYPES: Final = {
 }
 """What people and models write for each type of step."""
 
-_LISTS: Final = "remove it; an array has no limit here; compare `len(...)` in a condition"
 _TEXTS: Final = "remove it; limit the text by `enum` or `pattern`"
 _MISSING: Final = {
-    "minItems": _LISTS,
-    "maxItems": _LISTS,
     "uniqueItems": "remove it; let the tool refuse an item that occurs twice",
-    "minLength": _TEXTS,
     "format": _TEXTS,
     "multipleOf": "remove it; declare `integer`, or let the tool refuse other numbers",
     "anyOf": "remove it; a type can list several: `type: [string, integer]`",
     "oneOf": "remove it; a type can list several: `type: [string, integer]`",
     "$ref": "remove it; write the type out here",
-    "const": "remove it; write a list of one value under `enum`",
     "nullable": 'remove it; add "null" to the list of types',
 }
 """Keywords of JSON Schema that a type does not have."""
-
-_BOUNDS: Final = {"exclusiveMinimum": ("minimum", 1), "exclusiveMaximum": ("maximum", -1)}
 
 
 def renamed(name: str, known: Collection[str], given: Collection[str]) -> str | None:
@@ -152,19 +149,8 @@ def step_type_for(word: str, known: Collection[str]) -> str | None:
     return next((kind for kind, words in _STEP_TYPES.items() if kind in known and word.lower() in words.split()), None)
 
 
-def in_place_of(name: str, owner: Any) -> str:
-    """Return what to write in a type in place of a keyword of JSON Schema, or an empty text; `owner` is the type."""
-    value = owner.get(name) if isinstance(owner, dict) else None
-    is_count = isinstance(value, int) and not isinstance(value, bool)
-    if name == "minLength" and isinstance(value, int) and is_count and 0 < value <= 1000 and "pattern" not in owner:
-        return f"write `pattern: '[\\s\\S]{{{value}}}'` instead, for a text with this number of characters"
-    if name == "const" and isinstance(value, str | int) and "`" not in str(value):
-        return f"write `enum: {to_json([value])}` instead"
-    if name in _BOUNDS:
-        word, one = _BOUNDS[name]
-        if isinstance(value, int) and is_count and owner.get("type") == "integer" and word not in owner:
-            return f"write `{word}: {value + one}` instead"
-        return f"remove it; `{word}` includes its value; compare in a condition instead"
+def in_place_of(name: str) -> str:
+    """Return what to write in a type in place of a keyword of JSON Schema, or an empty text."""
     return _MISSING.get(name, "")
 
 

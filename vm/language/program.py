@@ -26,7 +26,7 @@ class Program(Node):
     name: str = "unnamed"
     description: str = ""
     version: str = ""
-    language: Literal[1] = 1
+    language: Literal[1, 2] = 1
     inputs: dict[VariableName, TypeSpec] | None = None
     tools: dict[str, ToolSpec] | None = None
     guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()

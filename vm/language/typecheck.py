@@ -12,8 +12,16 @@ from typing import Final, NamedTuple
 from stepward.vm.expressions.facts import Facts, facts
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
-from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, NUMBER, OPERATORS, STRING, Kinds
-from stepward.vm.expressions.syntax import Arithmetic, Compare, Constant, Expression, Logic, Reference
+from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, NUMBER, OPERATORS, STRING, Kinds
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Compare,
+    Constant,
+    Expression,
+    FunctionCall,
+    Logic,
+    Reference,
+)
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.name_types import ITEMS
 
@@ -87,10 +95,27 @@ class _Checker:
                 return _Operand(ANY, is_known=False)
             case _:
                 for operand, kinds, word in needs(tree):
-                    self.require(operand, self.check(operand, known), kinds, f"`{word}`")
+                    is_right = self.require(operand, self.check(operand, known), kinds, f"`{word}`")
+                    if is_right and isinstance(tree, FunctionCall) and FUNCTIONS[tree.function].items is not None:
+                        self.items(tree, FUNCTIONS[tree.function].items or ANY)
                     if isinstance(tree, Logic):
                         known |= facts(operand, tree.operator == "and")
         return _Operand(result_kinds(tree))
+
+    def items(self, tree: FunctionCall, kinds: Kinds) -> None:
+        """Report the items of an array that a function does not take."""
+        array, found = tree.operand, ANY
+        if isinstance(array, Constant):
+            found = kind_of(array.value[0]) if array.value else kinds
+        elif isinstance(array, Reference):
+            meant = self.meaning.names.meaning(array.names)
+            view = None if meant is None else self.meaning.typing.view(meant, ITEMS)
+            found = view.kinds if view is not None and view.is_known and not view.never else kinds
+        if not found <= kinds:
+            shown, wrong = self.shown(array), either(found - kinds)
+            verb = "may be" if found & kinds else "are"
+            message = f"`{tree.function}` needs items that are {either(kinds)}, but those of `{shown}` {verb} {wrong}"
+            self.report("SW203", message, f"declare the items of `{shown}` as {{type: string}}", tree)
 
     def constant(self, tree: Constant) -> _Operand:
         for item in tree.value if isinstance(tree.value, tuple) else ():
@@ -257,6 +282,8 @@ class _Checker:
         ):
             if isinstance(side, Constant) and other.enum is not None and isinstance(domain, Reference):
                 self.outside(side, (side.value,), other.enum, domain)
+            elif isinstance(side, Constant) and isinstance(domain, FunctionCall):
+                self.never_given(side, (side.value,), domain)
             elif (
                 isinstance(side, Reference)
                 and isinstance(domain, Reference)
@@ -267,6 +294,16 @@ class _Checker:
             ):
                 message = f"`{side.text()}` and `{domain.text()}` have no value in common"
                 self.report("SW205", message, "compare values that can be equal, or widen one of the two types", tree)
+
+    def never_given(self, side: Constant, values: tuple[object, ...], call: FunctionCall) -> None:
+        """Report texts that a function never gives, such as one in upper case for `lower`."""
+        row = FUNCTIONS[call.function]
+        for value in values:
+            if row.is_idempotent and isinstance(value, str) and row.apply(value) != value:
+                message = f"`{self.shown(call)}` is never {_value(value)}"
+                rewrite = self.respelt(side, value, [row.apply(value)])
+                help = f"did you mean `'{row.apply(value)}'`?"
+                self.problems.append(TypeProblem("SW205", message, help, side.start, side.end, rewrite))
 
     def outside(self, side: Constant, values: tuple[object, ...], enum: tuple[object, ...], domain: Reference) -> None:
         for value in values:
@@ -322,6 +359,8 @@ class _Checker:
             and left.enum is not None
         ):
             self.outside(tree.right, tree.right.value, left.enum, tree.left)
+        elif isinstance(tree.right, Constant) and isinstance(tree.left, FunctionCall):
+            self.never_given(tree.right, tree.right.value, tree.left)
 
     def containment(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         whose = f"`{tree.operator}`"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property
 from math import ceil, floor
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from stepward.vm.language.node import ExactNumber, Node, Value
 from stepward.vm.patterns.matching import PythonPattern, matches
+from stepward.vm.values import Number
 
 TypeWord = Literal["boolean", "integer", "number", "string", "array", "object", "null"]
 
@@ -72,6 +73,16 @@ def patterns_of(spec: TypeSpec | None) -> Iterator[str]:
         yield from patterns_of(part)
 
 
+Size = Annotated[int, Field(ge=0)]
+
+
+class Bound(NamedTuple):
+    """A bound of numbers, and whether the number itself is left out."""
+
+    number: Number
+    is_open: bool
+
+
 class TypeSpec(Node):
     """A declared type. Without `type` it allows every kind of value."""
 
@@ -82,11 +93,17 @@ class TypeSpec(Node):
         PlainSerializer(_single_word),
     ] = None
     enum: Annotated[tuple[Value, ...], Field(strict=False, min_length=1)] | None = None
+    const: Value = None
     minimum: ExactNumber | None = None
     maximum: ExactNumber | None = None
-    max_length: Annotated[int, Field(ge=0)] | None = Field(None, alias="maxLength")
+    exclusive_minimum: ExactNumber | None = Field(None, alias="exclusiveMinimum")
+    exclusive_maximum: ExactNumber | None = Field(None, alias="exclusiveMaximum")
+    min_length: Size | None = Field(None, alias="minLength")
+    max_length: Size | None = Field(None, alias="maxLength")
     pattern: Annotated[str, AfterValidator(_pattern), PlainSerializer(str)] | None = None
     items: TypeSpec | None = None
+    min_items: Size | None = Field(None, alias="minItems")
+    max_items: Size | None = Field(None, alias="maxItems")
     properties: dict[str, TypeSpec] | None = None
     required: Annotated[tuple[str, ...], Field(strict=False)] = ()
     additional_properties: (
@@ -99,12 +116,44 @@ class TypeSpec(Node):
     default: Value = None
     sensitive: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_one_member(cls, data: Any) -> Any:
+        """Give a type with `const` its `enum` of one member: readers know of `enum` only."""
+        if not isinstance(data, dict) or data.get("const") is None:
+            return data
+        if data.get("enum") is not None:
+            help = "remove `const`, or `enum`"
+            raise PydanticCustomError("two_lists", "`const` and `enum` both list the values", {"help": help})
+        return {**data, "enum": [data["const"]]}
+
+    @model_validator(mode="after")
+    def _const_was_given(self) -> TypeSpec:
+        """Let only `const` count as given."""
+        if self.const is not None:
+            self.model_fields_set.discard("enum")
+        return self
+
     @model_validator(mode="after")
     def _is_of_some_value(self) -> TypeSpec:
         """Refuse a type without values: no run gets past it, so every rule would hold behind it."""
         for why, help in _contradictions(self):
             raise PydanticCustomError("no_value", "{why}", {"why": why, "help": help})
         return self
+
+    @property
+    def lower_bound(self) -> Bound | None:
+        """The bound below which there are no numbers, None for none."""
+        found = [Bound(self.minimum, False)] if self.minimum is not None else []
+        found += [Bound(self.exclusive_minimum, True)] if self.exclusive_minimum is not None else []
+        return max(found, default=None)
+
+    @property
+    def upper_bound(self) -> Bound | None:
+        """The bound above which there are no numbers, None for none."""
+        found = [Bound(self.maximum, False)] if self.maximum is not None else []
+        found += [Bound(self.exclusive_maximum, True)] if self.exclusive_maximum is not None else []
+        return min(found, key=lambda bound: (bound.number, not bound.is_open), default=None)
 
     @property
     def has_default(self) -> bool:
@@ -183,13 +232,25 @@ def _without_enum(value: Any, spec: TypeSpec, path: str) -> Iterator[str]:
     if _is(value, "number"):
         yield from _number_refusals(value, spec, here)
     elif isinstance(value, str):
+        if spec.min_length is not None and len(value) < spec.min_length:
+            yield f"{here}must have at least {spec.min_length} characters, not {len(value)}"
         if spec.max_length is not None and len(value) > spec.max_length:
             yield f"{here}must have at most {spec.max_length} characters, not {len(value)}"
         if spec.pattern is not None and not matches(spec.pattern, value):
             yield f"{here}must match the pattern `{spec.pattern}`"
     elif isinstance(value, dict):
         yield from _object_refusals(value, spec, path)
-    elif isinstance(value, list | tuple) and spec.items is not None:
+    elif isinstance(value, list | tuple):
+        yield from _array_refusals(value, spec, path)
+
+
+def _array_refusals(value: Sequence[Any], spec: TypeSpec, path: str) -> Iterator[str]:
+    here = f"`{path}` " if path else ""
+    if spec.min_items is not None and len(value) < spec.min_items:
+        yield f"{here}must have at least {spec.min_items} items, not {len(value)}"
+    if spec.max_items is not None and len(value) > spec.max_items:
+        yield f"{here}must have at most {spec.max_items} items, not {len(value)}"
+    if spec.items is not None:
         for number, item in enumerate(value):
             yield from _refusals(item, spec.items, f"{path}[{number}]")
 
@@ -203,6 +264,10 @@ def _number_refusals(value: Any, spec: TypeSpec, here: str) -> Iterator[str]:
         yield f"{here}must be at least {spec.minimum}, not {value}"
     if spec.maximum is not None and value > spec.maximum:
         yield f"{here}must be at most {spec.maximum}, not {value}"
+    if spec.exclusive_minimum is not None and value <= spec.exclusive_minimum:
+        yield f"{here}must be more than {spec.exclusive_minimum}, not {value}"
+    if spec.exclusive_maximum is not None and value >= spec.exclusive_maximum:
+        yield f"{here}must be less than {spec.exclusive_maximum}, not {value}"
 
 
 def _object_refusals(value: dict[str, Any], spec: TypeSpec, path: str) -> Iterator[str]:
@@ -234,13 +299,13 @@ def _is(value: Any, word: str) -> bool:
 def _contradictions(spec: TypeSpec) -> Iterator[tuple[str, str]]:
     """Yield why a type has no values, or none of the kind that a keyword applies to, and what to change. The parts of
     the type were checked before."""
-    low, high = spec.minimum, spec.maximum
-    if low is not None and high is not None:
-        help = "raise `maximum` to {} or more, or lower `minimum` to {} or less"
-        if low > high:
-            yield f"no number is at least {low} and at most {high}", help.format(low, high)
-        elif spec.type == ("integer",) and ceil(low) > floor(high):
-            yield f"no whole number is at least {low} and at most {high}", help.format(ceil(low), floor(high))
+    yield from _no_number(spec)
+    for low, high, what in (("min_length", "max_length", "text has"), ("min_items", "max_items", "array has")):
+        least, most = getattr(spec, low), getattr(spec, high)
+        if least is not None and most is not None and least > most:
+            names = [TypeSpec.model_fields[name].alias for name in (low, high)]
+            why = f"no {what} a length of at least {least} and at most {most}"
+            yield why, f"raise `{names[1]}` to {least} or more, or lower `{names[0]}` to {most} or less"
     if spec.pattern is not None and not isinstance(spec.pattern, PythonPattern):
         from stepward.vm.patterns.acceptance import has_no_text
 
@@ -250,6 +315,13 @@ def _contradictions(spec: TypeSpec) -> Iterator[tuple[str, str]]:
                 f"the pattern `{spec.pattern}` matches no text{short}",
                 "correct the pattern" if spec.max_length is None else "correct the pattern, or raise `maxLength`",
             )
+        elif spec.min_length is not None:
+            from stepward.vm.patterns.languages import lengths_of
+
+            longest = lengths_of(spec.pattern)[1]
+            if longest is not None and longest < spec.min_length:
+                why = f"the pattern `{spec.pattern}` matches no text of at least {spec.min_length} characters"
+                yield why, "correct the pattern, or lower `minLength`"
     if spec.enum is not None and not spec.members():
         first = next(_without_enum(spec.enum[0], spec, ""))
         why = f"no value of its `enum` is of this type: it {first}"
@@ -260,15 +332,38 @@ def _contradictions(spec: TypeSpec) -> Iterator[tuple[str, str]]:
         yield why, f"declare `{missing[0]}` in `properties`, or take it out of `required`"
 
 
+def _no_number(spec: TypeSpec) -> Iterator[tuple[str, str]]:
+    """Yield why there is no number within the bounds of a type."""
+    low, high = spec.lower_bound, spec.upper_bound
+    if low is None or high is None:
+        return
+    names = ("exclusiveMinimum" if low.is_open else "minimum", "exclusiveMaximum" if high.is_open else "maximum")
+    words = f"{'more than' if low.is_open else 'at least'} {low.number} and "
+    words += f"{'less than' if high.is_open else 'at most'} {high.number}"
+    least = floor(low.number) + 1 if low.is_open else ceil(low.number)
+    most = ceil(high.number) - 1 if high.is_open else floor(high.number)
+    is_open = low.is_open or high.is_open
+    if low.number > high.number or (low.number == high.number and is_open):
+        above, below = ("more than {}", "less than {}") if is_open else ("{} or more", "{} or less")
+        raised, lowered = above.format(low.number), below.format(high.number)
+        yield f"no number is {words}", f"raise `{names[1]}` to {raised}, or lower `{names[0]}` to {lowered}"
+    elif spec.type == ("integer",) and least > most:
+        first, last = least + high.is_open, most - low.is_open
+        yield (
+            f"no whole number is {words}",
+            f"raise `{names[1]}` to {first} or more, or lower `{names[0]}` to {last} or less",
+        )
+
+
 def _beside_enum(spec: TypeSpec) -> str:
-    limits = spec.model_fields_set - {"enum", "default", "sensitive"}
+    limits = spec.model_fields_set - {"enum", "const", "default", "sensitive"}
     fields = TypeSpec.model_fields.items()
     return " and ".join(f"`{field.alias or name}`" for name, field in fields if name in limits)
 
 
 def implies(narrow: TypeSpec, wide: TypeSpec) -> bool:
     """Return whether every value of `narrow` is certainly one of `wide`; false if that is hard to decide."""
-    if narrow == wide:
+    if narrow == wide and repr(narrow) == repr(wide):  # in Python, `1` and `true` are equal
         return True
     if wide.items is not None and (narrow.items is None or not implies(narrow.items, wide.items)):
         return False
@@ -281,12 +376,23 @@ def implies(narrow: TypeSpec, wide: TypeSpec) -> bool:
         return all(refusal(member, wide) is None for member in narrow.enum)
     if wide.enum is not None or not _within(narrow, wide) or not _texts_within(narrow, wide):
         return False
+    if narrow.admits("array") and not _is_as_long(narrow.min_items, narrow.max_items, wide.min_items, wide.max_items):
+        return False
     return all(word in wide.kinds or (word == "integer" and "number" in wide.kinds) for word in narrow.kinds)
 
 
 def _within(narrow: TypeSpec, wide: TypeSpec) -> bool:
-    low = wide.minimum is None or (narrow.minimum is not None and narrow.minimum >= wide.minimum)
-    return low and (wide.maximum is None or (narrow.maximum is not None and narrow.maximum <= wide.maximum))
+    low, high = narrow.lower_bound, narrow.upper_bound
+    if wide.lower_bound is not None and (low is None or low < wide.lower_bound):
+        return False
+    return wide.upper_bound is None or (
+        high is not None and (high.number, not high.is_open) <= (wide.upper_bound.number, not wide.upper_bound.is_open)
+    )
+
+
+def _is_as_long(low: int | None, high: int | None, least: int | None, most: int | None) -> bool:
+    """Return whether every length from `low` to `high` is one from `least` to `most`; None is no bound."""
+    return (low or 0) >= (least or 0) and (most is None or (high is not None and high <= most))
 
 
 def key_of(value: Any) -> Any:
@@ -300,12 +406,13 @@ def key_of(value: Any) -> Any:
 
 def _texts_within(narrow: TypeSpec, wide: TypeSpec) -> bool:
     """Return whether every text of `narrow` is one of `wide`, by their patterns and lengths."""
-    if wide.pattern is None and wide.max_length is None:
+    if (wide.pattern is None and wide.max_length is None and not wide.min_length) or not narrow.admits("string"):
         return True
-    if not narrow.admits("string"):
-        return True
-    from stepward.vm.patterns.languages import is_within
+    from stepward.vm.patterns.languages import is_within, lengths_of
 
+    shortest = max(narrow.min_length or 0, 0 if narrow.pattern is None else lengths_of(narrow.pattern)[0])
+    if shortest < (wide.min_length or 0):
+        return False
     return is_within(narrow.pattern, narrow.max_length, wide.pattern, wide.max_length)
 
 

@@ -42,14 +42,15 @@ class Place(NamedTuple):
 class Correction(NamedTuple):
     """A safe fix of a document: `text` replaces the value, the key or the part of a text at `place`.
 
-    With `field`, the mapping at `place` gets this field instead, with `text` as its value, or true if `text` is empty.
-    `also` is a second fix, without which the first is wrong.
+    With `field`, the mapping at `place` gets this field instead, with `text` as its value, or true if `text` is empty;
+    `is_number` says that the text is that of a whole number. `also` is a second fix, without which the first is wrong.
     """
 
     place: Place
     text: str
     field: str = ""
     also: Correction | None = None
+    is_number: bool = False
 
 
 class LineIndex:

@@ -194,7 +194,7 @@ def test_where_values_are_many_what_is_proved_holds_and_what_is_shown_is_so() ->
 
 def test_the_two_layers_agree() -> None:
     compared = 0
-    for conditions in lists(4, 150, many_atom):
+    for conditions in lists(4, 220, many_atom):
         finite = cases_of(MANY, conditions)
         if finite.finite is None:
             continue

@@ -22,6 +22,7 @@ from stepward.validator.gate import fixing
 from stepward.validator.gate.checking import Run
 from stepward.validator.gate.settings import Configurations, Overrides
 from stepward.validator.result import RunResult
+from stepward.vm import Program
 from stepward.vm.reading.source import Span
 
 FIXED = {"SW002", "SW101", "SW102", "SW106", "SW201", "SW203", "SW204", "SW205", "SW206", "SW207", "SW211", "SW301"}
@@ -242,7 +243,7 @@ def test_python_keeps_its_own_quotes_and_its_other_programs() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        flow("condition: $word.lower() == 'open'"),
+        flow("condition: $word.title() == 'Open'"),
         flow("condition: word == open"),
         flow("condition: $word == undefined"),
         flow("condition: $amount > 5").replace("then: yes_step", "then: other_step"),
@@ -255,6 +256,19 @@ def test_what_is_not_sure_has_no_fix(text: str) -> None:
     findings = findings_in(text, Path("x.yaml"))
     assert findings
     assert [finding.fix.title for finding in findings if finding.fix is not None] == []
+
+
+def test_a_method_becomes_a_function_and_the_program_says_language_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = flow("condition: $word.strip().lower() == 'open'")
+    Path("x.yaml").write_text(text)
+    check("--fix", "x.yaml")
+    fixed = Program.load("x.yaml").to_dict()
+    assert fixed["language"] == 2
+    (condition,) = [step["condition"] for step in fixed["steps"] if step["type"] == "condition"]
+    assert condition == "lower(trim($word)) == 'open'"
 
 
 def test_a_value_that_stands_for_two_is_fixed_where_it_stands_for_one() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import lark
 import pytest
+import re2
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,8 @@ from evaluations import lookup_in
 from stepward.vm.errors import EvaluationError, ExpressionError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.parser import parse
+from stepward.vm.patterns.acceptance import require_accepted
+from stepward.vm.patterns.syntax import PatternError
 from strategies import conditions, mutated_conditions, states
 
 GRAMMAR: Final = r"""
@@ -44,6 +47,9 @@ primary: NUMBER -> number
        | REFERENCE -> reference
        | "[" [item ("," item)* [","]] "]" -> array
        | LEN "(" disjunction ")" -> len
+       | CHANGE "(" disjunction ")" -> changed
+       | JOIN "(" disjunction "," TEXT ")" -> joined
+       | MATCHES "(" disjunction "," TEXT ")" -> matching
        | DEFINED "(" asked ")" -> defined
        | "(" disjunction ")" -> group
 item: NUMBER -> number
@@ -62,6 +68,9 @@ CONTAINS: /contains(?!\w)/
 STARTS: /starts_with(?!\w)/
 ENDS: /ends_with(?!\w)/
 LEN: /len(?!\w)/
+CHANGE: /(lower|upper|trim)(?!\w)/
+JOIN: /join(?!\w)/
+MATCHES: /matches(?!\w)/
 DEFINED: /defined(?!\w)/
 TRUE: /true(?!\w)/
 FALSE: /false(?!\w)/
@@ -105,7 +114,11 @@ def second_parse(text: str) -> lark.Tree[lark.Token]:
         if node.data in ("number", "negative"):
             literal_number(node)
         elif node.data == "text":
-            literal_text(node)
+            literal_text(node.children[0])
+        elif node.data == "joined":
+            literal_text(node.children[2])
+        elif node.data == "matching":
+            accepted_pattern(literal_text(node.children[2]))
         elif node.data == "array" and len({kind_of(literal(item)) for item in node.children}) > 1:
             raise RefusedError
     return tree
@@ -118,8 +131,16 @@ def literal_number(node: lark.Tree[lark.Token]) -> Fraction:
     return -number if node.data == "negative" else number
 
 
-def literal_text(node: lark.Tree[lark.Token]) -> str:
-    inside = str(node.children[0])[1:-1]
+def accepted_pattern(text: str) -> None:
+    """Patterns are described apart, and tested in tests/vm/patterns: here they are refused or not."""
+    try:
+        require_accepted(text)
+    except PatternError:
+        raise RefusedError from None
+
+
+def literal_text(token: Any) -> str:
+    inside = str(token)[1:-1]
     plain = {"n": "\n", "r": "\r", "t": "\t"}
     units = re.sub(
         r"\\(u.{4}|.)",
@@ -186,7 +207,11 @@ def value(node: Any, state: dict[str, Any]) -> Any:
 def literal(node: lark.Tree[lark.Token]) -> Any:
     if node.data in ("number", "negative"):
         return literal_number(node)
-    return literal_text(node) if node.data == "text" else {"true": True, "false": False, "null": None}[node.data]
+    return (
+        literal_text(node.children[0])
+        if node.data == "text"
+        else {"true": True, "false": False, "null": None}[node.data]
+    )
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -277,6 +302,23 @@ class Meaning:
         return Fraction(sum(1 for _ in inner))
 
     @staticmethod
+    def changed(parts: list[Any], state: dict[str, Any]) -> Any:
+        text = need("text", value(parts[1], state))
+        if parts[0] == "trim":
+            return re.sub(r"\A\s+|\s+\Z", "", text)
+        return "".join(map(lowered if parts[0] == "lower" else raised, text))
+
+    @staticmethod
+    def joined(parts: list[Any], state: dict[str, Any]) -> Any:
+        items = [need("text", item) for item in need("array", value(parts[1], state))]
+        between = literal_text(parts[2])
+        return "".join(between * bool(number) + item for number, item in enumerate(items))
+
+    @staticmethod
+    def matching(parts: list[Any], state: dict[str, Any]) -> Any:
+        return re2.search(literal_text(parts[2]), need("text", value(parts[1], state))) is not None
+
+    @staticmethod
     def defined(parts: list[Any], state: dict[str, Any]) -> Any:
         (name,) = parts[1].scan_values(lambda token: token.type == "REFERENCE")
         try:
@@ -284,6 +326,17 @@ class Meaning:
         except NoValueError:
             return False
         return True
+
+
+def lowered(sign: str) -> str:
+    """Return the simple lower case of a code point, from the full one of Python."""
+    return sign.lower()[:1] if sign == "İ" or len(sign.lower()) == 1 else sign
+
+
+def raised(sign: str) -> str:
+    """Return the simple upper case of a code point: where the full one is longer, it is the title case, or none."""
+    full = sign.upper() if len(sign.upper()) == 1 else sign.title()
+    return full if len(full) == 1 else sign
 
 
 def compared(operator: str, left: Any, right: Any) -> bool:
@@ -363,7 +416,8 @@ def hold_against(text: str, *some_states: dict[str, Any]) -> lark.Tree[lark.Toke
     return tree
 
 
-ROW = ("not", "in", "contains", "and", "or", "$a", "1", "'x'", "null", *"-*+<()[],", "==", "len", "defined")
+WORDS = ("not", "in", "contains", "and", "or", "null", "len", "defined", "lower", "join", "matches")
+ROW = (*WORDS, "$a", "1", "'x'", *"-*+<()[],", "==")
 QUICK = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 THOROUGH = settings(QUICK, max_examples=1000)
 

@@ -64,7 +64,7 @@ from stepward.vm.expressions.syntax import Compare, Constant, Expression, Functi
 from stepward.vm.values import FrozenMap
 
 VALUES: list[Any] = [
-    *(None, True, False, 0, 1, -1, Decimal("1.5"), "", "a", "ab", "b", "1"),
+    *(None, True, False, 0, 1, -1, Decimal("1.5"), "", "a", "ab", "b", "1", " Ä\n", "ǅ"),
     *((), (1,), ("a", "b"), (True,), (None,), FrozenMap(), FrozenMap({"a": 1})),
 ]
 TEXTS = ["".join(signs) for size in range(4) for signs in product("abx", repeat=size)]
@@ -124,8 +124,16 @@ def solver_terms() -> Versions:
     return Versions(OneDomain(Domain()), Clock(1e9))
 
 
+LITERALS_OF: dict[str, str] = {"join": ", ", "matches": "^a?b*$"}
+"""The second argument of the functions that have one."""
+
+
 def called(word: str, value: Any) -> FunctionCall:
-    return FunctionCall(0, 0, word, Constant(0, 0, value))  # type: ignore[arg-type]
+    return FunctionCall(0, 0, word, Constant(0, 0, value), LITERALS_OF.get(word))  # type: ignore[arg-type]
+
+
+def call_text(word: str) -> str:
+    return f"{word}($a, '{LITERALS_OF[word]}')" if word in LITERALS_OF else f"{word}($a)"
 
 
 def compared(word: str, left: Any, right: Any) -> Compare:
@@ -156,10 +164,18 @@ def test_a_comparison_is_read_as_it_is_written(word: Comparison) -> None:
 
 @pytest.mark.parametrize("word", FUNCTIONS)
 def test_a_function_is_read_as_it_is_written(word: FunctionName) -> None:
-    tree = parse(f"{word}($a)")
+    tree = parse(call_text(word))
     assert isinstance(tree, FunctionCall)
     assert tree.function == word
-    LARK.parse(f"{word}($a)")
+    assert tree.literal == LITERALS_OF.get(word)
+    LARK.parse(call_text(word))
+
+
+@pytest.mark.parametrize("word", [word for word, row in FUNCTIONS.items() if row.is_idempotent])
+def test_a_function_gives_only_what_it_does_not_change(word: FunctionName) -> None:
+    for value in ("", "a", "A", " a ", "ß", "İ", "ǅ", "ﬁ", "Ω\u2126"):
+        once = by_machine(called(word, value))
+        assert by_machine(called(word, once)) == once
 
 
 def test_the_words_of_the_lexer_are_those_of_the_table() -> None:
@@ -204,7 +220,9 @@ def test_a_comparison_takes_what_the_table_says(word: Comparison) -> None:
 def test_a_function_takes_and_gives_what_the_table_says(word: FunctionName) -> None:
     for value in VALUES:
         found = by_machine(called(word, value))
-        assert (found != ERROR) is (kind(value) in FUNCTIONS[word].takes)
+        items = FUNCTIONS[word].items
+        has_items = items is None or not isinstance(value, tuple) or {kind(item) for item in value} <= items
+        assert (found != ERROR) is (kind(value) in FUNCTIONS[word].takes and has_items)
         assert found == ERROR or kind(found) in FUNCTIONS[word].gives
     assert result_kinds(called(word, "")) == FUNCTIONS[word].gives
 
@@ -291,9 +309,7 @@ def test_all_agree_about_functions(word: FunctionName) -> None:
 STATES = [{"a": left, "b": right} for left, right in product(VALUES, repeat=2)]
 
 
-@pytest.mark.parametrize(
-    "text", [*(f"$a {word} $b" for word in (*OPERATORS, *POWERS)), *(f"{word}($a)" for word in FUNCTIONS)]
-)
+@pytest.mark.parametrize("text", [*(f"$a {word} $b" for word in (*OPERATORS, *POWERS)), *map(call_text, FUNCTIONS)])
 def test_the_second_grammar_agrees(text: str) -> None:
     """Generated conditions hold it against the table, too, and have some of the words seldom."""
     assert hold_against(text, *STATES) is not None

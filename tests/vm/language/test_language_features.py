@@ -31,7 +31,6 @@ SEEDS = 250
 FEWER = 100
 
 EXEMPT = {
-    "Program.language": "there is one value",
     "Policy.four_eyes": "who settles a call: `test_machine_authority.py` judges it, generated runs name nobody",
 }
 """What no generator need make, and why."""

@@ -34,6 +34,7 @@ class Facts:
         """Add to `terms` what holds in every state."""
         slots = list(self.terms.slots.values())
         free = [slot.text for slot in slots if slot.text is not None and slot.text.members is None]
+        free += self.terms.functions.texts
         for _ in range(2):  # the second round shares the questions that the first round added
             self._share(free)
         for text in free:

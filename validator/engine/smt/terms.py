@@ -17,6 +17,7 @@ from typing import Any, Final, assert_never
 import z3
 
 from stepward.validator.engine.clock import Clock
+from stepward.validator.engine.smt.functions import Functions
 from stepward.validator.engine.smt.payloads import Array, Slot, Term, Text, Truth, Value
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.validator.engine.values.texts import Atom, parts_of
@@ -57,6 +58,7 @@ class Terms(ABC):
         self.facts: list[Any] = []
         self.same: dict[tuple[Names, Names], Any] = {}
         self.pairs: list[tuple[Question, Text, Text, Any]] = []
+        self.functions = Functions(self)
         self.is_linear = True
         self.may_be_too_long: Callable[[Expression], bool] = never_too_long
         """Whether a calculation may give a number of over a thousand digits, and so fail."""
@@ -152,7 +154,8 @@ class Terms(ABC):
             slot.text = Text(names, domain.texts, number)
         if domain.array:
             slot.array = Array(names, domain.items, self.integer(word))
-            self.state(slot.array.length >= 0)
+            self.state(slot.array.length >= domain.least)
+            self.state(True if domain.most is None else slot.array.length <= domain.most)
         return slot
 
     def _guards(self, word: str, kinds: list[str]) -> dict[str, Term]:
@@ -173,8 +176,8 @@ class Terms(ABC):
     def _in_range(self, number: Any, one: Range, ranges: tuple[Range, ...]) -> Term:
         is_whole = one.integral and not all(other.integral for other in ranges)
         return self.both(
-            True if one.low is None else number >= self.real(one.low),
-            True if one.high is None else number <= self.real(one.high),
+            True if one.low is None else number > self.real(one.low) if one.above else number >= self.real(one.low),
+            True if one.high is None else number < self.real(one.high) if one.below else number <= self.real(one.high),
             z3.IsInt(number) if is_whole else True,
         )
 
@@ -217,8 +220,10 @@ class Terms(ABC):
                 return Value(False, {kind(value): (True, value)})
             case Reference(names=names):
                 return self.read(names)
-            case FunctionCall(function=function, operand=operand):
-                return {"len": self._length}[function](self.value(operand))
+            case FunctionCall(function="len", operand=operand):
+                return self._length(self.value(operand))
+            case FunctionCall(function=function, operand=operand, literal=literal):
+                return self.functions.of(function, self.value(operand), literal)
             case Minus(operand=operand):
                 fails, number = self._number_of(self.value(operand))
                 return Value(fails, {"number": (self.no(fails), self.real(0) - self.real(number))})
@@ -300,6 +305,10 @@ class Terms(ABC):
                 return result
             return z3.ToReal(self.text_length(payload))
         return z3.ToReal(payload.length)
+
+    def found_in(self, text: Any, pattern: str) -> Term:
+        """Return whether a pattern is found in a text."""
+        return self.functions.found_in(text, pattern)
 
     def text_length(self, text: Text) -> Any:
         """Return the length of a text that is not an enum member."""

@@ -243,6 +243,12 @@ class Versions(Terms):
             return self.pushed(holder, (question, other), lambda one: self.asked(question, one, other))
         return super().asked(question, holder, other)
 
+    def found_in(self, text: Any, pattern: str) -> Term:
+        """Return whether a pattern is found in a text."""
+        if isinstance(text, Merged):
+            return self.pushed(text, ("matches", pattern), lambda one: self.found_in(one, pattern))
+        return super().found_in(text, pattern)
+
     def length_of(self, payload: Any) -> Any:
         """Return the length of a text or an array."""
         return (

@@ -28,6 +28,7 @@ from stepward.validator.engine.values.domains import Domains, Names, primed, rea
 from stepward.validator.engine.values.overflow import Overflow
 from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.operands import is_condition
+from stepward.vm.expressions.operators import Comparison
 from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Logic, Reference
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Source
@@ -328,15 +329,21 @@ class Moves:
         kinds = domain.kinds - {"null"} if is_refused else domain.kinds
         if kinds <= spec.kinds and kinds <= {"boolean", "null"}:
             return there
-        if kinds == spec.kinds == {"string"} and spec.pattern is None and spec.max_length is None:
+        is_free = spec.pattern is None and spec.max_length is None and not spec.min_length
+        if kinds == spec.kinds == {"string"} and is_free:
             return there
         wants_number = spec.kinds and spec.kinds <= {"number", "integer"}
         is_whole = all(one.integral or (one.low == one.high and isinstance(one.low, int)) for one in domain.ranges)
         if kinds != {"number"} or not wants_number or ("number" not in spec.kinds and not is_whole):
             return None
-        low = [] if spec.minimum is None else [Compare(0, 0, ">=", plain, Constant(0, 0, spec.minimum))]
-        high = [] if spec.maximum is None else [Compare(0, 0, "<=", plain, Constant(0, 0, spec.maximum))]
-        return [*there, *low, *high]
+        bounds: list[tuple[Comparison, Any]] = [
+            (">=", spec.minimum),
+            ("<=", spec.maximum),
+            (">", spec.exclusive_minimum),
+            ("<", spec.exclusive_maximum),
+        ]
+        within = [Compare(0, 0, word, plain, Constant(0, 0, end)) for word, end in bounds if end is not None]
+        return [*there, *within]
 
     @cached_property
     def _doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:

@@ -1,4 +1,5 @@
-"""Calculations as values of their own: `$a + $b` stands for any number, or for none where calculating it fails.
+"""Calculations as values of their own: `$a + $b` stands for any number, or for none where calculating it fails; a
+call of a function stands for any value of its kind.
 
 Contract: every state of some conditions has a counterpart here in which each condition has the same value, since a
 calculation that occurs several times is one value. So what no state here does, no state does. The reverse does not
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
+from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Expression,
@@ -21,11 +23,16 @@ from stepward.vm.expressions.syntax import (
     with_children,
 )
 
-CALCULATED: Final = Domain(undefined=True, ranges=(Range(),))
-"""Any number; or none, where an operand is undefined or no number, or the result has too many digits."""
+CALCULATED: Final = {
+    "number": Domain(undefined=True, ranges=(Range(),)),
+    "string": Domain(undefined=True, any_text=True),
+    "boolean": Domain(undefined=True, booleans=frozenset({True, False})),
+}
+"""The values of a calculation, by their kind: any, or none, where an operand is undefined or of another kind, or the
+result has too many digits."""
 
 _MARK: Final = "="
-"""The first name of a calculation's reference, which no reference of a program has."""
+"""The first name of a calculation's reference, which no reference of a program has; the second is its kind."""
 
 
 class CalculatedDomains(Domains):
@@ -36,7 +43,7 @@ class CalculatedDomains(Domains):
 
     def of(self, names: Names) -> Domain:
         """Return the values of a reference or of a calculation."""
-        return CALCULATED if names[0] == _MARK else self._of_program.of(names)
+        return CALCULATED[names[1]] if names[0] == _MARK else self._of_program.of(names)
 
     def parent(self, names: Names) -> Names | None:
         """Return the owner of a reference."""
@@ -56,10 +63,13 @@ def calculated(trees: Sequence[Expression]) -> list[Expression] | None:
 
 def _replaced(tree: Expression, found: dict[str, Names]) -> Expression:
     match tree:
-        case Arithmetic() | Minus() if next(references(tree), None) is not None:
-            names = found.setdefault(repr(tree), (_MARK, str(len(found))))
+        case FunctionCall(function="len", operand=Reference()):
+            return tree  # classes know of lengths
+        case FunctionCall() | Arithmetic() | Minus() if next(references(tree), None) is not None:
+            (word,) = result_kinds(tree)
+            names = found.setdefault(repr(tree), (_MARK, word, str(len(found))))
             return Reference(tree.start, tree.end, names)
         case FunctionCall() | Arithmetic() | Minus():
-            return tree  # only comparisons treat a calculation as a value of its own
+            return tree
         case _:
             return with_children(tree, lambda child: _replaced(child, found))

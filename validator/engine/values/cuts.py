@@ -226,8 +226,8 @@ class _Covered:
             high = count if one.high is None else index[one.high]
             if low > high:
                 continue
-            held[one.integral][max(low, 0)] += 1
-            held[one.integral][high + 1] -= 1
+            held[one.integral][max(low, 0) + one.above] += 1
+            held[one.integral][high + 1 - one.below] -= 1
             if low < high:  # the gap with a number is before the point with that number
                 gaps[one.integral][low + 1] += 1
                 gaps[one.integral][high + 1] -= 1
@@ -325,14 +325,30 @@ def _array_classes(domain: Domain, cuts: Cuts) -> list[tuple[Any, ...]]:
     """Return arrays that differ in their length only; their items are left to the solver."""
     if cuts.members or cuts.whole:
         raise TooMany
+    item = _an_item(domain.items)
     if not cuts.asks_length:
-        return [()]
+        return [()] if item is UNDEFINED or not domain.least else [(item,) * min(domain.least, MAX_LENGTH)]
     if domain.any_text or domain.texts:
         raise TooMany
-    item = _an_item(domain.items)
     if item is UNDEFINED:
         return [()]
-    return [(item,) * length for length in _length_classes(cuts, None)]
+    return [(item,) * length for length in _array_lengths(cuts, domain)]
+
+
+def _array_lengths(cuts: Cuts, domain: Domain) -> list[int]:
+    """Return a length for each class of the lengths of arrays; the counts of a domain are bounds, and no cuts."""
+    points = sorted({0, *cuts.lengths})
+    found = []
+    for low, high in zip(points, [*points[1:], None], strict=True):
+        if low == int(low) and domain.least <= low and (domain.most is None or low <= domain.most):
+            found.append(int(low))
+        first = max(floor(low) + 1, domain.least)
+        if (high is None or first < high) and (domain.most is None or first <= domain.most) and first > low:
+            found.append(first)
+    found = [length for length in found if length >= 0]
+    if found and max(found) > MAX_LENGTH:
+        raise TooMany
+    return found
 
 
 def _an_item(items: Domain | None) -> Any:

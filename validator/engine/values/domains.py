@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
+from math import ceil, floor
 from typing import Final, NamedTuple
 
 from stepward.vm.expressions.operands import result_kinds
@@ -42,17 +43,23 @@ def real(names: Names) -> Names:
 
 
 class Range(NamedTuple):
-    """Numbers from `low` to `high`, both included; None is no bound. `integral` allows whole numbers only."""
+    """Numbers from `low` to `high`; None is no bound. `integral` allows whole numbers only.
+
+    A bound is included unless `above` (for `low`) or `below` (for `high`); those of whole numbers always are.
+    """
 
     low: Number | None = None
     high: Number | None = None
     integral: bool = False
+    above: bool = False
+    below: bool = False
 
     def holds(self, number: Number) -> bool:
         """Return whether the number is in the range."""
         if self.integral and number != int(number):
             return False
-        return (self.low is None or self.low <= number) and (self.high is None or number <= self.high)
+        is_above = self.low is None or self.low < number or (self.low == number and not self.above)
+        return is_above and (self.high is None or number < self.high or (number == self.high and not self.below))
 
 
 class Form(NamedTuple):
@@ -71,7 +78,7 @@ class Domain:
     """The values of one reference, by kind.
 
     `texts` are the only texts, unless `any_text`; then a text has at most `max_length` code points. With `forms`, a
-    text has one of these forms, or is one of `texts`.
+    text has one of these forms, or is one of `texts`. An array has `least` to `most` items.
     """
 
     undefined: bool = False
@@ -84,6 +91,8 @@ class Domain:
     forms: tuple[Form, ...] = ()
     array: bool = False
     items: Domain | None = None
+    least: int = 0
+    most: int | None = None
     is_object: bool = False
 
     def __or__(self, other: Domain) -> Domain:
@@ -96,6 +105,8 @@ class Domain:
             items = None if self.items is None or other.items is None else self.items | other.items
         else:
             items = self.items if self.array else other.items
+        arrays = [one for one in (self, other) if one.array]
+        counts = [one.most for one in arrays if one.most is not None]
         return Domain(
             undefined=self.undefined or other.undefined,
             null=self.null or other.null,
@@ -107,6 +118,8 @@ class Domain:
             forms=forms,
             array=self.array or other.array,
             items=items,
+            least=min((one.least for one in arrays), default=0),
+            most=max(counts) if counts and len(counts) == len(arrays) else None,
             is_object=self.is_object or other.is_object,
         )
 
@@ -127,7 +140,8 @@ class Domain:
                 return value in self.texts or any(form.has(value) for form in self.forms)
             case "array":
                 assert isinstance(value, tuple)
-                return self.array and (self.items is None or all(self.items.allows(item) for item in value))
+                is_long = self.least <= len(value) and (self.most is None or len(value) <= self.most)
+                return self.array and is_long and (self.items is None or all(map(self.items.allows, value)))
         return self.is_object
 
     def has_number(self, number: Number) -> bool:
@@ -218,15 +232,37 @@ def of_type(spec: TypeSpec, items: Domain | None = None) -> Domain:
         if word in ("number", "integer"):
             is_whole = word == "integer"
             if not (is_whole and "number" in spec.kinds):
-                found.append(Domain(ranges=(Range(spec.minimum, spec.maximum, is_whole),)))
+                found.append(Domain(ranges=(_range_of(spec, is_whole=is_whole),)))
         elif word == "string":
-            forms = () if spec.pattern is None else (Form(spec.pattern, spec.max_length),)
+            pattern = _pattern_of(spec)
+            forms = () if pattern is None else (Form(pattern, spec.max_length),)
             found.append(Domain(any_text=True, max_length=spec.max_length, forms=forms))
         elif word == "array":
-            found.append(Domain(array=True, items=items))
+            found.append(Domain(array=True, items=items, least=spec.min_items or 0, most=spec.max_items))
         else:
             found.append(_OF_KIND[word])
     return reduce(Domain.__or__, found, NOTHING)
+
+
+MAX_COUNTED: Final = 200
+"""The most characters of a `minLength` that is written as a pattern."""
+
+
+def _range_of(spec: TypeSpec, *, is_whole: bool) -> Range:
+    low, high = spec.lower_bound, spec.upper_bound
+    if not is_whole:
+        ends = (None if low is None else low.number, None if high is None else high.number)
+        return Range(*ends, False, low is not None and low.is_open, high is not None and high.is_open)
+    first = None if low is None else floor(low.number) + 1 if low.is_open else low.number
+    last = None if high is None else ceil(high.number) - 1 if high.is_open else high.number
+    return Range(first, last, True)
+
+
+def _pattern_of(spec: TypeSpec) -> str | None:
+    """Return the pattern of the texts of a type; a `minLength` is one, where there is no other."""
+    if spec.pattern is not None or not spec.min_length or spec.min_length > MAX_COUNTED:
+        return spec.pattern
+    return f"[\\s\\S]{{{spec.min_length}}}"
 
 
 class Domains:

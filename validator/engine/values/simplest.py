@@ -18,6 +18,9 @@ from stepward.vm.values import ValueRefused, exact, freeze
 MAX_CANDIDATES: Final = 16
 """The most values of one type that are tried."""
 
+MAX_FILLED: Final = 100_000
+"""The most code points of a text, and items of an array, that are made for a `minLength` or `minItems`."""
+
 _ORDER: Final = ("integer", "number", "string", "boolean", "array", "object", "null")
 _ANYTHING: Final = TypeSpec()
 
@@ -56,11 +59,14 @@ def _values(spec: TypeSpec) -> Iterator[Any]:
 
 def _numbers(spec: TypeSpec) -> Iterator[Any]:
     yield 0
-    for bound in (spec.minimum, spec.maximum):
-        if bound is not None:
-            yield bound
-            yield int(Decimal(bound).to_integral_value(ROUND_CEILING))
-            yield int(bound)
+    bounds = [bound.number for bound in (spec.lower_bound, spec.upper_bound) if bound is not None]
+    for bound in bounds:
+        yield bound
+        yield int(Decimal(bound).to_integral_value(ROUND_CEILING))
+        yield int(bound)
+        yield from (bound + 1, bound - 1)
+    if len(bounds) == 2:
+        yield Decimal(bounds[0] + bounds[1]) / 2
     yield from (1, -1, 2)
 
 
@@ -68,13 +74,14 @@ def _strings(spec: TypeSpec) -> Iterator[Any]:
     yield ""
     if spec.pattern is not None:
         yield from shortest(spec.pattern, spec.max_length)
-    yield from ("x", "xx")
+    yield from ("x", "xx", "x" * min(spec.min_length or 0, MAX_FILLED))
 
 
 def _arrays(spec: TypeSpec) -> Iterator[Any]:
     yield ()
     for item in ("",) if spec.items is None else simplest(spec.items)[:2]:
         yield (item,)
+        yield (item,) * min(spec.min_items or 0, MAX_FILLED)
 
 
 def _objects(spec: TypeSpec) -> Iterator[Any]:

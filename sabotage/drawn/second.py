@@ -1,0 +1,81 @@
+"""What needs `language: 2`, put into drawn programs: each with a chance of its own, so that the rest stays as drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+PATTERNS: Final = ("^a", "[ab]$", "^(?:ok|a)?$", "b")
+
+_ASKED: Final = re.compile(r"(\$[\w.]+) (==|!=|in|not in|contains|starts_with|ends_with) ('[^']*'|\['[^\]]*\])")
+"""A question about a text: a reference, an operator, and a text or a list of texts."""
+
+
+def with_language_2(data: dict[str, Any], chance: Random, share: float) -> dict[str, Any]:
+    """Return a program in which `share` of the types, and of the questions about texts, have words of language 2.
+
+    It says `language: 2` if one does. The program that was given is not changed.
+    """
+    steps = [_changed(step, lambda text: _asked(text, chance, share)) for step in data["steps"]]
+    found = {**data, "steps": steps}
+    if "inputs" in data:
+        found["inputs"] = {name: _typed(spec, chance, share) for name, spec in data["inputs"].items()}
+    if "tools" in data:
+        found["tools"] = {
+            name: {**tool, "returns": _typed(tool["returns"], chance, share)} if "returns" in tool else tool
+            for name, tool in data["tools"].items()
+        }
+    return data if found == data else {**found, "language": 2}
+
+
+def _typed(spec: dict[str, Any], chance: Random, share: float) -> dict[str, Any]:
+    """Return a type, or one of language 2 with values of the same kinds."""
+    if chance.random() >= share or "default" in spec or spec.get("sensitive"):
+        return spec
+    found = dict(spec)
+    match spec.get("type"):
+        case "integer" if "enum" not in spec:
+            if "minimum" in spec and spec.get("minimum") == spec.get("maximum"):
+                return {"type": "integer", "const": spec["minimum"]}
+            for word, other, one in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
+                if word in spec:
+                    found[other] = found.pop(word) - one
+        case "number" if "enum" not in spec:
+            found[chance.choice(("exclusiveMinimum", "exclusiveMaximum"))] = chance.choice((0, 0.5))
+        case "string" if "enum" not in spec and spec.get("maxLength", 1) > 0:
+            found["minLength"] = 1
+        case "array":
+            found |= chance.choice(({"maxItems": 1}, {"maxItems": 1}, {"minItems": 1}))
+    return found
+
+
+def _changed(step: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    found = dict(step)
+    if isinstance(step.get("condition"), str):
+        found["condition"] = change(step["condition"])
+    if "cases" in step:
+        found["cases"] = [{**case, "when": change(case["when"])} for case in step["cases"]]
+    if step["type"] == "set":
+        found["set"] = {name: change(value) if isinstance(value, str) else value for name, value in step["set"].items()}
+    return found
+
+
+def _asked(text: str, chance: Random, share: float) -> str:
+    def written(found: re.Match[str]) -> str:
+        name, operator, literal = found.groups()
+        if chance.random() >= share:
+            return found[0]
+        forms = [
+            f"lower({name}) {operator} {literal}",
+            f"trim({name}) {operator} {literal}",
+            f"lower(trim({name})) {operator} {literal}",
+            f"upper({name}) {operator} {literal.upper()}",
+            f"matches({name}, '{chance.choice(PATTERNS)}')",
+        ]
+        if operator == "contains":
+            forms.append(f"join({name}, '-') contains {literal}")
+        return chance.choice(forms)
+
+    return _ASKED.sub(written, text)

@@ -1,0 +1,139 @@
+"""What of the language needs `language: 2`: one table, a row for each kind of feature.
+
+A program that uses a feature without saying `language: 2` is refused, with a help that says what to add. A machine that
+does not know the feature refuses the program by its `language`, in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from stepward.vm.errors import ExpressionError, Problem
+from stepward.vm.expressions.operators import FUNCTIONS
+from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.syntax import Expression, FunctionCall, walk
+from stepward.vm.language.guardrails import Guardrail, Never
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.steps import Step, path_of
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.reading.source import Correction, Path, Place
+
+
+class Written(NamedTuple):
+    """The parts of a program in which features stand."""
+
+    inputs: Mapping[str, TypeSpec]
+    tools: Mapping[str, ToolSpec]
+    guardrails: Sequence[Guardrail]
+    steps: Sequence[Step]
+
+
+class Use(NamedTuple):
+    """A use of a feature: the feature as messages name it, and where it stands."""
+
+    feature: str
+    place: Place
+
+
+_IN_TEXT: Final = re.compile(rf"\b(?:{'|'.join(word for word, row in FUNCTIONS.items() if row.language == 2)})\b")
+"""What stands in the text of every expression with a feature of language 2, beside a parenthesis."""
+
+
+def _functions(tree: Expression) -> Iterator[tuple[str, Expression]]:
+    for node in walk(tree):
+        if isinstance(node, FunctionCall) and FUNCTIONS[node.function].language == 2:
+            yield f"the function `{node.function}`", node
+
+
+IN_EXPRESSIONS: Final[tuple[Callable[[Expression], Iterator[tuple[str, Expression]]], ...]] = (_functions,)
+"""The features of expressions: each row yields its uses in one expression, with the node."""
+
+
+def _of_expressions(program: Written) -> Iterator[Use]:
+    for path, text in _expressions(program):
+        if "(" not in text or _IN_TEXT.search(text) is None:
+            continue  # most texts have none: they are not parsed here
+        try:
+            tree = parse(text)
+        except ExpressionError:
+            continue  # SW301 says so
+        for row in IN_EXPRESSIONS:
+            for feature, node in row(tree):
+                yield Use(feature, Place(path, within=(node.start, node.end)))
+
+
+def needs_language_2(text: str) -> bool:
+    """Return whether an expression has a feature of language 2; raises ExpressionError for one that does not parse."""
+    tree = parse(text)
+    return any(next(row(tree), None) is not None for row in IN_EXPRESSIONS)
+
+
+def _expressions(program: Written) -> Iterator[tuple[Path, str]]:
+    for number, step in enumerate(program.steps):
+        for path, text, _ in step.expressions:
+            yield ("steps", number, *path), text
+    for number, rule in enumerate(program.guardrails):
+        if isinstance(rule, Never) and rule.when is not None:
+            yield ("guardrails", number, "when"), rule.when
+
+
+_TYPE_WORDS: Final = frozenset(
+    ["const", "exclusive_minimum", "exclusive_maximum", "min_length", "min_items", "max_items"]
+)
+"""The fields of a type that need language 2."""
+
+
+def _of_types(program: Written) -> Iterator[Use]:
+    for where, spec in _types(program):
+        for path, part in _parts(where, spec):
+            for name in sorted(part.model_fields_set & _TYPE_WORDS):
+                word = TypeSpec.model_fields[name].alias or name
+                yield Use(f"the type word `{word}`", Place((*path, word), key=True))
+
+
+def _types(program: Written) -> Iterator[tuple[Path, TypeSpec]]:
+    for name, spec in (program.inputs).items():
+        yield ("inputs", name), spec
+    for name, tool in (program.tools).items():
+        yield from ((("tools", name, "args", arg), spec) for arg, spec in (tool.args or {}).items())
+        if tool.returns is not None:
+            yield ("tools", name, "returns"), tool.returns
+    for number, step in enumerate(program.steps):
+        for sub, call in step.calls:
+            if call.type == "llm" and call.returns is not None:
+                yield (*path_of(number, sub), "returns"), call.returns
+
+
+def _parts(path: Path, spec: TypeSpec) -> Iterator[tuple[Path, TypeSpec]]:
+    """Yield a type and the types of its parts, each with its path."""
+    yield path, spec
+    if spec.items is not None:
+        yield from _parts((*path, "items"), spec.items)
+    for name, inner in (spec.properties or {}).items():
+        yield from _parts((*path, "properties", name), inner)
+    if isinstance(spec.additional_properties, TypeSpec):
+        yield from _parts((*path, "additionalProperties"), spec.additional_properties)
+
+
+SAY_2: Final = Correction(Place(), "2", "language", is_number=True)
+"""The correction of a program that does not say its language."""
+
+FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (_of_expressions, _of_types)
+"""The table: each row yields the uses of its features in a program."""
+
+
+def missing_language(program: Written, *, says_1: bool) -> Problem | None:
+    """Return the problem of the first feature that a program without `language: 2` uses, None if it uses none.
+
+    One help corrects all uses of all features, so that only one is reported. `says_1`: the program says `language: 1`.
+    """
+    use = next((use for row in FEATURES for use in row(program)), None)
+    if use is None:
+        return None
+    help = "write `language: 2` instead of `language: 1`" if says_1 else "add `language: 2` to the program"
+    correction = None if says_1 else SAY_2
+    where, path = use.place, use.place.path
+    step = program.steps[path[1]].id if path[0] == "steps" and isinstance(path[1], int) else None
+    return Problem("SW002", f"{use.feature} needs language 2", help, where, step=step, correction=correction)
