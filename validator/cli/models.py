@@ -1,4 +1,4 @@
-"""The model that the options of a command name: a script, a recording, a server, or one of LiteLLM."""
+"""The model that the options of a command name: a script, a recording, a server, the user's own, or LiteLLM's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FORMS: Final = (
     "`script:FILE` with a reply for each step, `recorded:FILE`, `record:FILE:MODEL`, `openai:NAME`, "
-    "or a name that LiteLLM knows"
+    "`FILE.py:ADAPTER`, or a name that LiteLLM knows"
 )
 
 
@@ -44,8 +44,8 @@ def model_options(function: F) -> F:
         click.option(
             "--model",
             metavar="NAME",
-            help="The model for llm steps: `script:FILE`, `recorded:FILE`, `record:FILE:MODEL`, `openai:NAME`, or a "
-            "name that LiteLLM knows.",
+            help="The model for llm steps: `script:FILE`, `recorded:FILE`, `record:FILE:MODEL`, `openai:NAME`, "
+            "`FILE.py:ADAPTER` for your own, or a name that LiteLLM knows.",
         ),
     ):
         function = option(function)
@@ -87,6 +87,8 @@ def _model(name: str, options: dict[str, Any]) -> Model:
             return _recording(rest, options)
         case "openai":
             return _openai(rest, options)
+        case file if file.endswith(".py"):
+            return _own(file, rest, options)
         case _:
             from stepward.vm.models.litellm import LiteLLMModel
 
@@ -112,6 +114,34 @@ def _openai(name: str, options: dict[str, Any]) -> Model:
         help = "write `base_url: https://models.example.com/v1` into a YAML file, and name it with `--model-options`"
         raise ModelUnknown(f"the address of model `{name}` is not known", help)
     return OpenAIModel(name, prices=_prices(options), **given)
+
+
+def _own(file: str, path: str, options: dict[str, Any]) -> Model:
+    """Return an adapter of the user: an object in a file, or what a class or function there makes of the options."""
+    from stepward.validator.cli.objects import load_file, part_of
+    from stepward.vm.machine.equipment import require_model
+
+    if options.get("prices") is not None:
+        raise ModelUnknown("`--prices` has no meaning for an adapter of your own", "let the adapter say the cost")
+    name = f"{file}:{path}"
+    found = part_of(
+        load_file(file), path, name, "write `--model FILE.py:ADAPTER`, with the name of a class or an object"
+    )
+    given = _given(options)
+    if isinstance(found, type) or not hasattr(found, "complete"):
+        try:
+            found = found(**given)
+        except Exception as error:  # it is the user's code
+            words = f"`{name}` can't be made: {type(error).__name__}: {error}"
+            raise ModelUnknown(words, "give its arguments in a YAML file, with `--model-options FILE`") from error
+    elif given:
+        raise ModelUnknown(f"`{name}` is an adapter already", "name its class, so that it is made with these options")
+    try:
+        require_model(found)
+    except TypeError as error:
+        raise ModelUnknown(f"`{name}`: {error}", "see the page about adapters of your own") from None
+    model: Model = found
+    return model
 
 
 def _refuse_options(options: dict[str, Any], kind: str) -> None:

@@ -29,12 +29,7 @@ def load_object(name: str) -> Program | dict[str, Any]:
     module_name, _, path = name.partition(":")
     if not module_name or not path:
         raise TargetError(f"`{name}` does not name an object", _HOW)
-    value: Any = _imported(module_name, name)
-    for part in path.split("."):
-        if not hasattr(value, part):
-            known = [word for word in vars(value) if not word.startswith("_")] if hasattr(value, "__dict__") else []
-            raise TargetError(f"`{name}`: there is no `{part}`", did_you_mean(part, known, _HOW))
-        value = getattr(value, part)
+    value = part_of(_imported(module_name, name), path, name, _HOW)
     if callable(value) and not isinstance(value, Program):
         value = _guarded(name, value)
     if not isinstance(value, Program) and callable(getattr(value, "model_dump", None)):
@@ -42,6 +37,16 @@ def load_object(name: str) -> Program | dict[str, Any]:
     if not isinstance(value, Program | dict):
         help = "name a `Program`, a dict, a model with `model_dump`, or a function without arguments that returns one"
         raise TargetError(f"`{name}` is not a program", help)
+    return value
+
+
+def part_of(value: Any, path: str, name: str, help: str) -> Any:
+    """Return what a module or object has under a path of names; raises TargetError about `name` if there is nothing."""
+    for part in path.split("."):
+        if not hasattr(value, part):
+            known = [word for word in vars(value) if not word.startswith("_")] if hasattr(value, "__dict__") else []
+            raise TargetError(f"`{name}`: there is no `{part}`", did_you_mean(part, known, help))
+        value = getattr(value, part)
     return value
 
 

@@ -124,3 +124,48 @@ def test_the_command_for_an_answer_repeats_the_options_of_the_model(server: Chat
     result = shop(*named, amount=60)
     assert result.exit_code == 4, result.output
     assert " ".join(named) in result.stdout
+
+
+OWN = """
+from stepward.vm import ModelReply
+
+
+class Judge:
+    def __init__(self, reply):
+        self.reply = reply
+
+    def complete(self, request):
+        return ModelReply(self.reply, tokens=3)
+
+
+judge = Judge("yes")
+number = 5
+"""
+
+
+def test_an_adapter_of_the_user_is_an_object_or_is_made_with_the_options() -> None:
+    Path("own.py").write_text(OWN)
+    Path("made.yaml").write_text("reply: yes\n")
+    for named in (["own.py:judge"], ["own.py:Judge", "--model-options", "made.yaml"]):
+        result = shop("--model", *named)
+        assert result.exit_code == 0, result.output
+        assert "3 tokens" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        (["own.py:Judge"], ["`own.py:Judge` can't be made: TypeError", "`--model-options FILE`"]),
+        (["own.py:judg"], ["`own.py:judg`: there is no `judg`", "did you mean `judge`?"]),
+        (["own.py:number"], ["`own.py:number` can't be made", "`--model-options FILE`"]),
+        (["own.py:ModelReply", "--model-options", "content.yaml"], ["`own.py:ModelReply`: ", "complete"]),
+        (["own.py:judge", "--model-options", "made.yaml"], ["`own.py:judge` is an adapter already", "name its class"]),
+        (["own.py:judge", "--prices", "prices.yaml"], ["`--prices` has no meaning", "let the adapter say the cost"]),
+        (["none.py:judge"], ["`none.py` is no file", "name a .py file"]),
+    ],
+)
+def test_what_is_no_adapter_is_told_in_words(named: list[str], words: list[str]) -> None:
+    Path("own.py").write_text(OWN)
+    Path("made.yaml").write_text("reply: yes\n")
+    Path("content.yaml").write_text("content: yes\n")
+    says(shop("--model", *named), 2, *words)
