@@ -7,6 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+from stepward.sabotage.drawn.values import has_values
+
 PATTERNS: Final = ("^a", "[ab]$", "^(?:ok|a)?$", "b")
 
 _ASKED: Final = re.compile(r"(\$[\w.]+) (==|!=|in|not in|contains|starts_with|ends_with) ('[^']*'|\['[^\]]*\])")
@@ -48,7 +50,7 @@ def _typed(spec: dict[str, Any], chance: Random, share: float) -> dict[str, Any]
             found["minLength"] = 1
         case "array":
             found |= chance.choice(({"maxItems": 1}, {"maxItems": 1}, {"minItems": 1}))
-    return found
+    return found if has_values(found) else spec
 
 
 def _changed(step: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:

@@ -84,12 +84,18 @@ def drawn_type(chance: Random) -> dict[str, Any]:
     """Return the data of a type that has values."""
     for _ in range(MOST_TRIES):
         data = _any_type(chance)
-        try:
-            TypeSpec.model_validate(data)
-        except ValueError:  # the type contradicts itself
-            continue
-        return data
+        if has_values(data):
+            return data
     return {}
+
+
+def has_values(data: dict[str, Any]) -> bool:
+    """Return whether a type does not contradict itself."""
+    try:
+        TypeSpec.model_validate(data)
+    except ValueError:
+        return False
+    return True
 
 
 def _any_type(chance: Random) -> dict[str, Any]:
