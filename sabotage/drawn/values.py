@@ -229,6 +229,9 @@ def beside(spec: TypeSpec | None, chance: Random) -> Any:
 
 
 def _changed(value: Any, spec: TypeSpec | None, chance: Random) -> Any:
+    beyond = list(_beyond(value, spec))
+    if beyond and chance.random() < 0.5:
+        return chance.choice(beyond)
     if isinstance(value, dict) and value and chance.random() < 0.7:
         name = chance.choice(list(value))
         return {**value, name: _changed(value[name], part_of(spec, name), chance)}
@@ -236,8 +239,7 @@ def _changed(value: Any, spec: TypeSpec | None, chance: Random) -> Any:
         place = chance.randrange(len(value))
         item = _changed(value[place], None if spec is None else spec.items, chance)
         return [*value[:place], item, *value[place + 1 :]]
-    beyond = list(_beyond(spec))
-    return chance.choice(beyond if beyond and chance.random() < 0.5 else [*_twins(value), *beyond, None])
+    return chance.choice([*_twins(value), *beyond, None])
 
 
 def _twins(value: Any) -> Iterable[Any]:
@@ -253,9 +255,14 @@ def _twins(value: Any) -> Iterable[Any]:
     return ([*value, None], [*value, True], [*value, 1], {}, "") if isinstance(value, list) else (0, False, "", "null")
 
 
-def _beyond(spec: TypeSpec | None) -> Iterable[Any]:
+def _beyond(value: Any, spec: TypeSpec | None) -> Iterable[Any]:
+    """Yield values that are just outside a limit of a type."""
     if spec is None:
         return
+    if isinstance(value, dict):
+        yield from ({key: item for key, item in value.items() if key != name} for name in spec.required)
+        if spec.additional_properties is False:
+            yield {**value, "zz": 1}
     if spec.minimum is not None:
         yield from (float(spec.minimum) - 1, float(spec.minimum) - 0.5)
     if spec.maximum is not None:

@@ -96,7 +96,7 @@ class Theme(NamedTuple):
 
 WIDE: Final = Theme()
 
-LIMITED: Final = 0.3
+LIMITED: Final = 0.6
 """The share of programs in which all random types are one type with one limit."""
 
 
