@@ -137,7 +137,7 @@ def looks_into_no_map(patch: pytest.MonkeyPatch) -> None:
 
 
 def looks_at_the_last_item(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, types, "_without_enum", ("in enumerate(value):", "in list(enumerate(value))[-1:]:"))
+    rewrite(patch, types, "_array_refusals", ("in enumerate(value):", "in list(enumerate(value))[-1:]:"))
 
 
 def forgets_paths(patch: pytest.MonkeyPatch) -> None:

@@ -402,7 +402,8 @@ class _Judge:
     def _allowed_near(self, number: int) -> str:
         """Return the words that offer the allowed tool whose name is most like that of a tool that is called."""
         policy, calls = self.origin.policy, self.flow.steps[number].calls
-        allowed = {entry.tool for entry in (policy.allow if policy else None) or ()}
+        known = self.facts.meaning.manifest
+        allowed = {entry.tool for entry in (policy.allow if policy else None) or () if entry.tool in known}
         called = {call.tool for _, call in calls if isinstance(call, ToolCall)} - allowed
         near = {only_near(tool, allowed) for tool in called} - {None}
         return f", such as `{near.pop()}`" if len(near) == 1 else ""

@@ -17,16 +17,13 @@ from stepward.validator.gate.paths import Patterns
 from stepward.validator.gate.settings import Configurations
 from stepward.validator.result import AdvisedError
 from stepward.vm.errors import DocumentError, Problem, ProgramError
-from stepward.vm.language.budgets import MODEL_BUDGETS
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.files import decode, read_bytes, read_text
 from stepward.vm.reading.limits import MAX_BYTES
 
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json", ".py"})
 _NEVER: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__"})
-_FIELDS_OF_PROGRAMS_ALONE: Final = frozenset(
-    {"step", "inputs", "guardrails", "max_steps", *(budget.field for budget in MODEL_BUDGETS)}
-)
+_FIELDS_OF_PROGRAMS_ALONE: Final = frozenset({"step", "inputs", "guardrails", "max_steps", "max_tokens", "max_cost"})
 
 
 class TargetError(AdvisedError):

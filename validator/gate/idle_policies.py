@@ -119,8 +119,6 @@ def unknown_tools(policies: Iterable[PolicyFile], known: Iterable[str]) -> Itera
 
     `known` are the tools that the programs of the run declare or call; all tools of its policies are known as well.
     """
-    from stepward.vm.language.similar import near_words
-
     files = list(policies)
     names = {*known, *(tool for policy in files for tool in policy.outline.tools)}
     for policy in files:
@@ -130,6 +128,8 @@ def unknown_tools(policies: Iterable[PolicyFile], known: Iterable[str]) -> Itera
                     continue
                 message = f"`{field}` names the tool `{tool}`, which no program, manifest or policy of this run knows"
                 help = f"remove it from `{field}`, or declare the tool under `tools` of the policy"
+                from stepward.vm.language.similar import near_words  # late: most runs have nothing to report
+
                 near = near_words(tool, names.difference(tools))
                 yield _on_policy("SW703", policy, (field, number), message, near or help)
 

@@ -372,7 +372,8 @@ def all_calculations_are_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_calculated_is_whole(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(calculated, "CALCULATED", Domain(undefined=True, ranges=(Range(integral=True),)))
+    whole = Domain(undefined=True, ranges=(Range(integral=True),))
+    patch.setitem(calculated.CALCULATED, "number", whole)
 
 
 def bounds_belong_to_both_sides(patch: pytest.MonkeyPatch) -> None:

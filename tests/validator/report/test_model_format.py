@@ -108,7 +108,7 @@ def test_a_good_program_is_accepted() -> None:
 
 
 # Their two examples differ in a file beside them, or by a line that is gone.
-WITHOUT_EXAMPLE = {"SW403", "SW701"}
+WITHOUT_EXAMPLE = {"SW403", "SW701", "SW702", "SW703", "SW704"}
 
 
 @pytest.mark.parametrize("code", [rule.code for rule in RULES if rule.code not in WITHOUT_EXAMPLE])

@@ -53,6 +53,7 @@ NOT_MECHANICAL = {
     r"^check again after the assignment": "where",
     r"^if this path can happen, fix it": "whether it can, only the author knows",
     r"^change the two so that only one can hold": "which of the cases gets the values of both",
+    r"^use an allowed tool, or have it put on the list": "which allowed tool would do, and who keeps the list",
 }
 """Wordings, or parts of them, that no table can do, and why."""
 
@@ -64,6 +65,10 @@ UNREADABLE = {"SW001", "SW003", "SW004"}
 COMMENTS = {"SW701", "SW702", "SW703", "SW704"}
 """What is said of comments, policies and baselines, which are no data of the program: `test_suppressions.py` and
 `test_idle_policies.py` do it."""
+
+
+SEVERAL = {"SW704"}
+"""Their programs have one finding at several steps, because a baseline lists it: mending one step leaves the others."""
 
 
 class Bad(NamedTuple):
@@ -119,6 +124,8 @@ def test_doing_literally_what_a_help_says_mends_and_does_no_harm(path: Path, mon
     program = bad(path)
     if program is None:
         assert path.parent.name in UNREADABLE
+        return
+    if path.parent.name in SEVERAL:
         return
     before = program.findings()
     known = {(finding.code, finding.message) for finding in before}

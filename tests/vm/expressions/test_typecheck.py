@@ -62,6 +62,7 @@ REFUSED = {"SW201", "SW202", "SW203", "SW204", "SW301"}
 def program(condition: str, types: dict[str, Any]) -> Program:
     return Program.from_dict(
         {
+            "language": 2,
             "inputs": types,
             "steps": [
                 {"id": "step", "type": "llm", "prompt": "say"},
