@@ -386,10 +386,15 @@ def test_a_plus_that_joins_texts_gets_one_finding(expression: str, joins: bool) 
 
 def test_an_allow_list_offers_the_tool_that_is_spelt_alike() -> None:
     policy = Policy.from_dict({"policy": "house", "allow": ["load_order", "pay"]})
-    tools = {"load_ordr": {"effect": "read"}}
-    data = program({"id": "a", "type": "tool", "tool": "load_ordr"}, tools=tools)
-    found = ProgramValidator(Program.from_dict(data), [policy]).validate().findings
-    assert "use an allowed tool, such as `load_order`, or have it put on the list" in {one.help for one in found}
+    step = {"id": "a", "type": "tool", "tool": "load_ordr"}
+
+    def helps(*declared: str) -> set[str]:
+        data = program(step, tools={name: {"effect": "read"} for name in declared})
+        return {one.help for one in ProgramValidator(Program.from_dict(data), [policy]).validate().findings}
+
+    assert "use an allowed tool, such as `load_order`, or have it put on the list" in helps("load_ordr", "load_order")
+    # A tool that the program does not declare would be the next error, so it is not offered.
+    assert "use an allowed tool, or have it put on the list" in helps("load_ordr")
 
 
 # -- one finding in place of many --------------------------------------------------------------------------------------
