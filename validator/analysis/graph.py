@@ -65,7 +65,10 @@ class StepGraph:
         """
         import networkx
 
-        part = self.digraph.subgraph(steps).copy()
+        inside = dict.fromkeys(steps)
+        part: networkx.DiGraph[int] = networkx.DiGraph()
+        part.add_nodes_from(inside)
+        part.add_edges_from((step, to) for step in inside for to in self.flow.successors[step] if to in inside)
         return [list(component) for component in networkx.strongly_connected_components(part)]
 
     def is_loop(self, component: Sequence[int]) -> bool:

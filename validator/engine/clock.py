@@ -60,10 +60,15 @@ class Clock:
     # -- for the watch ---------------------------------------------------------------------------------------------
 
     def strike(self, megabytes: int | None = None) -> None:
-        """End the time now, and interrupt running solvers. `megabytes` is the memory limit, if that is the reason."""
-        if megabytes is not None and not self.has_struck:
-            self.words = f"stopped at {megabytes} MB of memory"
-            self.help = "split the program, or declare smaller types"
+        """End the time now, and interrupt running solvers. `megabytes` is the memory limit, if that is the reason.
+
+        Memory leaves no patience: what goes on would need more of it, so the deadline counts as long over.
+        """
+        if megabytes is not None:
+            if not self.has_struck:
+                self.words = f"stopped at {megabytes} MB of memory"
+                self.help = "split the program, or declare smaller types"
+            self._ends = -math.inf
         self._ends = min(self._ends, time.monotonic())
         for stop in tuple(self._stops):
             self.has_struck = True

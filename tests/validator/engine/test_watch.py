@@ -89,3 +89,18 @@ def test_an_import_comes_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with Watch(Clock(0.01)) as guard, pytest.raises(OutOfTime):
         guard.guarded(imports)
     assert sys.modules.pop("slowly_imported").last == 1
+
+
+def test_after_the_limit_of_memory_no_part_starts() -> None:
+    with Watch(Clock(60)) as guard:
+        assert not guard.is_overdue
+        guard.clock.strike(megabytes=700)
+        assert guard.is_overdue
+        with pytest.raises(OutOfTime, match="stopped at 700 MB of memory"):
+            guard.guarded(never_ends)
+
+
+def test_after_the_limit_of_time_parts_may_notice_it_themselves() -> None:
+    with Watch(Clock(60)) as guard:
+        guard.clock.strike()
+        assert not guard.is_overdue
