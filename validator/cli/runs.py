@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 import shlex
 import sys
 import time
@@ -36,6 +35,8 @@ from stepward.validator.cli.machine import (
     print_run,
 )
 from stepward.validator.cli.output import uses_color, write_output
+from stepward.validator.cli.run_lists import filters, since
+from stepward.validator.cli.run_studies import diff, export, follow
 
 if TYPE_CHECKING:
     from stepward.vm.errors import StepwardError
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
     from stepward.vm.machine.history import History
     from stepward.vm.machine.keys import Token
     from stepward.vm.machine.run import Run
-
-STATUSES: Final = (
-    "RUNNING", "SUSPENDED", "IN_DOUBT", "SUCCESS", "FAILED", "BUDGET_EXCEEDED", "STALLED", "CANCELLED",
-)  # fmt: skip
 
 _DEFAULT: Final = "show"
 
@@ -89,68 +86,48 @@ def runs() -> None:
     """
 
 
+runs.add_command(diff)
+runs.add_command(export)
+
 # -- looking -----------------------------------------------------------------------------------------------------------
 
 
-def _filters(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that choose the runs of the list."""
-    status = click.Choice(STATUSES)
-    since = "List only runs that started at this time or later: `2026-07-01`, `36h`, `7d`."
-    for option in (
-        click.option("--limit", type=click.IntRange(min=0), metavar="N", help="List only the newest N."),
-        click.option("--since", metavar="TIME", help=since),
-        click.option("--program", metavar="NAME", help="List only the runs of this program."),
-        click.option(
-            "--status", "statuses", multiple=True, type=status, help="List only runs with this status (repeatable)."
-        ),
-    ):
-        function = option(function)
-    return function
-
-
 @runs.command("list")
-@_filters
+@filters
 @journal_option
 @format_option
 @click.pass_context
 def list_runs(ctx: click.Context, /, **options: Any) -> None:
     """List the runs, as `stepward runs` does."""
-    ctx.invoke(show, run=None, **options)
+    ctx.invoke(show, run=None, follows=False, **options)
 
 
 @runs.command()
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_runs)
-@_filters
+@filters
 @journal_option
 @format_option
-def show(run: str | None, statuses: tuple[str, ...], **options: Any) -> None:
+@click.option("-f", "--follow", "follows", is_flag=True, help="Show the records of RUN until it ends.")
+def show(run: str | None, statuses: tuple[str, ...], follows: bool, **options: Any) -> None:
     """List the runs, or show the trace of one."""
-    filters = {name: options[name] for name in ("program", "since", "limit")}
-    for name, given in {"status": statuses or None, **filters}.items():
+    if follows:
+        if run is None:
+            raise click.UsageError("--follow is for one run; name it: `stepward runs show RUN --follow`")
+        with explained(), closing(open_journal(options["journal"])) as journal:
+            follow(journal, run, as_json=options["output_format"] == "json")
+        return
+    chosen = {name: options[name] for name in ("program", "since", "limit")}
+    for name, given in {"status": statuses or None, **chosen}.items():
         if run is not None and given is not None:
             raise click.UsageError(f"--{name} is for the list; leave it out to show a run")
-    filters["since"] = None if options["since"] is None else _since(options["since"], time.time())
+    chosen["since"] = None if options["since"] is None else since(options["since"], time.time())
     with explained(), closing(open_journal(options["journal"])) as journal:
         if run is not None:
             from stepward.vm.machine.execution import ExecutionVM
 
             print_run(ExecutionVM(journal=journal, checker=None).get_sync(run), journal, options)
             return
-        _list(journal.rows(statuses or None, **filters), options)
-
-
-def _since(text: str, now: float) -> float:
-    """Return a time in seconds since the epoch; the text is a date or time, in UTC, or how long ago."""
-    import datetime
-
-    ago = re.fullmatch(r"(\d{1,9})([smhd])", text)
-    if ago:
-        return now - int(ago[1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[ago[2]]
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise click.UsageError(f"--since: `{text}` is no time; write `2026-07-01`, `2026-07-01T12:00`, `36h`") from None
+        _list(journal.rows(statuses or None, **chosen), options)
 
 
 def _list(rows: list[Row], options: dict[str, Any]) -> None:

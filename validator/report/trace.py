@@ -53,6 +53,19 @@ def _row(seq: int, at: int, happened: Event) -> list[str]:
     ]
 
 
+def trace_lines(found: History, first: int) -> Iterator[str]:
+    """Yield a line for each record of a run from number `first` on, for a run that is shown while it goes on."""
+    events = list(zip(found.records, found.events, strict=True))
+    for record, happened in events[first:]:
+        step = happened.body.get("step", "")
+        yield f"{record.seq:>4}  {moment(record.at)[11:23]}  {step:<20}  {words_of(happened)}"
+
+
+def words_of(happened: Event) -> str:
+    """Return what a record says, in words: what happened, and its details."""
+    return ": ".join(filter(None, (_what(happened), "; ".join(_details(happened)))))
+
+
 def _what(happened: Event) -> str:
     kind = str(happened.body.get("kind", ""))
     if happened.kind in ("attempt", "joined"):

@@ -1,0 +1,1 @@
+"""What the records of runs tell by themselves: how two runs differ, and the same runs in formats of other tools."""
