@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from stepward.sabotage.playing.choices import ScriptMisfit
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.vm.errors import StepwardError
 
@@ -60,7 +61,8 @@ async def interleave(case: Case, works: Mapping[str, Work], *, choose: Choose | 
 
     The decision `turn n` names the process that moves; in the simplest case the first one always moves. If several of
     its tasks wait at points, `choose` selects one, by default the oldest. An error that is not a refusal of the
-    machine, such as a breach, is raised at once and ends the other processes.
+    machine, such as a breach, is raised at once and ends the other processes. Raises ScriptMisfit if the script names a
+    process that has no turn.
     """
     from hypothesis import strategies as st
 
@@ -81,6 +83,8 @@ async def interleave(case: Case, works: Mapping[str, Work], *, choose: Choose | 
                 name = names[0]
             elif number < MAX_TURNS:
                 name = case.pick(f"turn {number}", st.sampled_from(names))
+                if name not in names:
+                    raise ScriptMisfit(f"the script gives turn {number} to process {name}, which has no turn there")
             else:
                 name = names[number % len(names)]
             number += 1

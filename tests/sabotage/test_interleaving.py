@@ -11,7 +11,7 @@ import pytest
 
 from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.case import Case
-from stepward.sabotage.playing.choices import Recorded
+from stepward.sabotage.playing.choices import Recorded, ScriptMisfit
 from stepward.sabotage.playing.interleaving import MAX_TURNS, interleave
 from stepward.sabotage.playing.pausing import Paused
 from stepward.sabotage.playing.points import Killed, Points
@@ -55,6 +55,14 @@ def test_the_processes_move_as_they_are_told_and_one_that_is_left_goes_on_alone(
         assert case.do(interleave(case, works)) == {"a": "a", "b": "b"}
         assert seen == ["b0", "a0", "b1", "a1"]
         assert case.story == ["process b: b0", "process a: a0", "process b: b1", "process a: a1"]
+
+
+def test_a_script_that_gives_a_turn_to_nobody_fits_no_case() -> None:
+    seen: list[str] = []
+    with staged(**turns("a", "c")) as case:
+        works = {name: lambda points, name=name: walk(points, name, seen) for name in "ab"}
+        with pytest.raises(ScriptMisfit, match="gives turn 1 to process c, which has no turn there"):
+            case.do(interleave(case, works))
 
 
 def test_a_refusal_is_a_result_and_a_breach_is_raised_and_ends_the_others() -> None:
