@@ -24,7 +24,7 @@ from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Journal
 
 if TYPE_CHECKING:
-    from hypothesis import settings
+    from hypothesis import Phase, settings
 
 SHARD_CASES: Final = 50
 """The number of cases of a shard: enough for Hypothesis to explore, few enough to stop between two shards."""
@@ -195,15 +195,14 @@ def run_shard(
     `database` is a Hypothesis database of earlier breaches, which are tried first. `weakness` is the defect of the
     machines in a self-test. `postgres` is as in `CaseRunner`.
     """
-    from hypothesis import HealthCheck, Phase, settings
+    from hypothesis import HealthCheck, settings
     from hypothesis.errors import Unsatisfiable
 
-    phases = [Phase.generate, Phase.shrink] if database is None else [Phase.reuse, Phase.generate, Phase.shrink]
     how = settings(
         max_examples=shard.cases,
         deadline=None,
         database=database,
-        phases=phases,
+        phases=_phases(database),
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
         print_blob=False,
@@ -228,6 +227,13 @@ def run_shard(
     breach = tally.found
     what = None if breach is None else Found(breach.invariant.key, breach.what, breach.choices, breach.story)
     return ShardResult(shard, dict(tally.outcomes), tally.events, time.process_time() - began, what)
+
+
+def _phases(database: Any) -> list[Phase]:
+    """Return what Hypothesis does: it replays earlier breaches, plays new cases, and shrinks what breaches."""
+    from hypothesis import Phase
+
+    return [Phase.generate, Phase.shrink] if database is None else [Phase.reuse, Phase.generate, Phase.shrink]
 
 
 def _search(attack: Attack, made_by: CaseRunner, own_seed: int, how: settings, tally: _Tally) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from canaries import Canary, canaries
 from paths import SUPPORT
+from sizes import size
 from stepward.sabotage.campaigns.script import Script
 from stepward.sabotage.registry import ATTACK_BY_NAME
 from stepward.vm.values import freeze
@@ -24,13 +25,13 @@ WANTED = os.environ.get("STEPWARD_CANARIES")
 PLAYED = [canary for canary in ALL if WANTED in (None, canary.attack, canary.name)]
 assert PLAYED, f"there is no canary or attack `{WANTED}`"
 
-CHUNK = 16
+CHUNK = 28
 CHUNKS = [PLAYED[start : start + CHUNK] for start in range(0, len(PLAYED), CHUNK)]
 WHOLE = list({repr((canary.attack, canary.program, canary.policies)): canary for canary in PLAYED}.values())
 """Canaries that differ in what they attack: on the whole machine the others would be the same campaign."""
 
 WHOLE_CHUNKS = [WHOLE[start : start + CHUNK] for start in range(0, len(WHOLE), CHUNK)]
-WHOLE_EXAMPLES = 30
+WHOLE_EXAMPLES = size(10, 30)
 """Cases on the whole machine: other tests search with more that it holds; here the attack must not be at fault."""
 
 

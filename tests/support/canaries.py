@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import Phase
 
 from paths import SUPPORT
 from stepward.sabotage.campaign import DEFAULT_EXAMPLES, Matrix, Orders, attack_program
+from stepward.sabotage.campaigns import shard
 from stepward.sabotage.campaigns.script import Script
 from stepward.vm import Policy, Program
 
@@ -22,7 +24,8 @@ class Canary(NamedTuple):
     """A machine without one defence.
 
     `patch` removes it; `attack` is the one that must breach then, on `program` under `policies`; `smallest`, where it
-    is given, is every decision of the smallest script, by name.
+    is given, is every decision of the smallest script, by name. Without it the campaign ends with the first script that
+    it finds: to make it smaller plays thousands of events.
     """
 
     name: str
@@ -36,12 +39,11 @@ class Canary(NamedTuple):
     def campaign(self, examples: int = DEFAULT_EXAMPLES) -> Matrix:
         """Attack with the one attack, within the default budget."""
         policies = [Policy.from_dict(dict(policy)) for policy in self.policies]
-        return attack_program(
-            Program.from_dict(dict(self.program)),
-            policies,
-            Orders(examples=examples, attacks=(self.attack,)),
-            confirm=repeated_here,
-        )
+        orders = Orders(examples=examples, attacks=(self.attack,), stops=True)
+        with pytest.MonkeyPatch.context() as patch:
+            if self.smallest is None:
+                patch.setattr(shard, "_phases", lambda database: [Phase.generate])
+            return attack_program(Program.from_dict(dict(self.program)), policies, orders, confirm=repeated_here)
 
 
 def repeated_here(script: Script, postgres: str | None = None) -> bool:
