@@ -5,13 +5,14 @@ BIN := .venv/bin
 PACKAGES := vm sabotage validator
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test lint fast seconds format docs fixtures bench clean
+.PHONY: help demo quick test nightly lint fast seconds format docs fixtures bench clean
 
 help:
 	@echo "make demo      install into .venv, check the example programs, show one finding, run a refund"
 	@echo "make quick     what your change needs, in under 30 s: lint, types, the tests of its rooms (ROOM=engine names one)"
 	@echo "make fast      the tests that take under two seconds each"
 	@echo "make test      lint, types and all tests"
+	@echo "make nightly   all tests, with many cases of each random search"
 	@echo "make format    format the code"
 	@echo "make docs      write the generated pages again: rules, attacks, Python, schemas"
 	@echo "make fixtures  write the expected outputs of tests again (read the diff)"
@@ -69,6 +70,9 @@ lint: .venv/installed-test .typing/stepward
 
 test: lint
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+nightly: .venv/installed-test
+	STEPWARD_MANY=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 fast: .venv/installed-test
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"

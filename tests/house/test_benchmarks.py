@@ -310,13 +310,22 @@ def test_the_tables_of_the_machine_print() -> None:
 # -- mistakes to plant -------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the code, in which each mistake is mended again."""
+    folder = tmp_path_factory.mktemp("planted") / "stepward"
+    planted(Mistake("none", lambda _: None), folder)
+    return folder
+
+
 @pytest.mark.parametrize("mistake", [*edits()], ids=lambda mistake: mistake.name)
-def test_a_mistake_is_planted_in_the_code_as_it_is_now(mistake: Mistake, tmp_path: Path) -> None:
-    planted(mistake, tmp_path / "stepward")
-    changed = [path for path in (tmp_path / "stepward/vm").rglob("*.py") if path.read_text() != original(path)]
+def test_a_mistake_is_planted_in_the_code_as_it_is_now(mistake: Mistake, code: Path) -> None:
+    mistake.plant(code)
+    changed = [path for path in (code / "vm").rglob("*.py") if path.read_text() != original(path)]
     assert changed
     for path in changed:
         compile(path.read_text(), path, "exec")
+        path.write_text(original(path))
 
 
 def original(path: Path) -> str:

@@ -6,7 +6,6 @@ the machine must be found.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from machines import never_stale
 from programs import COMMON, longer, programs
 from replays import good_programs
+from sizes import asked_for, size
 from small_programs import small_program
 from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.lockstep import RunSummary, lockstep
@@ -105,23 +105,23 @@ def test_in_lockstep_on_wide_programs(first: int) -> None:
 
 @pytest.mark.slow
 def test_in_lockstep_on_all_of_them_often() -> None:
-    count = int(os.environ.get("STEPWARD_LOCKSTEP", "600"))
+    count = asked_for("STEPWARD_LOCKSTEP", 300, 600)
     runs = [
-        *good_runs(12),
-        *small_runs(1000, 1300),
-        *secret_runs(1000, 1000 + count),
+        *good_runs(size(3, 12)),
+        *small_runs(1000, 1000 + size(100, 300)),
+        *secret_runs(1000, 1000 + count // 3),
         *wide_runs(1000, 1000 + count, 2),
-        *budget_runs(60),
+        *budget_runs(size(40, 60)),
     ]
 
-    @settings(COMMON, max_examples=150)
+    @settings(COMMON, max_examples=size(40, 150))
     @given(programs(), st.integers(0, 1 << 30))
     def look(data: dict[str, Any], seed: int) -> None:
         made = Program.from_dict(longer(data, Random(seed)) | {"max_steps": 25})
         runs.extend(lockstep(DrawnCase(made, f"{seed} {fate}")) for fate in range(2))
 
     look()
-    assert len(runs) > 1_500
+    assert len(runs) > size(500, 1_500)
     # What never happens in the search is not tested by it.
     assert {one.ending for one in runs} >= ENDINGS
     assert frozenset[str]().union(*(one.met for one in runs)) >= MET

@@ -82,9 +82,9 @@ FEW = ("reply-outside-the-set", "killed-anywhere", "actors-in-any-order")
 @pytest.mark.slow
 def test_a_seed_repeats_a_campaign_whatever_the_number_of_workers() -> None:
     program = Program.load(REFUND)
-    one, same = (attack_program(program, orders=Orders(seed=3, examples=60, attacks=FEW[:2])) for _ in range(2))
-    two = attack_program(program, orders=Orders(seed=3, examples=60, attacks=FEW[:2], workers=2))
-    other = attack_program(program, orders=Orders(seed=4, examples=60, attacks=FEW[:2]))
+    one, same = (attack_program(program, orders=Orders(seed=3, examples=24, attacks=FEW[:2])) for _ in range(2))
+    two = attack_program(program, orders=Orders(seed=3, examples=24, attacks=FEW[:2], workers=2))
+    other = attack_program(program, orders=Orders(seed=4, examples=24, attacks=FEW[:2]))
     assert counts(one) == counts(same) == counts(two)
     assert counts(one) != counts(other)
 
@@ -139,7 +139,7 @@ def test_every_attack_reaches_its_place_in_some_good_program() -> None:
     policies = [Policy.load(file) for file in sorted((ROOT / "specs/policies").glob("*.yaml"))]
     reached: set[str] = set()
     programs = ("customer_refund", "database_migration", "nightly_report", "release_notes", "failed_payment_recovery")
-    for examples, name in product((4, 20), programs):
+    for examples, name in product((2, 20), programs):
         left = tuple(attack.name for attack in ATTACKS if attack.name not in reached)
         if not left:
             break

@@ -7,7 +7,6 @@ run. `STEPWARD_DIFFERENTIAL` says how many programs are tried.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -23,6 +22,7 @@ from comparing import (
 )
 from layers import only
 from rare_programs import rare_programs
+from sizes import asked_for, size
 from small_programs import small_program
 
 ACCEPTED = {
@@ -47,13 +47,13 @@ ACCEPTED = {
     "skipped": 0.001,
 }
 CHUNK = 100
-CHUNKS = max(1, int(os.environ.get("STEPWARD_DIFFERENTIAL", "1400")) // CHUNK)
+CHUNKS = max(1, asked_for("STEPWARD_DIFFERENTIAL", 500, 1400) // CHUNK)
 COUNTED_CHUNKS = 5
 ALONE = {
     # Programs that each layer is asked about alone, and the share of properties that it may leave open.
-    "finite abstraction": (300, 0.02),
-    "explicit search": (300, 0.02),
-    "block formula": (200, 0.02),
+    "finite abstraction": (size(120, 300), 0.02),
+    "explicit search": (size(120, 300), 0.02),
+    "block formula": (size(100, 200), 0.02),
 }
 
 

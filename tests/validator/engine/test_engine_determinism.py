@@ -20,9 +20,10 @@ import pytest
 import yaml
 
 from paths import PROGRAMS, STEPWARD
+from sizes import size
 from small_programs import small_program
 
-RUNS = 8
+RUNS = size(4, 8)
 WHOLE_RUNS = 2
 CORES = os.cpu_count() or 1
 PAUSE = 0.05

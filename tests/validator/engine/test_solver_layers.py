@@ -6,7 +6,6 @@ formula must decide. Planted mistakes must be caught. `STEPWARD_SYSTEMS=3000` tr
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
 from random import Random
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import z3
 
+from sizes import asked_for
 from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.smt import blocks, plans
 from stepward.validator.engine.smt.answers import Answer
@@ -36,7 +36,7 @@ from systems import (
     when,
 )
 
-SYSTEMS = int(os.environ.get("STEPWARD_SYSTEMS", "920"))
+SYSTEMS = asked_for("STEPWARD_SYSTEMS", 420, 920)
 PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
 UNITS = 20_000_000
 

@@ -6,13 +6,13 @@ in it, and planted mistakes must be caught by it. `STEPWARD_TWO_SOURCES=20000` t
 
 from __future__ import annotations
 
-import os
 from random import Random
 from typing import Any
 
 import pytest
 
 from layers import impatient, only
+from sizes import asked_for
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.analysis.ways import TransitionChoices
 from stepward.validator.engine.search import explicit
@@ -22,7 +22,7 @@ from stepward.validator.engine.values.states import UNDEFINED
 from stepward.vm import Program
 from two_sources import Source, happens, picked, program, source
 
-SAMPLE = int(os.environ.get("STEPWARD_TWO_SOURCES", "100"))
+SAMPLE = asked_for("STEPWARD_TWO_SOURCES", 40, 100)
 CHUNK = 20
 ALONE = {"explicit search": 20, "block formula": 15}
 

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from paths import BAD
 from programs import programs
+from sizes import size
 from stepward.validator import Finding, Report
 from stepward.validator.analysis.ways import TransitionChoices
 from stepward.validator.cli import main
@@ -272,7 +273,11 @@ def test_the_machine_confirms_every_violation_of_random_programs() -> None:
     met: Counter[str] = Counter()
 
     @settings(
-        max_examples=700, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+        max_examples=size(250, 700),
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
     )
     @given(programs())
     def run(data: dict[str, Any]) -> None:

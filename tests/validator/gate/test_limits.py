@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 
+from sizes import size
 from stepward.validator.analysis.graph import StepGraph
 from stepward.vm.errors import ProgramError
 from stepward.vm.language.flow import Flow
@@ -211,19 +212,20 @@ def test_a_type_that_is_too_deep_is_refused(key: str) -> None:
 
 # -- large, and right -----------------------------------------------------------------------------------------------
 
-CHAIN: Final = 100_000
-LADDER: Final = 50_000
+LARGE: Final = size(20_000, 100_000)
+"""The usual number of steps."""
 
 
-def chain() -> dict[str, Any]:
-    return {"steps": [{"id": f"s{number}", "type": "tool", "tool": "t"} for number in range(CHAIN)]}
+def chain(count: int = LARGE) -> dict[str, Any]:
+    return {"steps": [{"id": f"s{number}", "type": "tool", "tool": "t"} for number in range(count)]}
 
 
-def ladder() -> dict[str, Any]:
+def ladder(count: int = LARGE) -> dict[str, Any]:
     """Each condition goes on to the next, or round it by a step of its own."""
     steps: list[dict[str, Any]] = []
-    for number in range(LADDER):
-        after = f"c{number + 1}" if number + 1 < LADDER else "end"
+    rungs = count // 2
+    for number in range(rungs):
+        after = f"c{number + 1}" if number + 1 < rungs else "end"
         steps.append(
             {
                 "id": f"c{number}",
@@ -247,14 +249,14 @@ def long_condition() -> dict[str, Any]:
     return {"steps": steps}
 
 
-def wide_parallel() -> dict[str, Any]:
-    parts = [{"id": f"p{number}", "type": "tool", "tool": "t", "args": {"n": number}} for number in range(10_000)]
+def wide_parallel(count: int = LARGE) -> dict[str, Any]:
+    parts = [{"id": f"p{number}", "type": "tool", "tool": "t", "args": {"n": number}} for number in range(count // 10)]
     return {"steps": [{"id": "all", "type": "parallel", "parallel_steps": parts}, {"id": "e", "type": "end"}]}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("build", "count"), [(chain, CHAIN), (ladder, 2 * LADDER + 1), (long_condition, 3), (wide_parallel, 2)]
+    ("build", "count"), [(chain, LARGE), (ladder, LARGE + 1), (long_condition, 3), (wide_parallel, 2)]
 )
 def test_a_large_program_has_a_flow(build: Callable[[], dict[str, Any]], count: int) -> None:
     program = Program.from_dict(build())
@@ -276,9 +278,9 @@ def test_a_large_program_is_loaded_from_both_formats(build: Callable[[], dict[st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [chain, ladder, wide_parallel])
-def test_a_large_program_of_json_loads_in_little_memory(build: Callable[[], dict[str, Any]], tmp_path: Path) -> None:
+def test_a_large_program_of_json_loads_in_little_memory(build: Callable[[int], dict[str, Any]], tmp_path: Path) -> None:
     path = tmp_path / "p.json"
-    path.write_text(json.dumps(build()))
+    path.write_text(json.dumps(build(100_000)))
     assert load_in_child(path, mebibytes=1024, seconds=20).said is None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 from copy import deepcopy
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -381,13 +382,21 @@ def test_a_value_is_of_a_type_as_the_machine_has_it() -> None:
             assert fits(value, spec) == (refusal(value, spec) is None), (value, spec)
 
 
+@cache
+def pairs(count: int) -> list[tuple[TypeSpec, TypeSpec]]:
+    """Return pairs of types, many of which differ in one word only."""
+    chance, found = Random(11), []
+    for _ in range(count):
+        narrow = random_type(chance)
+        found.append((narrow, narrower(narrow, chance) if chance.random() < 0.7 else random_type(chance)))
+    return found
+
+
 def contradiction(implies: Any, rounds: int) -> tuple[TypeSpec, TypeSpec, Any] | int:
     """Return types of which one is said to imply the other, and a value of the first alone; or how many pairs did."""
-    chance, implied = Random(11), 0
+    implied = 0
     values = list(map(freeze, VALUES))
-    for _ in range(rounds):
-        narrow = random_type(chance)
-        wide = narrower(narrow, chance) if chance.random() < 0.7 else random_type(chance)
+    for narrow, wide in pairs(rounds):
         if not implies(narrow, wide):
             continue
         implied += narrow != wide

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -16,13 +15,14 @@ from typing import Any
 import pytest
 
 from paths import ROOT
+from sizes import asked_for
 from stepward.validator.validator import validate_document
 from stepward.vm.reading.files import read_file
 from stepward.vm.reading.json_format import read_json
 
 ODD: list[Any] = [None, True, 0, -1, 1.5, "", "$x", "$", "x y", [], {}, [None], {"a": None}, "then", "$x == 1", "'"]
 FIELDS = ["foo", "then", "cases", "set", "type", "output_key", "error_step", "when"]
-MUTANTS = int(os.environ.get("STEPWARD_MUTANTS", "150"))
+MUTANTS = asked_for("STEPWARD_MUTANTS", 40, 150)
 
 
 def paths(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -8,16 +8,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import NamedTuple
 
 import pytest
 
+from commands import check, put
 from paths import ROOT
 from stepward.validator import rules
 from stepward.validator.findings import Finding, Severity
@@ -227,23 +225,23 @@ def test_an_example_has_its_finding(rule: type[Rule]) -> None:
     importlib.util.find_spec("stepward.validator.gate.suppressions") is None, reason="comments silence nothing yet"
 )
 @each(rule for rule in RULES if rule.code in FOUND_BY_THE_COMMAND)
-def test_an_example_has_its_finding_by_the_command(rule: type[Rule], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("in_own_folder")
+def test_an_example_has_its_finding_by_the_command(rule: type[Rule]) -> None:
     parts = parts_of(rule)
-    assert command_codes(tmp_path, parts["Example"]) == {rule.code}
-    assert command_codes(tmp_path, parts["Use instead"]) == set()
+    assert command_codes(parts["Example"]) == {rule.code}
+    assert command_codes(parts["Use instead"]) == set()
 
 
-def command_codes(folder: Path, part: Part) -> set[str]:
+def command_codes(part: Part) -> set[str]:
     (program,) = part.programs
-    (folder / "example.yaml").write_text(program, encoding="utf-8")
-    code = "from stepward.validator.cli import main; main()"
-    command = [sys.executable, "-c", code, "check", "--isolated", "--output-format=json", "."]
+    put("example.yaml", program)
+    options = []
     beside = {"tools": ("tools.py", part.tools), "policy": ("policy.yaml", part.policies)}
     for option, (name, texts) in {**beside, "baseline": ("baseline.json", part.baselines)}.items():
         for text in texts:
-            (folder / name).write_text(text, encoding="utf-8")
-            command.append(f"--{option}={name}")
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            put(name, text)
+            options.append(f"--{option}={name}")
+    done = check("--isolated", "--output-format=json", *options, ".")
     return {finding["code"] for finding in json.loads(done.stdout)["findings"]}
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluations import result
+from sizes import size
 from stepward.vm.errors import EvaluationError, ExpressionError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.facts import facts
@@ -78,7 +79,7 @@ def attempt(text: str) -> tuple[Expression | None, ExpressionError | None]:
 
 
 @given(st.one_of(st.text(max_size=60), mutated_conditions(), st.text("$ab.()'\"\\u01<>=!&|+-*[], \n", max_size=30)))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=size(120, 400), deadline=None)
 def test_arbitrary_text_is_an_expression_or_an_expression_error(text: str) -> None:
     tree, error = attempt(text)
     if error is not None:
@@ -93,7 +94,7 @@ def test_arbitrary_text_is_an_expression_or_an_expression_error(text: str) -> No
 
 
 @given(conditions(), states())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(80, 200), deadline=None)
 def test_an_evaluation_gives_a_value_or_an_evaluation_error(text: str, state: dict[str, Any]) -> None:
     with suppress(EvaluationError):
         found = result(text, **state)

@@ -15,6 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from evaluations import lookup_in
+from sizes import size
 from stepward.validator import ProgramValidator
 from stepward.vm import EvaluationError, Meaning, Program
 from stepward.vm.expressions.evaluator import evaluate_condition
@@ -91,7 +92,7 @@ def state_of(chance: Random, values: dict[str, list[Any]]) -> dict[str, Any]:
     return {name: chance.choice(values[name]) for name in VALUES} | {"step": {"output": chance.choice(REPLIES)}}
 
 
-@settings(max_examples=350, deadline=None)
+@settings(max_examples=size(80, 350), deadline=None)
 @given(conditions(), st.integers(0, 1 << 30))
 def test_an_accepted_condition_has_a_value_in_every_state(condition: str, seed: int) -> None:
     assume(is_accepted(program(condition, TYPES)))
@@ -100,7 +101,7 @@ def test_an_accepted_condition_has_a_value_in_every_state(condition: str, seed: 
         holds_a_value(condition, state_of(chance, VALUES))
 
 
-@settings(max_examples=350, deadline=None)
+@settings(max_examples=size(80, 350), deadline=None)
 @given(conditions(), st.integers(0, 1 << 30))
 def test_what_is_inferred_is_enough_once_the_boundary_enforces_it(condition: str, seed: int) -> None:
     """With nothing declared, values that the inferred types admit give every accepted condition a value."""
@@ -121,13 +122,13 @@ def test_what_is_inferred_is_enough_once_the_boundary_enforces_it(condition: str
 def test_the_search_meets_both_kinds_of_condition() -> None:
     met: Counter[bool] = Counter()
 
-    @settings(max_examples=200, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=80, deadline=None, database=None, derandomize=True)
     @given(conditions())
     def count(condition: str) -> None:
         met[is_accepted(program(condition, TYPES))] += 1
 
     count()
-    assert min(met[True], met[False]) >= 20
+    assert min(met[True], met[False]) >= 10
 
 
 def test_a_type_without_words_is_any_type() -> None:
