@@ -58,7 +58,12 @@ demo: .venv/installed
 	$(BIN)/stepward sabotage $(PROGRAMS)/good/customer_refund.yaml --policy specs/policies/payments.yaml \
 		--families crash --seed 1 --examples 40 --require-all --save "$$folder"
 	@echo
+	@mkdir -p build/demo
+	@$(BIN)/stepward report specs/programs/good specs/programs/bad/SW401/gold-bonus.yaml \
+		--policy specs/policies/payments.yaml --policy specs/policies/operations.yaml -o build/demo/report.html; test $$? -eq 1
+	@echo
 	@echo "the gate let the good programs through and stopped the bad one; the machine ran one, and held. next:"
+	@echo "  open build/demo/report.html in a browser"
 	@echo "  $(BIN)/stepward explain SW401"
 	@echo "  $(BIN)/stepward graph specs/programs/good/customer_refund.yaml -o refund.svg"
 	@echo "  $(BIN)/stepward check path/to/your/programs"

@@ -1,4 +1,4 @@
-"""The transition that avoids a guard: the last one on a path, where every run that takes it lacks the guard."""
+"""Where a path avoids a guard: the transition that no run with the guard takes, and the step at which it turns away."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.monitors import RuleMonitor
 from stepward.validator.analysis.product import how
 from stepward.validator.findings import Move
+from stepward.vm.language.automata import bound
+from stepward.vm.language.guardrails import Requires
 from stepward.vm.language.transitions import Kind, Transition
 
 _VERBS: Final[dict[Kind, str]] = {
@@ -36,6 +38,32 @@ def avoiding_transition(monitor: RuleMonitor, analyses: Analyses, path: Sequence
         if one.to == numbers[target] and how(one) == source.how and not monitor.may_satisfy(numbers[source.step], one)
     ]
     return _words(taken[0], source.step, target) if len(taken) == 1 else ""
+
+
+def parting_step(analyses: Analyses, rule: str | None, policy: str | None, path: Sequence[Move]) -> str:
+    """Return the id of the last step of a path from which the guard of a `requires` rule can still be reached.
+
+    The path leaves the safe paths there. Empty for rules of other kinds, and where the guard can be reached to the end
+    of the path.
+    """
+    import networkx
+
+    facts = analyses.facts
+    found = (
+        one
+        for one, owner in facts.meaning.rules
+        if isinstance(one, Requires) and (one.name, owner.policy if owner else None) == (rule, policy)
+    )
+    named = next(found, None)
+    if named is None:
+        return ""
+    monitor = RuleMonitor(analyses, bound(named, facts.meaning, facts.hits))
+    guards = {step for steps in monitor.comes for step in steps}
+    before = guards.union(*(networkx.ancestors(facts.graph.digraph, guard) for guard in guards))
+    position = facts.flow.position
+    leads = [position[move.step] in before for move in path]
+    last = next((number for number in reversed(range(len(leads))) if leads[number]), None)
+    return path[last].step if last is not None and last + 1 < len(path) else ""
 
 
 def _behind_guards(monitor: RuleMonitor, analyses: Analyses) -> set[int]:

@@ -20,6 +20,7 @@ COMMANDS: Final = (
     "check",
     "explain",
     "graph",
+    "report",
     "init",
     "schema",
     "run",

@@ -104,7 +104,7 @@ def to_dot(picture: Picture) -> str:
         "program",
         graph_attr={"label": _heading(picture, look), "labelloc": "t", "labeljust": "l", "fontname": _FONT,
                     "fontsize": str(look.points + 1), "nodesep": look.node_space, "ranksep": look.rank_space,
-                    "pad": "0.3" if look is _WHOLE else "0.06", "tooltip": safe(picture.title), **direction},
+                    "pad": "0.3" if look is _WHOLE else "0.06", "tooltip": _escaped(picture.title), **direction},
         node_attr={**common, "margin": look.margin, "height": "0.3" if look is _WHOLE else "0.2"},
         edge_attr={**common, "fontsize": str(look.label_points), "arrowsize": "0.8" if look is _WHOLE else "0.6"},
     )  # fmt: skip
@@ -264,5 +264,9 @@ def _roomy(line: str, share: int = 6) -> str:
 
 
 def _escaped(text: str) -> str:
+    """Return the text of an attribute: without escapes of DOT, and never taken for markup, also between `<` and `>`."""
+    from graphviz import nohtml
+
     lines: Iterable[str] = map(safe, text.split("\n"))
-    return "\\n".join(line.replace("\\", "\\\\") for line in lines)
+    quoted: str = nohtml("\\n".join(line.replace("\\", "\\\\") for line in lines))
+    return quoted

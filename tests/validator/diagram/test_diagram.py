@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import subprocess
 import sys
@@ -309,6 +310,14 @@ def test_texts_of_the_user_can_not_break_the_drawing() -> None:
     assert "\x07" not in source
     assert "\u202e" not in source
     assert "<i>" not in svg
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "<a(b)>", "\\N", "<", "<>"])
+def test_a_name_that_looks_like_markup_is_drawn_as_a_text(name: str) -> None:
+    source = dot({"name": name, "steps": [{"id": name, "type": "set", "set": {"x": "1"}}]})
+    svg = render(source, "svg").decode()
+    assert "<script" not in svg
+    assert name in html.unescape(svg)
 
 
 def test_a_long_name_is_shown_whole_and_nodes_are_wide_enough_for_any_font() -> None:

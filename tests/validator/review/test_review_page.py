@@ -1,0 +1,219 @@
+"""Fast: the review page as a file: what is on it, that it needs nothing else, and that no text of a user is markup."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sqlite3
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paths import ROOT
+from review_pages import HOSTILE, NAME, bypassed, hostile, journal_of_two_runs, write_report
+from stepward.validator.cli import main
+from stepward.validator.review.elements import element, html, plain_text
+from stepward.vm import SQLiteJournal
+
+
+class Parsed(HTMLParser):
+    """The elements of a page with their attributes, and its texts; those of scripts and styles by themselves."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.codes: list[tuple[str, str]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem:
+            self.codes.append((self.cdata_elem, data))
+        else:
+            self.texts.append(data)
+
+
+def parsed(page: Path) -> Parsed:
+    return Parsed(page.read_text(encoding="utf-8"))
+
+
+def test_the_page_needs_nothing_else_and_allows_only_its_own_script_and_style(tmp_path: Path) -> None:
+    program, journal = journal_of_two_runs(tmp_path)
+    page = parsed(write_report(tmp_path, program, "--journal", str(journal)))
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert not {name for name in names if name.startswith("on") or name in {"style", "src", "srcset", "action"}}
+    addresses = [attributes["href"] or "" for _, attributes in page.elements if "href" in attributes]
+    assert addresses
+    assert all(address.startswith("#") for address in addresses)
+    (policy,) = [
+        one["content"] or "" for tag, one in page.elements if one.get("http-equiv") == "Content-Security-Policy"
+    ]
+    style = next(text for tag, text in page.codes if tag == "style")
+    script = next(text for tag, text in page.codes if tag == "script" and text.startswith("//"))
+    for name, text in (("style-src", style), ("script-src", script)):
+        digest = base64.b64encode(sha256(text.encode()).digest()).decode()
+        assert f"{name} 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_a_hostile_program_is_text(tmp_path: Path) -> None:
+    page = parsed(write_report(tmp_path, hostile()))
+    assert not {tag for tag, _ in page.elements} & {"img", "b onmouseover"}
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    text = "".join(page.texts)
+    assert NAME in text
+    assert HOSTILE in text
+    assert "<b onmouseover=alert(1)>" in text
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_no_text_and_no_attribute_is_ever_markup(text: str, value: str) -> None:
+    page = Parsed(html(element("p", text, element("i", title=value))))
+    assert [tag for tag, _ in page.elements] == ["p", "i"]
+    assert "".join(page.texts).strip("\n") == plain_text(text).strip("\n")
+    assert set(page.elements[1][1]) <= {"title"}
+
+
+def test_a_finding_has_its_help_its_run_and_where_it_leaves_the_safe_path(tmp_path: Path) -> None:
+    page = write_report(tmp_path, bypassed()).read_text(encoding="utf-8")
+    text = re.sub(r"<[^>]*>", "", page)
+    assert "SW401 guardrail-bypassed" in text
+    assert "Do: route every path to `pay` through tool `look`" in text
+    assert "Leaves the safe path at check." in text
+    assert "rejected: guardrail `look-first` forbids `pay` to start" in text
+    assert page.count('data-step="pay"') > 3
+
+
+def test_every_example_has_its_section_and_the_exit_status_is_that_of_check(tmp_path: Path) -> None:
+    bad = ROOT / "specs/programs/bad/SW401"
+    output = tmp_path / "r.html"
+    result = CliRunner().invoke(main, ["report", str(bad), "--isolated", "-o", str(output)])
+    assert result.exit_code == 1
+    page = parsed(output)
+    sections = [one for tag, one in page.elements if tag == "section"]
+    assert len(sections) == len(list(bad.glob("*.yaml")))
+    assert len([one for tag, one in page.elements if tag == "svg"]) == len(sections)
+    good = ROOT / "specs/programs/good/customer_refund.yaml"
+    assert CliRunner().invoke(main, ["report", str(good), "--isolated", "-o", str(output)]).exit_code == 0
+
+
+def test_a_file_that_is_no_program_is_told_and_hides_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps(bypassed()))
+    (folder / "b.json").write_text(json.dumps({"name": "b", "steps": [{"id": "x", "type": "nothing"}]}))
+    output = tmp_path / "r.html"
+    assert CliRunner().invoke(main, ["report", str(folder), "--isolated", "-o", str(output)]).exit_code == 1
+    text = "".join(parsed(output).texts)
+    assert "Files without a program to draw" in text
+    assert "`nothing`" in text
+    assert "guardrail-bypassed" in text
+
+
+def test_two_programs_of_one_file_have_each_their_own_findings(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    good = {"name": "fine", "inputs": {}, "steps": [{"id": "e", "type": "end"}]}
+    file.write_text(f"{json.dumps(bypassed())}\n---\n{json.dumps(good)}\n")
+    text = "".join(parsed(write_report(tmp_path, file)).texts)
+    assert text.count("guardrail-bypassed") == 1
+    assert "fine (0)" in text
+    assert "bypass (1)" in text
+
+
+def test_runs_are_listed_without_their_records_and_nothing_sensitive_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, journal = journal_of_two_runs(tmp_path)
+    text = write_report(tmp_path, program, "--journal", str(journal)).read_text(encoding="utf-8")
+    assert "ann@example.com" not in text
+    assert 'data-run="small-1"' in text
+    assert "[sensitive]" in text
+    read = SQLiteJournal.read
+    asked: list[str] = []
+    monkeypatch.setattr(SQLiteJournal, "read", lambda self, run, *rest: (asked.append(run), read(self, run, *rest))[1])
+    with sqlite3.connect(journal) as connection:
+        rows = connection.execute("SELECT * FROM runs WHERE run = 'small-1'").fetchall()
+        columns = [one[1] for one in connection.execute("PRAGMA table_info(runs)")]
+        values = dict(zip(columns, rows[0], strict=True))
+        assert len(rows) == 1
+        marks = ", ".join("?" * len(columns))
+        copies = ({**values, "run": f"copy-{number}", "number": 10 + number} for number in range(10_000))
+        connection.executemany(f"INSERT INTO runs VALUES ({marks})", (tuple(copy.values()) for copy in copies))
+    page = write_report(tmp_path, program, "--journal", str(journal), "--records", "0", "--run", "large-1")
+    assert set(asked) == {"large-1"}
+    data = next(text for tag, text in parsed(page).codes if tag == "script" and text.startswith("["))
+    assert len(json.loads(data)) == 10_002
+
+
+def test_a_campaign_is_shown(tmp_path: Path) -> None:
+    attack = {
+        "name": "replay", "family": "crash", "outcome": "breach", "cases": 3, "events": 40, "why_not": None,
+        "breach": {"invariant": "kept", "what": "<i>twice</i>"},
+    }  # fmt: skip
+    summary = {"ran": 1, "attacks": 1, "breaches": 1, "cases": 3, "events": 40}
+    data = {"version": 1, "program": "bypass", "seed": 7, "attacks": [attack], "summary": summary}
+    (tmp_path / "s.json").write_text(json.dumps(data))
+    page = parsed(write_report(tmp_path, bypassed(), "--sabotage", str(tmp_path / "s.json")))
+    text = "".join(page.texts)
+    assert "kept: <i>twice</i>" in text
+    assert "1 of 1 attacks ran on bypass: 1 breaches, 3 cases, 40 events, seed 7" in text
+    assert "i" not in {tag for tag, _ in page.elements}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--sabotage", "none.json"], "`none.json` can't be read"),
+        (["--sabotage", "program.json"], "`program.json` is no result of a campaign"),
+        (["--journal", "none.db"], "there is no journal at `none.db`"),
+        (["--run", "r"], "--run is for the runs of a journal"),
+        (["-o", "none/r.html"], "`none/r.html` can't be written"),
+    ],
+)
+def test_what_can_not_be_used_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("program.json").write_text(json.dumps(bypassed()))
+    result = CliRunner().invoke(main, ["report", "program.json", "--isolated", *options])
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_a_page_of_150_steps_and_30_findings_is_below_3_megabytes(tmp_path: Path) -> None:
+    steps = []
+    for number in range(75):
+        onward = f"c{number + 1}" if number < 74 else "e"
+        steps.append(
+            {
+                "id": f"c{number}",
+                "type": "condition",
+                "condition": f"$n > {number}",
+                "then": f"t{number}",
+                "otherwise": onward,
+            }
+        )
+        steps.append({"id": f"t{number}", "type": "tool", "tool": "pay", "next_step": onward})
+    rules = [
+        {"name": f"g{number}", "protects": {"step": f"t{number}"}, "requires": {"tool": "ask"}} for number in range(30)
+    ]
+    data = {
+        "name": "large", "inputs": {"n": {"type": "integer"}},
+        "tools": {"pay": {"effect": "write", "idempotent": False}, "ask": {"effect": "read"}},
+        "guardrails": rules, "steps": [*steps, {"id": "e", "type": "tool", "tool": "ask"}],
+    }  # fmt: skip
+    page = write_report(tmp_path, data)
+    assert "".join(parsed(page).texts).count("guardrail-bypassed") == 30
+    assert page.stat().st_size < 3_000_000

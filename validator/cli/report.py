@@ -1,0 +1,139 @@
+"""`stepward report`: the review page."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepward.validator.cli.machine import FILE, MachineError, explained, history_of, open_journal
+from stepward.validator.cli.output import refuse_two_configurations, write_output
+from stepward.validator.files import why_not
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stepward.validator.failures import Failures
+    from stepward.validator.result import RunResult
+    from stepward.validator.review.programs import ProgramView
+    from stepward.validator.review.runs import RunsView
+
+FOUND, INTERNAL = 1, 2
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(), required=True)
+@click.option("-o", "--output", type=FILE, default="report.html", show_default=True, help="The file to write.")
+@click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
+@click.option("--sabotage", type=FILE, metavar="FILE", help="Show a campaign: the JSON of `stepward sabotage`.")
+@click.option("--journal", metavar="FILE", help="Show the runs of this journal.")
+@click.option("--records", type=click.IntRange(min=0), default=20, show_default=True, metavar="N",
+              help="Show the newest N runs step by step.")  # fmt: skip
+@click.option("--run", "chosen", multiple=True, metavar="RUN", help="Show this run step by step (repeatable).")
+@click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+def report(paths: tuple[str, ...], output: Path, **options: Any) -> None:
+    """Write a page for review: programs, findings, proofs, and the runs that show violations.
+
+    The page is one file. It needs no network and shows no sensitive value. Exits like `stepward check`: with 1 if the
+    gate fails, with 2 if the page can't be made.
+    """
+    from stepward.validator.cli.loading import configurations_of
+    from stepward.validator.failures import Failures
+    from stepward.validator.gate.checking import Run as Gate
+    from stepward.validator.report.text import counted
+    from stepward.validator.review.page import page
+    from stepward.vm.errors import StepwardError
+
+    refuse_two_configurations(config=options["config"], isolated=options["isolated"])
+    if options["chosen"] and options["journal"] is None:
+        raise click.UsageError("--run is for the runs of a journal; name it with --journal")
+    failures = Failures(StepwardError, click.ClickException)
+    gate = Gate(configurations_of(options))
+    gate.check_paths(paths)
+    result = gate.result()
+    views = [view for file in result.files for view in _views(file, result, options, failures)]
+    text = page(
+        views,
+        others=_others(result, views),
+        sabotage=None if options["sabotage"] is None else _campaign(options["sabotage"]),
+        runs=None if options["journal"] is None else _runs(options),
+    )
+    write_output(output, text, "correct the path of `-o`")
+    said = f"{counted(len(views), 'program')} and {counted(len(result.findings), 'finding')}"
+    click.echo(f"`{output}` has {said}")
+    found = [*result.failures, *failures.found]
+    if found:
+        from stepward.validator.cli.internal import print_failures
+
+        print_failures(found)
+        sys.exit(INTERNAL)
+    sys.exit(FOUND if result.is_failed else 0)
+
+
+def _views(file: str, result: RunResult, options: dict[str, Any], failures: Failures) -> Iterator[ProgramView]:
+    """Yield what the page shows of each program in a file; a check has said what is wrong with those that are none."""
+    from stepward.validator.cli.loading import gate_of
+    from stepward.validator.files import absolute
+    from stepward.validator.gate.discovery import Candidate, read_candidate
+    from stepward.validator.review.programs import view_of
+    from stepward.vm.errors import DocumentError
+    from stepward.vm.language.program import Program
+
+    documents = read_candidate(Candidate(absolute(file), is_named=False)).documents
+    for document in documents:
+        try:
+            program = Program.from_document(document)
+        except DocumentError:
+            continue
+        alone = gate_of(options)
+        policies = alone.check_program(program)
+        # Findings do not say which program of a file they are of, and a check of one program alone lacks those that
+        # need all: so a file with one program has the findings of the whole check.
+        own = result if len(documents) == 1 else alone.result()
+        findings = [one for one in own.findings if one.file == file]
+        properties = [one for one in own.properties if one.file == file]
+        yield view_of(program, policies, file, findings, properties, failures)
+
+
+def _others(result: RunResult, views: list[ProgramView]) -> list[dict[str, str]]:
+    """Return the findings that no program on the page has: of files that are no program, of policies, of baselines."""
+    drawn = {view.file for view in views}
+    return [
+        {"file": one.file, "code": one.code, "message": one.message, "help": one.help}
+        for one in result.findings
+        if one.file not in drawn
+    ]
+
+
+def _campaign(file: Path) -> Mapping[str, Any]:
+    """Return the result of a campaign; raises MachineError for a file that is none."""
+    help = "make it with `stepward sabotage PROGRAM --output-format json --output-file FILE`"
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise MachineError(f"`{file}` can't be read: {why_not(error)}", help) from None
+    except (ValueError, RecursionError):
+        raise MachineError(f"`{file}` is no JSON", help) from None
+    wanted = {"version", "program", "seed", "attacks", "summary"}
+    if not isinstance(data, dict) or not wanted <= data.keys() or data["version"] != 1:
+        raise MachineError(f"`{file}` is no result of a campaign", help)
+    return data
+
+
+def _runs(options: dict[str, Any]) -> RunsView:
+    """Return the list of all runs, from the table of the journal, and the records of the newest or the named ones."""
+    from stepward.validator.review.runs import RunsView, row_of, run_view
+    from stepward.vm.machine.runs import run_of
+
+    with explained(), closing(open_journal(options["journal"])) as journal:
+        rows = journal.rows()[::-1]
+        newest = [row.run for row in rows[: options["records"]]]
+        names = dict.fromkeys((*options["chosen"], *newest))
+        found = [history_of(journal, name) for name in names]
+        shown = tuple(run_view(run_of(one), one) for one in found)
+        return RunsView(tuple(map(row_of, rows)), shown)

@@ -1,0 +1,1 @@
+"""The review page: programs, findings, proofs, witnesses, attacks and runs in one file for a browser."""
