@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from stepward.sabotage.playing.strategies import Constants, others_than, values_of
+from stepward.sabotage.stores.plain_status import Siblings, siblings_of
 from stepward.vm.language.policy import Policy, require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import TypeSpec
@@ -96,6 +97,11 @@ class Target:
     def calls(self) -> dict[str, CallPlan]:
         """Every llm and tool step and sub-step, by id."""
         return {call.id: call for step in self.plan.steps for call in step.calls}
+
+    @cached_property
+    def siblings(self) -> Siblings:
+        """The calls of the step of each call."""
+        return siblings_of(self.program.to_dict())
 
     @cached_property
     def inputs(self) -> SearchStrategy[dict[str, Any]]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from itertools import zip_longest
+from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.drawn.questions import HIDDEN, MODELS, RUNS, TOPICS, Got, Questions, got, questions_program
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.needs import MODEL
 from stepward.sabotage.playing.case import Case
@@ -12,13 +16,30 @@ from stepward.sabotage.playing.quiet import without_log_of_caches
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.variants import calls_in, variant
 from stepward.vm.language.types import fits
+from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.models.cache import CacheFault, Kept, write_entry
-from stepward.vm.values import FrozenMap
+from stepward.vm.values import FrozenMap, freeze, to_json
 
 LIES: Final = ("another type", "another question", "damaged", "locked", "down")
 
 VALUES: Final[tuple[Any, ...]] = (7, "no such reply", None, True, (), FrozenMap(odd=("x", 1)))
+
+
+class Honest:
+    """A cache that does what it is told."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        """Return the entry of a key, or None."""
+        return self.entries.get(key)
+
+    def put(self, key: str, entry: bytes) -> None:
+        """Keep an entry."""
+        self.entries[key] = entry
 
 
 class Poisoned:
@@ -82,6 +103,57 @@ class PoisonedCache(Attack):
         case.hold(run.is_over, self.invariant, "a cache kept a run from its end")
         case.needs(cache.lies)
         return Outcome.BLOCKED
+
+
+class RepliesAcrossRuns(Attack):
+    """Several runs, under models with like parameters, share one honest cache: they ask again and again, alike but for
+    one part of the question, with sensitive values in questions and replies, in loops, and after failures."""
+
+    family = Family.INJECTION
+    surface = "cache of replies"
+    action = "questions that are alike, of several runs and models"
+    invariant = Invariant.DATA
+    defence = (
+        "a reply is kept under all that decides it, taken once by a run, free of charge, and never if it is sensitive"
+    )
+    severity = "high"
+    weight = 4
+    programs = 5
+
+    def play(self, case: Case) -> Outcome:
+        """Compare each run with a plain table of replies."""
+        from hypothesis import strategies as st
+
+        seed = case.pick("drawn from", st.integers(0, (1 << 24) - 1))
+        for number in case.each("program", range(self.programs)):
+            self._play(case, Random(f"replies {seed} {number}"))
+        return Outcome.ABSORBED
+
+    def _play(self, case: Case, chance: Random) -> None:
+        program, cache, table = questions_program(chance), Honest(), dict[str, Any]()
+        topics, models = chance.sample(TOPICS, 2), chance.sample(MODELS, 2)
+        case.log(f"run this program: {to_json(freeze(program.to_dict()))}")
+        for number in range(RUNS):
+            topic, parameters = chance.choice(topics), chance.choice(models)
+            model = Questions(chance, parameters, table, 1_000 * number)
+            due = list(model.due(program, topic))
+            case.act(f"ask {parameters} about `{topic}`")
+            options = {"clock": ManualClock(), "random": case.random, "cache": cache, **case.weakness.options}
+            machine = ExecutionVM({}, model, case.store, checker=None, **options)
+            run = case.do(machine.run(program, {"t": topic, "h": HIDDEN}, run_id=case.run_id()))
+            has = list(got([json.loads(entry.record) for entry in case.store.read(run.id)]))
+            case.hold(
+                has == due, self.invariant, f"the run got {_first_other(has, due)}, and not {_first_other(due, has)}"
+            )
+            spent = sum(one.tokens for one in due)
+            case.hold(run.tokens == spent, Invariant.BOUNDS, f"the run was charged {run.tokens} tokens, not {spent}")
+            leaks = [entry for entry in cache.entries.values() if HIDDEN.encode() in entry]
+            case.hold(not leaks, Invariant.SECRECY, "the cache has a sensitive value")
+
+
+def _first_other(these: list[Got], others: list[Got]) -> Got | None:
+    """Return the first of these that is not so among the others."""
+    return next((one for one, other in zip_longest(these, others) if one != other), None)
 
 
 UNFIT: Final = object()

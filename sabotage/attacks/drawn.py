@@ -15,6 +15,7 @@ from stepward.sabotage.drawn.cases import THEMES, drawn_case
 from stepward.sabotage.drawn.lockstep import played
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted, Processes
 from stepward.sabotage.drawn.spelled import spelled
+from stepward.sabotage.drawn.typed import Table, drawn_pairs
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.reference.plain import same, to_value
@@ -104,6 +105,20 @@ class DrawnTypes(_Drawn):
     invariant = Invariant.DATA
     theme = "types"
 
+    def _play(self, case: Case, seed: str) -> None:
+        super()._play(case, seed)
+        table = Table(drawn_pairs(Random(f"typed {seed}")))
+        machine = ExecutionVM(table, checker=None, **case.weakness.options)
+        run = case.do(machine.run(table.program, table.inputs))
+        has = run.view("tool")
+        for name, (spec, value, is_output, is_fine) in table.pairs.items():
+            what = f"{value!r} as {'output' if is_output else 'argument'} of type {spec}"
+            is_taken = f"{name}.output" in has
+            case.hold(is_taken == is_fine, self.invariant, f"{what} is {'taken' if is_taken else 'refused'}")
+            if is_taken and is_output:
+                is_same = same(has[f"{name}.output"], to_value(value))
+                case.hold(is_same, self.invariant, f"{what} becomes {has[f'{name}.output']!r}")
+
 
 SPELLED: Final = 12
 """The number of expressions of a program whose values are known without a parser."""
@@ -123,7 +138,7 @@ class DrawnExpressions(_Drawn):
         chance = Random(f"spelled {seed}")
         due = {f"v{number}": spelled(chance) for number in range(SPELLED)}
         steps = [{"id": "all", "type": "set", "set": {name: one.text for name, one in due.items()}}]
-        program = Program.from_dict({"name": "spelled", "inputs": {}, "steps": steps})
+        program = Program.from_dict({"name": "spelled", "language": 2, "inputs": {}, "steps": steps})
         run = case.do(ExecutionVM({}, checker=None, **case.weakness.options).run(program))
         has = run.view("tool")
         for name, one in due.items():

@@ -43,6 +43,9 @@ def compare_held(machine: Machine, run: Run) -> None:
         if not machine.world.plan.has_sensitive:
             words = machine.world.words(*called.asked[:3])
             equal("request", dict(suspension.request), {"for": words})
+    stored = machine.journal.vault.get(run.id).items()
+    salts = [secret[:16] for name, secret in stored if not name.startswith("token:")]
+    equal("salts of sealed values", len(set(salts)), len(salts))
     for doubt in run.doubts:
         equal("tool in doubt", doubt.tool, machine.world.calls[doubt.step].tool)
         if not any(place[0] == doubt.step for place in machine.world.lost):

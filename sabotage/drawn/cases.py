@@ -7,6 +7,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
+from stepward.sabotage.drawn.beside_secret import beside_secret_case
 from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import LATE, LOST, Manner
 from stepward.sabotage.drawn.guards import guards_case
@@ -15,6 +16,7 @@ from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.policies import policies_case
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.spelled import misread_text
+from stepward.sabotage.drawn.stalls import stalls_case
 from stepward.sabotage.drawn.wide import Theme, wide_program
 from stepward.vm import Policy, Program
 from stepward.vm.language.meaning import Meaning
@@ -25,6 +27,12 @@ MOST_DRAWS: Final = 5
 
 SHARE_OF_GUARDS: Final = 0.5
 """The share of the cases of the theme `rules` that ask how some call ended."""
+
+SHARE_BESIDE_SECRETS: Final = 0.3
+"""The share of the cases of the theme `secrets` in which calls are settled beside one that knows a secret."""
+
+SHARE_OF_STALLS: Final = 0.3
+"""The share of the cases of the theme `budgets` that only assign like values."""
 
 CALLS: Final = ("call",) * 4
 
@@ -135,6 +143,8 @@ def _of_theme(name: str, seed: str) -> DrawnCase:
 
 
 def _secret(_: str, seed: str) -> DrawnCase:
+    if Random(f"beside? {seed}").random() < SHARE_BESIDE_SECRETS:
+        return beside_secret_case(seed)
     program = Program.from_dict(secret_program(seed))
     inputs, unique, repeated = secret_inputs(seed, list(program.inputs or {}))
     manner = Manner(beside=0.1, echoes=0.5) if unique else Manner(beside=0.02, echoes=0.9, weights=LOST)
@@ -147,6 +157,10 @@ def _ruled(theme: str, seed: str) -> DrawnCase:
     return guards_case(seed) if Random(seed).random() < SHARE_OF_GUARDS else _of_theme(theme, seed)
 
 
+def _budgeted(theme: str, seed: str) -> DrawnCase:
+    return stalls_case(seed) if Random(f"stalls? {seed}").random() < SHARE_OF_STALLS else _of_theme(theme, seed)
+
+
 def _computing(_: str, seed: str) -> DrawnCase:
     program, inputs = expression_program(seed)
     return DrawnCase(Program.from_dict(program), seed, inputs=inputs)
@@ -157,4 +171,5 @@ _MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {
     "expressions": _computing,
     "policies": lambda _, seed: policies_case(seed),
     "rules": _ruled,
+    "budgets": _budgeted,
 }

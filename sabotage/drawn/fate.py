@@ -74,6 +74,9 @@ COSTS: Final = ("0", "0.1", "0.25", "3", "-1")
 
 PEOPLE: Final = ("", "ann", "bob")
 
+SHARE_OF_CALLERS: Final = 0.3
+"""The share of runs that a caller of a gateway starts."""
+
 DEATHS: Final = (0.0, 0.0, 0.3, 0.7)
 """The share of the requests whose process may die."""
 
@@ -204,6 +207,11 @@ class World:
         """Return the text of an error or a request, which may quote a sensitive value."""
         chance = self.chance("words", step, visit, attempt)
         return self.spelled(chance) if chance.random() < self.manner.echoes else "it broke"
+
+    def envelope(self) -> tuple[str, bool] | None:
+        """Return the caller of a gateway who starts the run, and whether it may settle its own calls; mostly None."""
+        chance = self.chance("envelope")
+        return (chance.choice(PEOPLE[1:]), chance.random() < 0.3) if chance.random() < SHARE_OF_CALLERS else None
 
     def starter(self) -> str:
         """Return the person who starts the run, or an empty text for an unnamed one."""

@@ -34,6 +34,7 @@ from stepward.vm import (
 )
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
+from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.history import History
 from stepward.vm.machine.plan import Plan
@@ -124,16 +125,20 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
     reference = Reference(
         case.program, case.policies, waived, max_output_bytes=limits.output_bytes, max_steps=limits.steps
     )
-    by = world.starter()
+    by, envelope = world.starter(), world.envelope()
+    said = None if envelope is None else Envelope(envelope[0], "gate", settles_own=envelope[1])
     given_inputs = machine.respelled(inputs)
     try:
         run = await outlived(
-            machine, 0, lambda vm: vm.run(case.program, given_inputs, run_id=name, by=by or None), ("started",)
+            machine,
+            0,
+            lambda vm: vm.run(case.program, given_inputs, run_id=name, by=by or None, envelope=said),
+            ("started",),
         )
     except RunRefused:
         run = None
     try:
-        reference.start(inputs, by)
+        reference.start(inputs, by, "" if envelope is None or envelope[1] else envelope[0])
     except ValueError:
         if run is not None:
             raise Parted("inputs", f"the reference refuses what the machine takes: {inputs}") from None
@@ -300,6 +305,7 @@ class _Pair:
         reference, machine = self.reference, self.machine
         if machine.parted is not None:
             raise machine.parted
+        equal("row after every append", machine.journal.odd, None)
         equal("ending", (run.status, run.reason), (reference.status, reference.reason), run.error)
         equal("charges", (run.steps, run.tokens, run.cost), (reference.steps, reference.tokens, reference.cost))
         equal("held", [one.step for one in run.suspensions], list(reference.waiting))

@@ -16,6 +16,7 @@ from stepward.sabotage.drawn.fate import Manner, World
 from stepward.sabotage.drawn.mishaps import LeapingClock, MortalStore
 from stepward.sabotage.drawn.values import respelled
 from stepward.sabotage.reference import Answer, Asked, Lost, Raised, Replied, Returned, TimedOut, Waits
+from stepward.sabotage.stores.plain_status import StandingStore, siblings_of
 from stepward.vm import ExecutionVM, InDoubt, ModelReply, Policy, Program, Suspend, ToolContext
 from stepward.vm.journal.store import Journal
 from stepward.vm.machine.history import History, load, stored_plan
@@ -131,7 +132,7 @@ class Machine:
         self.case = case
         self.run = run
         self.clock = LeapingClock(DAYS[case.day] + world.chance("hour").choice((0, LATE)), world.chance("leaps"))
-        self.journal = journal
+        self.journal = StandingStore(journal, run, siblings_of(case.program.to_dict()))
         self._spelling = world.chance("spelling")
         self._processes = processes
         self._keeps = world.chance("processes").random() < 0.5

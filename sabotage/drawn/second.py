@@ -23,16 +23,16 @@ def with_language_2(data: dict[str, Any], chance: Random, share: float) -> dict[
     steps = [_changed(step, lambda text: _asked(text, chance, share)) for step in data["steps"]]
     found = {**data, "steps": steps}
     if "inputs" in data:
-        found["inputs"] = {name: _typed(spec, chance, share) for name, spec in data["inputs"].items()}
+        found["inputs"] = {name: in_words_of_2(spec, chance, share) for name, spec in data["inputs"].items()}
     if "tools" in data:
         found["tools"] = {
-            name: {**tool, "returns": _typed(tool["returns"], chance, share)} if "returns" in tool else tool
+            name: {**tool, "returns": in_words_of_2(tool["returns"], chance, share)} if "returns" in tool else tool
             for name, tool in data["tools"].items()
         }
     return data if found == data else {**found, "language": 2}
 
 
-def _typed(spec: dict[str, Any], chance: Random, share: float) -> dict[str, Any]:
+def in_words_of_2(spec: dict[str, Any], chance: Random, share: float) -> dict[str, Any]:
     """Return a type, or one of language 2 with values of the same kinds."""
     if chance.random() >= share or "default" in spec or spec.get("sensitive"):
         return spec

@@ -8,6 +8,9 @@ from typing import Any, Final, NamedTuple
 COINED: Final = "zq-4711-kprt-99"
 """A text that only outputs have: it is looked for once a sensitive one has it."""
 
+DEFAULTS: Final = ("wrk-2207-mbxq-41", "lgt-9035-vnsd-76")
+"""Sensitive values that a program has as defaults: of an input, and of an argument of `file`."""
+
 HIDDEN: Final = {"type": "string", "sensitive": True}
 TOOLS: Final[dict[str, dict[str, Any]]] = {
     "get": {"effect": "read"},
@@ -28,6 +31,11 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
         },
     },
     "list": {"effect": "read", "returns": {"type": "array", "items": HIDDEN}},
+    "file": {
+        "effect": "write",
+        "idempotent": True,
+        "args": {"x": {"default": 1}, "pin": {**HIDDEN, "default": DEFAULTS[1]}},
+    },
     "coin": {"effect": "read", "returns": {**HIDDEN, "pattern": f"^{COINED}$"}},
 }
 SALARY: Final = 4711471147
@@ -39,6 +47,7 @@ INPUTS: Final[dict[str, Any]] = {
     "q": {"type": "object", "properties": {"in": {"type": "object", "sensitive": True, "properties": {"on": {}}}}},
     "m": {"type": "object", "additionalProperties": HIDDEN},
     "p": HIDDEN,
+    "d": {**HIDDEN, "default": DEFAULTS[0]},
     "n": {"type": "integer"},
     "t": {"type": "string"},
 }
@@ -121,11 +130,18 @@ def secret_inputs(seed: str, names: list[str]) -> Secrets:
     }
     if _repeats(seed):
         inputs["h"] = inputs["m"]["f0"] = TWIN
-        return Secrets({name: inputs[name] for name in names}, (), (TWIN, COINED, COINED))
-    held = {"h": [inputs["h"]], "o": [inputs["o"]["a"]], "q": [texts[-1]], "m": list(inputs["m"].values())}
+        return Secrets({name: inputs[name] for name in names if name in inputs}, (), (TWIN, COINED, COINED))
+    held = {
+        "d": [DEFAULTS[0]],
+        "h": [inputs["h"]],
+        "o": [inputs["o"]["a"]],
+        "q": [texts[-1]],
+        "m": list(inputs["m"].values()),
+    }
     unique = tuple(text for name in held if name in names for text in held[name])
     short = [SHORT] if "p" in names else []
-    return Secrets({name: inputs[name] for name in names}, unique, (*(unique or NUMERALS), *short))
+    given = {name: inputs[name] for name in names if name in inputs}
+    return Secrets(given, (*unique, DEFAULTS[1]) if unique else (), (*(unique or NUMERALS), *short))
 
 
 def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
@@ -168,7 +184,7 @@ def _assigned(chance: Random, inputs: list[str], to: str) -> Any:
 def _read(chance: Random, inputs: list[str]) -> str:
     """Return a reference, to something that is not sensitive more often than not."""
     plain = [f"${name}" for name in "nt" if name in inputs]
-    hidden = [chance.choice([f"${name}", DEEP.get(name, f"${name}")]) for name in inputs if name not in "nt"]
+    hidden = [chance.choice([f"${name}", *[DEEP.get(name, f"${name}")] * 3]) for name in inputs if name not in "nt"]
     return chance.choice([*hidden, *(f"${name}" for name in VARIABLES), *(plain * 3)])
 
 
@@ -194,4 +210,6 @@ def _call(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
         args |= {"y": [_words(chance, inputs), {"z": _read(chance, inputs)}]}
     more: dict[str, Any] = chance.choice([{"on_error": "skip"}, {"on_error": "retry", "max_retries": 3}])
     tool = chance.choice([*TOOLS, "get", "get", "mail"])
+    if tool == "file":
+        args = {key: value for key, value in args.items() if key == "x"}
     return {"id": name, "type": "tool", "tool": tool, "args": args, "output_key": chance.choice(VARIABLES), **more}

@@ -27,6 +27,22 @@ NUMBERS: Final[tuple[tuple[str, Any], ...]] = (
     ("2e1", 20),
     ("12e-1", Decimal("1.2")),
 )
+SHARE_OF_FUNCTIONS: Final = 0.3
+"""The share of texts that are values of functions."""
+
+CALLED: Final[tuple[tuple[str, str, str], ...]] = (
+    ("lower", "AbÉ", "abé"),
+    ("lower", "ΟΔΟΣ", "οδοσ"),
+    ("lower", "İI", "ii"),
+    ("upper", "aß", "Aß"),
+    ("upper", "éǆ", "ÉǄ"),
+    ("trim", " a b\t", "a b"),
+    ("trim", "\n\u2003a\u00a0", "a"),
+    ("trim", "\u3000\x1f", ""),
+    ("trim", "\u200ba\ufeff", "\u200ba\ufeff"),
+)
+"""Functions, texts, and their values ("Functions": case by code points, white space by Unicode)."""
+
 COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -135,9 +151,16 @@ def _truth(chance: Random, depth: int) -> Spelled:
 
 
 def _text(chance: Random) -> Spelled:
+    if chance.random() < SHARE_OF_FUNCTIONS:
+        word, of, value = chance.choice(CALLED)
+        return Spelled(f"{word}({_literal(of, chance)})", value)
     value = "".join(chance.choices(CHARACTERS, k=chance.randint(0, 4)))
+    return Spelled(_literal(value, chance), value)
+
+
+def _literal(value: str, chance: Random) -> str:
     quote = chance.choice("'\"")
-    return Spelled(quote + "".join(_spelled_character(one, quote, chance) for one in value) + quote, value)
+    return quote + "".join(_spelled_character(one, quote, chance) for one in value) + quote
 
 
 def _spelled_character(character: str, quote: str, chance: Random) -> str:

@@ -73,6 +73,21 @@ ONE_LIMIT: Final[tuple[dict[str, Any], ...]] = (
 )
 """Types with one limit alone: a machine may take such a type for one without limits."""
 
+TWO_LIMITS: Final[tuple[dict[str, Any], ...]] = (
+    {"type": "string", "pattern": "^a+$", "maxLength": 2},
+    {"type": "string", "enum": ["a", "aaa"], "maxLength": 3},
+    {"type": ["string", "null"], "maxLength": 1, "pattern": "a"},
+    {"type": "number", "minimum": 0, "maximum": 2},
+    {"type": ["integer", "string"], "maximum": 2, "maxLength": 1},
+    {"type": "object", "additionalProperties": False},
+    {"type": "object", "required": ["a"], "properties": {"b": {"type": "integer"}}},
+    {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False},
+    {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "boolean"}},
+    {"type": "array", "items": {"type": "string", "maxLength": 1}},
+    {"type": "array", "items": {"type": "array", "items": {"type": "boolean"}}},
+)
+"""Types whose limits stand beside each other: a machine may forget one because of the other."""
+
 CONFUSED: Final = (True, False, 0, 1, "1", "true", None)
 """Scalars that are listed."""
 
@@ -216,8 +231,8 @@ def _object(spec: TypeSpec, chance: Random) -> dict[str, Any]:
             found[name] = fitting(known.get(name), chance)
     values = rest if isinstance(rest, TypeSpec) else None
     more = chance.randint(0, 3) if values else int(rest is not False and chance.random() < 0.3)
-    # Beside another key, one that other codings of text sort differently; and one that begins like another.
-    for name in ["𝔘" if found else "x", "aa", "y"][:more]:
+    # Two keys that other codings of text sort differently, or one that begins like another.
+    for name in ["𝔘" if found else "x", chance.choice(("aa", "ａ")), "y"][:more]:
         found[name] = fitting(values, chance)
     return found
 

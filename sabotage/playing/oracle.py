@@ -31,6 +31,7 @@ from stepward.sabotage.reference import (
 )
 from stepward.sabotage.reference.plain import Unworded
 from stepward.sabotage.stores.plain_records import oddities
+from stepward.sabotage.stores.plain_status import Standing, odd_row
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
 from stepward.vm.language.types import same
@@ -101,6 +102,7 @@ class Oracle:
             max_steps=limits.steps,
         )
         self.records: list[dict[str, Any]] = []
+        self._standing = Standing(target.siblings)
         self.turns: list[Turn] = []
         self._due: list[Turn] = []
         self._logged = 0
@@ -177,7 +179,11 @@ class Oracle:
         for entry in self.run.store.read(self.run.id, len(self.records)):
             record = json.loads(entry.record)
             self.records.append(record)
+            self._standing.follow(record)
             self._follow(record)
+        odd = odd_row(self.run.store, self.run.id, len(self.records) - 1, self._standing) if self.records else None
+        if odd is not None:
+            raise Breach(Invariant.KEPT, f"after `{self.records[-1]['kind']}` {odd}")
 
     def _follow(self, record: dict[str, Any]) -> None:
         kind, body, note = record["kind"], record["body"], record["note"]

@@ -85,13 +85,13 @@ class Reference(Later):
 
     # -- events of a run -----------------------------------------------------------------------------------------------
 
-    def start(self, inputs: Mapping[str, Any], by: str = "") -> None:
-        """Start the run, by the person `by`.
+    def start(self, inputs: Mapping[str, Any], by: str = "", caller: str = "") -> None:
+        """Start the run, by the person `by`, for the caller of a gateway who may not settle its own calls.
 
         Raises ValueError if the inputs must be refused ("The program" 2, "Types").
         """
         assert self._course is None, "a run starts once"
-        self._by = by
+        self._by, self._caller = by, caller
         try:
             given = completed({name: to_value(value) for name, value in inputs.items()}, self._types.inputs)
         except NoValue as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Later(Waves):
     """A run that machines with other policies may continue, and whose calls people may settle."""
 
-    _by = ""
+    _by = _caller = ""
 
     @property
     def terms(self) -> tuple[Terms, ...]:
@@ -40,6 +40,8 @@ class Later(Waves):
 
     def may_settle(self, step: str, by: str, policies: Sequence[Policy] = (), waived: Collection[str] = ()) -> bool:
         """Return whether a person may settle a call of the current step, also under new policies."""
+        if self._caller and by in ("", self._caller):
+            return False
         tool = next(call.step.tool for call in self._calls if call.step.id == step)
         return all(may_settle(tool, by, self._by, terms) for terms in (*self._terms, self._missing(policies, waived)))
 

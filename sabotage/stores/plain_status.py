@@ -1,0 +1,112 @@
+"""The status that the list of runs must show for a run, from its records alone. It shares no code with the product."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from stepward.sabotage.stores.through import ThroughStore
+from stepward.vm.journal.store import Append, Journal, Lease
+
+_HELD: Final = ("doubt", "suspended")
+_BEGUN: Final = ("open", "again")
+_SETTLES: Final = ("attempt", "resumed", "blocked", "rejected")
+
+
+Siblings = Mapping[str, frozenset[str]]
+"""The calls of the step of each call, which is one of them."""
+
+
+def siblings_of(program: Mapping[str, Any]) -> Siblings:
+    """Return the calls of the step of each call of a program, which is plain data."""
+    found: dict[str, frozenset[str]] = {}
+    for step in program["steps"]:
+        calls = frozenset(part["id"] for part in step.get("parallel_steps") or [step])
+        found |= dict.fromkeys(calls, calls)
+    return found
+
+
+class Standing:
+    """Follows the records of one run, and says which status its row must have.
+
+    A run waits only if each call of its step waits or is settled: while an intent has no outcome, or an attempt is
+    still to be made, a process has to go on with it, and recovery looks for RUNNING.
+    """
+
+    def __init__(self, siblings: Siblings) -> None:
+        self._siblings = siblings
+        self._calls: dict[str, str] = {}
+        self._ended = ""
+        self._is_cancelled = False
+
+    def follow(self, record: Mapping[str, Any]) -> None:
+        """Read the next record."""
+        kind, body = record["kind"], record["body"]
+        step, how = body.get("step"), body.get("kind", "")
+        self._ended = self._ended or body.get("ends", "")
+        self._is_cancelled = self._is_cancelled or kind == "cancel"
+        if "next" in body:
+            self._calls = {}
+        elif kind == "joined" and how == "again":
+            self._calls = {call: "again" if done == "failed" else done for call, done in self._calls.items()}
+        elif kind in ("intent", "doubt"):
+            self._calls[step] = "open" if kind == "intent" else kind
+        elif kind == "reconciled":
+            self._calls[step] = "again" if record["note"]["verdict"] == "not_done" else "success"
+        elif kind in _SETTLES and step in self._siblings:
+            self._calls[step] = how
+
+    @property
+    def status(self) -> str:
+        """The status that the row of the run must have now."""
+        if self._ended:
+            return self._ended
+        calls = self._calls
+        if self._is_cancelled or not calls or calls.keys() != self._siblings[next(iter(calls))]:
+            return "RUNNING"
+        found = set(calls.values())
+        if not found.isdisjoint(_BEGUN) or found.isdisjoint(_HELD):
+            return "RUNNING"
+        return "IN_DOUBT" if "doubt" in found else "SUSPENDED"
+
+
+def odd_row(store: Journal, run: str, last: int, standing: Standing) -> str | None:
+    """Return how the row of a run contradicts its records, of which `last` is the number of the last; None if it does
+    not."""
+    row = store.row(run)
+    if row is None:
+        return "the list of runs does not have it"
+    if (row.status, row.seq) != (standing.status, last):
+        return f"the list of runs has it as {row.status} at {row.seq}, and it is {standing.status} at {last}"
+    return None
+
+
+class StandingStore(ThroughStore):
+    """A store that looks at the row of a run after every append of its records. `odd` says what it found first."""
+
+    def __init__(self, inner: Journal, run: str, siblings: Siblings) -> None:
+        super().__init__(inner)
+        self.odd: str | None = None
+        self._run = run
+        self._standing = Standing(siblings)
+        self._read = 0
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        """Make a run."""
+        lease = super().create(append, program, holder, ttl)
+        self._look(append.run)
+        return lease
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries."""
+        super().append(append, fence)
+        self._look(append.run)
+
+    def _look(self, run: str) -> None:
+        if run != self._run or self.odd is not None:
+            return
+        for entry in self.inner.read(run, self._read):
+            self._standing.follow(json.loads(entry.record))
+            self._read += 1
+        self.odd = odd_row(self.inner, run, self._read - 1, self._standing)
