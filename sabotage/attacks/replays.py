@@ -169,7 +169,10 @@ class RunIdReused(Attack):
         if other == "program":
             program = redescribed(target)
         elif other == "policies":
-            policies = policies[1:] if policies else (Policy.from_dict({"policy": "another", "guardrails": []}),)
+            another = (Policy.from_dict({"policy": "another", "guardrails": []}),)
+            how = case.pick("policies", st.sampled_from(["exchanged", "fewer", "more"] if policies else ["more"]))
+            kept = policies if how == "more" else policies[1:]
+            policies = kept if how == "fewer" else (*kept, *another)
         elif other == "inputs":
             inputs = case.pick("other inputs", target.inputs)
             case.needs(differs(target, inputs, trial.inputs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,16 +16,17 @@ from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.sabotage.playing.variants import variant
 from stepward.sabotage.playing.world import WorldClock
 from stepward.vm.language.policy import Policy
+from stepward.vm.language.program import Program
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.models import ScriptedModel
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.tools import ToolContext
+from stepward.vm.values import freeze, to_json
 
 if TYPE_CHECKING:
     from stepward.sabotage.playing.case import Case
     from stepward.sabotage.playing.machines import Machine
     from stepward.sabotage.target import Target
-    from stepward.vm.language.program import Program
 
 DAY: Final = 86_400_000_000
 MIDNIGHT: Final = 20_500 * DAY
@@ -304,16 +306,43 @@ class ProgramNotAdmitted(Attack):
             played = changed if target == "changed" else case.target
             due = [one for one in FINDINGS if one.code in said[played.plan.digest] and one.severity == "error"]
             refused = [one for one in due if one.code not in accept]
-            if self._is_refused(case, machine, played, trial.inputs, accept, refused):
+            if self._is_refused(case, machine, played.program, trial.inputs, accept, refused):
                 outcome = Outcome.BLOCKED
         case.hold(len(asked) == len(set(asked)), self.invariant, "the checker is asked twice of one program")
+        self._play_elsewhere(case, trial.inputs)
         return outcome
+
+    def _play_elsewhere(self, case: Case, inputs: Mapping[str, Any]) -> None:
+        """Check that the checker is asked again where more policies apply to a program, and where other rules are
+        waived."""
+        clock, target = WorldClock(), case.target
+        today = datetime.datetime.fromtimestamp(clock.time / 1e6, datetime.UTC).date().isoformat()
+        waiver = {"program": target.program.name, "rule": "four_eyes", "reason": "r", "expiry": today}
+        dated = Policy.from_dict({"policy": "dated", "four_eyes": ["any"], "waivers": [waiver]})
+        by_path = Policy.from_dict({"policy": "by path", "four_eyes": ["any"], "applies_to": ["elsewhere/*"]})
+        findings: list[_Finding] = []
+        machine = ExecutionVM(
+            _Broken(),
+            ScriptedModel({}),
+            case.store,
+            (*target.policies, dated, by_path),
+            checker=lambda *_: list(findings),
+            clock=clock,
+            random=case.random,
+        )
+        text = to_json(freeze(target.program.to_dict()))
+        for path, days, found in (("here", 0, ()), ("elsewhere", 0, FINDINGS[:1]), ("elsewhere", 2, ())):
+            findings[:] = found
+            clock.time += days * DAY
+            program = Program.from_json(text, f"{path}/it.json")
+            case.log(f"the program stands in `{path}`, {days} days later, and has the findings {findings}")
+            self._is_refused(case, machine, program, inputs, [], findings)
 
     def _is_refused(
         self,
         case: Case,
         machine: ExecutionVM,
-        played: Target,
+        program: Program,
         inputs: Mapping[str, Any],
         accept: list[str],
         due: list[_Finding],
@@ -322,7 +351,7 @@ class ProgramNotAdmitted(Attack):
         case.act(f"run it, and accept {accept}")
         said = ""
         try:
-            case.do(machine.run(played.program, inputs, run_id=run, accept=accept))
+            case.do(machine.run(program, inputs, run_id=run, accept=accept))
         except RunRefused as error:
             said = str(error)
         case.hold(bool(due) == bool(said), self.invariant, f"findings {[one.code for one in due]}, and it says {said}")

@@ -1,4 +1,4 @@
-"""Random programs that ask models again and again with one cache of replies, and what a plain table says of their runs."""
+"""Random programs that ask models repeatedly with one cache of replies, and what a plain table says of their runs."""
 
 from __future__ import annotations
 

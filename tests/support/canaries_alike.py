@@ -14,7 +14,7 @@ from rewriting import rewrite, rewritten
 from stepward.vm.expressions import operators
 from stepward.vm.journal import canonical, sealing
 from stepward.vm.language import types
-from stepward.vm.machine import apply, authority, caching, data, deliveries, driver, execution, known
+from stepward.vm.machine import admission, apply, authority, caching, data, deliveries, driver, execution, known
 
 REAL_KEY = caching.reply_key
 
@@ -72,6 +72,15 @@ def asks_again_from_the_cache(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, caching.Replies, "key", (" or call.visit > 1", ""))
 
 
+def admits_under_any_policies(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, admission.Admission, "require", ("(plan.digest, plan.policy_digests,", "(plan.digest, (),"))
+
+
+def counts_policies(patch: pytest.MonkeyPatch) -> None:
+    change = ('body["policies"] != list(plan.policy_documents)', 'len(body["policies"]) != len(plan.policy_documents)')
+    rewrite(patch, execution.ExecutionVM, "_existing", change)
+
+
 CANARIES: tuple[Canary, ...] = (
     Canary(
         "hides-an-open-sibling",
@@ -100,6 +109,21 @@ CANARIES: tuple[Canary, ...] = (
     Canary("requires-what-is-declared", "any field can be required", "drawn-types", READ, requires_what_is_declared),
     Canary("lowers-as-python-does", "case is mapped by code points", "drawn-expressions", READ, lowers_as_python_does),
     Canary("sorts-by-code-points", "keys are sorted by UTF-16", "drawn-types", READ, sorts_by_code_points),
+    Canary(
+        "admits-under-any-policies",
+        "a verdict is about a program under its policies",
+        "program-not-admitted",
+        READ,
+        admits_under_any_policies,
+    ),
+    Canary(
+        "counts-policies",
+        "a run is asked for again under its own policies",
+        "run-id-reused",
+        READ,
+        counts_policies,
+        policies=({"policy": "some"},),
+    ),
     Canary(
         "asks-as-anybody", "a reply is kept under its system text, too", "replies-across-runs", READ, asks_as_anybody
     ),
