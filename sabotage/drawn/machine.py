@@ -149,7 +149,7 @@ class Machine:
     def vm(self, later: int = 0, *, is_mortal: bool = False) -> ExecutionVM:
         """Return a machine with a number of the later policies, often in a new process, which may be mortal."""
         old = self._processes.get(later)
-        journal = self.journal
+        journal: Journal = self.journal
         self._requests += is_mortal
         chance = self.world.chance("death", self._requests)
         if is_mortal and self.died < MOST_DEATHS and chance.random() < self.world.deaths:
