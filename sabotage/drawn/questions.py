@@ -13,7 +13,11 @@ HIDDEN: Final = "zq-4711-kprt-99"
 """A sensitive input. What repeats it is neither looked for in the cache nor kept there."""
 
 TOPICS: Final = ("a", "b", "a", f"of {HIDDEN}")
-MODELS: Final[tuple[dict[str, Any], ...]] = ({"model": "small"}, {"model": "large"}, {"model": "small", "temperature": 1})
+MODELS: Final[tuple[dict[str, Any], ...]] = (
+    {"model": "small"},
+    {"model": "large"},
+    {"model": "small", "temperature": 1},
+)
 SYSTEMS: Final = (None, None, "be kind", "be $t", "$t")
 SHAPES: Final[tuple[dict[str, Any], ...]] = (
     {},
