@@ -66,10 +66,10 @@ SIXTH: Final = (
         (
             (
                 "vm/machine/calls.py",
-                """        if not any(_admits(entry.when, reader) for entry in entries):
+                """        if not any(_admits(entry.when, reader, plan.program.language) for entry in entries):
             return "allow", f"policy `{policy.policy}` does not allow tool `{call.tool}` with these arguments"
 """,
-                """        if any(_admits(entry.when, reader) for entry in entries):
+                """        if any(_admits(entry.when, reader, plan.program.language) for entry in entries):
             return None
         return "allow", f"policy `{policy.policy}` does not allow tool `{call.tool}` with these arguments"
 """,

@@ -12,6 +12,7 @@ NUMBERS: Final = (0, 1, 1, 2, -1, 0.5, 1.0, 10, 1e3, 1e-7, -2.5e-9, 1e21, 10**24
 
 TEXTS: Final = ("", "a", "ab", "ba", "aba", "1", "é𝔘", " Aß\u2003", "İǅΣ")
 JOINS: Final = ("', '", "''", "'a'")
+JOINED: Final = ("'a'", "$t0", "$v2", "$t1 + '-'", "''", "$n0", "$l1")
 PATTERNS: Final = ("'^a'", "'(?i)ab$'", "'^[^a]*$'", "'\\\\pL'")
 NUMBER: Final = {"type": "number"}
 TEXT: Final = {"type": "string"}
@@ -38,7 +39,7 @@ MOST_DEPTH: Final = 3
 def expression_program(seed: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the program of a seed and its inputs."""
     chance = Random(f"expressions {seed}")
-    maker = _Maker(chance, Random(f"functions {seed}"))
+    maker = _Maker(chance, Random(f"functions {seed}"), Random(f"joins {seed}"))
     steps = [maker.step(number) for number in range(STEPS)]
     ending = {
         "id": f"s{STEPS}",
@@ -63,8 +64,8 @@ def expression_program(seed: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 class _Maker:
-    def __init__(self, chance: Random, functions: Random) -> None:
-        self.chance, self.functions = chance, functions
+    def __init__(self, chance: Random, functions: Random, joins: Random) -> None:
+        self.chance, self.functions, self.joins = chance, functions, joins
 
     def step(self, number: int) -> dict[str, Any]:
         """Return a step that computes or decides. Both branches of a decision lead to the next step."""
@@ -101,6 +102,9 @@ class _Maker:
                 )
             )
         a, b, text, other = self.number(depth + 1), self.number(depth + 1), self.text(), self.text()
+        if self.joins.random() < 0.08:
+            array = f"{self.joins.choice(('$l0', '[1]', '$l1'))} + {self.joins.choice(('$l0', '[1, 2]', '[]', '$l1'))}"
+            return self.joins.choice((f"{a} in {array}", f"len({array}) > 1", f"({array}) contains {text}"))
         order, equal = chance.choice(("<", "<=", ">", ">=")), chance.choice(("==", "!="))
         element, negation = chance.choice(("in", "not in")), chance.choice(("contains", "not contains"))
         if self.functions.random() < 0.1:
@@ -140,7 +144,8 @@ class _Maker:
         chance = self.chance
         if chance.random() < ILL:
             return self.any()
-        return self.called(chance.choice(("$t0", "$t1", "$v2", "''", "'a'", "'ab'", "'é'")))
+        text = self.called(chance.choice(("$t0", "$t1", "$v2", "''", "'a'", "'ab'", "'é'")))
+        return f"({text} + {self.joins.choice(JOINED)})" if self.joins.random() < 0.15 else text
 
     def called(self, text: str) -> str:
         """Return a text, or now and then the value of functions of it."""

@@ -75,9 +75,11 @@ def _asked(text: str, chance: Random, share: float) -> str:
             f"lower(trim({name})) {operator} {literal}",
             f"upper({name}) {operator} {literal.upper()}",
             f"matches({name}, '{chance.choice(PATTERNS)}')",
+            f"{name} + '{chance.choice(('', 'b'))}' {operator} {literal}",
+            f"'a' + {name} {operator} {literal}",
         ]
         if operator == "contains":
-            forms.append(f"join({name}, '-') contains {literal}")
+            forms += [f"join({name}, '-') contains {literal}", f"{name} + ['b'] contains {literal}"]
         return chance.choice(forms)
 
     return _ASKED.sub(written, text)

@@ -252,7 +252,7 @@ class Reference(Later):
             branches = [(step.condition, step.then, "then", {"then"})]
         target, how, labels = step.otherwise, "otherwise", {"otherwise"}
         for when, then, label, names in branches:
-            if holds(parse(when), self._data.read):
+            if holds(parse(when, self.program.language), self._data.read):
                 target, how, labels = then, label, names
                 break
         self._change([])
@@ -264,7 +264,9 @@ class Reference(Later):
 
     def _assign(self, step: Any) -> str:
         """Evaluate all expressions, then assign. A value that is not a text stands for itself ("Steps")."""
-        trees = {name: parse(value) for name, value in step.set.items() if isinstance(value, str)}
+        trees = {
+            name: parse(value, self.program.language) for name, value in step.set.items() if isinstance(value, str)
+        }
         computed = {
             name: self._data.computed(trees[name]) if name in trees else (to_value(value), set())
             for name, value in step.set.items()

@@ -42,10 +42,11 @@ def value_of(tree: syntax.Expression, read: Read) -> Any:
             return _logic(joint, operands, read)
         case syntax.Compare(operator=comparison, left=left, right=right):
             return _compare(comparison, value_of(left, read), value_of(right, read))
-        case syntax.Arithmetic(first=first, rest=rest):
-            result = _number(value_of(first, read))
+        case syntax.Arithmetic(first=first, rest=rest, joins=joins):
+            result = value_of(first, read) if joins else _number(value_of(first, read))
             for sign, operand in rest:
-                result = _computed(sign, result, _number(value_of(operand, read)))
+                other = value_of(operand, read)
+                result = _plus(result, other) if joins else _computed(sign, result, _number(other))
             return result
         case syntax.Minus(operand=operand):
             return _computed("-", 0, _number(value_of(operand, read)))
@@ -120,6 +121,18 @@ def _called(word: FunctionName, value: Any, literal: str | None) -> Any:
     if kind(value) not in kinds:
         raise CannotEvaluate("a value of another kind is needed")
     return function(value) if literal is None else function(value, literal)
+
+
+JOINED = frozenset({"number", "string", "array"})
+"""The kinds of operands of `+` in language 2, both of one kind."""
+
+
+def _plus(left: Any, right: Any) -> Any:
+    if kind(left) != kind(right) or kind(left) not in JOINED:
+        raise CannotEvaluate("two values of one kind are needed")
+    if kind(left) == "number":
+        return _computed("+", left, right)
+    return left + right if isinstance(left, str) else [*left, *right]
 
 
 def _computed(sign: str, left: Any, right: Any) -> Any:

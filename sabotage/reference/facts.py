@@ -125,12 +125,15 @@ def _arms(program: Program) -> set[str | None]:
     return named
 
 
-def expressions_of(step: Any) -> list[syntax.Expression]:
-    """Return the parsed expressions of a condition or a `set`."""
+def expressions_of(step: Any, language: int) -> list[syntax.Expression]:
+    """Return the parsed expressions of a condition or a `set`, as a program of a language reads them."""
     if step.type == "condition":
-        return [parse(step.condition)] if step.condition is not None else [parse(case.when) for case in step.cases]
+        return [
+            parse(text, language)
+            for text in ([step.condition] if step.cases is None else [case.when for case in step.cases])
+        ]
     if step.type == "set":
-        return [parse(value) for value in step.set.values() if isinstance(value, str)]
+        return [parse(value, language) for value in step.set.values() if isinstance(value, str)]
     return []
 
 
@@ -169,7 +172,7 @@ def undeclared_inputs(program: Program) -> list[str]:
     found: dict[str, None] = {}
     for part in all_parts(program):
         texts = [getattr(part, field, None) for field in ("prompt", "system", "args", "output")]
-        names = [*names_in(texts), *(name for tree in expressions_of(part) for name in sorted(names_read(tree)))]
+        names = [*names_in(texts), *(name for tree in expressions_of(part, 1) for name in sorted(names_read(tree)))]
         for name in names:
             if len(holder(name, program)[0]) == 1 and name[0] not in given | outputs:
                 found[name[0]] = None

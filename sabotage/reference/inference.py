@@ -5,10 +5,11 @@ It follows the table of "Types, Inference" row by row: each use of a name restri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stepward.sabotage.reference.expressions import FUNCTIONS, TAKEN
+from stepward.sabotage.reference.expressions import FUNCTIONS, JOINED, TAKEN
 from stepward.sabotage.reference.facts import (
     Tool,
     all_parts,
@@ -68,6 +69,14 @@ def _declared_output(part: Any, tools: Callable[[str], Tool]) -> TypeSpec | None
     return part.returns if part.returns is not None else TypeSpec(type=("string",))
 
 
+@dataclass
+class _Sum:
+    """A `+` of language 2: the kinds that it can give, and the slots that have its kind."""
+
+    kinds: frozenset[str]
+    slots: list[Slot]
+
+
 class _Uses(SlotResolver):
     """The uses of all names. Slots with one type share a `group`, and each group has its possible kinds."""
 
@@ -80,16 +89,18 @@ class _Uses(SlotResolver):
         self._nullable: set[Slot] = set()
         self._read: set[Slot] = set()
         self._asked_for: set[Slot] = set()
+        self._sums: dict[int, _Sum] = {}
         later: list[syntax.Compare] = []
         # Assignments come first, so that every use sees the same known arrays.
         for step in sorted(program.steps, key=lambda step: step.type == "condition"):
-            for tree in expressions_of(step):
+            for tree in expressions_of(step, program.language):
                 self._note(tree, later)
                 if step.type == "condition":
                     self._need(self._shape(tree), {"boolean"})
         self._assignments()
         for compared in later:  # an array on the left must be known first
             self._contains(compared)
+        self._settle_sums()
 
     # -- uses ----------------------------------------------------------------------------------------------------------
 
@@ -100,9 +111,8 @@ class _Uses(SlotResolver):
                     self._note_read(self._slots(names), is_read=True)
                 case syntax.Defined(reference=reference):
                     self._note_read(self._slots(reference.names), is_read=False)
-                case syntax.Arithmetic(first=first, rest=rest):
-                    for operand in (first, *(one for _, one in rest)):
-                        self._need(self._shape(operand), {"number"})
+                case syntax.Arithmetic():
+                    self._calculation(node)
                 case syntax.Minus(operand=operand):
                     self._need(self._shape(operand), {"number"})
                 case syntax.FunctionCall(function=word, operand=operand):
@@ -115,6 +125,58 @@ class _Uses(SlotResolver):
                 case syntax.Compare():
                     self._compare(node, later)
 
+    def _calculation(self, node: syntax.Arithmetic) -> None:
+        if node.joins:
+            self._sum(node)
+            return
+        for operand in syntax.children(node):
+            self._need(self._shape(operand), {"number"})
+
+    def _sum(self, node: syntax.Arithmetic) -> _Sum:
+        """Return a `+` of language 2, noted once. One in parentheses inside of it has its kind."""
+        if id(node) not in self._sums:
+            slots: list[Slot] = []
+            parts: list[syntax.Expression] = [node]
+            for one in parts:
+                if isinstance(one, syntax.Arithmetic) and one.joins:
+                    parts += syntax.children(one)
+                elif isinstance(one, syntax.Reference):
+                    slots += self._slots(one.names)
+            self._sums[id(node)] = _Sum(node.joins, slots)
+            self._need(Shape(slots=tuple(slots)), set(JOINED))
+        return self._sums[id(node)]
+
+    def _has_kind_of(self, slots: Iterable[Slot], tree: syntax.Expression | None) -> None:
+        """Record that undeclared slots are compared with a `+`, or assigned from it."""
+        if isinstance(tree, syntax.Arithmetic) and tree.joins:
+            self._sum(tree).slots += slots
+
+    def _settle_sums(self) -> None:
+        """Give the operands of each `+` the kind that one of them is known to have, else at last a number."""
+        self._spread()
+        for one in self._sums.values():
+            kinds = self._common(one)
+            if len(kinds) > 1 and "number" in kinds:
+                one.kinds = frozenset({"number"})
+                self._spread()
+
+    def _spread(self) -> None:
+        before = None
+        while before != self._kinds:
+            before = dict(self._kinds)
+            for one in self._sums.values():
+                kinds = self._common(one)
+                if kinds:
+                    self._need(
+                        Shape(slots=tuple(slot for slot in one.slots if not self._is_declared(slot))), set(kinds)
+                    )
+
+    def _common(self, one: _Sum) -> frozenset[str]:
+        found = one.kinds
+        for slot in one.slots:
+            found &= self._shape_of([slot]).kinds if self._is_declared(slot) else self._kinds.get(self._find(slot), ALL)
+        return found
+
     def _called(self, word: FunctionName, operand: syntax.Expression) -> None:
         self._need(self._shape(operand), FUNCTIONS[word][0])
         if word == "join":
@@ -126,10 +188,13 @@ class _Uses(SlotResolver):
         match node.operator:
             case "==" | "!=":
                 self._share_kinds(left, right)
+                self._has_kind_of(left.slots, node.right)
+                self._has_kind_of(right.slots, node.left)
             case "in" | "not in":
                 self._need(right, {"array"})
                 self._touch_items(node.right)
                 self._share_kinds(left, self._items(node.right))
+                self._has_kind_of(self._items(node.right).slots, node.left)
             case "contains" | "not contains":
                 later.append(node)
             case word:
@@ -145,6 +210,7 @@ class _Uses(SlotResolver):
             self._need(left, {"array"})
             self._touch_items(node.left)
             self._share_kinds(self._items(node.left), right)
+            self._has_kind_of(self._items(node.left).slots, node.right)
         else:
             self._need(left, {"string"})
             self._need(right, {"string"})
@@ -156,7 +222,8 @@ class _Uses(SlotResolver):
     def _assignments(self) -> None:
         """Unite the type of a `set` variable with that of a plain reference assigned to it ("Types, Inference")."""
         for (step, name), value in self._sets.items():
-            tree = parse(value) if isinstance(value, str) else None
+            tree = parse(value, self._program.language) if isinstance(value, str) else None
+            self._has_kind_of([Slot(("set", step, name))], tree)
             shape = Shape(frozenset({kind(value)})) if tree is None else self._shape(tree)
             self._share_kinds(Shape(slots=(Slot(("set", step, name)),)), shape)
 

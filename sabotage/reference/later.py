@@ -80,7 +80,7 @@ class Later(Waves):
     def _was_admitted(self, part: Any, args: Any, rules: Sequence[RuleMonitor], terms: Terms, data: Data) -> bool:
         if any(monitor.forbids(part, args, data.read) for monitor in rules):
             return False
-        return part.type != "tool" or is_allowed(part.tool, args, terms, data.read)
+        return part.type != "tool" or is_allowed(part.tool, args, terms, data.read, self.program.language)
 
 
 def _replay_event(monitor: RuleMonitor, what: str, about: Any, more: Any) -> None:

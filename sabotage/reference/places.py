@@ -69,7 +69,7 @@ class SlotResolver:
     def _assigned(self, step: str, name: str, fields: tuple[str, ...], seen: frozenset[tuple[str, ...]]) -> list[Slot]:
         """Return the slots of a variable of a `set`: those of the assigned reference if declared, else a new one."""
         value = self._sets[step, name]
-        tree = parse(value) if isinstance(value, str) else None
+        tree = parse(value, self._program.language) if isinstance(value, str) else None
         named = self._slots((*tree.names, *fields), seen) if isinstance(tree, syntax.Reference) else []
         declared = [slot for slot in named if self._is_declared(slot)]
         return declared or [Slot(("set", step, name), fields)]
@@ -117,6 +117,8 @@ class SlotResolver:
                 return self._shape_of(self._slots(names))
             case syntax.Constant(value=value):
                 return Shape(frozenset({kind(value)}))
+            case syntax.Arithmetic(joins=joins) if joins:
+                return Shape(joins)
             case syntax.Arithmetic() | syntax.Minus():
                 return Shape(frozenset({"number"}))
             case syntax.FunctionCall(function=word):

@@ -74,7 +74,7 @@ class RuleMonitor:
         if self.rule.when is None:
             return True
         try:
-            return holds(parse(self.rule.when), with_args(read, args))
+            return holds(parse(self.rule.when, self._program.language), with_args(read, args))
         except CannotEvaluate:
             return True
 
@@ -116,7 +116,7 @@ class RuleMonitor:
         for guard in self._guards:
             step = next((one for one in self._program.steps if guard_matches(guard, one)), None)
             if step is not None:
-                read = {holder(name, self._program)[0] for tree in expressions_of(step) for name in names_read(tree)}
+                read = {holder(name, self._program)[0] for tree in expressions_of(step, 1) for name in names_read(tree)}
                 if read & set(holders):
                     self.stale.add(repr(guard))
 
@@ -197,12 +197,15 @@ def rules_of(
     return rules
 
 
-def is_allowed(tool: str, args: dict[str, Any], terms: Terms, read: Read) -> bool:
-    """Return whether every policy with an `allow` lists the tool, with a condition that holds ("Policies" 2)."""
+def is_allowed(tool: str, args: dict[str, Any], terms: Terms, read: Read, language: int) -> bool:
+    """Return whether every policy with an `allow` lists the tool, with a condition that holds ("Policies" 2).
+
+    A condition has the meaning that it has in the `language` of the program.
+    """
     for policy in terms.policies:
         if policy.allow is None or terms.waives(policy, "allow", ("SW403",)):
             continue
-        if not any(entry.tool == tool and _admits(entry.when, args, read) for entry in policy.allow):
+        if not any(entry.tool == tool and _admits(entry.when, args, read, language) for entry in policy.allow):
             return False
     return True
 
@@ -213,8 +216,8 @@ def may_settle(tool: str, by: str, starter: str, terms: Terms) -> bool:
     return not asks or bool(by and starter and by != starter)
 
 
-def _admits(when: str | None, args: dict[str, Any], read: Read) -> bool:
+def _admits(when: str | None, args: dict[str, Any], read: Read, language: int) -> bool:
     try:
-        return when is None or holds(parse(when), with_args(read, args))
+        return when is None or holds(parse(when, language), with_args(read, args))
     except CannotEvaluate:
         return False

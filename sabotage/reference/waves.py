@@ -93,7 +93,8 @@ class Waves(Run):
             return f"ill-typed {given}"
         call.args = args
         # A call that no policy allows is rejected; the step fails without retries ("Policies, Choices").
-        call.is_blocked = not all(is_allowed(step.tool, args, terms, read) for terms in self._terms)
+        language = self.program.language
+        call.is_blocked = not all(is_allowed(step.tool, args, terms, read, language) for terms in self._terms)
         return "not allowed" if call.is_blocked else ""
 
     def _wave(self, step: Any, wave: list[Call]) -> Pause:

@@ -102,9 +102,9 @@ def test_conditions_of_the_page(line: str) -> None:
     text, expected, lookup = split_example(line)
     if expected == "error":
         with pytest.raises(CannotEvaluate):
-            value_of(parse(text), read_from(lookup))
+            value_of(parse(text, 2), read_from(lookup))
     else:
-        assert same(value_of(parse(text), read_from(lookup)), read_value(expected)[0])
+        assert same(value_of(parse(text, 2), read_from(lookup)), read_value(expected)[0])
 
 
 @lines_of("interpolation")

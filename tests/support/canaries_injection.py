@@ -229,13 +229,13 @@ def asks_no_policy(patch: pytest.MonkeyPatch) -> None:
 
 
 def reads_no_condition(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(calls, "_admits", lambda when, reader: True)
+    patch.setattr(calls, "_admits", lambda when, reader, language: True)
 
 
 def allows_what_can_not_be_said(patch: pytest.MonkeyPatch) -> None:
-    def admits(when: str | None, reader: Any) -> bool:
+    def admits(when: str | None, reader: Any, language: int) -> bool:
         try:
-            return when is None or calls.evaluate_condition(calls.parse(when), reader)
+            return when is None or calls.evaluate_condition(calls.parse(when, language), reader)
         except calls.EvaluationError:
             return True
 

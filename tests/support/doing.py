@@ -253,7 +253,7 @@ DOING: list[Entry] = [
     (r"^write `\"('[^`]+')\"` for the text", in_quotes),
     (r"^write it without quotes", without_quotes),
     (r"^write `(\w+: [^`]+)` instead", put_in_its_place),
-    (r"^`set` can't join texts: write `([^`]+)` in the prompt or argument that reads `\$(\w+)`", interpolate),
+    (r"^`set` fills in no texts: write `([^`]+)` in the prompt or argument that reads `\$(\w+)`", interpolate),
     (r"^write the parts side by side in the prompt or argument that needs them", side_by_side),
     (r"^write `(\$[^`]+)` instead(, followed by a space)?(?:.*declare `(\w+)` under `inputs`)?", put_reference),
     (r"^use (?:it|them), or remove (?:it|them);", remove_unread),

@@ -22,6 +22,9 @@ from stepward.vm.language.types import TypeSpec, TypeWord
 ABSTRACT: Final = {"Rule", "BaseStep", "Failing", "Call", "Routed", "ErrorRouted", "FailingStep", "CallStep"}
 """Models that others are made from."""
 
+JOINS: Final = {frozenset({"string"}): "+ of texts", frozenset({"array"}): "+ of arrays"}
+"""What `+` joins in language 2, where an operand says it."""
+
 
 # -- all of them -------------------------------------------------------------------------------------------------------
 
@@ -34,7 +37,7 @@ def every_feature() -> list[str]:
             values = [value for value in _values(annotation) if value != _default(model, field)]
             found |= {f"{model.__name__}.{field}={value}" for value in values} or {f"{model.__name__}.{field}"}
     found |= {f"type {word}" for word in get_args(TypeWord)} | {"type of several words"}
-    found |= {f"operator {sign}" for sign in (*OPERATORS, *POWERS, *FUNCTION_WORDS, "not", "minus")}
+    found |= {f"operator {sign}" for sign in (*OPERATORS, *POWERS, *FUNCTION_WORDS, "not", "minus", *JOINS.values())}
     found |= {f"constant {kind}" for kind in ("number", "fraction", "text", "boolean", "null", "list", "empty list")}
     return sorted(found | {f"reference {kind}" for kind in ("variable", "field", "output", "error", "args")})
 
@@ -128,7 +131,7 @@ def expression_features(texts: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for text in texts:
         try:
-            tree = parse(text)
+            tree = parse(text, 2)
         except ExpressionError:
             continue
         for node in syntax.walk(tree):
@@ -140,6 +143,8 @@ def _of_node(node: syntax.Expression) -> Iterator[str]:
     match node:
         case syntax.Compare(operator=sign) | syntax.Logic(operator=sign):
             yield f"operator {sign}"
+        case syntax.Arithmetic(joins=joins) if joins in JOINS:
+            yield f"operator {JOINS[joins]}"
         case syntax.Arithmetic(rest=rest):
             yield from (f"operator {sign}" for sign, _ in rest)
         case syntax.Negation():

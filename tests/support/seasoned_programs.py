@@ -8,6 +8,8 @@ each way in which what is asked can come out.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -104,6 +106,10 @@ def seasoned_program(seed: int) -> Seasoned:
     return _Cook(small_program(seed), Random(f"{seed}/seasoned")).served()
 
 
+_OF_LANGUAGE_2: Final = re.compile(r"\b(?:lower|upper|trim|join|matches)\(|['\]] \+ |\+ ['\[]")
+"""A function of language 2, or a `+` beside a text or a list."""
+
+
 class _Cook:
     def __init__(self, data: dict[str, Any], chance: Random) -> None:
         self.data, self.chance = deepcopy(data), chance
@@ -119,7 +125,7 @@ class _Cook:
                 add()
         typed = with_language_2({**self.data, "steps": []}, Random(f"{self.chance.random()}/types"), 0.3)
         self.data |= {key: value for key, value in typed.items() if key != "steps"}
-        if any(f"{word}(" in str(self.data) for word in ("lower", "upper", "trim", "join", "matches")):
+        if _OF_LANGUAGE_2.search(json.dumps(self.data)):
             self.data["language"] = 2
         return Seasoned(*self._divided(), whole=self.data)
 

@@ -27,10 +27,16 @@ _TOKEN: Final = re.compile(
 TEXT_QUESTIONS: Final = (
     "$x == ''", "$x != 'a'", "$x in ['a', 'ab']", "$x contains 'b'", "$x starts_with 'a'", "not ($x ends_with 'b')",
     "len($x) == 0", "len($x) > 1", "'abx' contains $x", "lower($x) == 'a'", "upper(trim($x)) starts_with 'A'",
-    "matches($x, '^a?b')",
+    "matches($x, '^a?b')", "$x + 'b' == 'ab'", "'a' + $x starts_with 'ab'", "$x + 'b' contains 'bb'",
 )  # fmt: skip
 LIST_QUESTIONS: Final = ("len($x) > 0", "len($x) == 1", "len($x) < 2")
-MEMBER_QUESTIONS: Final = ("'a' in $x", "$x contains 'b'", "'a' not in $x", "join($x, ', ') contains 'a'")
+MEMBER_QUESTIONS: Final = (
+    "'a' in $x",
+    "$x contains 'b'",
+    "'a' not in $x",
+    "join($x, ', ') contains 'a'",
+    "$x + ['b'] contains 'a'",
+)
 """What may be asked of lists of texts, beside their length."""
 
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
@@ -374,6 +380,15 @@ def _contains(left: Any, right: Any) -> bool:
     return _among(right, left) if isinstance(left, Items) else _text(right) in _text(left)
 
 
+def _plus(left: Any, right: Any) -> Any:
+    """Add or join two values of one kind; programs of language 1 join nothing, and none is drawn that would."""
+    if isinstance(left, str):
+        return left + _text(right)
+    if isinstance(left, Items) and isinstance(right, Items):
+        return Items((*left, *right))
+    return _number(left) + _number(right)
+
+
 _FUNCTIONS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "len": _length,
     "lower": lambda value, _: _text(value).lower(),
@@ -397,7 +412,7 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "not contains": lambda left, right: not _contains(left, right),
     "starts_with": lambda left, right: _text(left).startswith(_text(right)),
     "ends_with": lambda left, right: _text(left).endswith(_text(right)),
-    "+": lambda left, right: _number(left) + _number(right),
+    "+": _plus,
     "-": lambda left, right: _number(left) - _number(right),
     "*": lambda left, right: _number(left) * _number(right),
 }

@@ -30,11 +30,13 @@ def constant_value(tree: Expression) -> bool | None:
         return None
 
 
-def constant_text(text: str) -> bool | None:
-    """Return the value of a condition's text when constants decide it; None otherwise, and for text that does not
-    parse."""
+def constant_text(text: str, language: int) -> bool | None:
+    """Return the value of a condition's text in a language when constants decide it; None otherwise.
+
+    Text that does not parse has none.
+    """
     try:
-        return constant_value(parse(text))
+        return constant_value(parse(text, language))
     except ExpressionError:
         return None
 

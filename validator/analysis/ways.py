@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, assert_never
 
 from stepward.validator.analysis.product import USED_UP, Bad, Choice
+from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
 from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
 from stepward.vm.language.transitions import END, Transition
@@ -101,7 +102,12 @@ class TransitionChoices:
     def _computes(self, step: int) -> bool:
         """Whether an expression of the step does arithmetic, and so may have too many digits."""
         trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(step, ())]
-        return any(isinstance(node, Arithmetic | Minus) for tree in trees if tree is not None for node in walk(tree))
+        return any(
+            isinstance(node, Arithmetic | Minus) and "number" in result_kinds(node)
+            for tree in trees
+            if tree is not None
+            for node in walk(tree)
+        )
 
     def is_real(self, bad: Bad) -> bool:
         """Return whether the machine would follow this path to its end: within visits and budget, and with the part

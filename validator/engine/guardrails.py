@@ -33,7 +33,6 @@ from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
-from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression, Reference, walk
 from stepward.vm.language.automata import automaton_of, bound
 from stepward.vm.language.guardrails import (
@@ -127,7 +126,7 @@ def _allow_list(proofs: Proofs, policy: Policy) -> Iterator[Judgement]:
         if not isinstance(call, ToolCall) or site.step not in facts.graph.reachable:
             continue
         entry = allowed.get(call.tool)
-        if entry is not None and (entry.when is None or constant_text(entry.when) is True):
+        if entry is not None and (entry.when is None or constant_text(entry.when, facts.program.language) is True):
             continue
         when = entry.when if entry is not None else None
         rule = Never.model_construct(name="allow", never=StepSelector(step=call.id), when=when)
@@ -169,7 +168,7 @@ class _Judge:
         tool."""
         if when is None:
             return self._decide(never(self.analyses, [hit]))
-        found = self._tested(hit, parse(when))
+        found = self._tested(hit, self.facts.meaning.condition(when))
         if isinstance(found, Outcome):
             return self._summed([found], _NOTHING)
         return self._summed([], found or _NOTHING)
@@ -283,7 +282,7 @@ class _Judge:
 
     def _never_when(self, rule: Never, when: str) -> Found:
         try:
-            tree = parse(when)
+            tree = self.facts.meaning.condition(when)
         except ExpressionError as error:
             why = "its condition can't be read"
             return self._senseless(why, f"{why}: {error.message}", error.help, (error.start, error.end))

@@ -93,6 +93,38 @@ def _of_members(contents: tuple[Block, ...]) -> Block:
     return Block("array", low=len(contents) - 1, high=len(contents) + 1, items=frozenset(contents), contents=contents)
 
 
+def joined_arrays(left: Block, right: Block) -> Block:
+    """Return a block with every array that joins one of a block with one of another."""
+    if left.contents is not None and right.contents is not None:
+        return _of_members(left.contents + right.contents)
+    items = None if left.items is None or right.items is None else left.items | right.items
+    return ARRAY._replace(items=items, **_joined_lengths(left, right))
+
+
+def joined_texts(left: Block, right: Block) -> Block:
+    """Return a block with every text that joins one of a block with one of another."""
+    if left.single and right.single:
+        return of_value(left.value + right.value)
+    answers = {asked for asked, answer in (*left.answers, *right.answers) if answer and asked[0] == "contains"}
+    answers |= {asked for asked, answer in left.answers if answer and asked[0] == "starts_with"}
+    answers |= {asked for asked, answer in right.answers if answer and asked[0] == "ends_with"}
+    answers |= {("starts_with", left.value)} if left.single and left.value else set()
+    answers |= {("ends_with", right.value)} if right.single and right.value else set()
+    return TEXT._replace(answers=frozenset((asked, True) for asked in answers), **_joined_lengths(left, right))
+
+
+def _joined_lengths(left: Block, right: Block) -> dict[str, Any]:
+    """Return the bounds of the length of two joined texts or arrays; a length is strictly between them."""
+    shortest, longest = 0, 0
+    for one in (left, right):
+        size = len(one.value) if one.single else None
+        shortest += size if size is not None else int(one.low if one.low is not None else -1) + 1
+        longest = -1 if longest < 0 or (size is None and one.high is None) else longest
+        if longest >= 0:
+            longest += size if size is not None else int(one.high or 0) - 1
+    return {"low": shortest - 1, "high": None if longest < 0 else longest + 1}
+
+
 def is_exact(block: Block) -> bool:
     """Return whether a block has exactly one value: a scalar, or an array of such."""
     return block.single or (block.contents is not None and all(map(is_exact, block.contents)))

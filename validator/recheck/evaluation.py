@@ -10,7 +10,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple, assert_never
 
-from stepward.validator.recheck.cells import FALSE, NUMBER, TEXT, TRUE, Block, answer_of, follows, meet, of_value
+from stepward.validator.recheck.cells import (
+    FALSE,
+    NUMBER,
+    OF_KIND,
+    TEXT,
+    TRUE,
+    Block,
+    answer_of,
+    follows,
+    joined_arrays,
+    joined_texts,
+    meet,
+    of_value,
+)
 from stepward.validator.recheck.types import is_found
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.letters import WHITE_SPACE, lower, upper
@@ -99,11 +112,8 @@ class _Evaluation:
                 return found
             case Minus(operand=operand):
                 return self._computed("-", {of_value(0)}, self.of(operand))
-            case Arithmetic(first=first, rest=rest):
-                total = {block if block.kind == "number" else FAILS for block in self.of(first)}
-                for sign, operand in rest:
-                    total = self._computed(sign, total, self.of(operand))
-                return total
+            case Arithmetic():
+                return self._calculated(tree)
             case _:
                 assert_never(tree)
 
@@ -134,6 +144,26 @@ class _Evaluation:
                 found |= {_truth(one) for one in _compared(tree.operator, left, right)}
         return found
 
+    def _calculated(self, tree: Arithmetic) -> Found:
+        taken = JOINED if tree.joins else frozenset({"number"})
+        total = {block if block.kind in taken else FAILS for block in self.of(tree.first)}
+        for sign, operand in tree.rest:
+            other = self.of(operand)
+            total = self._plus(total, other) if tree.joins else self._computed(sign, total, other)
+        return total
+
+    def _plus(self, lefts: Found, rights: Found) -> Found:
+        """Return the results of `+` in language 2: two numbers, texts or arrays."""
+        found: Found = set()
+        for left, right in product(lefts, rights):
+            if left.kind != right.kind or left.kind not in JOINED:
+                found.add(FAILS)
+            elif left.kind == "number":
+                found |= self._computed("+", {left}, {right})
+            else:
+                found.add(joined_texts(left, right) if left.kind == "string" else joined_arrays(left, right))
+        return found
+
     def _computed(self, sign: str, lefts: Found, rights: Found) -> Found:
         found: Found = set()
         for left, right in product(lefts, rights):
@@ -159,11 +189,17 @@ def result_blocks(tree: Expression) -> tuple[Block, ...]:
     match tree:
         case FunctionCall(function=function):
             return FUNCTIONS[function].blocks
+        case Arithmetic(joins=joins) if joins:
+            return tuple(block for word in sorted(joins) for block in OF_KIND[word])
         case Arithmetic() | Minus():
             return (NUMBER,)
         case Defined() | Negation() | Logic() | Compare():
             return (TRUE, FALSE)
     raise AssertionError("constants and references have no result blocks")
+
+
+JOINED: Final = frozenset({"number", "string", "array"})
+"""The kinds of operands of `+` in language 2."""
 
 
 def _length(block: Block, _: str) -> Found:

@@ -7,11 +7,11 @@ proof for more values also holds for fewer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, Final, assert_never
 
-from stepward.validator.recheck.evaluation import FUNCTIONS, TAKEN, result_blocks
+from stepward.validator.recheck.evaluation import FUNCTIONS, JOINED, TAKEN, result_blocks
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.types import WORDS, is_a, words
@@ -186,9 +186,12 @@ class Uses:
         self._open: dict[Names, list[Slot]] = {}
         self._either: list[tuple[list[Slot], list[Slot]]] = []
         """Both sides of each `contains` whose left side may be a text or an array."""
+        self._sums: dict[int, tuple[frozenset[str], list[Slot]]] = {}
+        """Each `+` of language 2: the kinds that it can give, and the slots that have its kind."""
         self._groups: dict[Slot, frozenset[str] | None] = {}
         self._collect()
         self._decide_contains()
+        self._decide_sums()
 
     def possible_kinds(self, slot: Slot) -> frozenset[str] | None:
         """Return the possible kinds of a slot by its uses; None where uses contradict one another."""
@@ -246,10 +249,51 @@ class Uses:
                     self._need(operand, _BOOLEAN)
                 case Logic():
                     self._need_all(children(node), _BOOLEAN)
+                case Arithmetic(joins=joins) if joins:
+                    self._sum(node)
                 case Arithmetic() | Minus():
                     self._need_all(children(node), _NUMBER)
                 case _:
                     pass
+
+    def _sum(self, node: Arithmetic) -> list[Slot]:
+        """Return the slots that have the kind of a `+` of language 2."""
+        if id(node) not in self._sums:
+            slots = [slot for one in _joined(node) for slot in self._slots(one.names)]
+            self._sums[id(node)] = node.joins, slots
+            for slot in slots:
+                self._add(slot, JOINED)
+        return self._sums[id(node)][1]
+
+    def _decide_sums(self) -> None:
+        """Require of each operand of a `+` the kind that others have, and a number where none is known.
+
+        Where the kind of one may be that of a copied field, nothing is required: the machine may infer less.
+        """
+        known = [one for one in self._sums.values() if not any(slot[0].kind == "set" and slot[1] for slot in one[1])]
+        if len(known) < len(self._sums):
+            return
+        self._spread(known)
+        for number, (kinds, slots) in enumerate(known):
+            common = self._common(kinds, slots)
+            if len(common) > 1 and common >= _NUMBER:
+                known[number] = (_NUMBER, slots)
+                self._spread(known)
+
+    def _spread(self, sums: list[tuple[frozenset[str], list[Slot]]]) -> None:
+        is_stable = False
+        while not is_stable:
+            is_stable = True
+            for kinds, slots in sums:
+                common = self._common(kinds, slots)
+                for slot in slots if common else ():
+                    if not self.boundary.declares(slot) and not (self._static(slot) or KINDS) - {"null"} <= common:
+                        self._add(slot, common)
+                        self._groups.clear()
+                        is_stable = False
+
+    def _common(self, kinds: frozenset[str], slots: list[Slot]) -> frozenset[str]:
+        return kinds.intersection(*(self._static(slot) or KINDS for slot in slots))
 
     def _need_items(self, array: Expression, kinds: frozenset[str] | None) -> None:
         """Record what a function needs of the items of an array, None where it takes any."""
@@ -326,6 +370,8 @@ class Uses:
                     self._pair(slot, twin)
             case _:
                 self._add(slot, frozenset(block.kind for block in result_blocks(other)))
+                if isinstance(other, Arithmetic) and other.joins:
+                    self._sum(other).append(slot)
 
     def _pair(self, one: Slot, other: Slot) -> None:
         first, second = self.boundary.declared(one), self.boundary.declared(other)
@@ -371,6 +417,15 @@ class Uses:
             meant = self.lookup.meaning(names)
             self._open[names] = [] if meant is None else [(source, meant.fields) for source in meant.sources]
         return self._open[names]
+
+
+def _joined(node: Arithmetic) -> Iterator[Reference]:
+    """Yield the references that are operands of a `+`, or of one in parentheses inside of it."""
+    for one in children(node):
+        if isinstance(one, Reference):
+            yield one
+        elif isinstance(one, Arithmetic) and one.joins:
+            yield from _joined(one)
 
 
 def kind_of(value: Any) -> frozenset[str]:

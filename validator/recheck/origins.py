@@ -6,6 +6,7 @@ The machine enforces types on values from outside, so these results hold in ever
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
+from stepward.validator.recheck.sums import AssignedKinds
 from stepward.validator.recheck.types import NOTHING, words
 from stepward.validator.recheck.types import allows as allows_word
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, Reference, walk
@@ -170,7 +172,13 @@ class Origins:
             if tree.names == (source.name,):
                 return _NOTHING_NEW
             return self._copied((*tree.names, *fields), depth + 1)
+        if isinstance(tree, Arithmetic) and tree.joins and not fields:
+            tree = replace(tree, joins=self._assigned_kinds.of_sum(tree))
         return _ANYWHERE if tree is None else _NOWHERE if fields else Origin(result_blocks(tree))
+
+    @cached_property
+    def _assigned_kinds(self) -> AssignedKinds:
+        return AssignedKinds(self.reading, lambda source, fields: _kinds(field_type(self.spec(source), fields)[0]))
 
     def may_give(self, names: Names, block: Block) -> bool:
         """Return whether some source of a reference may give a value of a block.
@@ -262,6 +270,10 @@ class Origins:
             ):
                 return False
         return True
+
+
+def _kinds(spec: TypeSpec | None) -> frozenset[str]:
+    return frozenset(block.kind for block in of_type(spec))
 
 
 def _are_bounded(blocks: Iterable[Block]) -> bool:

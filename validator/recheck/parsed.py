@@ -116,7 +116,9 @@ class Parsed:
     def expressions(self, number: int) -> tuple[Expression | None, ...]:
         """Return the conditions of a step, or the texts of its `set`, in order; None for text that does not parse."""
         if number not in self._trees:
-            self._trees[number] = tuple(_parsed(one.text) for one in self.steps[number].expressions)
+            self._trees[number] = tuple(
+                _parsed(one.text, self.program.language) for one in self.steps[number].expressions
+            )
         return self._trees[number]
 
     def rules(self) -> list[tuple[AnyRule, str | None]]:
@@ -176,8 +178,8 @@ def _applies(policy: Policy, program: Program) -> bool:
     return any(fnmatchcase(name, pattern) for name, pattern in names)
 
 
-def _parsed(text: str) -> Expression | None:
+def _parsed(text: str, language: int) -> Expression | None:
     try:
-        return parse(text)
+        return parse(text, language)
     except ExpressionError:
         return None

@@ -165,7 +165,7 @@ class NeverWatcher(Watcher):
 
     def __init__(self, reading: Reading, hits: Iterable[Match], when: str | None, *, demands: bool = False) -> None:
         super().__init__(reading, hits)
-        self.condition = None if when is None else parse(when)
+        self.condition = None if when is None else parse(when, reading.program.language)
         self.demands = demands
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002

@@ -120,7 +120,7 @@ def _text_help(error: ExpressionError, name: str) -> str:
     if re.fullmatch(rf"{NAME}(?:[ -]+{NAME})*", error.text.strip()):
         return f"write `\"'{error.text.strip()}'\"` for the text: a value in `set` is an expression"
     if not error.rewrite and _INTERPOLATED.search(error.text):
-        return f"`set` can't join texts: write `{error.text.strip()}` in the prompt or argument that reads `${name}`"
+        return f"`set` fills in no texts: write `{error.text.strip()}` in the prompt or argument that reads `${name}`"
     return error.help
 
 
@@ -347,7 +347,7 @@ class ShadowedCase(EngineRule):
         always: Place | None = None
         for position, case in enumerate(step.cases or ()):
             place = Place(("steps", number, "cases", position, "when"))
-            value, text = constant_text(case.when), " ".join(case.when.split())
+            value, text = constant_text(case.when, context.facts.program.language), " ".join(case.when.split())
             if always is not None:
                 related = [Label(always, "this case always holds")]
                 message = "this case is never taken: an earlier one always holds"

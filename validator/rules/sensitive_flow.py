@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, assert_never
 from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
 from stepward.vm.expressions.operands import result_kinds
-from stepward.vm.expressions.operators import NUMBER
-from stepward.vm.expressions.syntax import Constant, Expression, Reference
+from stepward.vm.expressions.operators import NUMBER, STRING
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
@@ -88,12 +88,16 @@ class SensitiveFlow:
         return True
 
     def _kinds_after(self, reading: Reading, origin: Origin) -> frozenset[str]:
-        """Return the kinds after `set` read a sensitive value: a copy has all of them, a calculation gives a number."""
+        """Return the kinds after `set` read a sensitive value: a copy has all of them, a calculation gives a
+        number, and `+` a text that repeats what it joined."""
         trees = self._context.facts.meaning.clauses_of.get(reading.step, ())
         tree: Expression | None = next((one.tree for one in trees if one.path == reading.place.path), None)
         if tree is None or isinstance(tree, Reference):
             return origin.kinds
-        return frozenset() if isinstance(tree, Constant) else result_kinds(tree) & NUMBER
+        if isinstance(tree, Constant):
+            return frozenset()
+        joined = STRING if isinstance(tree, Arithmetic) and "string" in origin.kinds else frozenset()
+        return result_kinds(tree) & (NUMBER | joined)
 
     def origin(self, meant: Resolution) -> Origin | None:
         """Return the origin of a sensitive value that a reference may read, or None.

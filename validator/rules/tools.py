@@ -11,11 +11,11 @@ from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import embedded, fill, parts
 from stepward.vm.language.clauses import CallSite
-from stepward.vm.language.name_types import static_kinds
 from stepward.vm.language.similar import near_name, near_words, respelt
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.language.typecheck import WORDS, either
 from stepward.vm.language.types import TypeSpec, refusal, same
+from stepward.vm.language.views import static_kinds
 from stepward.vm.reading.source import Place
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
-from stepward.vm.expressions.operators import call, compare, kind, number_of
+from stepward.vm.expressions.operators import call, compare, kind, number_of, plus
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
@@ -50,11 +50,8 @@ def evaluate(tree: Expression, lookup: Lookup) -> Any:
             )
         case Compare(operator=comparison, left=left, right=right):
             return compare(comparison, evaluate(left, lookup), evaluate(right, lookup))
-        case Arithmetic(first=first, rest=rest):
-            total = number_of(rest[0][0], evaluate(first, lookup))
-            for sign, operand in rest:
-                total = arithmetic(sign, total, number_of(sign, evaluate(operand, lookup)))
-            return total
+        case Arithmetic():
+            return _calculated(tree, lookup)
         case Minus(operand=operand):
             return arithmetic("-", 0, number_of("-", evaluate(operand, lookup)))
         case _:
@@ -64,6 +61,18 @@ def evaluate(tree: Expression, lookup: Lookup) -> Any:
 def evaluate_condition(tree: Expression, lookup: Lookup) -> bool:
     """Return whether a condition holds; raises EvaluationError if it has no value or one that is not boolean."""
     return _boolean("a condition", evaluate(tree, lookup))
+
+
+def _calculated(tree: Arithmetic, lookup: Lookup) -> Any:
+    total = evaluate(tree.first, lookup)
+    if tree.joins:
+        for _, operand in tree.rest:
+            total = plus(total, evaluate(operand, lookup))
+        return total
+    total = number_of(tree.rest[0][0], total)
+    for sign, operand in tree.rest:
+        total = arithmetic(sign, total, number_of(sign, evaluate(operand, lookup)))
+    return total
 
 
 def _defined(reference: Reference, lookup: Lookup) -> bool:

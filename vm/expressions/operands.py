@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final, assert_never
 
-from stepward.vm.expressions.operators import ANY, BOOLEAN, FUNCTIONS, NUMBER, OPERATORS, Kinds, kind
+from stepward.vm.expressions.operators import ANY, BOOLEAN, FUNCTIONS, JOINABLE, NUMBER, OPERATORS, Kinds, kind
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
@@ -17,6 +18,8 @@ from stepward.vm.expressions.syntax import (
     Minus,
     Negation,
     Reference,
+    children,
+    with_children,
 )
 
 _ONE_KIND: Final = {word: frozenset({word}) for word in ANY}
@@ -36,12 +39,32 @@ def result_kinds(tree: Expression) -> Kinds:
             return ANY
         case FunctionCall(function=function):
             return FUNCTIONS[function].gives
-        case Arithmetic() | Minus():
+        case Arithmetic(joins=joins):
+            return joins or NUMBER
+        case Minus():
             return NUMBER
         case Defined() | Negation() | Logic() | Compare():
             return BOOLEAN
         case _:
             assert_never(tree)
+
+
+def joined_kinds(operands: Iterable[Kinds]) -> Kinds:
+    """Return the kinds that `+` in language 2 may give, from those of its operands; all if it must fail."""
+    return JOINABLE.intersection(*operands) or JOINABLE
+
+
+def resolved(tree: Expression, kinds_of: Callable[[Reference], Kinds]) -> Expression:
+    """Return a tree in which each `joins` is narrowed by the kinds that `kinds_of` gives for references."""
+
+    def narrowed(node: Expression) -> Expression:
+        found = with_children(node, narrowed)
+        if not isinstance(found, Arithmetic) or not found.joins:
+            return found
+        kinds = (kinds_of(one) if isinstance(one, Reference) else result_kinds(one) for one in children(found))
+        return replace(found, joins=joined_kinds(kinds))
+
+    return narrowed(tree)
 
 
 def is_condition(tree: Expression) -> bool:
@@ -69,10 +92,11 @@ def needs(node: Expression) -> Iterator[tuple[Expression, Kinds, str]]:
         case Logic(operator=connective, operands=operands):
             for operand in operands:
                 yield operand, BOOLEAN, connective
-        case Arithmetic(first=first, rest=rest):
-            yield first, NUMBER, rest[0][0]
+        case Arithmetic(first=first, rest=rest, joins=joins):
+            taken = JOINABLE if joins else NUMBER
+            yield first, taken, rest[0][0]
             for sign, operand in rest:
-                yield operand, NUMBER, sign
+                yield operand, taken, sign
         case Minus(operand=operand):
             yield operand, NUMBER, "-"
         case _:

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal
 
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions import letters
+from stepward.vm.values import arithmetic
 
 Comparison = Literal[
     "==", "!=", "<", "<=", ">", ">=", "in", "not in", "contains", "not contains", "starts_with", "ends_with"
@@ -39,6 +40,8 @@ NUMBER, STRING, BOOLEAN, ARRAY, OBJECT = (
     frozenset({word}) for word in ("number", "string", "boolean", "array", "object")
 )
 SIZED: Final[Kinds] = STRING | ARRAY
+JOINABLE: Final[Kinds] = NUMBER | STRING | ARRAY
+"""The kinds of operands that `+` takes in language 2, two of one kind at a time."""
 
 Relation = Literal["alike", "member", "contains"]
 """How two operands relate if the kinds of one depend on the other: two scalars of one kind or null; an item and an
@@ -66,6 +69,14 @@ def number_of(word: str, value: Any) -> int | Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise EvaluationError(f"`{word}` needs a number, not {kind(value)}")
     return value
+
+
+def plus(left: Any, right: Any) -> Any:
+    """Return the value of `+` in language 2: a sum, or two texts or arrays joined; else raises EvaluationError."""
+    word = kind(left)
+    if word != kind(right) or word not in JOINABLE:
+        raise EvaluationError(f"`+` needs two numbers, two texts or two arrays, not {word} and {kind(right)}")
+    return arithmetic("+", left, right) if word == "number" else left + right
 
 
 # -- comparisons -------------------------------------------------------------------------------------------------------

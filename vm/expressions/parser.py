@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import Token, tokens
+from stepward.vm.expressions.operands import joined_kinds, result_kinds
 from stepward.vm.expressions.operators import (
     ASKS_FOR_REFERENCE,
     COMPARE,
@@ -25,6 +26,7 @@ from stepward.vm.expressions.operators import (
     Comparison,
     Connective,
     FunctionName,
+    Kinds,
     Sign,
     kind,
 )
@@ -48,13 +50,13 @@ _POWERS: Final[dict[str, int]] = {**dict.fromkeys(OPERATORS, COMPARE), **POWERS}
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str) -> Expression:
-    """Return the tree of an expression.
+def parse(text: str, language: int = 1) -> Expression:
+    """Return the tree of an expression of a program; in `language` 2, its `+` also joins texts and arrays.
 
     Raises ExpressionError with the location, what was expected, and, for common mistakes, what to write instead.
     """
     try:
-        return _Parser(text).whole()
+        return _Parser(text, language).whole()
     except ExpressionError as error:
         from stepward.vm.expressions.hints import improve
 
@@ -73,8 +75,9 @@ def parses(text: str) -> bool:
 class _Parser:
     """The state of parsing one text: its tokens, and the index of the next one."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, language: int = 1) -> None:
         self.text = text
+        self.language = language
         self.tokens = tokens(text)
         self.position = 0
         self.depth = 0
@@ -159,7 +162,13 @@ class _Parser:
         while self.peek().kind == "sign" and _POWERS.get(self.peek().text) == power:
             sign = cast(Sign, self.take().text)
             rest.append((sign, self.expression(power)))
-        return Arithmetic(start, self.reached(), left, tuple(rest))
+        return Arithmetic(start, self.reached(), left, tuple(rest), self.joins(left, rest))
+
+    def joins(self, first: Expression, rest: list[tuple[Sign, Expression]]) -> Kinds:
+        """Return the kinds that a chain may give if its `+` also joins; none for a chain of numbers only."""
+        if self.language == 1 or any(sign != "+" for sign, _ in rest):
+            return frozenset()
+        return joined_kinds(result_kinds(operand) for operand in (first, *(operand for _, operand in rest)))
 
     def prefix(self, least: int) -> Expression:
         token = self.peek()

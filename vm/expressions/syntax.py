@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stepward.vm.expressions.operators import Comparison, Connective, FunctionName, Sign
+from stepward.vm.expressions.operators import Comparison, Connective, FunctionName, Kinds, Sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,15 @@ class Compare(Node):
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic(Node):
-    """`first op operand op operand …`, evaluated left to right; `+` and `-` in one chain, `*` in another."""
+    """`first op operand op operand …`, evaluated left to right; `+` and `-` in one chain, `*` in another.
+
+    `joins`: the kinds that the result may have, for a chain of `+` in language 2, which also joins texts and arrays.
+    It is empty for a chain that only calculates with numbers. `operands.resolved` narrows it by what is known of names.
+    """
 
     first: Expression
     rest: tuple[tuple[Sign, Expression], ...]
+    joins: Kinds = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

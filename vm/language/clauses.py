@@ -22,10 +22,10 @@ class Clause(NamedTuple):
     error: ExpressionError | None
 
     @classmethod
-    def of(cls, step: int, path: Path, text: str, *, is_condition: bool) -> Clause:
-        """Parse a text into a clause."""
+    def of(cls, step: int, path: Path, text: str, language: int, *, is_condition: bool) -> Clause:
+        """Parse a text of a program of a language into a clause."""
         try:
-            return cls(step, path, text, is_condition, parse(text), None)
+            return cls(step, path, text, is_condition, parse(text, language), None)
         except ExpressionError as error:
             return cls(step, path, text, is_condition, None, error)
 

@@ -1,27 +1,32 @@
 """Type inference: the type of an undeclared name follows from its uses, and the machine enforces it.
 
-Arithmetic and order need numbers, text operators need texts, and a comparison needs the type of its other side.
+Arithmetic and order need numbers, text operators need texts, and a comparison needs the type of its other side. In
+language 2, `+` needs the kind of its other operand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
-from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, OPERATORS, STRING, Kinds
+from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, NUMBER, OPERATORS, STRING, Kinds
 from stepward.vm.expressions.syntax import (
+    Arithmetic,
     Compare,
     Constant,
     Defined,
     Expression,
     FunctionCall,
     Reference,
+    children,
     walk,
 )
 from stepward.vm.language.clauses import Clause
-from stepward.vm.language.name_types import ITEMS, Location, Typing, Use, static_kinds
+from stepward.vm.language.name_types import ITEMS, Location, Typing, Use
 from stepward.vm.language.names import Source
+from stepward.vm.language.views import static_kinds
 from stepward.vm.reading.source import Path
 
 _IMPLIED_ITEMS: Final = (ITEMS,)
@@ -43,6 +48,14 @@ def infer(typing: Typing, clauses: Iterable[Clause]) -> Typing:
     return typing
 
 
+@dataclass(eq=False, slots=True)
+class _Sum:
+    """A `+` of language 2: where it stands, with the kinds that it can give, and the locations that have its kind."""
+
+    use: Use
+    locations: list[Location] = field(default_factory=list)
+
+
 class _Collector:
     """Walks expressions and notes in the typing what each use needs."""
 
@@ -50,6 +63,7 @@ class _Collector:
         self.typing = typing
         self.path: Path = ()
         self.equalities: list[tuple[Location, Location, Use]] = []
+        self.sums: dict[int, _Sum] = {}
         self._undeclared: dict[tuple[str, ...], list[Location]] = {}
 
     def clause(self, clause: Clause, tree: Expression) -> None:
@@ -74,6 +88,8 @@ class _Collector:
                 self.comparison(node)
             case FunctionCall(function=function, operand=Reference(names=names)):
                 self.items(names, FUNCTIONS[function].items)
+            case Arithmetic(joins=joins) if joins:
+                self.sum(node)
         for operand, kinds, _ in needs(node):
             self.need(operand, kinds)
 
@@ -137,6 +153,48 @@ class _Collector:
                 self.equalities.append((location, other_location, use))
         elif self.typing.spec(location) is None:
             self.typing.need(location, Use(result_kinds(other), self.path, other.start, other.end))
+            if isinstance(other, Arithmetic) and other.joins:
+                self.sum(other).locations.append(location)
+
+    def sum(self, node: Arithmetic) -> _Sum:
+        """Return what is known of a `+` of language 2, noted once for each; those inside of it count as its own."""
+        found = self.sums.get(id(node))
+        if found is None:
+            found = self.sums[id(node)] = _Sum(Use(node.joins, self.path, node.start, node.end))
+            pending: list[Expression] = [node]
+            while pending:
+                one = pending.pop()
+                if isinstance(one, Arithmetic) and one.joins:
+                    pending += children(one)
+                elif isinstance(one, Reference):
+                    found.locations += self.locations(one.names)
+        return found
+
+    def settle_sums(self) -> None:
+        """Give the operands of each `+` one kind, which the other operands have; a number where none is known."""
+        typing, sums = self.typing, list(self.sums.values())
+        readers: dict[Location, list[_Sum]] = {}
+        for one in sums:
+            for location in one.locations:
+                readers.setdefault(typing.root(location), []).append(one)
+        waiting: dict[int, _Sum] = {id(one): one for one in sums}
+        for last in (None, *sums):
+            if last is not None and len(known := self.known_of(last)) > 1 and known >= NUMBER:
+                last.use = last.use._replace(kinds=NUMBER)
+                waiting[id(last)] = last
+            while waiting:
+                one = waiting.pop(next(iter(waiting)))
+                kinds = self.known_of(one)
+                for location in one.locations if kinds else ():
+                    before = typing.kinds_at(location)
+                    if not before <= kinds and typing.spec(location) is None:
+                        typing.need(location, one.use._replace(kinds=kinds))
+                        if typing.kinds_at(location) != before:  # a field of a copy has the kinds of what was copied
+                            waiting.update((id(other), other) for other in readers[typing.root(location)])
+
+    def known_of(self, one: _Sum) -> Kinds:
+        """Return the kinds that all operands of a `+` can have; none where they contradict one another."""
+        return one.use.kinds.intersection(*map(self.typing.kinds_at, one.locations))
 
     def finish(self) -> None:
         """Unite the type variables of equal undeclared locations, then pass declared types to the undeclared side."""
@@ -154,6 +212,7 @@ class _Collector:
                         typing.note_null(one)
                         kinds -= {"null"}
                     typing.need(one, Use(kinds, use.path, use.start, use.end))
+        self.settle_sums()
 
     def need(self, operand: Expression, kinds: Kinds) -> None:
         if isinstance(operand, Reference):

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from stepward.vm.expressions.operands import resolved
+from stepward.vm.expressions.operators import ANY
+from stepward.vm.expressions.parser import parse
 from stepward.vm.language.clauses import CallSite, Clause
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import AnyRule, Never
 from stepward.vm.language.inference import infer
 from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
-from stepward.vm.language.name_types import Typing, View
+from stepward.vm.language.name_types import Typing
 from stepward.vm.language.names import Names
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import path_of
 from stepward.vm.language.types import key_of
+from stepward.vm.language.views import View
 
 if TYPE_CHECKING:
+    from stepward.vm.expressions.syntax import Expression
     from stepward.vm.language.policy import Policy
+    from stepward.vm.language.sums import AssignedKinds
 
 _EFFECTS = ("none", "read", "write")
 
@@ -71,26 +77,50 @@ class Meaning:
         )
 
     @cached_property
-    def clauses(self) -> tuple[Clause, ...]:
-        """Every expression of the program's steps: conditions, cases, and the texts of `set`."""
+    def _written(self) -> tuple[Clause, ...]:
+        """The expressions as they are written: what a `+` of language 2 joins is not known yet."""
         return tuple(
-            Clause.of(number, ("steps", number, *path), text, is_condition=is_condition)
+            Clause.of(number, ("steps", number, *path), text, self.program.language, is_condition=is_condition)
             for number, step in enumerate(self.program.steps)
             for path, text, is_condition in step.expressions
         )
 
     @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        """Every expression of the program's steps: conditions, cases, and the texts of `set`."""
+        if self.program.language == 1:
+            return self._written
+        return tuple(
+            clause._replace(tree=resolved(clause.tree, self._kinds.of))
+            if clause.tree and "+" in clause.text
+            else clause
+            for clause in self._written
+        )
+
+    @cached_property
     def clauses_of(self) -> dict[int, list[Clause]]:
         """The expressions of each step that has any, by its position."""
-        result: dict[int, list[Clause]] = {}
-        for clause in self.clauses:
-            result.setdefault(clause.step, []).append(clause)
-        return result
+        return _by_step(self.clauses)
+
+    def condition(self, text: str) -> Expression:
+        """Return the tree of a condition of a guardrail or policy, as this program reads it; raises ExpressionError."""
+        if self.program.language == 1 or "+" not in text:
+            return parse(text)
+        # `$args` are the arguments of a call there, whatever variable has that name.
+        return resolved(
+            parse(text, self.program.language), lambda read: ANY if read.names[0] == "args" else self._kinds.of(read)
+        )
+
+    @cached_property
+    def _kinds(self) -> AssignedKinds:
+        from stepward.vm.language.sums import AssignedKinds
+
+        return AssignedKinds(self.typing, self.names, _by_step(self._written))
 
     @cached_property
     def typing(self) -> Typing:
         """The type of every name, declared or inferred."""
-        return infer(Typing(self.program, self.names, self.clauses_of, self.tool), self.clauses)
+        return infer(Typing(self.program, self.names, _by_step(self._written), self.tool), self._written)
 
     def view(self, names: tuple[str, ...]) -> View | None:
         """Return what is known of the values of a reference, or None if nothing ever defines it."""
@@ -111,6 +141,13 @@ class Meaning:
     def whens(self) -> tuple[tuple[Never, str], ...]:
         """The `never … when` rules and their conditions."""
         return tuple((rule, rule.when) for rule, _ in self.rules if isinstance(rule, Never) and rule.when is not None)
+
+
+def _by_step(clauses: Iterable[Clause]) -> dict[int, list[Clause]]:
+    result: dict[int, list[Clause]] = {}
+    for clause in clauses:
+        result.setdefault(clause.step, []).append(clause)
+    return result
 
 
 def _stricter(claim: ToolSpec, fact: ToolSpec) -> ToolSpec:

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final, NamedTuple, assert_never
 
 from stepward.vm.expressions.operators import ANY, OBJECT, kind
-from stepward.vm.expressions.syntax import Constant, Reference
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, children
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.views import NO_VALUE, View, static_kinds, union
 from stepward.vm.reading.source import Path
-from stepward.vm.values import MAX_DEPTH, to_json
+from stepward.vm.values import MAX_DEPTH
 
 ITEMS: Final = "[]"
 Location = tuple[Source, tuple[str, ...]]
@@ -53,46 +53,6 @@ class _TypeVariable:
     uses: list[Use] = field(default_factory=list)
     kinds: frozenset[str] = ANY
     may_be_null: bool = False
-
-
-class View(NamedTuple):
-    """What is known of the values of a reference.
-
-    `optional`: the field may be absent; `never`: nothing ever defines it; `is_known` is false if every value is
-    possible, because there is neither a declaration nor a use that needs anything.
-    """
-
-    kinds: frozenset[str] = ANY
-    enum: tuple[object, ...] | None = None
-    optional: bool = False
-    never: bool = False
-    is_known: bool = True
-
-
-_NO_VALUE: Final = View(frozenset(), ())
-"""The view of a name that is never assigned."""
-
-
-def _union(views: Sequence[View]) -> View:
-    """Return the view of values that come from any of several sources."""
-    if len(views) == 1:
-        return views[0]
-    enums = [view.enum for view in views]
-    present = [view for view in views if not view.never] or views
-    members = None if None in enums else {to_json(member): member for enum in enums for member in enum or ()}
-    return View(
-        kinds=frozenset().union(*(view.kinds for view in present)),
-        enum=None if members is None else tuple(members.values()),
-        optional=any(view.optional or view.never for view in views),
-        never=all(view.never for view in views),
-        is_known=all(view.is_known for view in views),
-    )
-
-
-@lru_cache(maxsize=128)
-def static_kinds(kinds: frozenset[str]) -> frozenset[str]:
-    """Return kinds of values with `integer` replaced by `number`: the typing does not distinguish the two."""
-    return frozenset("number" if word == "integer" else word for word in kinds)
 
 
 class Typing:
@@ -183,7 +143,7 @@ class Typing:
 
     def fresh_view(self, meant: Resolution, *inside: str) -> View:
         """Return the view of a reference's values by the uses noted so far; not cached."""
-        return _union([self._view_at((source, (*meant.fields, *inside))) for source in meant.sources])
+        return union([self._view_at((source, (*meant.fields, *inside))) for source in meant.sources])
 
     def _view_at(self, location: Location) -> View:
         source, path = location
@@ -230,7 +190,7 @@ class Typing:
         if location not in self._settled:
             self._settle(location)
         view = self._settled[location]
-        return self._used_view(location) if view == _NO_VALUE else view
+        return self._used_view(location) if view == NO_VALUE else view
 
     def _settle(self, start: Location) -> None:
         """Cache the views of a `set` name and of all that it copies: their least fixed point.
@@ -256,7 +216,7 @@ class Typing:
                 else:
                     found[copied] = None
                     pending.append(copied)
-        self._settled.update(dict.fromkeys(found, _NO_VALUE))
+        self._settled.update(dict.fromkeys(found, NO_VALUE))
         waiting = dict.fromkeys(reversed(found))
         while waiting:
             here = next(iter(waiting))
@@ -270,23 +230,61 @@ class Typing:
         """Return the locations that a `set` name copies; empty if its expression is not a lone reference."""
         source, path = location
         copied = self._copied(source)
-        if copied is None or len(copied.fields) + len(path) > MAX_DEPTH:  # no value is that deep
+        if copied is None:
+            return self._joined_locations(location)
+        if len(copied.fields) + len(path) > MAX_DEPTH:  # no value is that deep
             return []
         return [(one, copied.fields + path) for one in copied.sources]
+
+    def _joined_locations(self, location: Location) -> list[Location]:
+        """Return the locations whose items a `+` joins, for items of a `set` name that is such an array."""
+        source, path = location
+        found = []
+        for part in self._joined_parts(source) if path[:1] == (ITEMS,) else ():
+            meant = self.names.meaning(part.names) if isinstance(part, Reference) else None
+            found += [] if meant is None else [(one, meant.fields + path) for one in meant.sources]
+        return found
+
+    def _joined_parts(self, source: Source) -> list[Expression]:
+        """Return the operands of a `+` of language 2 that a `set` assigns, those inside of it too."""
+        found: list[Expression] = []
+        tree = self._tree(source)
+        pending: list[Expression] = [tree] if isinstance(tree, Arithmetic) and tree.joins else []
+        while pending:
+            one = pending.pop()
+            if isinstance(one, Arithmetic) and one.joins:
+                pending += children(one)
+            else:
+                found.append(one)
+        return found
 
     def _view_of_copied(self, location: Location) -> View:
         """Return the view of a `set` name by the present views of the locations that it copies."""
         if self._copied(location[0]) is None:
-            return self._stated_view(location)
+            joined = self._joined_parts(location[0]) if location[1][:1] == (ITEMS,) else []
+            return self._view_of_joined(location, joined) if joined else self._stated_view(location)
         copied = self._copied_locations(location)
         if not copied:
-            return _NO_VALUE
-        view = _union([self._settled[one] if one[0].kind == "set" else self._view_at(one) for one in copied])
+            return NO_VALUE
+        view = union([self._settled[one] if one[0].kind == "set" else self._view_at(one) for one in copied])
         if not view.is_known:
             return self._used_view(location)
         if view.never or not view.kinds:
-            return _NO_VALUE
+            return NO_VALUE
         return view._replace(optional=view.optional and bool(location[1]))
+
+    def _view_of_joined(self, location: Location, parts: Sequence[Expression]) -> View:
+        """Return the view of the items of arrays that `+` joins: of any kind, unless all of them are known."""
+        found = [
+            self._settled[one] if one[0].kind == "set" else self._view_at(one)
+            for one in self._joined_locations(location)
+        ]
+        held = [part.value for part in parts if isinstance(part, Constant) and isinstance(part.value, tuple)]
+        found += [self._kinds_inside(value, location[1]) for value in held if value]
+        known = [view for view in found if not view.never and view != NO_VALUE]
+        if not all(view.is_known for view in known):
+            return View(is_known=False)
+        return union(known)._replace(enum=None) if known else NO_VALUE
 
     def _stated_view(self, location: Location) -> View:
         """Return the view of a `set` name that copies nothing; of its fields and items, that of the constants there."""
@@ -301,14 +299,18 @@ class Typing:
 
     def _constant_view(self, source: Source, path: tuple[str, ...]) -> View:
         """Return the view of the values at a path of a constant that a `set` assigns."""
-        values, is_lacking = [self._assigned(source)], False
+        return self._kinds_inside(self._assigned(source), path)
+
+    @staticmethod
+    def _kinds_inside(value: object, path: tuple[str, ...]) -> View:
+        values, is_lacking = [value], False
         for name in path:
             held: list[object] = []
-            for value in values:
+            for one in values:
                 if name == ITEMS:
-                    held += value if isinstance(value, list | tuple) else ()
-                elif isinstance(value, dict) and name in value:
-                    held.append(value[name])
+                    held += one if isinstance(one, list | tuple) else ()
+                elif isinstance(one, dict) and name in one:
+                    held.append(one[name])
                 else:
                     is_lacking = True
             values = held
@@ -323,17 +325,18 @@ class Typing:
         value = step.set[source.name]
         if not isinstance(value, str):
             return value
-        for clause in self._clauses_of.get(source.step, ()):
-            if clause.path == source.path and isinstance(clause.tree, Constant):
-                return clause.tree.value
-        return None
+        tree = self._tree(source)
+        return tree.value if isinstance(tree, Constant) else None
+
+    def _tree(self, source: Source) -> Expression | None:
+        """Return the expression of a `set` name; None for another source, and for a value that is no text."""
+        clauses = self._clauses_of.get(source.step if source.step is not None else -1, ())
+        return next((clause.tree for clause in clauses if clause.path == source.path), None)
 
     def _copied(self, source: Source) -> Resolution | None:
         """Return the resolved reference that a `set` name copies, or None if its expression is not a lone reference."""
-        for clause in self._clauses_of.get(source.step if source.step is not None else -1, ()):
-            if clause.path == source.path and isinstance(clause.tree, Reference):
-                return self.names.meaning(clause.tree.names)
-        return None
+        tree = self._tree(source)
+        return self.names.meaning(tree.names) if isinstance(tree, Reference) else None
 
     # -- union-find ------------------------------------------------------------------------------------------------
 
@@ -344,6 +347,21 @@ class Typing:
         while location != root:
             self._parents[location], location = root, self._parents[location]
         return root
+
+    def root(self, location: Location) -> Location:
+        """Return the location that stands for all that share a type with one."""
+        return self._find(location)
+
+    def kinds_at(self, location: Location) -> frozenset[str]:
+        """Return the kinds that a location can have by what is declared and by the uses noted so far, without null."""
+        source, path = location
+        if source.kind == "set" and path:  # it may be a field of a copy
+            return self.fresh_view(Resolution((source,), path)).kinds - {"null"} or ANY
+        spec = None if self.is_impossible(location) else self.spec(location)
+        if spec is not None:
+            return static_kinds(spec.kinds)
+        variable = self._variables.get(self._find(location))
+        return ANY if variable is None else variable.kinds
 
     def _variable(self, location: Location) -> _TypeVariable:
         return self._variables.setdefault(self._find(location), _TypeVariable())

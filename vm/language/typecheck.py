@@ -7,12 +7,13 @@ arithmetic runs out of digits.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from stepward.vm.expressions.facts import Facts, facts
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
-from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, NUMBER, OPERATORS, STRING, Kinds
+from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, JOINABLE, NUMBER, OPERATORS, STRING, Kinds
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
@@ -21,6 +22,7 @@ from stepward.vm.expressions.syntax import (
     FunctionCall,
     Logic,
     Reference,
+    children,
 )
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.name_types import ITEMS
@@ -91,6 +93,8 @@ class _Checker:
                 return self.reference(tree, known)
             case Compare():
                 self.compare(tree, known)
+            case Arithmetic(joins=joins) if joins:
+                return self.joined(tree, known)
             case Arithmetic() if self.joins_texts(tree, known):
                 return _Operand(ANY, is_known=False)
             case _:
@@ -104,18 +108,26 @@ class _Checker:
 
     def items(self, tree: FunctionCall, kinds: Kinds) -> None:
         """Report the items of an array that a function does not take."""
-        array, found = tree.operand, ANY
-        if isinstance(array, Constant):
-            found = kind_of(array.value[0]) if array.value else kinds
-        elif isinstance(array, Reference):
-            meant = self.meaning.names.meaning(array.names)
-            view = None if meant is None else self.meaning.typing.view(meant, ITEMS)
-            found = view.kinds if view is not None and view.is_known and not view.never else kinds
-        if not found <= kinds:
-            shown, wrong = self.shown(array), either(found - kinds)
-            verb = "may be" if found & kinds else "are"
-            message = f"`{tree.function}` needs items that are {either(kinds)}, but those of `{shown}` {verb} {wrong}"
-            self.report("SW203", message, f"declare the items of `{shown}` as {{type: string}}", tree)
+        for array in _joined_operands(tree.operand):
+            found = self.item_kinds(array)
+            shown = self.shown(array)
+            help = f"declare the items of `{shown}` as {{type: string}}"
+            if found is None:
+                self.report("SW203", f"nothing says of what type the items of `{shown}` are", help, tree)
+            elif not found <= kinds:
+                verb = "may be" if found & kinds else "are"
+                message = f"`{tree.function}` needs items that are {either(kinds)}, but those of `{shown}` {verb} "
+                self.report("SW203", message + either(found - kinds), help, tree)
+
+    def item_kinds(self, array: Expression) -> Kinds | None:
+        """Return the kinds of the items of an array; none where it has none, None where nothing says what they are."""
+        if isinstance(array, Constant) and isinstance(array.value, tuple):
+            return frozenset().union(*map(kind_of, array.value))
+        meant = self.meaning.names.meaning(array.names) if isinstance(array, Reference) else None
+        view = None if meant is None else self.meaning.typing.view(meant, ITEMS)
+        if view is None or view.never:
+            return frozenset()
+        return view.kinds if view.is_known else None
 
     def constant(self, tree: Constant) -> _Operand:
         for item in tree.value if isinstance(tree.value, tuple) else ():
@@ -181,6 +193,40 @@ class _Checker:
             return f"`returns: {{type: {word}}}` for the tool `{call.tool}`"
         return f"`returns: {{type: {word}}}` on step `{call.id}`" if call.type == "llm" else ""
 
+    def joined(self, tree: Arithmetic, known: Facts) -> _Operand:
+        """Check a `+` of language 2: all its operands need one kind."""
+        whose, before, first = "`+`", None, tree.first
+        for operand in children(tree):
+            found = self.check(operand, known)
+            if not self.require(operand, found, JOINABLE, whose) or not found.is_known:
+                continue
+            if before is None:
+                before, first = found, operand
+            elif len(before.kinds | found.kinds) > 1:
+                self.mixes(tree, (first, before), (operand, found))
+                break
+        return _Operand(result_kinds(tree) if before is None else before.kinds)
+
+    def mixes(self, tree: Arithmetic, left: tuple[Expression, _Operand], right: tuple[Expression, _Operand]) -> None:
+        """Report a `+` of operands that may have different kinds."""
+        (one, first), (two, second) = left, right
+        found = [
+            f"`{self.shown(side)}` {'is' if len(operand.kinds) == 1 else 'may be'} {either(operand.kinds)}"
+            for side, operand in (left, right)
+        ]
+        message = f"`+` adds two numbers, or joins two texts or two arrays, but {' and '.join(found)}"
+        texts = first.kinds | second.kinds
+        help = "join values of one kind"
+        if len(first.kinds) > 1 or len(second.kinds) > 1:
+            shown = self.shown(one if len(first.kinds) > 1 else two)
+            help = f"declare `{shown}` with one type where it comes from"
+        elif texts == STRING | NUMBER:
+            help = "write the number beside the text in the prompt or argument that needs it, or declare both as texts"
+        elif "array" in texts:
+            item = two if first.kinds == ARRAY else one
+            help = f"put the item into an array where it comes from: `{self.shown(item)}` is no array"
+        self.report("SW203", message, help, tree)
+
     def joins_texts(self, tree: Arithmetic, known: Facts) -> bool:
         """Report a `+` that is meant to join texts; return whether this is one."""
         operands = (tree.first, *(operand for _, operand in tree.rest))
@@ -190,8 +236,19 @@ class _Checker:
             return False
         message = f"`+` adds numbers and joins no texts, but `{self.shown(texts[0])}` is text"
         help = "write the parts side by side in the prompt or argument that needs them"
+        if all(self.may_be_text(operand, known) for operand in operands):
+            help = "add `language: 2` to the program, where `+` joins texts"
+            if "language" in self.meaning.program.model_fields_set:
+                help = "write `language: 2` instead of `language: 1`: there `+` joins texts"
         self.report("SW203", message, help, tree)
         return True
+
+    def may_be_text(self, tree: Expression, known: Facts) -> bool:
+        """Return whether nothing is known of an operand, or that it is text and nothing else."""
+        if isinstance(tree, Reference):
+            operand = self.reference(tree, known)
+            return not operand.is_known or operand.kinds == STRING
+        return result_kinds(tree) == STRING
 
     def is_text(self, tree: Expression, known: Facts) -> bool:
         """Return whether an operand is certainly text, and no number in quotes."""
@@ -376,6 +433,9 @@ class _Checker:
         view = self.meaning.typing.view(meant, ITEMS)
         if not view.is_known and not view.never and isinstance(item, Reference) and self.is_untyped(item):
             self.untyped(tree, item)
+        elif not view.is_known and not view.never:
+            message = f"nothing says of what type the items of `{array.text()}` are"
+            self.report("SW203", message, "declare the items of the arrays that it is joined from", tree)
         elif view.is_known and _are_unlike(operand.kinds, view.kinds):
             self.unlike_items(tree, item, operand, view.kinds)
         elif isinstance(item, Constant) and view.enum is not None:
@@ -383,6 +443,8 @@ class _Checker:
 
     def has_unlike_items(self, tree: Compare, array: Expression, item: Expression, operand: _Operand) -> bool:
         """Check an item against an array; return whether the items of a list literal are of another kind."""
+        if isinstance(array, Arithmetic):
+            return any(tuple(self.has_unlike_items(tree, part, item, operand) for part in _joined_operands(array)))
         if isinstance(array, Reference):
             self.array_items(tree, array, item, operand)
         if not isinstance(array, Constant) or not operand.is_known or not array.value:
@@ -401,6 +463,15 @@ class _Checker:
 
     def report(self, code: str, message: str, help: str, tree: Expression) -> None:
         self.problems.append(TypeProblem(code, message, help, tree.start, tree.end))
+
+
+def _joined_operands(array: Expression) -> Iterator[Expression]:
+    """Yield the arrays that a `+` joins, or the array itself."""
+    if isinstance(array, Arithmetic):
+        for part in children(array):
+            yield from _joined_operands(part)
+    else:
+        yield array
 
 
 def _are_unlike(left: Kinds, right: Kinds) -> bool:

@@ -228,16 +228,16 @@ def forbidden(plan: Plan, call: CallPlan, reader: Reader) -> tuple[str, str] | N
         entries = [entry for entry in policy.allow if entry.tool == call.tool]
         if not entries:
             return "allow", f"policy `{policy.policy}` does not allow tool `{call.tool}`"
-        if not any(_admits(entry.when, reader) for entry in entries):
+        if not any(_admits(entry.when, reader, plan.program.language) for entry in entries):
             return "allow", f"policy `{policy.policy}` does not allow tool `{call.tool}` with these arguments"
     return None
 
 
-def _admits(when: str | None, reader: Reader) -> bool:
+def _admits(when: str | None, reader: Reader, language: int) -> bool:
     if when is None:
         return True
     try:
-        return evaluate_condition(parse(when), reader)
+        return evaluate_condition(parse(when, language), reader)
     except (EvaluationError, ErasedError):
         return False
 

@@ -45,6 +45,7 @@ class Monitor:
         found = bound(rule, meaning, partial(matches, meaning=meaning))
         self.name, self.automaton = rule.name, found.automaton
         self.when = rule.when if isinstance(rule, Never) else None
+        self.language = meaning.program.language
         self.starts: dict[Part, frozenset[int]] = {}
         for number, hits in enumerate(found.starts):
             for hit in hits:
@@ -64,7 +65,7 @@ class Monitor:
         if found is None or self.when is None:
             return None if found is None else _WORDS[found]
         try:
-            return f"`{self.when}` holds" if evaluate_condition(parse(self.when), lookup) else None
+            return f"`{self.when}` holds" if evaluate_condition(parse(self.when, self.language), lookup) else None
         except EvaluationError as error:
             return f"`{self.when}` can't be evaluated: {error}"
 

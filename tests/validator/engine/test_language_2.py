@@ -70,3 +70,33 @@ def verdict_of(spec: dict[str, Any], when: str, *, by_tool: bool = False) -> Ver
 )
 def test_the_verdict(spec: dict[str, Any], when: str, verdict: Verdict, *, by_tool: bool) -> None:
     assert verdict_of(spec, when, by_tool=by_tool) is verdict
+
+
+TEXT: dict[str, Any] = {"type": "string"}
+
+
+@pytest.mark.parametrize("by_tool", [False, True])
+@pytest.mark.parametrize(
+    ("spec", "when", "verdict"),
+    [
+        (TEXT, "not ('REF-' + $x starts_with 'REF')", PROVED),
+        (TEXT, "'REF-' + $x + '!' == 'REF-a!' and $x != 'a'", PROVED),
+        (TEXT, "'REF-' + $x == 'REF-a'", VIOLATED),
+        (TEXT, "$x + $x contains 'ab' and not ($x contains 'ab') and not ($x starts_with 'b')", PROVED),
+        (TEXT, "$x + $x contains 'ab' and not ($x contains 'ab')", VIOLATED),
+        (TEXT, "len($x + '12') != len($x) + 2", PROVED),
+        (TEXT, "len($x + $x) == 4 and $x == 'abc'", PROVED),
+        (TEXT, "lower($x) + 'a' == 'ba' and lower($x) != 'b'", PROVED),
+        (TEXT, "$x + '-' == '-' and $x != ''", PROVED),
+        ({"type": "string", "enum": ["a", "b"]}, "$x + $x not in ['aa', 'ab', 'ba', 'bb']", PROVED),
+        ({"type": "string", "enum": ["a", "b"]}, "$x + '-' + $x == 'b-b'", VIOLATED),
+        ({"type": "number", "minimum": 1}, "$x + 1 < 2", PROVED),
+        (LINES, "not ('a' in $x + ['a'])", PROVED),
+        (LINES, "'a' in $x + ['b'] and not ('a' in $x)", PROVED),
+        (LINES, "'b' in ['a'] + $x", VIOLATED),
+        (LINES, "len($x + $x + ['a']) < 1", PROVED),
+        (LINES, "len($x + ['a']) == 3", VIOLATED),
+    ],
+)
+def test_what_plus_joins(spec: dict[str, Any], when: str, verdict: Verdict, *, by_tool: bool) -> None:
+    assert verdict_of(spec, when, by_tool=by_tool) is verdict

@@ -372,18 +372,6 @@ def test_a_condition_that_yaml_stops_at_is_to_be_put_in_quotes(condition: str, i
     assert Program.from_yaml(text.replace(condition, quoted)).steps[0].condition == condition  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("expression", "joins"),
-    [("$t + 'x'", True), ("'x' + $t + '!'", True), ("$t + $t", True), ("$t + 1", False), ("$n + '1'", False)],
-)
-def test_a_plus_that_joins_texts_gets_one_finding(expression: str, joins: bool) -> None:
-    data = program({"id": "s", "type": "set", "set": {"b": expression}}, {"id": "a", "type": "llm", "prompt": "$b"})
-    data["inputs"] = {"t": {"type": "string"}, "n": {"type": "integer"}}
-    found = [one for one in check(data) if one.code == "SW203"]
-    assert len(found) == 1
-    assert found[0].message.startswith("`+` adds numbers and joins no texts") is joins
-
-
 def test_an_allow_list_offers_the_tool_that_is_spelt_alike() -> None:
     policy = Policy.from_dict({"policy": "house", "allow": ["load_order", "pay"]})
     step = {"id": "a", "type": "tool", "tool": "load_ordr"}

@@ -1,8 +1,9 @@
 """The condition language a second time: a grammar and an evaluator, written from the language's page.
 
-The two are held against `stepward.vm.expressions` on conditions that Hypothesis generates and breaks: both accept or
-both refuse a text, and where both accept it has the same value, or none, in every state. Where the page is silent, the
-grammar states what was chosen: a list may end with a comma, its items are not in parentheses, and `defined` may.
+Both read `language: 2`, in which `+` also joins. The two are held against `stepward.vm.expressions` on conditions that
+Hypothesis generates and breaks: both accept or both refuse a text, and where both accept it has the same value, or
+none, in every state. Where the page is silent, the grammar states what was chosen: a list may end with a comma, its
+items are not in parentheses, and `defined` may.
 """
 
 from __future__ import annotations
@@ -272,6 +273,9 @@ class Meaning:
     def sum(parts: list[Any], state: dict[str, Any]) -> Any:
         total = value(parts[0], state)
         for sign, part in zip(parts[1::2], parts[2::2], strict=True):
+            if "-" not in parts[1::2] and kind_of(total) in ("text", "array"):
+                total = total + need(kind_of(total), value(part, state))
+                continue
             left, right = need("number", total), need("number", value(part, state))
             total = bounded(left + right if sign == "+" else left - right)
         return total
@@ -376,7 +380,7 @@ def fractions(thing: Any) -> Any:
 
 def first_result(text: str, state: dict[str, Any]) -> Any:
     try:
-        return fractions(evaluate(parse(text), lookup_in(state)))
+        return fractions(evaluate(parse(text, 2), lookup_in(state)))
     except EvaluationError:
         return "no value"
 
@@ -441,6 +445,8 @@ def test_both_accept_a_generated_condition_and_give_it_one_value(
 @example("1.5.2 == 1", {})
 @example("$a.b. == 1", {"a": {"b": 1}})
 @example("2*-3<1", {})
+@example("$a + ['b'] + [1]", {"a": ("x",)})
+@example("$a + 'b' - 1", {"a": "x"})
 @example("1 in[1]and true", {})
 @QUICK
 def test_both_accept_or_both_refuse_a_broken_condition(text: str, state: dict[str, Any]) -> None:

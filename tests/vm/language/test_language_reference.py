@@ -173,11 +173,11 @@ def test_condition(line: str) -> None:
             parse(text)
         assert expected == "syntax error" or caught.value.rewrite == expected.removeprefix("write ")
     elif expected == "error":
-        tree = parse(text)
+        tree = parse(text, 2)
         with pytest.raises(EvaluationError):
             evaluate(tree, lookup)
     else:
-        assert same_value(evaluate(parse(text), lookup), read_value(expected)[0])
+        assert same_value(evaluate(parse(text, 2), lookup), read_value(expected)[0])
 
 
 @lines_of("interpolation")

@@ -20,9 +20,10 @@ from stepward.validator.engine.smt.asking import asked
 from stepward.validator.engine.smt.encoding import Encoding
 from stepward.validator.engine.smt.facts import Facts
 from stepward.validator.engine.smt.models import TOO_LONG, choices, is_long, short
+from stepward.validator.engine.smt.payloads import never_too_long
 from stepward.validator.engine.smt.plans import plan
 from stepward.validator.engine.smt.smtlib import script
-from stepward.validator.engine.smt.terms import TooLarge, never_too_long
+from stepward.validator.engine.smt.terms import TooLarge
 from stepward.validator.engine.smt.versions import Versions
 from stepward.validator.engine.smt.walks import Walk
 from stepward.validator.engine.systems.assigned import Assigned

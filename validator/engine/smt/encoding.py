@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 
 import z3
 
-from stepward.validator.engine.smt.payloads import Term, Truth, Value
+from stepward.validator.engine.smt.payloads import Term, Truth, Value, never_too_long
 from stepward.validator.engine.smt.plans import START, EdgeId, Plan
-from stepward.validator.engine.smt.terms import never_too_long
 from stepward.validator.engine.smt.versions import (
     Environment,
     Fields,

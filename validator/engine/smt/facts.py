@@ -35,6 +35,7 @@ class Facts:
         slots = list(self.terms.slots.values())
         free = [slot.text for slot in slots if slot.text is not None and slot.text.members is None]
         free += self.terms.functions.texts
+        free = [*reversed(self.terms.sums.texts), *free]  # what is asked of a joined text is asked of its halves
         for _ in range(2):  # the second round shares the questions that the first round added
             self._share(free)
         for text in free:

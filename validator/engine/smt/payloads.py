@@ -31,7 +31,7 @@ class Value(NamedTuple):
 class Text:
     """The text of a reference: one of `members` by its number, or any text with known atoms.
 
-    With `forms`, it matches one of them or is one of the `known` texts.
+    With `forms`, it matches one of them or is one of the `known` texts. `halves` are the texts that `+` joined.
     """
 
     names: Names
@@ -42,12 +42,13 @@ class Text:
     max_length: int | None = None
     forms: tuple[Form, ...] = ()
     known: tuple[str, ...] = ()
+    halves: tuple[Any, Any] | None = None
 
 
 @dataclass(eq=False)
 class Array:
     """The array of a reference: the literals that it contains, and its length. `lookups` are items that are not
-    literals."""
+    literals; `halves` are the arrays that `+` joined."""
 
     names: Names
     items: Domain | None
@@ -55,6 +56,7 @@ class Array:
     holds: dict[tuple[str, Any], Any] = field(default_factory=dict)
     fails: dict[tuple[str, Any], Any] = field(default_factory=dict)
     lookups: list[tuple[Expression, Any, Any]] = field(default_factory=list)
+    halves: tuple[Any, Any] | None = None
 
 
 @dataclass(eq=False)
@@ -68,3 +70,13 @@ class Slot:
     boolean: Any = None
     text: Text | None = None
     array: Array | None = None
+
+
+def never_too_long(_: Expression) -> bool:
+    """Return that no calculation has a result of too many digits."""
+    return False
+
+
+def compares(items: Domain | None, word: str) -> bool:
+    """Return whether every item can be compared with a value of this kind, so that a search can't fail."""
+    return word == "null" or (items is not None and items.kinds <= {word, "null"} and word not in ("array", "object"))

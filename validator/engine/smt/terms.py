@@ -18,10 +18,11 @@ import z3
 
 from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.functions import Functions
-from stepward.validator.engine.smt.payloads import Array, Slot, Term, Text, Truth, Value
+from stepward.validator.engine.smt.payloads import Array, Slot, Term, Text, Truth, Value, compares, never_too_long
+from stepward.validator.engine.smt.sums import Sums
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.validator.engine.values.texts import Atom, parts_of
-from stepward.vm.expressions.operators import Question, kind
+from stepward.vm.expressions.operators import NUMBER, Question, kind
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
@@ -59,6 +60,7 @@ class Terms(ABC):
         self.same: dict[tuple[Names, Names], Any] = {}
         self.pairs: list[tuple[Question, Text, Text, Any]] = []
         self.functions = Functions(self)
+        self.sums = Sums(self)
         self.is_linear = True
         self.may_be_too_long: Callable[[Expression], bool] = never_too_long
         """Whether a calculation may give a number of over a thousand digits, and so fail."""
@@ -227,12 +229,15 @@ class Terms(ABC):
             case Minus(operand=operand):
                 fails, number = self._number_of(self.value(operand))
                 return Value(fails, {"number": (self.no(fails), self.real(0) - self.real(number))})
+            case Arithmetic(first=first, rest=rest, joins=joins) if joins - NUMBER:
+                result = self.value(first)
+                for _, operand in rest:
+                    result = self.sums.plus(result, self.value(operand), lambda a, b: self._added(tree, a, b))
+                return result
             case Arithmetic(first=first, rest=rest):
                 total = self._number_of(self.value(first))
                 for sign, operand in rest:
-                    total = self._calculated(sign, total, self._number_of(self.value(operand)))
-                    if self.may_be_too_long(tree):
-                        total = self.either(total[0], self._is_too_long(total[1])), total[1]
+                    total = self._added(tree, total, self._number_of(self.value(operand)), sign)
                 return Value(total[0], {"number": (self.no(total[0]), total[1])})
             case Defined() | Negation() | Logic() | Compare():
                 holds, fails = self.truth(tree)
@@ -258,6 +263,10 @@ class Terms(ABC):
         guard, number = value.kinds.get("number", (False, 0))
         others = [one for word, (one, _) in value.kinds.items() if word != "number"]
         return self.either(value.fails, *others, *([] if guard is not False else [True])), number
+
+    def _added(self, tree: Expression, left: tuple[Term, Any], right: tuple[Term, Any], sign: str = "+") -> Any:
+        fails, result = self._calculated(sign, left, right)
+        return (self.either(fails, self._is_too_long(result)) if self.may_be_too_long(tree) else fails), result
 
     def _calculated(self, sign: str, left: tuple[Term, Any], right: tuple[Term, Any]) -> tuple[Term, Any]:
         a, b = left[1], right[1]
@@ -314,6 +323,8 @@ class Terms(ABC):
         """Return the length of a text that is not an enum member."""
         if text.length is None:
             text.length = self.integer(f"len {'.'.join(text.names)}")
+            if text.halves is not None:
+                self.state(z3.ToReal(text.length) == self.sums.length(text))
         return text.length
 
     # -- comparisons -----------------------------------------------------------------------------------------------
@@ -426,6 +437,9 @@ class Terms(ABC):
             return False
         if atom not in text.atoms:
             text.atoms[atom] = self.boolean(f"{'.'.join(text.names)} {atom.question} {atom.literal!r}")
+            answer = self.sums.answer(text, atom)
+            if answer is not None:
+                self.state(text.atoms[atom] == answer)
         return text.atoms[atom]
 
     def _between(self, question: Question, holder: Text, other: Text) -> Term:
@@ -448,6 +462,9 @@ class Terms(ABC):
         word, payload = array
         if word != "array":
             return Truth(False, True)
+        if isinstance(payload, Array) and payload.halves is not None:
+            first, second = (self.member(item_tree, item, (word, half)) for half in payload.halves)
+            return self.sums.member(first, second)
         if isinstance(payload, tuple):
             reached: Term = True
             holds, fails = [], []
@@ -479,13 +496,3 @@ class Terms(ABC):
                     self.state(z3.Implies(one, array.length >= 1))
             self.state(self.no(self.both(array.holds[key], array.fails[key])))
         return Truth(array.holds[key], array.fails[key])
-
-
-def never_too_long(_: Expression) -> bool:
-    """Return that no calculation has a result of too many digits."""
-    return False
-
-
-def compares(items: Domain | None, word: str) -> bool:
-    """Return whether every item can be compared with a value of this kind, so that a search can't fail."""
-    return word == "null" or (items is not None and items.kinds <= {word, "null"} and word not in ("array", "object"))

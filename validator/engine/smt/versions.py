@@ -257,7 +257,8 @@ class Versions(Terms):
 
     def member(self, item_tree: Expression, item: tuple[str, Any], array: tuple[str, Any]) -> Truth:
         """Return when an array contains an item of a known kind, and when the search for it fails."""
-        if array[0] != "array" or isinstance(array[1], tuple):
+        is_joined = isinstance(array[1], Array) and array[1].halves is not None
+        if array[0] != "array" or isinstance(array[1], tuple) or is_joined:
             return super().member(item_tree, item, array)
         key = (item[0], item[1]) if _is_literal(item[1]) else object()
         if isinstance(array[1], Merged):

@@ -23,7 +23,7 @@ from stepward.validator.engine.values.domains import (
 )
 from stepward.validator.engine.values.states import UNDEFINED, within
 from stepward.vm.expressions.operands import result_kinds
-from stepward.vm.expressions.operators import FUNCTIONS, kind
+from stepward.vm.expressions.operators import FUNCTIONS, NUMBER, kind
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, FunctionCall, Minus, Reference, children
 
 MAX_FIELDS: Final = 16
@@ -92,8 +92,9 @@ class Assigned:
                 if fields:
                     return _ABSENT
                 kinds = result_kinds(tree)
+                found = of_kinds(kinds - NUMBER)
                 return (
-                    Domain(ranges=(Range(None, None, self.is_whole(tree)),)) if "number" in kinds else of_kinds(kinds)
+                    found if kinds == found.kinds else found | Domain(ranges=(Range(None, None, self.is_whole(tree)),))
                 )
             case Undefined():
                 return _ABSENT

@@ -9,6 +9,7 @@ hold: a state here may be impossible for values of the types. This layer proves,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Final
 
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
@@ -27,12 +28,13 @@ CALCULATED: Final = {
     "number": Domain(undefined=True, ranges=(Range(),)),
     "string": Domain(undefined=True, any_text=True),
     "boolean": Domain(undefined=True, booleans=frozenset({True, False})),
+    "array": Domain(undefined=True, array=True),
 }
 """The values of a calculation, by their kind: any, or none, where an operand is undefined or of another kind, or the
 result has too many digits."""
 
 _MARK: Final = "="
-"""The first name of a calculation's reference, which no reference of a program has; the second is its kind."""
+"""The first name of a calculation's reference, which no reference of a program has; the second are its kinds."""
 
 
 class CalculatedDomains(Domains):
@@ -43,7 +45,9 @@ class CalculatedDomains(Domains):
 
     def of(self, names: Names) -> Domain:
         """Return the values of a reference or of a calculation."""
-        return CALCULATED[names[1]] if names[0] == _MARK else self._of_program.of(names)
+        if names[0] != _MARK:
+            return self._of_program.of(names)
+        return reduce(Domain.__or__, (CALCULATED[word] for word in names[1].split("|")))
 
     def parent(self, names: Names) -> Names | None:
         """Return the owner of a reference."""
@@ -66,8 +70,8 @@ def _replaced(tree: Expression, found: dict[str, Names]) -> Expression:
         case FunctionCall(function="len", operand=Reference()):
             return tree  # classes know of lengths
         case FunctionCall() | Arithmetic() | Minus() if next(references(tree), None) is not None:
-            (word,) = result_kinds(tree)
-            names = found.setdefault(repr(tree), (_MARK, word, str(len(found))))
+            kinds = "|".join(sorted(result_kinds(tree)))
+            names = found.setdefault(repr(tree), (_MARK, kinds, str(len(found))))
             return Reference(tree.start, tree.end, names)
         case FunctionCall() | Arithmetic() | Minus():
             return tree

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.engine.values.domains import Domains
+from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, Reference, walk
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Overflow:
     def may_happen(self, tree: Expression) -> bool:
         """Return whether an expression may have a result of over a thousand digits."""
         nodes = list(walk(tree))
-        if not any(isinstance(node, Arithmetic | Minus) for node in nodes):
+        if not any(isinstance(node, Arithmetic | Minus) and "number" in result_kinds(node) for node in nodes):
             return False
         read = [node for node in nodes if isinstance(node, Reference)]
         if any(isinstance(node, Constant) and not _is_short(node.value) for node in nodes):

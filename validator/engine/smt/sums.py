@@ -1,0 +1,193 @@
+"""`+` of language 2 as terms: a sum, or two texts or arrays that are joined.
+
+A joined text answers a question exactly as its two halves do: it contains a literal if one half does, or if the first
+ends and the second starts with the two parts of one of its splits. So it needs no string solver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import z3
+
+from stepward.validator.engine.smt.payloads import Array, Term, Text, Truth, Value
+from stepward.validator.engine.values.domains import NOTHING, Domain, of_constant
+from stepward.validator.engine.values.texts import Atom
+from stepward.vm.expressions.operators import Question
+
+MAX_MEMBERS = 256
+"""The most members of a text that is joined from two enums."""
+
+MAX_SPLITS = 64
+"""The longest literal for which the splits are written out; of a longer one nothing is known."""
+
+KINDS = ("number", "string", "array")
+
+Number = tuple[Term, Any]
+"""When a calculation fails, and its number."""
+
+
+class Writer(Protocol):
+    """What is needed of the terms of one question."""
+
+    context: z3.Context
+
+    def both(self, *parts: Term) -> Term:
+        """Return the conjunction."""
+
+    def either(self, *parts: Term) -> Term:
+        """Return the disjunction."""
+
+    def no(self, part: Term) -> Term:
+        """Return the negation."""
+
+    def state(self, condition: Term) -> None:
+        """Add a fact that holds in every state."""
+
+    def integer(self, name: str) -> Any:
+        """Return a fresh integer."""
+
+    def symbol(self, name: str) -> str:
+        """Return a name that no other variable has."""
+
+    def asked(self, question: Question, holder: Any, other: Any) -> Term:
+        """Return the answer to a question about a text."""
+
+    def length_of(self, payload: Any) -> Any:
+        """Return the length of a text or an array."""
+
+
+class Sums:
+    """The texts and arrays that are joined in one question's terms. Equal halves give one joined value."""
+
+    def __init__(self, terms: Writer) -> None:
+        self.terms = terms
+        self.texts: list[Text] = []
+        """The joined texts that are no members of an enum, after the halves that they are joined from."""
+        self._known: dict[tuple[Any, Any], tuple[Any, Any, Any]] = {}
+
+    def plus(self, left: Value, right: Value, added: Callable[[Number, Number], Number]) -> Value:
+        """Return the value of `+`; `added` adds two numbers."""
+        terms, kinds = self.terms, {}
+        fails: list[Term] = [left.fails, right.fails]
+        fitting = []
+        for word in KINDS:
+            (one, a), (two, b) = left.kinds.get(word, (False, None)), right.kinds.get(word, (False, None))
+            both = terms.both(one, two)
+            if both is False:
+                continue
+            fitting.append(both)
+            if word == "number":
+                failed, payload = added((False, a), (False, b))
+                fails.append(terms.both(both, failed))
+                both = terms.both(both, terms.no(failed))
+            else:
+                payload = self._joined(a, b)
+            kinds[word] = both, payload
+        return Value(terms.either(*fails, terms.no(terms.either(*fitting))), kinds)
+
+    def _joined(self, left: Any, right: Any) -> Any:
+        if type(left) is type(right) and isinstance(left, str | tuple):
+            return left + right
+        key = tuple(side if isinstance(side, str | tuple) else id(side) for side in (left, right))
+        if key not in self._known:
+            is_text = isinstance(left, str | Text) or isinstance(right, str | Text)
+            made = self._text(left, right) if is_text or not _is_array(left, right) else self._array(left, right)
+            self._known[key[0], key[1]] = left, right, made
+        return self._known[key[0], key[1]][2]
+
+    # -- texts -----------------------------------------------------------------------------------------------------
+
+    def _text(self, left: Any, right: Any) -> Text:
+        names = (self.terms.symbol("=joined"),)
+        first, second = _members(left), _members(right)
+        if first is not None and second is not None and len(first) * len(second) <= MAX_MEMBERS:
+            members = tuple(one + other for one in first for other in second)
+            return Text(names, members, _number(left) * len(second) + _number(right))
+        text = Text(names, None, halves=(left, right))
+        self.texts.append(text)
+        return text
+
+    def length(self, text: Text) -> Any:
+        """Return the length of a joined text, as the sum of its halves'."""
+        left, right = text.halves or ("", "")
+        return self.terms.length_of(left) + self.terms.length_of(right)
+
+    def answer(self, text: Text, atom: Atom) -> Term | None:
+        """Return the answer to a question about a joined text, None for a literal that is too long."""
+        terms, literal = self.terms, atom.literal
+        if text.halves is None or len(literal) > MAX_SPLITS:
+            return None
+        left, right = text.halves
+        first: Question = "is" if atom.question in ("is", "starts_with") else "ends_with"
+        second: Question = "is" if atom.question in ("is", "ends_with") else "starts_with"
+        splits = range(len(literal) + 1) if atom.question == "is" else range(1, len(literal))
+        found = [
+            terms.both(terms.asked(first, left, literal[:at]), terms.asked(second, right, literal[at:]))
+            for at in splits
+        ]
+        match atom.question:
+            case "is":
+                pass
+            case "starts_with":
+                found.append(terms.asked("starts_with", left, literal))
+                found.append(terms.both(terms.asked("is", left, ""), terms.asked("starts_with", right, literal)))
+            case "ends_with":
+                found.append(terms.asked("ends_with", right, literal))
+                found.append(terms.both(terms.asked("is", right, ""), terms.asked("ends_with", left, literal)))
+            case "contains":
+                found += [terms.asked("contains", left, literal), terms.asked("contains", right, literal)]
+        return terms.either(*found)
+
+    # -- arrays ----------------------------------------------------------------------------------------------------
+
+    def _array(self, left: Any, right: Any) -> Array:
+        names = (self.terms.symbol("=joined"),)
+        array = Array(names, _items(left, right), self.terms.integer("joined"), halves=(left, right))
+        self.terms.state(z3.ToReal(array.length) == self.terms.length_of(left) + self.terms.length_of(right))
+        return array
+
+    def member(self, first: Truth, second: Truth) -> Truth:
+        """Return when a joined array contains an item, and when the search for it fails, from both of its halves."""
+        terms = self.terms
+        reached = terms.both(terms.no(first.holds), terms.no(first.fails))
+        return Truth(
+            terms.either(first.holds, terms.both(reached, second.holds)),
+            terms.either(first.fails, terms.both(reached, second.fails)),
+        )
+
+
+def _is_array(left: Any, right: Any) -> bool:
+    """Return whether halves are arrays; two merged values say it by their parts."""
+    for side in (left, right):
+        part = side
+        while not isinstance(part, str | tuple | Text | Array):
+            part = part.parts[-1][1]
+        if isinstance(part, tuple | Array):
+            return True
+    return False
+
+
+def _members(side: Any) -> tuple[str, ...] | None:
+    if isinstance(side, str):
+        return (side,)
+    return side.members if isinstance(side, Text) else None
+
+
+def _number(side: Any) -> Any:
+    return 0 if isinstance(side, str) else side.number
+
+
+def _items(*sides: Any) -> Domain | None:
+    """Return the domain of the items of both arrays, None where one is not known."""
+    found = NOTHING
+    for side in sides:
+        if isinstance(side, tuple):
+            for item in side:
+                found |= of_constant(item)
+        elif isinstance(side, Array) and side.items is not None:
+            found |= side.items
+        else:
+            return None
+    return found

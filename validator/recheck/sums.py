@@ -1,0 +1,74 @@
+"""What `+` of language 2 may join, by everything that a `set` can assign: computed by this checker itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from stepward.validator.recheck.evaluation import JOINED, result_blocks
+from stepward.validator.recheck.inference import KINDS, NOTHING, kind_of
+from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.parsed import Parsed
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, children
+from stepward.vm.language.steps import SetStep
+
+MAX_ROUNDS: Final = 50
+"""The most rounds over all assignments; without a result after them, every kind is possible."""
+
+Kinds = frozenset[str]
+Given = Callable[[Source, Names], Kinds]
+"""Returns the kinds of a value from outside, or of a field of it."""
+
+
+class AssignedKinds:
+    """The kinds of value of each name of each `set`: the least that the assignments allow."""
+
+    def __init__(self, reading: Parsed, given: Given) -> None:
+        self._reading = reading
+        self._given = given
+        self._trees = {
+            Source("set", name, number): tree
+            for number, step in enumerate(reading.steps)
+            if isinstance(step, SetStep)
+            for name, tree in _trees(step, reading.expressions(number))
+        }
+        self._kinds: dict[Source, Kinds] = dict.fromkeys(self._trees, NOTHING)
+        for _ in range(MAX_ROUNDS):
+            found = {source: self._of(tree) for source, tree in self._trees.items()}
+            if found == self._kinds:
+                break
+            self._kinds.update(found)
+        else:
+            self._kinds = dict.fromkeys(self._trees, KINDS)
+
+    def of_sum(self, tree: Arithmetic) -> Kinds:
+        """Return the kinds that a `+` may give; all that it takes where it must fail."""
+        return self._of(tree) or JOINED
+
+    def _of(self, tree: Expression | None) -> Kinds:
+        if tree is None:
+            return KINDS
+        if isinstance(tree, Constant):
+            return kind_of(tree.value)
+        if isinstance(tree, Reference):
+            return self._read(tree.names)
+        if isinstance(tree, Arithmetic) and tree.joins:
+            return JOINED.intersection(*map(self._of, children(tree)))
+        return frozenset(block.kind for block in result_blocks(tree))
+
+    def _read(self, names: Names) -> Kinds:
+        meant = self._reading.lookup.meaning(names)
+        if meant is None:
+            return NOTHING
+        return NOTHING.union(*(self._at(source, meant.fields) for source in meant.sources))
+
+    def _at(self, source: Source, fields: Names) -> Kinds:
+        if source.kind != "set":
+            return self._given(source, fields)
+        return KINDS if fields else self._kinds[source]
+
+
+def _trees(step: SetStep, texts: Iterable[Expression | None]) -> Iterable[tuple[str, Expression | None]]:
+    parsed = iter(texts)
+    for name, value in step.set.items():
+        yield name, next(parsed) if isinstance(value, str) else Constant(0, 0, value)
