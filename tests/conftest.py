@@ -52,7 +52,7 @@ def pytest_collection_finish() -> None:
     """Let the collector look less often, and not at what all tests share: it took a sixth of the time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(5_000, 20, 50)
 
 
 @pytest.fixture(scope="session")

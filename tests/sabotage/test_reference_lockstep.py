@@ -170,7 +170,13 @@ ECHOES: dict[str, tuple[str, Any]] = {
 }
 
 
-RARE = {"a budget of money that is never used up": 270}
+RARE = {
+    "a budget of money that is never used up": 610,
+    "retries in place of repeats": 600,
+    "data that is read as references": 440,
+    "one spelling that nobody knows": 220,
+    "keys that nobody looks at": 95,
+}
 """Mistakes that few programs show, and a program not long before the first of these."""
 
 OF_A_MODEL: dict[str, Any] = {
@@ -204,4 +210,4 @@ def test_mistakes_about_what_is_repeated_are_found(monkeypatch: pytest.MonkeyPat
     where, instead = ECHOES[name]
     monkeypatch.setattr(f"stepward.vm.machine.{where}", instead)
     with pytest.raises(Parted):
-        list(secret_runs(0, 1000))
+        list(secret_runs(RARE.get(name, 0), RARE.get(name, 0) + 1000))
