@@ -96,6 +96,7 @@ docs: .venv/installed
 	$(BIN)/python -m stepward.validator.rules.pages > specs/rules.md
 	$(BIN)/python -m stepward.sabotage.campaigns.threats > specs/threat-model.md
 	$(BIN)/python -m stepward.validator.python_page > specs/guide/python.md
+	$(BIN)/python -m stepward.vm.lisp.page specs/lisp.md
 	$(BIN)/stepward schema program > specs/program.schema.json
 	$(BIN)/stepward schema policy > specs/policy.schema.json
 

@@ -124,6 +124,7 @@ def test_what_make_offers_is_there() -> None:
 # -- addresses ---------------------------------------------------------------------------------------------------------
 
 KNOWN_ADDRESSES = {
+    "github.com/andreasronge/ptc_runner",
     "github.com/aws-cloudformation/cfn-lint",
     "github.com/google/re2",
     "github.com/rhysd/actionlint",
