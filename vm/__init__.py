@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from stepward.vm.models.cache_redis import RedisCache as RedisCache
     from stepward.vm.models.cache_sqlite import SQLiteCache as SQLiteCache
     from stepward.vm.models.litellm import LiteLLMModel as LiteLLMModel
+    from stepward.vm.models.named import NamedModels as NamedModels
     from stepward.vm.models.openai import OpenAIModel as OpenAIModel
     from stepward.vm.models.prices import PriceTable as PriceTable
     from stepward.vm.models.recorded import RecordedModel as RecordedModel
@@ -107,6 +108,7 @@ _HOMES = {
     "ModelRefused": "models.refusals",
     "OpenAIModel": "models.openai",
     "PriceTable": "models.prices",
+    "NamedModels": "models.named",
     "RecordedModel": "models.recorded",
     "Place": "reading.source",
     "Span": "reading.source",

@@ -20,6 +20,7 @@ from stepward.sabotage.stores.plain_status import StandingStore, siblings_of
 from stepward.vm import ExecutionVM, InDoubt, ModelReply, Policy, Program, Suspend, ToolContext
 from stepward.vm.journal.store import Journal
 from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.models import ANY_NAME
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import Limits
 
@@ -221,6 +222,8 @@ class Machine:
         equal("key", key, self._keys.setdefault(performance, key), str(performance))
         others = [one for one, held in self._keys.items() if held == key and one != performance]
         equal("performances under one key", others, [])
+
+    names = ANY_NAME
 
     async def complete(self, request: Any) -> ModelReply:
         """Answer as the world."""

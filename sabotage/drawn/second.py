@@ -21,6 +21,7 @@ def with_language_2(data: dict[str, Any], chance: Random, share: float) -> dict[
     It says `language: 2` if one does. The program that was given is not changed.
     """
     steps = [_changed(step, lambda text: _asked(text, chance, share)) for step in data["steps"]]
+    steps = [_set_up(step, chance, share) for step in steps]
     found = {**data, "steps": steps}
     if "inputs" in data:
         found["inputs"] = {name: in_words_of_2(spec, chance, share) for name, spec in data["inputs"].items()}
@@ -62,6 +63,16 @@ def _changed(step: dict[str, Any], change: Callable[[str], str]) -> dict[str, An
     if step["type"] == "set":
         found["set"] = {name: change(value) if isinstance(value, str) else value for name, value in step["set"].items()}
     return found
+
+
+def _set_up(step: dict[str, Any], chance: Random, share: float) -> dict[str, Any]:
+    """Return a step whose calls of models say now and then which model they want, and how it is called."""
+    if "parallel_steps" in step:
+        return {**step, "parallel_steps": [_set_up(part, chance, share) for part in step["parallel_steps"]]}
+    if step["type"] != "llm" or chance.random() >= share:
+        return step
+    settings = {"model": chance.choice(("small", "large")), "temperature": 0.5, "max_output_tokens": 100}
+    return {**step, **{name: value for name, value in settings.items() if chance.random() < 0.6}}
 
 
 def _asked(text: str, chance: Random, share: float) -> str:

@@ -13,7 +13,7 @@ from stepward.sabotage.playing.case import Case, named
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.target import Route, Target
 from stepward.vm.machine.clock import ManualClock, T
-from stepward.vm.machine.models import ModelReply, ModelRequest
+from stepward.vm.machine.models import ANY_NAME, ModelReply, ModelRequest
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools
 from stepward.vm.values import to_json
@@ -241,6 +241,7 @@ class ProcessModel:
     """The model of one process."""
 
     parameters: ClassVar = {"model": "that of the world"}
+    names = ANY_NAME
 
     def __init__(self, world: World, points: Points) -> None:
         self._world = world

@@ -174,7 +174,8 @@ class _Cook:
                 step |= {"max_concurrency": self.chance.randint(1, 2), "output_key": "all"}
             for call in step.get("parallel_steps", [step]):
                 if call["type"] == "llm":
-                    call["cache"] = True
+                    call |= {"cache": True, "model": "small", "temperature": 0, "max_output_tokens": 50}
+                    self.data["language"] = 2
 
     def _told_reasons(self) -> None:
         """Say what people say, and the machine does not read."""

@@ -19,7 +19,7 @@ from stepward.validator import Verdict
 from stepward.validator.findings import Property
 from stepward.vm import MemoryJournal, ModelReply, Program, Run, ToolContext
 from stepward.vm.machine.clock import ManualClock
-from stepward.vm.machine.models import ModelRequest
+from stepward.vm.machine.models import ANY_NAME, ModelRequest
 from trace_judge import Judge
 
 
@@ -38,6 +38,8 @@ class Chance:
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         self.fail()
         return thawed(self.random.choice(domain(self.data["tools"][name].get("returns"))))
+
+    names = ANY_NAME
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         self.fail()

@@ -63,7 +63,15 @@ def load_model(options: dict[str, Any]) -> Model | None:
             if options.get(option) is not None:
                 raise ModelUnknown(f"`{_flag(option)}` is given without `--model`", f"give a model: {FORMS}")
         return None
-    return _model(name, options)
+    usual = _model(name, options)
+    named = _file(options).get("models")
+    if named is None:
+        return usual
+    if not isinstance(named, dict) or not all(isinstance(one, str) for one in named.values()):
+        raise ModelUnknown("`models` is no mapping of names to models", "write `models: {small: openai:NAME}`")
+    from stepward.vm.models.named import NamedModels
+
+    return NamedModels(usual, **{one: _model(other, options) for one, other in named.items()})
 
 
 def _model(name: str, options: dict[str, Any]) -> Model:
@@ -161,8 +169,8 @@ def _prices(options: dict[str, Any]) -> PriceTable | None:
     return None if options.get("prices") is None else PriceTable.load(options["prices"])
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a model in a file, as plain data."""
+def _file(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what the file of `--model-options` says, as plain data."""
     file = options.get("model_options")
     if file is None:
         return {}
@@ -170,6 +178,13 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     from stepward.vm.models.chat import plain
 
     given: dict[str, Any] = plain(values_in(str(file), "options"))
+    return given
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a model in a file; the names of further models are no option of one."""
+    file, given = options.get("model_options"), _file(options)
+    given.pop("models", None)
     taken = {"model": "--model NAME", "prices": "--prices FILE"}
     for name in given:
         if name in taken:

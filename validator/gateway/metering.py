@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ from stepward.validator.gateway.callers import Caller
 from stepward.validator.gateway.quiet import failed
 from stepward.validator.gateway.refusals import Refused
 from stepward.vm.errors import StepwardError
-from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, asked, parameters_of
+from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, asked, names_of, parameters_of
 
 HOUR: Final = 3_600.0
 
@@ -100,6 +100,11 @@ class MeteredModel:
         self._model = model
         self._meter = meter
         self.parameters = parameters_of(model)
+
+    @property
+    def names(self) -> Container[object]:
+        """The names of models that the metered model knows."""
+        return names_of(self._model)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply of the model; raises LimitReached, or Failed without the text of the model's error."""

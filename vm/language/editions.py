@@ -117,10 +117,22 @@ def _parts(path: Path, spec: TypeSpec) -> Iterator[tuple[Path, TypeSpec]]:
         yield from _parts((*path, "additionalProperties"), spec.additional_properties)
 
 
+_FIELDS_OF_CALLS: Final = ("model", "temperature", "max_output_tokens")
+"""The fields of an `llm` step that need language 2."""
+
+
+def _of_calls(program: Written) -> Iterator[Use]:
+    for number, step in enumerate(program.steps):
+        for sub, call in step.calls:
+            for name in _FIELDS_OF_CALLS if call.type == "llm" else ():
+                if getattr(call, name) is not None:
+                    yield Use(f"the field `{name}`", Place((*path_of(number, sub), name), key=True))
+
+
 SAY_2: Final = Correction(Place(), "2", "language", is_number=True)
 """The correction of a program that does not say its language."""
 
-FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (_of_expressions, _of_types)
+FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (_of_expressions, _of_types, _of_calls)
 """The table: each row yields the uses of its features in a program."""
 
 

@@ -52,7 +52,9 @@ class Replies:
         if parameters is None:
             return None
         schema = None if asked.returns is None else freeze(asked.returns.to_data())
-        return reply_key(parameters, call.prompt, call.system, plan.allowed, schema)
+        settings = {name: getattr(asked, name) for name in ("model", "temperature", "max_output_tokens")}
+        said = {name: value for name, value in settings.items() if value is not None}
+        return reply_key(parameters, call.prompt, call.system, plan.allowed, schema, freeze(said))
 
     def _parameters(self) -> Any:
         """Return what the model says of itself, frozen, or None if it says nothing that can be read."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Container, Iterable, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
 
@@ -15,7 +15,9 @@ class ModelRequest(NamedTuple):
     """A request to a model. It holds only what the `model` view allows, and nothing of the machine.
 
     `allowed` is the closed set of replies, `schema` the JSON Schema of a structured one, as plain JSON data. `step`,
-    `visit` and `attempt` are for adapters that log or follow a script; they are not sent.
+    `visit` and `attempt` are for adapters that log or follow a script; they are not sent. `model` is the name that the
+    step gives to the model that it wants, `temperature` and `max_output_tokens` are for the call. Each is None where
+    the step does not say it.
     """
 
     prompt: str
@@ -25,6 +27,15 @@ class ModelRequest(NamedTuple):
     step: str
     visit: int
     attempt: int
+    model: str | None = None
+    temperature: int | Decimal | None = None
+    max_output_tokens: int | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the step says of the model and of the call, by name; empty where it says nothing."""
+        found = {"model": self.model, "temperature": self.temperature, "max_output_tokens": self.max_output_tokens}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 class ModelReply(NamedTuple):
@@ -64,6 +75,9 @@ class Model(Protocol):
     An adapter may have an attribute `parameters`: a mapping of plain JSON data with all that decides a reply besides
     the request, such as the name of the model and the temperature, and without secrets. A
     recording compares it, and replies are kept in a cache under it.
+
+    An adapter that knows models by the names that steps give has an attribute `names`: a collection of these names. A
+    step with another name in its field `model` fails, and no model is asked. `NamedModels` is such an adapter.
     """
 
     def complete(self, request: ModelRequest) -> ModelReply | Awaitable[ModelReply]:
@@ -86,6 +100,21 @@ async def asked(model: Model, request: ModelRequest) -> ModelReply:
     return await reply if inspect.isawaitable(reply) else reply
 
 
+class _AnyName(Container[object]):
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+ANY_NAME: Final[Container[object]] = _AnyName()
+"""The names of an adapter that takes every name, because it asks no model."""
+
+
+def names_of(model: Model) -> Container[object]:
+    """Return the names of models that an adapter knows; none without an attribute `names`."""
+    names = getattr(model, "names", ())
+    return names if isinstance(names, Container) else ()
+
+
 class ScriptError(StepwardError):
     """A scripted model has no reply for a request: add one for that step and visit to its script."""
 
@@ -99,6 +128,8 @@ class ScriptedModel:
     `ScriptedModel({"analyze": "yes", "draft": ["first", "second"]})`. An exception in a script is raised. `asked` lists
     the requests so far. Replies are kept in a cache if `parameters` are given.
     """
+
+    names = ANY_NAME
 
     def __init__(
         self, script: Mapping[str, Scripted | Iterable[Scripted]], *, parameters: Mapping[str, Any] | None = None

@@ -39,10 +39,18 @@ class Kept(NamedTuple):
     model: str
 
 
-def reply_key(parameters: Any, prompt: str, system: str | None, allowed: tuple[str, ...] | None, schema: Any) -> str:
+def reply_key(
+    parameters: Any,
+    prompt: str,
+    system: str | None,
+    allowed: tuple[str, ...] | None,
+    schema: Any,
+    settings: Any = None,
+) -> str:
     """Return the key of a question: a digest of everything that decides the reply.
 
     `parameters` are what the model says of itself, frozen. `schema` is the type of the reply as plain data, or None.
+    `settings` are what the step says of the model and of the call, frozen, or None.
     """
     asked = {
         "allowed": None if allowed is None else list(allowed),
@@ -50,6 +58,7 @@ def reply_key(parameters: Any, prompt: str, system: str | None, allowed: tuple[s
         "prompt": prompt,
         "schema": portable(schema),
         "system": system,
+        **({"settings": portable(settings)} if settings else {}),
     }
     return sha256(KEY_TAG + canonical(asked).encode()).hexdigest()
 

@@ -66,6 +66,12 @@ def chat_of(request: ModelRequest, structured: Structured) -> Chat:
     return Chat(_messages(request, advice), options, is_wrapped, is_marked=False)
 
 
+def settings_of(request: ModelRequest, limit: str = "max_tokens") -> dict[str, Any]:
+    """Return the fields of a call for what the step says of it; `limit` is the server's name for the most tokens."""
+    found = {"temperature": plain(request.temperature), limit: request.max_output_tokens}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def plain(value: Any) -> Any:
     """Return data as JSON has it: lists, dicts, and no exact numbers."""
     if isinstance(value, Mapping):

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from stepward.vm.machine.models import ModelReply, ModelRequest
-from stepward.vm.models.chat import chat_of, plain
+from stepward.vm.models.chat import chat_of, plain, settings_of
 from stepward.vm.models.prices import PriceTable, Usage
 from stepward.vm.models.refusals import ModelRefused
 
@@ -45,9 +45,8 @@ class LiteLLMModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the model's reply, with its tokens, its exact cost and the name of the model."""
         chat = chat_of(request, "schema" if self._takes_schemas() else "prompt")
-        response = await self._litellm.acompletion(
-            model=self.model, messages=chat.messages, **{"max_retries": 0, **self.options}, **chat.options
-        )
+        sent = {"max_retries": 0, **self.options, **settings_of(request)}
+        response = await self._litellm.acompletion(model=self.model, messages=chat.messages, **sent, **chat.options)
         return ModelReply(
             chat.read(response.choices[0].message.content),
             _count(getattr(response, "usage", None), "total_tokens"),

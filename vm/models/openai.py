@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn, get_args
 
 from stepward.vm.machine.models import ModelFailed, ModelReply, ModelRequest
-from stepward.vm.models.chat import Structured, chat_of, plain
+from stepward.vm.models.chat import Structured, chat_of, plain, settings_of
 from stepward.vm.models.exchange import server_at
 from stepward.vm.models.key import KeySource, read_key
 from stepward.vm.models.prices import PriceTable, Usage
@@ -19,6 +19,9 @@ OURS: Final = frozenset({"model", "messages", "response_format", "stream", "stre
 
 SECRETS: Final = frozenset({"api_key", "authorization", "password", "secret", "token", "headers", "extra_headers"})
 """Names that are no fields of a body: their values must not be sent there, and not be told as parameters."""
+
+LIMITS: Final = ("max_completion_tokens", "max_tokens")
+"""The names of the most tokens of a reply: that of `body` is used for a step, too, else the last."""
 
 MOST_QUOTED: Final = 200
 """Characters of a model's words in an error."""
@@ -31,7 +34,8 @@ class OpenAIModel:
     `structured` is how a restricted reply is asked for: `schema` where the server accepts a JSON Schema, `object` where
     it only knows JSON mode, `prompt` where it knows neither. `prices` gives the cost of a call; without it the cost is
     unknown. `timeout` bounds one request, and `patience` how long a busy server may make us wait; both in seconds.
-    `body` are more fields of each request: `temperature=0`, `max_tokens=500`, `seed=7`, or what your server knows.
+    `body` are more fields of each request: `temperature=0`, `max_tokens=500`, `seed=7`, or what your server knows. What
+    a step says takes precedence.
 
     Only the texts of the step, the accepted replies and these fields are sent. Raises ModelRefused if the extra
     `openai` is not installed, for options that can't be used, and for a key or a price that is not there.
@@ -78,7 +82,8 @@ class OpenAIModel:
         without a reply; ModelRefused if the key is gone.
         """
         chat = chat_of(request, self.structured)
-        sent = {"model": self.model, "messages": chat.messages, **self._body, **chat.options}
+        said = settings_of(request, next((name for name in LIMITS if name in self._body), LIMITS[-1]))
+        sent = {"model": self.model, "messages": chat.messages, **self._body, **said, **chat.options}
         answer = await self._server.ask(json.dumps(sent, allow_nan=False).encode(), read_key(self._key))
         spent = self._spent(answer)
         return spent._replace(content=chat.read(_text_of(answer, spent)))

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, asked, parameters_of
+from stepward.vm.machine.models import (
+    ANY_NAME,
+    Model,
+    ModelFailed,
+    ModelReply,
+    ModelRequest,
+    asked,
+    names_of,
+    parameters_of,
+)
 from stepward.vm.models.recordings import Key, Recording, can_be_kept, key_of
 from stepward.vm.models.refusals import ModelRefused
 from stepward.vm.values import ValueRefused, freeze
@@ -23,8 +32,9 @@ class RecordedModel:
     is played costs as many tokens and as much as it did. Failed calls are not recorded.
 
     A reply belongs to a step, a visit, an attempt, and to everything that was asked: prompt, system text, accepted
-    replies and schema. All replies of a file are of one model with one set of parameters. The file has digests of the
-    prompts; with `texts` it also has the prompts themselves, for people who read it.
+    replies, schema, and what the step says of the model and of the call. All replies of a file are of one model with
+    one set of parameters. The file has digests of the prompts; with `texts` it also has the prompts themselves, for
+    people who read it.
 
     Raises ModelRefused for a damaged file, for one of another model, and for a missing one if there is no `model`.
     """
@@ -38,6 +48,11 @@ class RecordedModel:
             self._recording.require(self._own)
         elif self._recording.parameters is None:
             raise ModelRefused(f"there are no replies at `{file}`: record them first, with a model that is asked")
+
+    @property
+    def names(self) -> Container[object]:
+        """The names of models that the recorded model knows; every name where replies are only played."""
+        return ANY_NAME if self._model is None else names_of(self._model)
 
     @property
     def parameters(self) -> Mapping[str, Any]:

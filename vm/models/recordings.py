@@ -28,12 +28,14 @@ MARK: Final = "stepward_replies"
 MOST_BYTES: Final = 64 << 20
 """Bytes of a file that are read."""
 
-PARTS: Final = ("prompt", "system", "allowed", "schema")
+PARTS: Final = ("prompt", "system", "allowed", "schema", "settings")
 """What is asked: each has its own digest, so that a message can say which of them differs."""
 
 _PLACE: Final = ("step", "visit", "attempt")
 _PAID: Final = ("tokens", "cost", "model")
 _FIELDS: Final = frozenset({*_PLACE, *PARTS, *_PAID, "content"})
+_OPTIONAL: Final = frozenset({"texts", "settings"})
+"""Fields of a reply that a line has only where there is something to say."""
 
 
 class Key(NamedTuple):
@@ -46,6 +48,7 @@ class Key(NamedTuple):
     system: str | None
     allowed: str | None
     schema: str | None
+    settings: str | None = None
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -59,7 +62,8 @@ class Key(NamedTuple):
 
 def key_of(request: ModelRequest) -> Key:
     """Return the key of a request."""
-    return Key(*(getattr(request, name) for name in _PLACE), *(_digest(getattr(request, part)) for part in PARTS))
+    asked = {**{part: getattr(request, part) for part in PARTS}, "settings": request.settings or None}
+    return Key(*(getattr(request, name) for name in _PLACE), *(_digest(asked[part]) for part in PARTS))
 
 
 def _digest(value: Any) -> Any:
@@ -151,7 +155,8 @@ def _alone(folder: Path) -> Iterator[None]:
 def _line(key: Key, reply: ModelReply, texts: Mapping[str, Any]) -> str:
     cost = None if reply.cost is None else portable(exact(reply.cost))
     said = {"content": portable(freeze(reply.content)), "tokens": reply.tokens, "cost": cost, "model": reply.model}
-    return canonical({**key._asdict(), **said, **({"texts": dict(texts)} if texts else {})})
+    named = {name: value for name, value in key._asdict().items() if name != "settings" or value is not None}
+    return canonical({**named, **said, **({"texts": dict(texts)} if texts else {})})
 
 
 def can_be_kept(reply: ModelReply) -> bool:
@@ -204,9 +209,10 @@ def _unsealed(*_: str) -> NoReturn:
 
 
 def _entry(file: Path, number: int, data: Mapping[str, Any]) -> tuple[Key, ModelReply]:
-    if set(data) - {"texts"} != _FIELDS:
+    if set(data) - _OPTIONAL != _FIELDS - _OPTIONAL:
         _damaged(file, number, "its fields are not those of a reply")
-    key = Key(*(data[name] for name in Key._fields))
+    named: dict[str, Any] = {name: data.get(name) for name in Key._fields}
+    key = Key(**named)
     reply = ModelReply(data["content"], data["tokens"], data["cost"], data["model"])
     texts = (key.step, key.prompt, reply.model, *(part for part in key[4:] if part is not None))
     has_types = all(map(_is_count, (key.visit, key.attempt, reply.tokens))) and all(isinstance(t, str) for t in texts)

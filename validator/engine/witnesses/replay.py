@@ -31,7 +31,7 @@ from stepward.vm.language.steps import ToolCall
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.history import History
-from stepward.vm.machine.models import ModelReply, ModelRequest
+from stepward.vm.machine.models import ANY_NAME, ModelReply, ModelRequest
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
 from stepward.vm.machine.tools import InDoubt, ToolContext
@@ -86,6 +86,8 @@ class _Script:
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002
         """Return the output of a tool, or raise."""
         return self._answer(context.step, context.visit, context.attempt)
+
+    names = ANY_NAME
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply of the model, or raise."""

@@ -7,13 +7,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stepward.vm.language.steps.base import Template
+from stepward.vm.language.node import ExactNumber
+from stepward.vm.language.steps.base import Count, Template
 from stepward.vm.language.steps.call import Call, CallStep
 from stepward.vm.language.types import TypeSpec
 
 
 class LlmCall(Call):
-    """Asks a model, whose reply is data. This class is a sub-step; LlmStep is a step."""
+    """Asks a model, whose reply is data. This class is a sub-step; LlmStep is a step.
+
+    `model` is a name that the deployment maps to a model. `temperature` and `max_output_tokens` are sent to it.
+    """
 
     type: Literal["llm"]
     prompt: str
@@ -21,6 +25,9 @@ class LlmCall(Call):
     allowed_outputs: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
     returns: TypeSpec | None = None
     cache: bool = False
+    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    temperature: Annotated[ExactNumber, Field(ge=0)] | None = None
+    max_output_tokens: Count | None = None
 
     @property
     def templates(self) -> Iterable[Template]:
