@@ -75,7 +75,7 @@ _HUGE = (
     "(postwalk (fn [x] (if (number? x) [x x] x)) (vec (range 10000000)))",
     "(prewalk (fn [x] [x x]) 1)",
     '(json/parse-string (apply str (repeat 100000 "[")))',
-    '(json/parse-string (str "[" (join "," (repeat 90000 "1")) "]"))',
+    '(json/parse-string (str "[" (join "," (repeat 900000 "1")) "]"))',
     '(re-seq #"(a*)*b" (apply str (repeat 100000 "a")))',
     '(re-find (re-pattern (apply str (repeat 500 "(a|b)?"))) (apply str (repeat 100000 "a")))',
     '(re-find #"((a{1,100}){1,100}){1,100}" "aaa")',

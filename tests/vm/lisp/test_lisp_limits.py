@@ -85,6 +85,7 @@ def test_garbage_does_not_count() -> None:
         '(apply str (repeat 1000 "a"))',
         "(defn f [n] (if (zero? n) [] (conj (f (dec n)) n))) (f 50)",
         "(count (range))",
+        "(defn f [v] (count (f (conj v [1])))) (f [])",
     ],
 )
 def test_every_byte_is_given_back(text: str) -> None:
