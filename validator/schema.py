@@ -41,6 +41,7 @@ _DESCRIPTIONS: Final = {
     "cases": "the first case that holds is taken",
     "exclusive": "of a condition: no two cases may hold at once; of a guardrail: a run performs at most one of the two",
     "parallel_steps": "llm and tool steps that run at the same time",
+    "depends_on": "sub-steps of the same step that have to succeed before this one starts",
     "max_concurrency": "how many of them run at once",
     "set": "assignments, all at once; a text is an expression",
     "output_key": "the variable that is bound to the output",

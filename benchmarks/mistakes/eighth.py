@@ -167,12 +167,10 @@ from stepward.vm.language.steps import ConditionStep, Failing
             (
                 "vm/language/automata.py",
                 """\
-        number
-        for number, step in enumerate(meaning.program.steps)
-        if any(isinstance(part, Failing) and part.id == name[0] for _, part in parts(step))
+        for sub, part in parts(step)
 """,
                 """\
-        number for number, step in enumerate(meaning.program.steps) if isinstance(step, Failing) and step.id == name[0]
+        for sub, part in ((None, step),)
 """,
             ),
         ),

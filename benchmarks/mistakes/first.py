@@ -42,7 +42,7 @@ FIRST: Final = (
         (
             (
                 "vm/machine/known.py",
-                "return FrozenMap((self.redacted(key, is_attempt=is_attempt), item) for key, item in items)",
+                "return FrozenMap((self.redacted(key, happened), item) for key, item in items)",
                 "return value",
             ),
         ),

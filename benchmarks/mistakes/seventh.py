@@ -31,9 +31,9 @@ SEVENTH: Final = (
             ),
             (
                 "vm/language/automata.py",
-                """        if any(isinstance(part, Failing) and part.id == name[0] for _, part in parts(step))
+                """        for sub, part in parts(step)
 """,
-                """        if isinstance(step, Failing) and step.id == name[0]
+                """        for sub, part in ((None, step),)
 """,
             ),
         ),

@@ -43,10 +43,10 @@ TENTH: Final = (
             (
                 "vm/machine/known.py",
                 """\
-        if happened.kind != "attempt" and self._now:
+        if happened.kind != "attempt":
 """,
                 """\
-        if happened.kind == "resumed" and self._now:
+        if happened.kind == "resumed":
 """,
             ),
         ),
@@ -57,10 +57,10 @@ TENTH: Final = (
             (
                 "vm/language/automata.py",
                 """\
-        if any(isinstance(part, Failing) and part.id == name[0] for _, part in parts(step))
+        for sub, part in parts(step)
 """,
                 """\
-        if isinstance(step, Failing) and step.id == name[0]
+        for sub, part in ((None, step),)
 """,
             ),
         ),

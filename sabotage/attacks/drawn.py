@@ -187,6 +187,15 @@ class DrawnBudgets(_Drawn):
     theme = "budgets"
 
 
+class DrawnOrder(_Drawn):
+    """Programs whose parallel steps have sub-steps with `depends_on`. Their calls return one at a time, in a drawn
+    order."""
+
+    family = Family.TRANSITIONS
+    action = "sub-steps that depend on each other, and return in any order"
+    theme = "order"
+
+
 class DrawnSizes(_Drawn):
     """Outputs, payloads and variables as large as allowed, or a byte larger, in characters of one to four bytes."""
 

@@ -99,6 +99,21 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
         ),
         Manner(beside=0.05, echoes=0.0),
     ),
+    "order": (
+        Theme(
+            ("call", "condition", "set", *["parallel"] * 6),
+            most_steps=5,
+            rules=0.7,
+            policies=0.2,
+            budgets=0.05,
+            repeats=0.3,
+            waits=0.15,
+            later=0.2,
+            calm=0.6,
+            ordered=0.9,
+        ),
+        Manner(beside=0.03, echoes=0.1),
+    ),
     "sizes": (
         Theme((*CALLS, "set", "set", "parallel"), 5, rules=0.1, policies=0.1, budgets=0.1, calm=0.7),
         Manner(beside=0.02, at_limit=0.5, echoes=0.0),

@@ -119,6 +119,14 @@ class World:
         """Whether a step is parallel: a death there makes other waves, which the reference can't know."""
         return any(step.is_parallel for step in plan.steps)
 
+    def is_ordered(self, step: str) -> bool:
+        """Return whether a call is a sub-step of a step with `depends_on`."""
+        return any(one.order is not None and any(call.id == step for call in one.calls) for one in self.plan.steps)
+
+    def rank(self, step: str, visit: int, attempt: int) -> float:
+        """Return the rank of an attempt among those under way: the one with the lowest is answered first."""
+        return self.chance("rank", step, visit, attempt).random()
+
     def chance(self, *names: Any) -> Random:
         """Return the random source of one decision."""
         return Random(" ".join(map(str, (self.seed, *names))))

@@ -206,7 +206,7 @@ class _Pair:
     def answer(self) -> None:
         """Answer the calls of the reference until it waits for a delivery or is over."""
         while self.reference.asked:
-            for asked in self.reference.asked:
+            for asked in self._next():
                 self.answered.append(asked)
                 if self.world.cancels(asked.step, len(self.answered)):
                     self.reference.cancel()
@@ -214,6 +214,13 @@ class _Pair:
                 said = self.world.answer(asked.step, asked.visit, asked.attempt)
                 self.met.add(type(said).__name__)
                 self.reference.answer(asked.step, said)
+
+    def _next(self) -> list[Asked]:
+        """Return the calls to answer next: all of a wave, or one of those in a step with `depends_on`."""
+        asked = list(self.reference.asked)
+        if not self.world.is_ordered(asked[0].step):
+            return asked
+        return [min(asked, key=lambda one: self.world.rank(*one[:3]))]
 
     # -- deliveries ----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from stepward.sabotage.drawn.caches import LyingCache
 from stepward.sabotage.drawn.fate import Manner, World
 from stepward.sabotage.drawn.mishaps import LeapingClock, MortalStore
+from stepward.sabotage.drawn.orders import Turns
 from stepward.sabotage.drawn.values import respelled
 from stepward.sabotage.reference import Answer, Asked, Lost, Raised, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.stores.plain_status import StandingStore, siblings_of
@@ -143,6 +144,7 @@ class Machine:
         """The first difference that a tool or model saw. The machine takes it for an error of the tool."""
         self.died = self._requests = 0
         self.parameters = {"model": "the world"}
+        self._turns = Turns()
         self._cache = LyingCache(world.chance("cache"))
         self._keys: dict[tuple[str, int, int], str] = {}
         self._plans: dict[tuple[Any, ...], Plan] = {}
@@ -245,6 +247,8 @@ class Machine:
 
     async def _said(self, called: Called) -> Answer:
         step, visit, attempt = called.asked[:3]
+        if self.world.is_ordered(step):
+            await self._turns.come((step, visit, attempt), self.world.rank(step, visit, attempt))
         if self.world.cancels(step, len(self.asked)):
             self.clock.is_even = True
             await self.vm().cancel(self.run)
@@ -258,6 +262,7 @@ class Machine:
             timeout = self.world.calls[step].timeout
             assert timeout is not None, "only what has a time-out is late"
             self.clock.time += int((timeout + 1) * 1_000_000)
+            self.clock.is_late = True
         called.ended = self.clock.time
         return said
 

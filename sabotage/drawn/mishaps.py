@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -29,12 +29,13 @@ WRITES: Final = (0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 6, 9, 13)
 class LeapingClock(ManualClock):
     """A clock that is far ahead at some readings, as for a process that was stopped just before.
 
-    `is_even` switches the leaps off.
+    `is_even` switches the leaps off. `is_late` says that the call that returns next is late: other calls of a parallel
+    step may be under way beside it, and their time does not run out with it.
     """
 
     def __init__(self, start: int, chance: Random) -> None:
         super().__init__(start)
-        self.is_even = False
+        self.is_even = self.is_late = False
         self._chance = chance
         self._every = chance.choice(LEAPS)
         self._readings = self._leaps = 0
@@ -46,6 +47,15 @@ class LeapingClock(ManualClock):
             self._leaps += 1
             self.time += int(self._chance.choice(SECONDS) * 1e6)
         return super().now()
+
+    async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
+        """Return the result of `awaited`; raises TimeoutError if that said that it is late."""
+        del seconds
+        result = await awaited
+        is_late, self.is_late = self.is_late, False
+        if is_late:
+            raise TimeoutError
+        return result
 
 
 class MortalStore(ThroughStore):

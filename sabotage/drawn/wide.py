@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.caches import spend
+from stepward.sabotage.drawn.orders import with_order
 from stepward.sabotage.drawn.second import with_language_2
 from stepward.sabotage.drawn.traps import trap
 from stepward.sabotage.drawn.values import ONE_LIMIT, POOL, drawn_type
@@ -74,7 +75,7 @@ class Theme(NamedTuple):
     `types`: a declared type is random. `rules`, `policies`, `later` policies, `waivers`, `budgets`: the program has
     such. `repeats`: a step is retried or visited again. `models`, `waits`: a call asks a model, or a tool that
     suspends. `limits`: a call has a time-out. `traps`: the program begins with a rare case of a guard. `calm`: a step
-    reads nothing that may be undefined. `alike`: names begin like others.
+    reads nothing that may be undefined. `alike`: names begin like others. `ordered`: a parallel step has an order.
     """
 
     kinds: tuple[str, ...] = (*["call"] * 4, *["condition"] * 2, *["set"] * 2, *["parallel"] * 2, "end")
@@ -92,6 +93,7 @@ class Theme(NamedTuple):
     traps: float = 0.2
     calm: float = 0.0
     alike: float = 0.5
+    ordered: float = 0.0
 
 
 WIDE: Final = Theme()
@@ -111,7 +113,8 @@ class Wide(NamedTuple):
 def wide_program(seed: str, theme: Theme = WIDE) -> Wide:
     """Return the program of a seed and its policies."""
     found = _Maker(Random(seed), theme).program()
-    return found._replace(program=with_language_2(found.program, Random(f"{seed}/language 2"), 0.2))
+    program = with_language_2(found.program, Random(f"{seed}/language 2"), 0.2)
+    return found._replace(program=with_order(program, Random(f"{seed}/order"), theme.ordered))
 
 
 class _Maker:

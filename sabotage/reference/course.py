@@ -106,7 +106,10 @@ class Reference(Later):
         self._go_on()
 
     def answer(self, step: str, answer: Answer) -> None:
-        """Give an answer to a waiting call. The run continues when every call of the wave has its answer."""
+        """Give an answer to a waiting call.
+
+        The run continues when every call of the wave has its answer; in a step with `depends_on`, after each answer.
+        """
         call = self._find(step, "asked")
         assert call.answer is None, "a call is answered once"
         assert not isinstance(answer, TimedOut) or call.step.timeout_seconds is not None, "it can't be late"
@@ -115,7 +118,7 @@ class Reference(Later):
             self.tokens += answer.tokens
         if isinstance(answer, Replied) and answer.cost > 0:
             self.cost += answer.cost
-        if not self.asked:
+        if not self.asked or self._is_ordered:
             self._go_on()
 
     def takes(self, step: str, output: Any) -> bool:

@@ -37,6 +37,15 @@ class Data:
         self.held: dict[Holder, Any] = {}
         self.hidden: dict[Holder, set[FieldPath]] = {}
 
+    def with_changes(self, changes: Changes, hidden: Iterable[tuple[Holder, set[FieldPath]]]) -> Data:
+        """Return the data after changes that this data does not get, with the sensitive fields of what changed."""
+        found = Data(self._program)
+        found.held, found.hidden = dict(self.held), dict(self.hidden)
+        found.change(changes)
+        for where, paths in hidden:
+            found.hide(where, paths)
+        return found
+
     def read(self, names: tuple[str, ...]) -> Any:
         """Return the value of a reference. Raises Undefined if it can't be read ("Data" 1 to 3)."""
         where, fields = holder(names, self._program)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.data import Data
+from stepward.sabotage.reference.members import Members
 from stepward.sabotage.reference.rules import RuleMonitor, Terms, is_allowed, may_settle, rules_of, terms_of
-from stepward.sabotage.reference.waves import Waves
+from stepward.sabotage.reference.run import Happened
 
 if TYPE_CHECKING:
     from stepward.vm import Policy
 
 
-class Later(Waves):
+class Later(Members):
     """A run that machines with other policies may continue, and whose calls people may settle."""
 
     _by = _caller = ""
@@ -67,7 +68,7 @@ class Later(Waves):
         for happened in self._past:
             if happened.what == "starts":
                 data.held = dict(happened.held or {})
-                if not self._was_admitted(happened.about, happened.more, rules, terms, data):
+                if not self._was_admitted(happened, rules, terms, data):
                     return None
             if happened.what == "settled":
                 if not may_settle(happened.about, happened.more, self._by, terms):
@@ -77,8 +78,9 @@ class Later(Waves):
                 _replay_event(monitor, happened.what, happened.about, happened.more)
         return rules
 
-    def _was_admitted(self, part: Any, args: Any, rules: Sequence[RuleMonitor], terms: Terms, data: Data) -> bool:
-        if any(monitor.forbids(part, args, data.read) for monitor in rules):
+    def _was_admitted(self, start: Happened, rules: Sequence[RuleMonitor], terms: Terms, data: Data) -> bool:
+        part, args = start.about, start.more
+        if any(monitor.forbids_behind(part, args, data.read, start.earlier) for monitor in rules):
             return False
         return part.type != "tool" or is_allowed(part.tool, args, terms, data.read, self.program.language)
 
@@ -91,4 +93,4 @@ def _replay_event(monitor: RuleMonitor, what: str, about: Any, more: Any) -> Non
     elif what == "took":
         monitor.took(about, more)
     else:
-        monitor.succeeded(about)
+        monitor.succeeded(about, more)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.reference.expressions import CannotEvaluate, Read, Undefined, holds
 from stepward.sabotage.reference.facts import Tool, expressions_of, holder, names_read
@@ -20,6 +20,16 @@ _FORMS = {
     "followed_by": ("SW405",),
     "exclusive": ("SW406",),
 }
+
+
+class Earlier(NamedTuple):
+    """What came before a sub-step within its parallel step: the siblings that succeeded, and the holders assigned."""
+
+    succeeded: Sequence[Any] = ()
+    assigned: Collection[tuple[str, ...]] = ()
+
+
+ALONE: Final = Earlier()
 
 
 class RuleMonitor:
@@ -92,15 +102,27 @@ class RuleMonitor:
         if self.form == "followed_by" and self.selects(self.rule.followed_by.then, part):
             self.owes = False
 
-    def succeeded(self, part: Any) -> None:
+    def succeeded(self, part: Any, behind: Sequence[Any] = ()) -> None:
         """Record a success: G counts then, and P of a `followed_by`; a step that is both P and Q counts as Q
-        ("Guardrails" 4)."""
+        ("Guardrails" 4). `behind` are the siblings that depend on it and have started: a Q among them follows P."""
         for guard in self._guards:
             if not hasattr(guard, "branch") and self.selects(guard, part):
                 self.came.add(repr(guard))
         if self.form == "followed_by":
             pair = self.rule.followed_by
-            self.owes |= self.selects(pair.first, part) and not self.selects(pair.then, part)
+            is_paid = any(self.selects(pair.then, one) for one in [part, *behind])
+            self.owes |= self.selects(pair.first, part) and not is_paid
+
+    def forbids_behind(self, part: Any, args: dict[str, Any] | None, read: Read, earlier: Earlier) -> bool:
+        """Return whether the rule forbids the start of a sub-step, behind the siblings that it depends on."""
+        came, stale = set(self.came), set(self.stale)
+        if self.form == "requires":
+            self.assigned(earlier.assigned)
+            for one in earlier.succeeded:
+                self.succeeded(one)
+        found = self.forbids(part, args, read)
+        self.came, self.stale = came, stale
+        return found
 
     def took(self, step: Any, labels: Collection[str | int | None]) -> None:
         """Record a taken branch, by its name or number. It is fresh again."""

@@ -11,7 +11,7 @@ from stepward.sabotage.reference.answers import Moved
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.data import Changes, Data
 from stepward.sabotage.reference.inference import Types
-from stepward.sabotage.reference.rules import rules_of, terms_of
+from stepward.sabotage.reference.rules import ALONE, Earlier, rules_of, terms_of
 
 if TYPE_CHECKING:
     from stepward.vm import Policy, Program
@@ -26,12 +26,16 @@ class Over(Exception):  # noqa: N818 - it is no error, the run is over
 
 
 class Happened(NamedTuple):
-    """An event for rules: `what` happened, to which step or holders. `more` and `held` belong to a start."""
+    """An event for rules: `what` happened, to which step or holders. `more`, `held` and `earlier` belong to a start.
+
+    `more` of a success are the siblings behind it that started.
+    """
 
     what: str
     about: Any
     more: Any = None
     held: Mapping[tuple[str, ...], Any] | None = None
+    earlier: Earlier = ALONE
 
 
 class Run:
@@ -99,9 +103,9 @@ class Run:
         if step.type not in ("llm", "tool"):  # calls are recorded when they start
             self._starts(step, None)
 
-    def _starts(self, part: Any, args: dict[str, Any] | None) -> None:
+    def _starts(self, part: Any, args: dict[str, Any] | None, earlier: Earlier = ALONE) -> None:
         """Record the start of a performance with its arguments, since later rules judge it again."""
-        self._past.append(Happened("starts", part, args, dict(self._data.held)))
+        self._past.append(Happened("starts", part, args, dict(self._data.held), earlier))
         self._note_start(part)
 
     def _note_start(self, part: Any) -> None:
@@ -139,10 +143,10 @@ class Run:
         for monitor in self._rules:
             monitor.assigned(where)
 
-    def _succeeded(self, part: Any) -> None:
-        self._past.append(Happened("succeeded", part))
+    def _succeeded(self, part: Any, behind: Sequence[Any] = ()) -> None:
+        self._past.append(Happened("succeeded", part, behind))
         for monitor in self._rules:
-            monitor.succeeded(part)
+            monitor.succeeded(part, behind)
 
     def _took(self, step: Any, labels: set[Any]) -> None:
         self._past.append(Happened("took", step, labels))

@@ -167,10 +167,14 @@ class Waves(Run):
             how = "blocked" if call.is_blocked else call.phase
             self.log.append(Moved(call.step.id, self._visits[step.id], how, None))
             if call.phase == "success":
-                self._succeeded(call.step)
+                self._succeeded(call.step, self._behind(call))
         if not failed:
             self._succeeded(step)
         return outcome
+
+    def _behind(self, call: Call) -> list[Any]:  # noqa: ARG002
+        """Return the siblings that depend on a call and have started."""
+        return []
 
     def _hide(self, call: Call) -> None:
         paths = self._hidden_paths(call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.store import Append, Journal, Lease
@@ -14,24 +14,31 @@ _BEGUN: Final = ("open", "again")
 _SETTLES: Final = ("attempt", "resumed", "blocked", "rejected")
 
 
-Siblings = Mapping[str, frozenset[str]]
-"""The calls of the step of each call, which is one of them."""
+class Siblings(NamedTuple):
+    """The calls of the step of each call, which is one of them, and those on which each call depends."""
+
+    calls: Mapping[str, frozenset[str]]
+    needs: Mapping[str, frozenset[str]]
 
 
 def siblings_of(program: Mapping[str, Any]) -> Siblings:
     """Return the calls of the step of each call of a program, which is plain data."""
     found: dict[str, frozenset[str]] = {}
+    needs: dict[str, frozenset[str]] = {}
     for step in program["steps"]:
-        calls = frozenset(part["id"] for part in step.get("parallel_steps") or [step])
+        parts = step.get("parallel_steps") or [step]
+        calls = frozenset(part["id"] for part in parts)
         found |= dict.fromkeys(calls, calls)
-    return found
+        needs |= {part["id"]: frozenset(part.get("depends_on", ())) for part in parts}
+    return Siblings(found, needs)
 
 
 class Standing:
     """Follows the records of one run, and says which status its row must have.
 
     A run waits only if each call of its step waits or is settled: while an intent has no outcome, or an attempt is
-    still to be made, a process has to go on with it, and recovery looks for RUNNING.
+    still to be made, a process has to go on with it, and recovery looks for RUNNING. A call also waits while one that
+    it depends on does.
     """
 
     def __init__(self, siblings: Siblings) -> None:
@@ -54,7 +61,7 @@ class Standing:
             self._calls[step] = "open" if kind == "intent" else kind
         elif kind == "reconciled":
             self._calls[step] = "again" if record["note"]["verdict"] == "not_done" else "success"
-        elif kind in _SETTLES and step in self._siblings:
+        elif kind in _SETTLES and step in self._siblings.calls:
             self._calls[step] = how
 
     @property
@@ -62,13 +69,20 @@ class Standing:
         """The status that the row of the run must have now."""
         if self._ended:
             return self._ended
-        calls = self._calls
-        if self._is_cancelled or not calls or calls.keys() != self._siblings[next(iter(calls))]:
+        if self._is_cancelled or not self._calls:
             return "RUNNING"
-        found = set(calls.values())
+        calls = dict.fromkeys(self._siblings.calls[next(iter(self._calls))], "again") | self._calls
+        found = {how for call, how in calls.items() if not self._depends_on_others(call, calls)}
         if not found.isdisjoint(_BEGUN) or found.isdisjoint(_HELD):
             return "RUNNING"
         return "IN_DOUBT" if "doubt" in found else "SUSPENDED"
+
+    def _depends_on_others(self, call: str, calls: Mapping[str, str]) -> bool:
+        """Return whether a call is still to be made, and one that it depends on has neither an output nor failed."""
+        needed = {calls[one] for one in self._siblings.needs[call]}
+        if calls[call] != "again" or not needed.isdisjoint(("failed", "skipped")):
+            return False
+        return not needed <= {"success", "fallback"}
 
 
 def odd_row(store: Journal, run: str, last: int, standing: Standing) -> str | None:

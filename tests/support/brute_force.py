@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
+from brute_order import needs_of, orders, outcomes
 from brute_program import (
     END,
     MAX_MOVES,
@@ -246,6 +247,9 @@ class _Search:
             else:
                 yield self._simple(number, step, values, event)
             return
+        if needs_of(step):
+            yield from self._in_order(number, step, values)
+            return
         choices, started = [], []
         for call in self.calls[number]:
             missing = call.undefined(values)
@@ -361,6 +365,35 @@ class _Search:
             to, ending = self._way(number, step, kind)
             event = Event(number, started, again, tuple(succeeded), (), assigned, ending)
             yield Move(to, tuple(after), event, self._spent(number, step, fates))
+
+    def _in_order(self, number: int, step: dict[str, Any], values: Values) -> Iterator[Move]:
+        """The ways out of a step with `depends_on`, each with every order of starts and ends that leads there."""
+        calls, assigned = self.calls[number], self._assigned(number, step)
+        moves = 0
+        self._forbid(number, [(step["id"], ())], values)
+        for found in outcomes(calls, step, values):
+            self.truth.undefined |= set(found.undefined)
+            for part, arguments, seen in found.arguments:
+                self._forbid(number, [(part, arguments)], seen)
+            fates = [found.fates[call.id] for call in calls]
+            failed = [fate for fate in fates if fate.kind == "failed"]
+            kind = "success" if not failed else "skipped" if step.get("on_error") == "skip" else "failed"
+            after = list(values)
+            for call, fate in zip(calls, fates, strict=True):
+                call.bind(after, fate)
+            self._leave_whole(step, after, kind)
+            started = (step["id"], *(part for part, _, _ in found.arguments))
+            again = tuple(self._again(number, step, set(started)))
+            good = [call.id for call, fate in zip(calls, fates, strict=True) if fate.kind == "success"]
+            succeeded = (*good, step["id"]) if kind == "success" else tuple(good)
+            to, ending = self._way(number, step, kind)
+            cost = self._spent(number, step, tuple(fates))
+            for happens in orders(calls, step, found.fates):
+                moves += 1
+                if moves > MAX_MOVES:
+                    raise NotSmallError(f"`{step['id']}` has more than {MAX_MOVES} ways out")
+                event = Event(number, started, again, succeeded, (), assigned, ending, happens)
+                yield Move(to, tuple(after), event, cost)
 
     def _way(self, number: int, step: dict[str, Any], kind: str) -> tuple[int, str]:
         if kind != "failed":

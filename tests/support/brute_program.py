@@ -64,6 +64,8 @@ class Event(NamedTuple):
     branch: tuple[Any, ...] = ()
     assigned: frozenset[str] = frozenset()
     ending: str = ""
+    happens: tuple[Any, ...] = ()
+    """In a step with `depends_on`: the starts and ends of its sub-steps, in one of the orders that they may have."""
 
 
 class Move(NamedTuple):
@@ -247,12 +249,28 @@ class Rule:
         return memory, "", 0
 
     def _missing(self, memory: tuple[int, ...], event: Event) -> str:
+        if event.happens:
+            return min(self._missing_along(memory, event), default="")
         if not self.first.intersection(event.started):
             return ""
         held = dict(zip(map(repr, self.guards), memory, strict=True))
         if _holds(self.rule["requires"], held, 2):
             return ""
         return "SW402" if _holds(self.rule["requires"], held, 1) else "SW401"
+
+    def _missing_along(self, memory: tuple[int, ...], event: Event) -> Iterator[str]:
+        """Yield the codes of the starts that break the rule in one order of starts and ends."""
+        came: set[int] = set()
+        for what, part, is_good, assigned in event.happens:
+            if what == "starts" and part in self.first:
+                held = {}
+                for number, (guard, reads, level) in enumerate(zip(self.guards, self.reads, memory, strict=True)):
+                    is_stale = level == 2 and not reads.isdisjoint(assigned)
+                    held[repr(guard)] = 2 if number in came else 1 if is_stale else level
+                if not _holds(self.rule["requires"], held, 2):
+                    yield "SW402" if _holds(self.rule["requires"], held, 1) else "SW401"
+            elif what == "ends" and is_good:
+                came |= {number for number, coming in enumerate(self.coming) if part in coming}
 
     def _after(self, memory: tuple[int, ...], event: Event) -> tuple[int, ...]:
         after = []
@@ -271,9 +289,17 @@ class Rule:
         return memory or min(count, 1), "SW404" if again else "", min(again, default=0)
 
     def _owed(self, memory: int, event: Event) -> tuple[int, str, int]:
-        if self.second.intersection(event.started):
+        if event.happens:
+            for what, part, is_good, _ in event.happens:
+                if what == "starts" and part in self.second:
+                    memory = 0
+                elif is_good and part in self.first - self.second:
+                    memory = 1
+            whole = {event.happens[0].part}.intersection(event.succeeded)
+            memory = 1 if whole & self.first - self.second else memory
+        elif self.second.intersection(event.started):
             memory = 0
-        if (self.first - self.second).intersection(event.succeeded):
+        if not event.happens and (self.first - self.second).intersection(event.succeeded):
             memory = 1
         ends = self.rule.get("ends")
         counts = event.ending and (ends != "success" or event.ending == "SUCCESS")

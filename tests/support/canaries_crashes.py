@@ -90,8 +90,8 @@ def repeats_anything(patch: pytest.MonkeyPatch) -> None:
     """Take every write for idempotent when it had started."""
     whole = calls.go_on
 
-    def go_on(plan: Any, state: Any, step: Any, held: Any) -> Any:
-        found = whole(plan, state, step, held)
+    def go_on(plan: Any, state: Any, step: Any, held: Any, under_way: Any) -> Any:
+        found = whole(plan, state, step, held, under_way)
         is_doubt = getattr(found, "kind", "") == "doubt"
         return calls._wave(plan, state, step, held, calls.visits_of(state, step)) if is_doubt else found
 
@@ -101,12 +101,12 @@ def repeats_anything(patch: pytest.MonkeyPatch) -> None:
 def doubts_anything(patch: pytest.MonkeyPatch) -> None:
     whole = calls.go_on
 
-    def go_on(plan: Any, state: Any, step: Any, held: Any) -> Any:
+    def go_on(plan: Any, state: Any, step: Any, held: Any, under_way: Any) -> Any:
         visit = calls.visits_of(state, step)
         for call, now in zip(step.calls, held, strict=True):
             if now.phase == OPEN:
                 return event("doubt", {"step": call.id, "visit": visit, "error": "the machine stopped while it ran"})
-        return whole(plan, state, step, held)
+        return whole(plan, state, step, held, under_way)
 
     patch.setattr("stepward.vm.machine.decide.go_on", go_on)
 

@@ -118,7 +118,7 @@ def sorts_outer_keys_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def binds_no_sub_steps(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, automata, "_assigners", ("for _, part in parts(step)", "for part in (step,)"))
+    rewrite(patch, automata, "_assigners", ("for sub, part in parts(step)", "for sub, part in ((None, step),)"))
 
 
 def seals_by_the_last_reference(patch: pytest.MonkeyPatch) -> None:

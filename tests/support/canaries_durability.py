@@ -40,7 +40,7 @@ def gives_up_renewing(patch: pytest.MonkeyPatch) -> None:
 
 
 def pauses_of_another_attempt(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Driver, "_attempt", ("setup.retry_delay(call.attempt)", "setup.retry_delay(call.attempt + 1)"))
+    rewrite(patch, Driver, "pause", ("setup.retry_delay(attempt)", "setup.retry_delay(attempt + 1)"))
 
 
 def holder_shares_its_name(patch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def keeper_renews_late(patch: pytest.MonkeyPatch) -> None:
 
 def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
     old = "None if plan.timeout is None else time.monotonic() + plan.timeout)"
-    rewrite(patch, Driver, "_attempt", (old, "None)"))
+    rewrite(patch, Driver, "attempt", (old, "None)"))
 
 
 def receipts_of_others_are_good(patch: pytest.MonkeyPatch) -> None:

@@ -243,11 +243,11 @@ def allows_what_can_not_be_said(patch: pytest.MonkeyPatch) -> None:
 
 
 def redacts_no_errors(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(known.Known, "redacted", lambda self, text, **_: text)
+    patch.setattr(known.Known, "redacted", lambda self, text, *_: text)
 
 
 def redacts_no_requests(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(known.Known, "redacted_value", lambda self, value, **_: value)
+    patch.setattr(known.Known, "redacted_value", lambda self, value, *_: value)
 
 
 def redacts_nothing_cut_off(patch: pytest.MonkeyPatch) -> None:

@@ -168,11 +168,11 @@ def uncounted_visits(patch: pytest.MonkeyPatch) -> None:
     """A replay does not ask whether visits are used up."""
     whole = replay.decide
 
-    def decide(plan: Any, state: Any) -> Any:
+    def decide(plan: Any, state: Any, *under_way: Any) -> Any:
         step = plan.steps[state.at]
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(step, "max_visits", None)
-            return whole(plan, state)
+            return whole(plan, state, *under_way)
 
     patch.setattr(replay, "decide", decide)
 
@@ -181,10 +181,10 @@ def unguarded_replay(patch: pytest.MonkeyPatch) -> None:
     """A replay does not ask the guardrails."""
     whole = replay.decide
 
-    def decide(plan: Any, state: Any) -> Any:
+    def decide(plan: Any, state: Any, *under_way: Any) -> Any:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(monitors.Watch, "objection", lambda *_: None)
-            return whole(plan, state)
+            return whole(plan, state, *under_way)
 
     patch.setattr(replay, "decide", decide)
 

@@ -134,6 +134,17 @@ def move_behind(edit: Edit, name: str) -> None:
     edit.steps.insert(number + 1, part)
 
 
+def depend_on(edit: Edit, name: str) -> None:
+    edit.step["depends_on"] = [*edit.step.get("depends_on", []), name]
+
+
+def depend_no_more(edit: Edit, name: str, part: str) -> None:
+    step = next(call for call in edit.calls if call["id"] == part)
+    step["depends_on"] = [one for one in step["depends_on"] if one != name]
+    if not step["depends_on"]:
+        del step["depends_on"]
+
+
 def own_id_of_sub_step(edit: Edit) -> None:
     parts = (part for step in edit.steps for part in step.get("parallel_steps") or [])
     next(part for part in parts if part["id"] == edit.step["id"])["id"] += "_part"
@@ -243,6 +254,9 @@ DOING: list[Entry] = [
     (r"^rename `[^`]+` to `([^`]+)`$", did_you_mean),
     (r"^give it another name", rename_output),
     (r"^move this step after `([^`]+)`", move_behind),
+    (r"^give it `depends_on: \[([^`\]]+)\]`", depend_on),
+    (r"^add `([^`]+)` to its `depends_on`", depend_on),
+    (r"^remove `([^`]+)` from the `depends_on` of `([^`]+)`", depend_no_more),
     (r"^give the sub-step above an id of its own", own_id_of_sub_step),
     (r"^add `(\w+)` to `args`", add_argument),
     (r"^write the reference alone", reference_alone),

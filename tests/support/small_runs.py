@@ -13,6 +13,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
+from brute_order import needs_of
 from machines import unchecked
 from small_language import domain, thawed
 from stepward.validator import Verdict
@@ -30,18 +31,21 @@ class Chance:
         self.data = data
         self.random = Random(str(seed))
         self.failing = failing
+        self.is_ordered = any(needs_of(step) for step in data["steps"])
         self.clock = ManualClock()
 
     def has(self, name: str) -> bool:
         return True
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        await self.dally()
         self.fail()
         return thawed(self.random.choice(domain(self.data["tools"][name].get("returns"))))
 
     names = ANY_NAME
 
     async def complete(self, request: ModelRequest) -> ModelReply:
+        await self.dally()
         self.fail()
         if request.schema is not None:
             return ModelReply(thawed(self.random.choice(domain(dict(request.schema)))), *self.spent())
@@ -51,6 +55,12 @@ class Chance:
         """Return what a reply takes of `max_tokens` and of `max_cost`."""
         tokens = self.random.randint(0, 12) if "max_tokens" in self.data else 0
         return tokens, Decimal(tokens) / 10
+
+    async def dally(self) -> None:
+        """Let calls of a step with `depends_on` come back in any order."""
+        if self.is_ordered:
+            for _ in range(self.random.randrange(30)):
+                await asyncio.sleep(0)
 
     def fail(self) -> None:
         """Fail now and then, or be too late."""

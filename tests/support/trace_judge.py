@@ -6,9 +6,10 @@ shares no code with the checker, nor with the machine, nor with the enumeration 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from brute_order import before_of, needs_of
 from small_language import GONE, REFERENCE, Reader, Unreadable, compiled, frozen, parsed, references
 
 SETTLED: Final = ("success", "fallback", "failed", "skipped")
@@ -34,6 +35,11 @@ class Judge:
         self.values: dict[str, Any] = {}
         self.begun: set[tuple[str, int]] = set()
         self.fates: dict[str, dict[str, Any]] = {}
+        self.begun_now: set[str] = set()
+        self.before: dict[str, set[str]] = {}
+        """The sub-steps on which each sub-step of a step with `depends_on` depends, at any distance."""
+        for step in program["steps"]:
+            self.before |= before_of(needs_of(step))
         self.breaches: set[Breach] = set()
         self.reached: set[str] = set()
 
@@ -91,15 +97,31 @@ class Judge:
             return
         self.begun.add((part["id"], visit))
         place = self.owner.get(part["id"], part)["id"]
+        kept = self.values
+        earlier = [one for one in self.owner.get(part["id"], {}).get("parallel_steps", ()) if self._precedes(one, part)]
+        for one in earlier:
+            self.values = self.values | self._outputs(one, self.fates[one["id"]])
         for rule in self.rules:
-            if rule.starts(part):
+            if rule.starts_behind(part, [(one, self.fates[one["id"]]["kind"]) for one in earlier]):
                 self.breaches.add((rule.name, place))
+        self.values = kept
+        self.begun_now.add(part["id"])
+
+    def _precedes(self, one: dict[str, Any], part: dict[str, Any]) -> bool:
+        return one["id"] in self.before.get(part["id"], ())
+
+    def _outputs(self, part: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+        """Return what a call that has come out gives its names, and its error."""
+        is_good = body["kind"] in ("success", "fallback")
+        output = frozen(body.get("output", GONE)) if is_good else GONE
+        names = [f"{part['id']}.output", *([part["output_key"]] if "output_key" in part else [])]
+        return {**dict.fromkeys(names, output), f"{part['id']}.error": GONE if is_good else "error"}
 
     def _attempted(self, kind: str, body: dict[str, Any], part: dict[str, Any]) -> None:
         """An intent stands before the attempt of a write, and of what may suspend; other calls have none."""
         is_again = (part["id"], body["visit"]) in self.begun
         tool = self.program["tools"][part["tool"]] if part["type"] == "tool" else {"effect": "none"}
-        has_intent = tool.get("effect", "write") == "write" or tool.get("suspends", False)
+        has_intent = tool.get("effect", "write") == "write" or tool.get("suspends", False) or part["id"] in self.before
         self._start(part, body["visit"])
         if is_again and (kind == "intent") is has_intent:
             for rule in self.rules:
@@ -118,11 +140,14 @@ class Judge:
     def _joined(self, whole: dict[str, Any], kind: str) -> None:
         for part in whole["parallel_steps"]:
             body = self.fates.pop(part["id"], {"kind": "failed"})
-            self._bind(part, body["kind"], frozen(body.get("output", GONE)))
+            behind = [one for one in whole["parallel_steps"] if self._precedes(part, one)]
+            started = [one for one in behind if one["id"] in self.begun_now]
+            self._bind(part, body["kind"], frozen(body.get("output", GONE)), started)
+        self.begun_now.clear()
         self._bind(whole, kind, "joined")
 
-    def _bind(self, part: dict[str, Any], kind: str, output: Any) -> None:
-        """Give a call its output, or take it away; then note its success."""
+    def _bind(self, part: dict[str, Any], kind: str, output: Any, behind: Sequence[dict[str, Any]] = ()) -> None:
+        """Give a call its output, or take it away; then note its success. `behind` depend on it, and have started."""
         is_good = kind in ("success", "fallback")
         outputs = [f"{part['id']}.output", *([part["output_key"]] if "output_key" in part else [])]
         self.values |= dict.fromkeys(outputs, output if is_good else GONE)
@@ -130,7 +155,7 @@ class Judge:
         for rule in self.rules:
             rule.assigned([*outputs, f"{part['id']}.error"])
             if kind == "success":
-                rule.succeeded(part)
+                rule.succeeded(part, behind)
 
     # -- conditions ------------------------------------------------------------------------------------------------
 
@@ -252,13 +277,27 @@ class _Memory:
             if not inner and one:
                 yield one
 
-    def succeeded(self, part: dict[str, Any]) -> None:
+    def starts_behind(self, part: dict[str, Any], earlier: Sequence[tuple[dict[str, Any], str]]) -> bool:
+        """Note a start behind siblings that have come out, each with how; return whether it breaks the rule."""
+        came = dict(self.came)
+        for one, kind in earlier:
+            names = [f"{one['id']}.output", f"{one['id']}.error", *([one["output_key"]] if "output_key" in one else [])]
+            self.assigned(names)
+            for guard in self._guards():
+                if kind == "success" and "branch" not in guard and self._selects(guard, one):
+                    self.came[repr(guard)] = True
+        found = self.starts(part)
+        self.came = came
+        return found
+
+    def succeeded(self, part: dict[str, Any], behind: Sequence[dict[str, Any]] = ()) -> None:
         """Note a success: of a guard without a branch, and of what is followed up."""
         for guard in self._guards():
             if "branch" not in guard and self._selects(guard, part):
                 self.came[repr(guard)] = True
         pair = self.rule.get("followed_by")
-        if pair and self._selects(pair["first"], part) and not self._selects(pair["then"], part):
+        is_paid = bool(pair) and any(self._selects(pair["then"], one) for one in (part, *behind))
+        if pair and self._selects(pair["first"], part) and not is_paid:
             self.owed = True
 
     def branched(self, step: dict[str, Any], labels: list[Any]) -> None:

@@ -76,6 +76,9 @@ class Effect(NamedTuple):
     gone: frozenset[Names]
 
 
+_NO_EFFECT: Final = Effect(frozenset(), frozenset())
+
+
 class Assignment:
     """The references that steps read, and whether each is certainly defined at that point."""
 
@@ -134,19 +137,34 @@ class Assignment:
         """The readings of names that may be undefined, because some path of edges does not define them."""
         asked: dict[Names, list[int]] = {}
         open_readings: list[Reading] = []
+        found: dict[int, Names] = {}
         reachable = self.facts.graph.reachable
         for reading in self.readings:
             meant = reading.meant
             if meant is None or reading.step not in reachable or self._never_exists(reading):
                 continue
+            earlier = self.earlier(reading.step, reading.sub)
             for key in self.keys(reading):
-                if not self._settled(key, reading) and not self._is_known(key, reading):
+                root = key[: len(reading.reference.names) - len(meant.fields)]
+                if root in earlier.given or root in earlier.gone:
+                    # What the step begins with does not count: siblings that come before have assigned it.
+                    if key not in earlier.given:
+                        number = len(open_readings)
+                        found[number] = min(key, found.get(number, key), key=len)
+                elif not self._settled(key, reading) and not self._is_known(key, reading):
                     asked.setdefault(key, []).append(len(open_readings))
             open_readings.append(reading)
-        found: dict[int, Names] = {}
         for number, key in self._undefined_readings(asked, open_readings):
             found[number] = min(key, found.get(number, key), key=len)
         return tuple(PossiblyUndefined(open_readings[number], found[number]) for number in sorted(found))
+
+    def earlier(self, step: int, sub: int | None) -> Effect:
+        """Return the names that siblings define and undefine before a sub-step with `depends_on` starts."""
+        order = self.facts.meaning.orders.get(step)
+        if order is None or sub is None or not order.before[sub]:
+            return _NO_EFFECT
+        parts = [self.flow.steps[step].sub_steps[one] for one in order.before[sub]]
+        return Effect(frozenset().union(*map(output_names, parts)), frozenset((part.id, "error") for part in parts))
 
     def _is_known(self, key: Names, reading: Reading) -> bool:
         """Return whether the facts where a key is read say that it is defined: an object has its required fields."""
@@ -305,6 +323,8 @@ class Assignment:
         gone = _own_names(step)
         # What was read is defined, unless the step itself undefines it.
         given = set(self._read_for_certain(number)) if transition.kind in ("success", "fallback") else set()
+        own = gone.union(*map(_own_names, step.sub_steps))
+        given = {name for name in given if not any(name[: len(one)] == one for one in own)}
         # Outputs bind in list order: a later sibling that was skipped undefines what an earlier one defined.
         for part in step.sub_steps:
             gone |= _own_names(part)

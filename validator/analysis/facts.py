@@ -13,6 +13,7 @@ from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AnyGuard, AnySelector
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Resolution, Source
+from stepward.vm.language.order import misorders
 from stepward.vm.language.policy import require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Match, matches
@@ -99,8 +100,9 @@ class ProgramFacts:
 
     @cached_property
     def has_control_flow(self) -> bool:
-        """Whether control flow is well defined: no target is missing and no arm is ambiguous."""
-        return not self.flow.has_missing_target and not self.flow.ambiguous_arms
+        """Whether control flow is well defined: no target is missing, no arm ambiguous, and no order impossible."""
+        is_clear = not self.flow.has_missing_target and not self.flow.ambiguous_arms
+        return is_clear and next(misorders(self.program), None) is None
 
     def decided_branch(self, number: int) -> str | int | None:
         """Return the branch that a condition step takes by constants alone, or None when they do not decide."""

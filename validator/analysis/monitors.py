@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor, State
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
+from stepward.vm.language.order import order_of
 from stepward.vm.language.selectors import Match, by_step
 from stepward.vm.language.steps import BaseStep, Call, Failing, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.transitions import Transition
@@ -40,9 +41,12 @@ def some_succeed(
         return (True,)
     may = [hit for hit, outcome in zip(hits, outcomes, strict=True) if True in outcome]
     if transition.kind == "failed" and isinstance(whole, ParallelStep):
-        # A part that is not skipped has failed. If only the matched part can be that one, it did not succeed.
-        failing = [sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip"]
-        may = [hit for hit in may if failing != [hit.sub]]
+        # A part that is not skipped has failed. The matched part did not succeed if only itself, or one that it depends
+        # on, can be that one.
+        failing = {sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip"}
+        order = order_of(whole)
+        before = {} if order is None else dict(enumerate(order.before))
+        may = [hit for hit in may if hit.sub is None or failing - {hit.sub} - before.get(hit.sub, frozenset())]
     return (True, False) if may else (False,)
 
 
@@ -55,10 +59,21 @@ def some_start(
     if transition.kind == "visits":
         return (False,)
     is_part = any(hit.sub is not None for hit in hits)
+    if is_part and not any(_is_reached(hit, transition, analyses) for hit in hits):
+        return (True, False)
     is_sure = (transition.kind not in ("failed", "skipped") and not is_part) or analyses.starts_for_certain(
         hits[0].step
     )
     return (True,) if is_sure else (True, False)
+
+
+def _is_reached(hit: Match, transition: Transition, analyses: Analyses) -> bool:
+    """Return whether everything that a sub-step depends on certainly had an output, given the transition."""
+    order = analyses.facts.meaning.orders.get(hit.step)
+    if order is None or hit.sub is None or not order.before[hit.sub]:
+        return True
+    parts = analyses.facts.program.steps[hit.step].sub_steps
+    return transition.kind == "success" and all(parts[one].on_error != "skip" for one in order.before[hit.sub])
 
 
 def without_ineffective_fallbacks(hits: Iterable[Match], analyses: Analyses) -> Iterator[Match]:
@@ -68,6 +83,10 @@ def without_ineffective_fallbacks(hits: Iterable[Match], analyses: Analyses) -> 
             isinstance(hit.part, Call) and hit.part.on_timeout == "fallback" and not analyses.facts.falls_back(hit.part)
         )
         yield hit._replace(part=hit.part.replace(on_timeout="fail")) if is_ineffective else hit
+
+
+def _never_falls_back(hit: Match) -> bool:
+    return not isinstance(hit.part, Call) or hit.part.on_timeout != "fallback"
 
 
 class _Start(NamedTuple):
@@ -86,6 +105,7 @@ class RuleMonitor(Monitor):
     def __init__(self, analyses: Analyses, found: Bound, *, doubtless: bool = False) -> None:
         self.facts, self.analyses = analyses.facts, analyses
         self.automaton, self.doubtless, self.stale_by = found.automaton, doubtless, found.stale_by
+        self.stale_parts, self.orders = found.stale_parts, analyses.facts.meaning.orders
         self.starts = [by_step(hits) for hits in found.starts]
         self.comes = [by_step(without_ineffective_fallbacks(hits, analyses)) for hits in found.comes]
         self.starting = {step: self._starting(step) for hits in self.starts for step in hits}
@@ -135,11 +155,30 @@ class RuleMonitor(Monitor):
     def _objection(self, state: State, starts: Iterable[_Start]) -> str | None:
         """Return why parts must not start in this state one after another, or None."""
         for one in starts:
-            kind = self.automaton.objection(state, one.which)
+            kind = self.automaton.objection(self._within(state, one.hit), one.which)
             if kind is not None:
                 return kind
             state = self.automaton.started(state, one.which)
         return None
+
+    def _within(self, state: State, hit: Match) -> State:
+        """Return the state at the start of a part: siblings that it depends on come before it.
+
+        A sibling that may have used its fallback does not count as one that succeeded.
+        """
+        order = self.orders.get(hit.step)
+        if order is None or hit.sub is None or not self.automaton.comes:
+            return state
+        before = order.before[hit.sub]
+        came = [
+            number
+            for number, found in enumerate(self.comes)
+            if any(one.sub in before and _never_falls_back(one) for one in found.get(hit.step, ()))
+        ]
+        stale = [
+            number for number, parts in enumerate(self.stale_parts) if any((hit.step, one) in parts for one in before)
+        ]
+        return cast(State, self.automaton.left(state, came, stale))
 
     def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
         starting = self.starting.get(step, [])
@@ -203,9 +242,27 @@ class RuleMonitor(Monitor):
             if hits:
                 branch = awaited(self.automaton.comes[number], hits[0])
                 is_taken = (transition.branch == branch,)
-                whole = self.facts.program.steps[step]
-                may[number] = is_taken if branch is not None else some_succeed(hits, transition, whole, call_outcomes)
+                may[number] = is_taken if branch is not None else self._succeed(step, hits, transition, call_outcomes)
         return _chosen(may)
+
+    def _succeed(
+        self, step: int, hits: list[Match], transition: Transition, call_outcomes: CallOutcomes
+    ) -> tuple[bool, ...]:
+        """Return whether some matched part succeeded; one after which Q has started within the step does not count."""
+        whole, order = self.facts.program.steps[step], self.orders.get(step)
+        if order is None or not self.automaton.counts_starts:
+            return some_succeed(hits, transition, whole, call_outcomes)
+        starting = [one.hit for one in self.starting.get(step, ())]
+        behind = {
+            hit: [one for one in starting if hit.sub is not None and one.sub in order.after[hit.sub]] for hit in hits
+        }
+        started = {
+            hit: some_start(found, transition, call_outcomes, self.analyses) if found else (False,)
+            for hit, found in behind.items()
+        }
+        may = [hit for hit in hits if started[hit] != (True,) and not (self.doubtless and True in started[hit])]
+        found = some_succeed(may, transition, whole, call_outcomes) if may else (False,)
+        return (True, False) if found == (True,) and not any(started[hit] == (False,) for hit in may) else found
 
     def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
         assert transition.ending is not None
@@ -221,7 +278,7 @@ def _chosen(may: Mapping[int, tuple[bool, ...]]) -> Iterable[tuple[int, ...]]:
 
 def never(analyses: Analyses, hits: list[Match]) -> RuleMonitor:
     """Return a monitor of parts that must not start at all."""
-    return RuleMonitor(analyses, Bound(NeverAutomaton(), (hits,), (), ()))
+    return RuleMonitor(analyses, Bound(NeverAutomaton(), (hits,), (), (), ()))
 
 
 class ArrivalMonitor(Monitor):

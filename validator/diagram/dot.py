@@ -223,9 +223,8 @@ def _box(graph: Digraph, box: Box, look: _Look, *, is_sideways: bool) -> None:
         inside.node(box.join, **bar)
         # Heavy edges center the bars over the sub-steps.
         arrow = {"arrowsize": "0.6", "weight": "10", **({"color": _GREY} if box.is_dead else {})}
-        for part in box.parts:
-            inside.edge(box.fork, part.name, **arrow)
-            inside.edge(part.name, box.join, **arrow)
+        for start, end in box.arrows:
+            inside.edge(start, end, **arrow)
 
 
 # -- edges -------------------------------------------------------------------------------------------------------------

@@ -161,7 +161,9 @@ class _Drawing:
             *([Line("no run gets here", "faint")] if is_dead else ()),
         )
         badges, is_walked = self.badges.get(step.id, ()), self._is_walked(step)
-        return Box(f"s{number}", lines, parts, badges, is_dead, is_walked, step.id, self._rule_names(step))
+        rules, order = self._rule_names(step), self.meaning.orders.get(number)
+        needs = () if order is None else order.needs
+        return Box(f"s{number}", lines, parts, badges, is_dead, is_walked, step.id, rules, needs=needs)
 
     def _rule_names(self, step: BaseStep) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*self.guarded.get(step.id, ()), *self.required.get((step.id, None), ())]))

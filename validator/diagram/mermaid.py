@@ -125,9 +125,7 @@ def _box(box: Box, classes: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _inner(box: Box) -> Iterator[Edge]:
-    for part in box.parts:
-        yield Edge(box.fork, part.name, is_dead=box.is_dead)
-        yield Edge(part.name, box.join, is_dead=box.is_dead)
+    return (Edge(start, end, is_dead=box.is_dead) for start, end in box.arrows)
 
 
 def _classify(name: str, kind: str, node: Node | Box, classes: dict[str, list[str]]) -> None:

@@ -69,7 +69,10 @@ class Node(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A parallel step: a box around its sub-steps, with a bar where they start and one where they join."""
+    """A parallel step: a box around its sub-steps, with a bar where they start and one where they join.
+
+    `needs` are the positions of the parts that each part depends on; empty if no part depends on another.
+    """
 
     name: str
     lines: tuple[Line, ...]
@@ -80,6 +83,19 @@ class Box(NamedTuple):
     step: str = ""
     rules: tuple[str, ...] = ()
     is_focus: bool = False
+    needs: tuple[frozenset[int], ...] = ()
+
+    @property
+    def arrows(self) -> tuple[tuple[str, str], ...]:
+        """The names of the nodes from which and to which an arrow leads inside of the box."""
+        needs = self.needs or (frozenset(),) * len(self.parts)
+        needed = frozenset().union(*needs)
+        found: list[tuple[str, str]] = []
+        for number, part in enumerate(self.parts):
+            earlier = [self.parts[one].name for one in sorted(needs[number])]
+            found += [(start, part.name) for start in earlier or [self.fork]]
+            found += [] if number in needed else [(part.name, self.join)]
+        return tuple(found)
 
     @property
     def fork(self) -> str:

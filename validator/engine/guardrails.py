@@ -33,7 +33,7 @@ from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
-from stepward.vm.expressions.syntax import Expression, Reference, walk
+from stepward.vm.expressions.syntax import Expression, Reference, all_references, walk
 from stepward.vm.language.automata import automaton_of, bound
 from stepward.vm.language.guardrails import (
     AnyRule,
@@ -42,6 +42,7 @@ from stepward.vm.language.guardrails import (
     Exclusive,
     FollowedBy,
     Never,
+    Requires,
     StepSelector,
     protected,
 )
@@ -328,10 +329,18 @@ class _Judge:
 
         bad = DOES_NOT_HOLD if self.origin.place == ALLOW_LIST else HOLDS_OR_FAILS
         try:
-            tests: Tests = (((Decision((at_start(tree, hit.part, self.facts.meaning),)), bad),),)
+            asked = at_start(tree, hit.part, self.facts.meaning)
+            if any(self._is_assigned_earlier(hit, one.names) for one in all_references(asked)):
+                raise Inexpressible  # its value is not in the state at the start of the step
+            tests: Tests = (((Decision((asked,)), bad),),)
         except Inexpressible:
             tests = ((),)
         return self._at(hit.step, ["forbidden"], Question(never(self.analyses, [hit]), tests=tests), {})
+
+    def _is_assigned_earlier(self, hit: Match, names: tuple[str, ...]) -> bool:
+        """Return whether a sibling that a sub-step depends on assigns a variable or an output."""
+        earlier = self.analyses.assignment.earlier(hit.step, hit.sub)
+        return any(names[: len(one)] == one for one in earlier.given | earlier.gone)
 
     def _unreadable_when(self, rule: Never, tree: Expression) -> list[Outcome]:
         """Return the violations where P certainly starts while `when` reads something undefined, which breaks the
@@ -342,7 +351,8 @@ class _Judge:
             if names[0] == "args" or meant is None or any(source.kind == "input" for source in meant.sources):
                 continue
             root = names[: len(names) - len(meant.fields)]
-            monitor = UndefinedMonitor(self.analyses, root, [hit.step for hit in self.facts.hits(rule.never)])
+            hits = [hit for hit in self.facts.hits(rule.never) if not self._is_assigned_earlier(hit, root)]
+            monitor = UndefinedMonitor(self.analyses, root, [hit.step for hit in hits])
             for bad in explore_counted(self.flow, monitor, self.analyses.transitions.certain).bad.values():
                 if bad.step not in found and self.analyses.transitions.is_real(bad):
                     step = self.flow.steps[bad.step].id
@@ -374,7 +384,7 @@ class _Judge:
         return self._said(bad.kind, bad.step, self._shown(bad))
 
     def _said(self, kind: str, number: int, evidence: Evidence) -> Outcome:
-        step, rule = self.flow.steps[number].id, self.rule
+        step, rule = self._named(number), self.rule
         code, message, help = words(rule, kind, step)
         first = self._performed_before(number, evidence) if isinstance(rule, AtMostOnce) and kind != "retried" else ""
         if first:
@@ -384,6 +394,8 @@ class _Judge:
             monitor = RuleMonitor(self.analyses, bound(rule, self.facts.meaning, self.facts.hits))
             avoiding = avoiding_transition(monitor, self.analyses, evidence.path)
             help += f"; this path avoids it where {avoiding}" if avoiding else ""
+            if number in self.facts.meaning.orders and any(number in found for found in monitor.comes):
+                help += "; a sibling comes before it only by `depends_on`"
         if self.origin.place == ALLOW_LIST:
             message = f"`{step}` calls a tool that is not allowed"
             help = f"use an allowed tool{self._allowed_near(number)}, or have it put on the list"
@@ -391,6 +403,15 @@ class _Judge:
                 message = f"`{step}` can start with arguments that are not allowed: `{rule.when}` does not hold"
                 help = f"route the run around `{step}` in that state, or change its arguments"
         return self._outcome(code, message, help, number, evidence)
+
+    def _named(self, number: int) -> str:
+        """Return the id of a step, or that of the only sub-step that a `requires` protects in a step with
+        `depends_on`."""
+        step, rule = self.flow.steps[number], self.rule
+        if number not in self.facts.meaning.orders or not isinstance(rule, Requires):
+            return step.id
+        hits = [hit.part.id for hit in self.facts.hits(rule.protects) if hit.step == number]
+        return hits[0] if len(hits) == 1 else step.id
 
     def _performed_before(self, number: int, evidence: Evidence) -> str:
         """Return the other step of a path that performs what a step performs again, or an empty text."""

@@ -49,7 +49,7 @@ def written_by(part: AnyPart) -> tuple[Names, ...]:
     return names
 
 
-def assigned_by(step: AnyStep) -> frozenset[Names]:
+def assigned_by(step: AnyPart) -> frozenset[Names]:
     """Return all names that a step assigns, its sub-steps included."""
     found = [part for _, part in parts(step)]
     errors = [(part.id, "error") for part in found if isinstance(part, Failing)]

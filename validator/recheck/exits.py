@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes
@@ -19,6 +19,15 @@ class Exit(NamedTuple):
     changes: Changes
     started: frozenset[int | None]
     succeeded: frozenset[int | None]
+    cost: int
+
+
+class Outcome(NamedTuple):
+    """An outcome of a call: the kind of its transition, its changes, whether it started, and its cost."""
+
+    kind: Literal["success", "fallback", "failed"]
+    changes: Changes
+    is_started: bool
     cost: int
 
 

@@ -12,12 +12,13 @@ from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.budgets import Budget
 from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, of_value
-from stepward.validator.recheck.definite import read_by
+from stepward.validator.recheck.definite import assigned_by, read_by
 from stepward.validator.recheck.evaluation import references, splits, truths
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import State
 from stepward.validator.recheck.names import Names
+from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.parts import Match, by_step
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, Unreadable
@@ -140,8 +141,23 @@ class RequiresWatcher(Watcher):
         return memory[self.guards.index(requirement)] >= least
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002
-        if self.started(step, exit_) and not self._holds(self.requirement, memory, FRESH):
-            yield Breach("stale" if self._holds(self.requirement, memory, STALE) else "bypassed", self.cost(step))
+        for known in dict.fromkeys(self._within(hit, memory, exit_) for hit in self.started(step, exit_)):
+            if not self._holds(self.requirement, known, FRESH):
+                yield Breach("stale" if self._holds(self.requirement, known, STALE) else "bypassed", self.cost(step))
+
+    def _within(self, hit: Match, memory: Memory, exit_: Exit) -> Memory:
+        """Return the memory at the start of a part: siblings that it depends on come before it."""
+        step = self.reading.steps[hit.step]
+        if hit.sub is None or not is_ordered(step):
+            return memory
+        before = earlier(step, hit.sub)
+        assigned = frozenset(name for one in before for name in assigned_by(step.sub_steps[one]))
+        found = []
+        for number, level in enumerate(memory):
+            came = any(one.sub in before & exit_.succeeded for one in self.coming[number].get(hit.step, ()))
+            is_stale = level == FRESH and bool(self.reads[number] & assigned)
+            found.append(FRESH if came else STALE if is_stale else level)
+        return tuple(found)
 
     def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
         return tuple(self._after(number, step, before, exit_) for number, before in enumerate(memory))
@@ -180,18 +196,35 @@ class NeverWatcher(Watcher):
             return True
         names = references([self.condition])
         condition = plain(self.condition, lambda left, right: self._is_one_value(hit, left, right))
-        condition = steps.answered(condition, hit.step, state)
+        if not any(steps.is_given_earlier(name, hit.step, hit.part) for name in self._read(hit, names)):
+            condition = steps.answered(condition, hit.step, state)
         environment = {name: self._blocks(steps, hit, name, state) for name in names}
         said = {one for split in splits(names, environment) for one in truths(condition, split, may_overflow=False)}
         return bool(said - ({True} if self.demands else {False}))
 
     def _is_one_value(self, hit: Match, left: Names, right: Names) -> bool:
         left, right = (_handed(hit.part, names) for names in (left, right))
+        if any(self._is_inside(hit, names) for names in (left, right)):
+            return False
         return self.reading.definite.is_one_value(left, right, hit.step)
+
+    @staticmethod
+    def _read(hit: Match, names: Iterable[Names]) -> list[Names]:
+        """Return what a condition reads where a part starts, with the references that its arguments pass."""
+        handed = read_by(hit.part) if isinstance(hit.part, Call) else ()
+        return [*(name for name in names if name[0] != "args"), *handed]
+
+    def _is_inside(self, hit: Match, names: Names) -> bool:
+        """Return whether a sub-step starts behind siblings that may assign a reference."""
+        step = self.reading.steps[hit.step]
+        if hit.sub is None or not is_ordered(step):
+            return False
+        root = self.reading.origins.root(names)
+        return any(root in assigned_by(step.sub_steps[one]) for one in earlier(step, hit.sub))
 
     def _blocks(self, steps: Steps, hit: Match, names: Names, state: State) -> tuple[Block, ...]:
         if names[0] != "args":
-            blocks = steps.blocks(names, hit.step, state)
+            blocks = steps.blocks_at(names, hit.step, hit.part, state)
             is_handed = isinstance(hit.part, Call) and names in read_by(hit.part)
             return (
                 tuple(block for block in blocks if block != UNDEFINED) if is_handed else blocks
@@ -205,9 +238,9 @@ class NeverWatcher(Watcher):
             if spec is None or not has_default(spec):
                 return (UNDEFINED,)
             value = spec.default
-        return self._argument(steps, hit.step, value, fields, state)
+        return self._argument(steps, hit, value, fields, state)
 
-    def _argument(self, steps: Steps, step: int, value: Any, fields: Names, state: State) -> tuple[Block, ...]:
+    def _argument(self, steps: Steps, hit: Match, value: Any, fields: Names, state: State) -> tuple[Block, ...]:
         for field in fields:
             if isinstance(value, str) or not isinstance(value, Mapping) or field not in value:
                 break
@@ -215,7 +248,7 @@ class NeverWatcher(Watcher):
         found = list(embedded(value))
         if found and found[0].whole and not found[0].path:
             # The step starts, so its arguments are defined; a field of one may be absent.
-            blocks = steps.blocks((*found[0].reference.names, *fields), step, state)
+            blocks = steps.blocks_at((*found[0].reference.names, *fields), hit.step, hit.part, state)
             return blocks if fields else tuple(block for block in blocks if block != UNDEFINED)
         if fields:
             return (UNDEFINED,)
@@ -331,7 +364,14 @@ class FollowedByWatcher(Watcher):
 
     def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
         owed = 0 if self.started(step, exit_) else memory[0]
-        return (1 if any((step, sub) in self.first for sub in exit_.succeeded) else owed,)
+        return (1 if any(self._is_owed(step, sub, exit_) for sub in exit_.succeeded) else owed,)
+
+    def _is_owed(self, step: int, sub: int | None, exit_: Exit) -> bool:
+        """Return whether a part is a P, and no Q that depends on it has started."""
+        if (step, sub) not in self.first:
+            return False
+        whole = self.reading.steps[step]
+        return not any(hit.sub is not None and sub in earlier(whole, hit.sub) for hit in self.started(step, exit_))
 
     def ended(self, memory: Memory, transition: Transition) -> bool:
         assert transition.status is not None, "a run ends with a status"

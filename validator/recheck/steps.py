@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any, Final, Literal, NamedTuple, assert_never
+from typing import Any, assert_never
 
 from stepward.validator.recheck.arguments import starts
 from stepward.validator.recheck.cells import (
@@ -35,11 +35,13 @@ from stepward.validator.recheck.definite import (
     written_by,
 )
 from stepward.validator.recheck.evaluation import FAILS, Environment, references, splits, values
-from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, both
+from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome
 from stepward.validator.recheck.flow import FAILS as END_FAILS
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, Followed, State
+from stepward.validator.recheck.joining import MAX_EXITS, again, joined_exits
 from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.origins import Origins, field_type
 from stepward.validator.recheck.questions import Questions
 from stepward.validator.recheck.reading import Reading
@@ -48,6 +50,7 @@ from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.language.steps import (
     AnyCall,
     AnyStep,
+    BaseStep,
     ConditionStep,
     EndStep,
     Failing,
@@ -62,27 +65,7 @@ from stepward.vm.language.steps import (
 Part = tuple[int, int | None]
 """A step by its position, or a sub-step of it."""
 
-MAX_EXITS: Final = 50_000
-"""The most exits of one step in one state, with all combinations of assigned values."""
-
 Test = Callable[[Block], bool]
-
-
-class _Outcome(NamedTuple):
-    """An outcome of a call: the kind of its transition, its changes, whether it started, and its cost."""
-
-    kind: Literal["success", "fallback", "failed"]
-    changes: Changes
-    is_started: bool
-    cost: int
-
-
-class _Joined(NamedTuple):
-    """The joint outcome of some sub-steps: whether their step fails, the cost of a further round, and the exit."""
-
-    failed: bool
-    round: int
-    exit: Exit
 
 
 DescribeField = Callable[[Names, bool], tuple[Test, bool]]
@@ -215,21 +198,22 @@ class Steps:
             case EndStep():
                 yield from self._end(number, step, state)
             case ParallelStep():
-                yield from self._parallel(number, step, state)
+                yield from joined_exits(self, number, step, state)
             case LlmStep() | ToolStep():
                 yield from self._call(number, step, state)
             case _:
                 assert_never(step)
-        for transition in self._transitions(number):
+        for transition in self.transitions(number):
             if transition.kind == "visits":  # it starts nothing, and costs nothing
                 yield from (Exit(transition, changes, NOTHING, NOTHING, 0) for changes in self._passed(step))
 
-    def _transitions(self, number: int) -> tuple[Transition, ...]:
+    def transitions(self, number: int) -> tuple[Transition, ...]:
+        """Return the transitions of a step."""
         return self.reading.control.transitions[number]
 
     def _passed(self, step: AnyStep) -> Iterator[Changes]:
         parts = (step, *step.sub_steps)
-        return self.together([self._left_without(part) for part in parts if isinstance(part, Failing)])
+        return self.together([self.left_without(part) for part in parts if isinstance(part, Failing)])
 
     # -- assigning -------------------------------------------------------------------------------------------------
 
@@ -321,7 +305,8 @@ class Steps:
 
         return describe
 
-    def _success(self, part: FailingPart) -> Iterator[Changes]:
+    def success(self, part: FailingPart) -> Iterator[Changes]:
+        """Yield the changes of a part that succeeded: it has an output, and no error."""
         source = Source("output", part.id, *self.reading.lookup.calls[part.id])
         roots = written_by(part)
         given: Iterable[Changes] = [self._later(roots, source)] if self.is_lazy else [()]
@@ -333,7 +318,7 @@ class Steps:
         given = self._valued(written_by(part), self._written(part.fallback))
         return self.together([given, self.undefined((part.id, "error"))])
 
-    def _left_without(self, part: FailingPart) -> Iterator[Changes]:
+    def left_without(self, part: FailingPart) -> Iterator[Changes]:
         """Yield the changes of a part that failed: it has an error, and no output."""
         error = self._valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
         gone = [self.undefined(root) for root in written_by(part)]
@@ -354,7 +339,7 @@ class Steps:
 
     def _condition(self, number: int, step: ConditionStep, state: State) -> Iterator[Exit]:
         taken = set() if self.is_blind else {branch_taken(step, outcome) for outcome in self.outcomes(number, state)}
-        for transition in self._transitions(number):
+        for transition in self.transitions(number):
             if (transition.kind, transition.branch) in taken or (self.is_blind and transition.kind != "visits"):
                 yield Exit(transition, (), ALONE, ALONE if transition.kind == "branch" else NOTHING, 1)
 
@@ -362,7 +347,7 @@ class Steps:
         if self.is_blind:
             yield from (
                 Exit(transition, (), ALONE, _succeeded(transition), 1)
-                for transition in self._transitions(number)
+                for transition in self.transitions(number)
                 if transition.kind != "visits"
             )
             return
@@ -376,7 +361,7 @@ class Steps:
             fails = fails or any(FAILS in found for found in results)
             if all(found != {FAILS} for found in results):
                 changes.update(dict.fromkeys(self._assigned(number, step, state, results)))
-        for transition in self._transitions(number):
+        for transition in self.transitions(number):
             if transition.kind == "success":
                 yield from (Exit(transition, change, ALONE, ALONE, 1) for change in changes)
             elif transition.kind == "failed" and fails:
@@ -412,7 +397,7 @@ class Steps:
             yield Exit(END_FAILS, (), ALONE, NOTHING, 1)
         if not any(blocks == (UNDEFINED,) for blocks in read):
             # The run is over: an `end` does not succeed, and starts no obligation.
-            ends = (transition for transition in self._transitions(number) if transition.kind == "end")
+            ends = (transition for transition in self.transitions(number) if transition.kind == "end")
             yield from (Exit(transition, (), ALONE, NOTHING, 1) for transition in ends)
 
     def falls_back(self, part: AnyCall) -> bool:
@@ -425,72 +410,58 @@ class Steps:
         """Return whether a call may start in a state, and whether it may fail before its start."""
         if self.is_blind:
             return True, True
-        return starts(self.reading, part, lambda names: self.blocks(names, number, state))
+        return starts(self.reading, part, lambda names: self.blocks_at(names, number, part, state))
 
-    def _outcomes(self, number: int, part: AnyCall, state: State) -> Iterator[_Outcome]:
+    def blocks_at(self, names: Names, number: int, part: BaseStep, state: State) -> tuple[Block, ...]:
+        """Return the possible blocks of a reference at the start of a step or sub-step.
+
+        What siblings that come before assign is not in the state of the step: it may be anything of its type.
+        """
+        given = self._given_earlier(names, number, part)
+        return self.blocks(names, number, state) if given is None else given
+
+    def is_given_earlier(self, names: Names, number: int, part: BaseStep) -> bool:
+        """Return whether a sibling that comes before a sub-step assigns a reference."""
+        return self._given_earlier(names, number, part) is not None
+
+    def _given_earlier(self, names: Names, number: int, part: BaseStep) -> tuple[Block, ...] | None:
+        step = self.reading.steps[number]
+        if not is_ordered(step) or part is step:
+            return None
+        place = next(sub for sub, one in enumerate(step.sub_steps) if one.id == part.id)
+        before = [step.sub_steps[one] for one in sorted(earlier(step, place))]
+        root = self.origins.root(names)
+        if any(root == (one.id, "error") for one in before):
+            return (UNDEFINED,)
+        sources = [
+            Source("output", one.id, *self.reading.lookup.calls[one.id]) for one in before if root in written_by(one)
+        ]
+        if not sources:
+            return None
+        origin = self.origins.by_sources(names, tuple(sources))
+        return (UNDEFINED, *origin.blocks) if origin.may_be_absent else origin.blocks
+
+    def call_outcomes(self, number: int, part: AnyCall, state: State) -> Iterator[Outcome]:
         """Yield the possible outcomes of a call."""
         may_start, may_fail = self.starts(number, part, state)
         if may_start:
-            yield from (_Outcome("success", change, True, 1) for change in self._success(part))
+            yield from (Outcome("success", change, True, 1) for change in self.success(part))
             if self.falls_back(part):
-                yield from (_Outcome("fallback", change, True, 1) for change in self._fallback(part))
-        for change in self._left_without(part):
+                yield from (Outcome("fallback", change, True, 1) for change in self._fallback(part))
+        for change in self.left_without(part):
             if may_start:
-                yield _Outcome("failed", change, True, 1 + _again(part))
+                yield Outcome("failed", change, True, 1 + again(part))
             if may_fail:
-                yield _Outcome("failed", change, False, 1)
+                yield Outcome("failed", change, False, 1)
 
     def _call(self, number: int, step: LlmStep | ToolStep, state: State) -> Iterator[Exit]:
-        transitions = self._transitions(number)
-        for kind, changes, is_started, cost in self._outcomes(number, step, state):
+        transitions = self.transitions(number)
+        for kind, changes, is_started, cost in self.call_outcomes(number, step, state):
             started, succeeded = ALONE if is_started else NOTHING, ALONE if kind == "success" else NOTHING
             for transition in transitions:
                 if transition.kind == kind or (transition.kind == "skipped" and kind == "failed"):
                     yield Exit(transition, changes, started, succeeded, cost)
 
-    def _parallel(self, number: int, step: ParallelStep, state: State) -> Iterator[Exit]:
-        transitions = self._transitions(number)
-        joined: dict[_Joined, None] = {_Joined(False, 0, Exit(transitions[0], (), NOTHING, NOTHING, 1)): None}
-        for sub, part in enumerate(step.parallel_steps):
-            results = list(dict.fromkeys(self._results(number, sub, part, state)))
-            if len(joined) * len(results) > MAX_EXITS:
-                raise TooLarge(f"`{step.id}` has too many exits to be checked")
-            joined = {
-                _Joined(
-                    before.failed or result.failed,
-                    before.round + result.round,
-                    both(before.exit, result.exit),
-                ): None
-                for before in joined
-                for result in results
-            }
-        for failed, round_, before in joined:
-            ends = self._left_without(step) if failed else self._success(step)
-            whole = ALONE if not failed else NOTHING
-            again = _again(step) * (1 + round_) if failed else 0
-            for change in ends:
-                changes = tuple(sorted({**dict(before.changes), **dict(change)}.items()))
-                for transition in transitions:
-                    if transition.kind in (("failed", "skipped") if failed else ("success",)):
-                        yield Exit(
-                            transition, changes, before.started | ALONE, before.succeeded | whole, before.cost + again
-                        )
-
-    def _results(self, number: int, sub: int, part: AnyCall, state: State) -> Iterator[_Joined]:
-        """Yield the possible outcomes of a sub-step."""
-        here = frozenset({sub}) if (number, sub) in self.parts else NOTHING
-        for kind, changes, is_started, cost in self._outcomes(number, part, state):
-            failed = kind == "failed" and part.on_error != "skip"
-            round_ = cost if failed and is_started and self.has_costs else 0
-            started, succeeded = here if is_started else NOTHING, here if kind == "success" else NOTHING
-            whole = Exit(self._transitions(number)[0], changes, started, succeeded, cost if self.has_costs else 1)
-            yield _Joined(failed, round_, whole)
-
 
 def _succeeded(transition: Transition) -> frozenset[int | None]:
     return ALONE if transition.kind == "success" else NOTHING
-
-
-def _again(step: Failing) -> int:
-    """Return the attempts after the first that a step makes before it fails."""
-    return step.max_retries - 1 if step.on_error == "retry" else 0

@@ -111,7 +111,7 @@ def _branched(body: Mapping[str, Any]) -> str:
 _DETAIL_WORDS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "governed": lambda body: f"also under policies {', '.join(digest[:8] for digest in body['policies'])}",
     "started": lambda body: _pairs(body["inputs"]),
-    "intent": lambda body: f"{body['tool']}({_pairs(body['args'])})",
+    "intent": lambda body: f"{body['tool']}({_pairs(body['args'])})" if body["tool"] else "a model",
     "assigned": lambda body: _pairs(body["values"]),
     "branched": _branched,
     "refused": lambda body: f"{body['what']}: {body['why']}",

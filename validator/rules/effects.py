@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import Rule
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AtMostOnce
+from stepward.vm.language.names import Source
 from stepward.vm.language.steps import Call, Failing, ParallelStep, ToolCall
 from stepward.vm.reading.source import Place
 
@@ -70,15 +72,16 @@ class ParallelRace(Rule):
 
 
 class SiblingRead(Rule):
-    """A sub-step reads the output of a sibling, but all siblings start from the same state and do not see it.
+    """A sub-step reads the output of a sibling that it does not depend on, and does not see it.
 
     ## What it does
     Reports every reference in a sub-step to the output of another sub-step of the same parallel step, by `output_key`
-    or by id. If no step before the parallel step defines the name, SW202 is reported too.
+    or by id, unless it depends on that one by `depends_on`, directly or indirectly. If no step before the parallel step
+    defines the name, SW202 is reported too.
 
     ## Why it is bad
-    The siblings run at the same time, and no sibling sees the output of another. The reference is undefined, or it
-    still has the value of an earlier visit.
+    The siblings run at the same time, and a sub-step does not see the output of one that it does not depend on. The
+    reference is undefined, or it still has the value of an earlier visit.
 
     ## Example
     ```yaml
@@ -95,10 +98,14 @@ class SiblingRead(Rule):
     ## Use instead
     ```yaml
     name: order_page
+    language: 2
     tools: {find_order: {effect: read}, find_parcel: {effect: read}}
     steps:
-      - {id: order, type: tool, tool: find_order}
-      - {id: parcel, type: tool, tool: find_parcel, args: {order: $order.output}}
+      - id: look_up
+        type: parallel
+        parallel_steps:
+          - {id: order, type: tool, tool: find_order}
+          - {id: parcel, type: tool, tool: find_parcel, args: {order: $order.output}, depends_on: [order]}
     ```
     """
 
@@ -110,16 +117,29 @@ class SiblingRead(Rule):
         for reading in context.analyses.assignment.readings if context.facts.parallels else ():
             if reading.sub is None or reading.meant is None:
                 continue
-            for source in reading.meant.sources:
-                if source.step == reading.step and source.sub is not None and source.sub != reading.sub:
-                    whole = context.facts.program.steps[reading.step].id
-                    text = reading.reference.text()
-                    message = f"`{text}` is the output of a sibling, which runs at the same time"
-                    help = f"move this step after `{whole}`, where the output is defined"
-                    related = [Label(Place((*source.path, "id")), "the sibling is here")]
-                    step = context.analyses.reader(reading).id
-                    yield self.finding(message, help, reading.place, step=step, related=related)
-                    break
+            order = context.facts.meaning.orders.get(reading.step)
+            seen = {reading.sub} if order is None else {reading.sub, *order.before[reading.sub]}
+            siblings = [one for one in reading.meant.sources if one.step == reading.step and one.sub is not None]
+            # Of two that give one variable, the one that comes before is read.
+            if not siblings or any(one.sub in seen for one in siblings):
+                continue
+            yield self._unseen(context, reading, siblings[0])
+
+    def _unseen(self, context: Context, reading: Reading, source: Source) -> Finding:
+        whole = context.facts.program.steps[reading.step]
+        assert source.sub is not None
+        assert reading.sub is not None
+        sibling, order = whole.sub_steps[source.sub].id, context.facts.meaning.orders.get(reading.step)
+        message = f"`{reading.reference.text()}` is the output of a sibling, which runs at the same time"
+        help = f"move this step after `{whole.id}`, where the output is defined"
+        is_behind = order is not None and reading.sub in order.before[source.sub]
+        if context.facts.program.language > 1 and not is_behind:
+            has_some = order is not None and order.needs[reading.sub]
+            first = f"add `{sibling}` to its `depends_on`" if has_some else f"give it `depends_on: [{sibling}]`"
+            help = f"{first}, or {help}"
+        related = [Label(Place((*source.path, "id")), "the sibling is here")]
+        step = context.analyses.reader(reading).id
+        return self.finding(message, help, reading.place, step=step, related=related)
 
 
 def _writes_once(context: Context, site: CallSite) -> bool:

@@ -46,6 +46,7 @@ from stepward.validator.rules.housekeeping import (
     UnusedWaiver,
 )
 from stepward.validator.rules.names import MaybeUndefined, UndeclaredInput, UndefinedVariable
+from stepward.validator.rules.orders import ImpossibleOrder
 from stepward.validator.rules.placeholders import ForeignPlaceholder
 from stepward.validator.rules.shape import DuplicateId, DuplicateKey, NameCollision, Schema, TooLarge, Unreadable
 from stepward.validator.rules.text_flow import SensitiveToModel, UnguardedTextToEffect
@@ -69,6 +70,7 @@ RULES: Final[tuple[type[Rule], ...]] = (
     AmbiguousArm,
     NoFailureEnding,
     SameBranches,
+    ImpossibleOrder,
     UndefinedVariable,
     MaybeUndefined,
     TypeMismatch,

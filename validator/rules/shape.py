@@ -64,8 +64,8 @@ class Schema(Rule):
     reports fields that contradict each other (`next_step` beside `is_terminal: true`, `on_error: skip` beside
     `error_step`, `allowed_outputs` beside `returns`), and fields that never apply (`outcome` on a step after which the
     run goes on, `fallback` without `on_timeout: fallback`). Types without a value (`minimum: 5, maximum: 3`) and
-    allowed outputs that no reply can equal are reported too. The name `depends_on` is reserved; a message of its own
-    says so.
+    allowed outputs that no reply can equal are reported too. `depends_on` belongs to the sub-steps of a parallel
+    step; a message of its own says so.
 
     ## Why it is bad
     If a misspelt field were ignored, a retry, a bound or a guard that its author relies on would be missing without a

@@ -194,12 +194,16 @@ def automaton_of(rule: AnyRule) -> Automaton:
 
 
 class Bound(NamedTuple):
-    """An automaton in one program: what each of `starts` and `comes` matches, and the steps that make these stale."""
+    """An automaton in one program: what each of `starts` and `comes` matches, and the steps that make these stale.
+
+    `stale_parts` are the steps and sub-steps that assign what makes them stale.
+    """
 
     automaton: Automaton
     starts: tuple[list[Match], ...]
     comes: tuple[list[Match], ...]
     stale_by: tuple[frozenset[int], ...]
+    stale_parts: tuple[frozenset[tuple[int, int | None]], ...]
 
 
 def bound(rule: AnyRule, meaning: Meaning, hits: Callable[[AnySelector | AnyGuard], list[Match]]) -> Bound:
@@ -210,8 +214,9 @@ def bound(rule: AnyRule, meaning: Meaning, hits: Callable[[AnySelector | AnyGuar
     counted = {hit[:2] for found in starts for hit in found} if automaton.counts_starts else set()
     comes = tuple([hit for hit in hits(selector) if hit[:2] not in counted] for selector in automaton.comes)
     goes_stale = isinstance(rule, Requires) and rule.fresh
-    stale_by = tuple(_stale_by(guard, meaning) if goes_stale else frozenset() for guard in automaton.comes)
-    return Bound(automaton, starts, comes, stale_by)
+    parts = tuple(_stale_by(guard, meaning) if goes_stale else frozenset() for guard in automaton.comes)
+    stale_by = tuple(frozenset(step for step, _ in found) for found in parts)
+    return Bound(automaton, starts, comes, stale_by, parts)
 
 
 def awaited(guard: AnySelector | AnyGuard, hit: Match) -> str | int | None:
@@ -222,22 +227,24 @@ def awaited(guard: AnySelector | AnyGuard, hit: Match) -> str | int | None:
     return hit.part.branch_names[guard.branch]
 
 
-def _stale_by(guard: AnySelector | AnyGuard, meaning: Meaning) -> frozenset[int]:
-    """Return the steps that make a guard stale: those that may assign a name in its conditions."""
+def _stale_by(guard: AnySelector | AnyGuard, meaning: Meaning) -> frozenset[tuple[int, int | None]]:
+    """Return the steps and sub-steps that make a guard stale: those that may assign a name in its conditions."""
     if not isinstance(guard, BranchSelector) or guard.step not in meaning.flow.position:
         return frozenset()
     clauses = meaning.clauses_of.get(meaning.flow.position[guard.step], ())
     trees = [clause.tree for clause in clauses if clause.tree is not None]
     found = {meaning.names.locate(reference.names) for tree in trees for reference in all_references(tree)}
-    return frozenset(step for one in found if one is not None for step in _assigners(one[0], meaning))
+    return frozenset(part for one in found if one is not None for part in _assigners(one[0], meaning))
 
 
-def _assigners(name: tuple[str, ...], meaning: Meaning) -> Iterable[int]:
-    """Return the steps that may assign a variable, an output or an error, whether they succeed or fail."""
+def _assigners(name: tuple[str, ...], meaning: Meaning) -> Iterable[tuple[int, int | None]]:
+    """Return the parts that may assign a variable, an output or an error, whether they succeed or fail."""
     if len(name) == 1:
-        return (source.step for source in meaning.names.variables.get(name[0], ()) if source.step is not None)
+        sources = meaning.names.variables.get(name[0], ())
+        return ((source.step, source.sub) for source in sources if source.step is not None)
     return (
-        number
+        (number, sub)
         for number, step in enumerate(meaning.program.steps)
-        if any(isinstance(part, Failing) and part.id == name[0] for _, part in parts(step))
+        for sub, part in parts(step)
+        if isinstance(part, Failing) and part.id == name[0]
     )

@@ -129,10 +129,17 @@ def _of_calls(program: Written) -> Iterator[Use]:
                     yield Use(f"the field `{name}`", Place((*path_of(number, sub), name), key=True))
 
 
+def _of_order(program: Written) -> Iterator[Use]:
+    for number, step in enumerate(program.steps):
+        for sub, part in enumerate(step.sub_steps):
+            if part.depends_on:
+                yield Use("`depends_on`", Place((*path_of(number, sub), "depends_on"), key=True))
+
+
 SAY_2: Final = Correction(Place(), "2", "language", is_number=True)
 """The correction of a program that does not say its language."""
 
-FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (_of_expressions, _of_types, _of_calls)
+FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (_of_expressions, _of_types, _of_calls, _of_order)
 """The table: each row yields the uses of its features in a program."""
 
 

@@ -40,7 +40,7 @@ _TAGGED_LISTS: Final = frozenset({"steps", "parallel_steps", "guardrails", "excl
 _TAGGED_FIELDS: Final = frozenset({"protects", "requires", "never", "at_most_once", "first", "then", "branch"})
 _ELSEWHERE: Final = {
     "depends_on": (
-        "`depends_on` is reserved, and not supported yet",
+        "`depends_on` belongs to the sub-steps of a parallel step",
         "order the steps in the list, or name the successor with `next_step`",
     )
 }

@@ -16,6 +16,7 @@ from stepward.vm.language.inference import infer
 from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
 from stepward.vm.language.name_types import Typing
 from stepward.vm.language.names import Names
+from stepward.vm.language.order import Order, order_of
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import path_of
 from stepward.vm.language.types import key_of
@@ -75,6 +76,12 @@ class Meaning:
             for number, step in enumerate(self.program.steps)
             for sub, call in step.calls
         )
+
+    @cached_property
+    def orders(self) -> dict[int, Order]:
+        """The order of the sub-steps of each step that has some with `depends_on`, by its position."""
+        found = ((number, order_of(step)) for number, step in enumerate(self.program.steps) if step.sub_steps)
+        return {number: order for number, order in found if order is not None}
 
     @cached_property
     def _written(self) -> tuple[Clause, ...]:

@@ -14,6 +14,7 @@ from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import same
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED, Event
 from stepward.vm.machine.monitors import Left, Part
+from stepward.vm.machine.ordering import is_due, output_changes, waits
 from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan, policy_digest
 from stepward.vm.machine.slots import UNDEFINED, get, put
 from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Limits, State, visits_of
@@ -186,6 +187,8 @@ def _count_attempt(
     attempt, performance = event.note["attempt"], event.note["performance"]
     if call_state.phase not in (READY, OPEN) or not call_state.attempt <= attempt <= call_state.attempt + 1:
         raise MisfitError(f"attempt {attempt} of `{step.calls[sub].id}` does not follow attempt {call_state.attempt}")
+    if step.order is not None and state.calls is not None and not is_due(step, sub, state.calls):
+        raise MisfitError(f"`{step.calls[sub].id}` starts before what it depends on has an output")
     if attempt > call_state.attempt > 0:
         state = state._replace(steps=state.steps + 1)
     if performance > call_state.performance:
@@ -198,7 +201,7 @@ def _count_attempt(
 def _intent(plan: Plan, state: State, event: Event) -> State:
     state, step, sub, call_state = _begin(plan, state, event)
     state, counted = _count_attempt(plan, state, step, sub, call_state, event)
-    return _with_call(state, sub, call_state._replace(phase=OPEN, token=event.note.get("token", ""), **counted))
+    return _with_call(state, step, sub, call_state._replace(phase=OPEN, token=event.note.get("token", ""), **counted))
 
 
 def _attempt(plan: Plan, state: State, event: Event) -> State:
@@ -207,7 +210,7 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
         if state.calls is None:
             return _succeed_at_once(plan, state, step, event)
         if _is_outcome(state, step, event):
-            bound = _output_changes(step.calls[0], event.body.get("output"))
+            bound = output_changes(step.calls[0], event.body.get("output"))
             return _leave(plan, state, step, event, step.succeeds, _Done(bound, len(event.text), (step.part,)))
     state, step, sub, call_state = _begin(plan, state, event)
     state, counted = _count_attempt(plan, state, step, sub, call_state, event)
@@ -253,7 +256,7 @@ def _succeed_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> 
         state = state._replace(monitors=plan.watch.performed(state.monitors, part))
     if call.is_model and "tokens" in event.note:
         state = _charged(state, event.note)
-    bound = _output_changes(call, body["output"])
+    bound = output_changes(call, body["output"])
     return _leave(plan, state, step, event, step.succeeds, _Done(bound, len(event.text), (part,)), entered=1)
 
 
@@ -262,7 +265,7 @@ def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: Call
     if not step.is_parallel and call_state.phase in SETTLED:
         call = step.calls[0]
         is_bound = call_state.phase in ("success", "fallback")
-        changes = _output_changes(call, call_state.value) if is_bound else _failure_changes(call, call_state.error)
+        changes = output_changes(call, call_state.value) if is_bound else _failure_changes(call, call_state.error)
         succeeded: tuple[Part, ...] = ((step.position, None),) if call_state.phase == "success" else ()
         transition = _transition_of(step, call_state.phase)
         return _leave(
@@ -275,29 +278,24 @@ def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: Call
             state = state._replace(trace=traced(state.trace, event))
     if event.body.get("ends"):
         return _end(state, event.body, traced(state.trace, event))
-    return _with_call(state, sub, call_state)
+    return _with_call(state, step, sub, call_state)
 
 
-def _with_call(state: State, sub: int, call_state: CallState) -> State:
+def _with_call(state: State, step: StepPlan, sub: int, call_state: CallState) -> State:
     assert state.calls is not None
     calls = (*state.calls[:sub], call_state, *state.calls[sub + 1 :])
-    phases = {call.phase for call in calls}
+    phases = {call.phase for number, call in enumerate(calls) if step.order is None or not waits(step, number, calls)}
     status = RUNNING
     if not phases & {READY, OPEN} and not state.is_cancelled:
         status = IN_DOUBT if "doubt" in phases else SUSPENDED if "suspended" in phases else RUNNING
     return state._replace(calls=calls, status=status)
 
 
-def _output_changes(call: CallPlan | StepPlan, value: Any) -> list[tuple[int, Any]]:
-    slots = [(call.output, value), (call.error, UNDEFINED)]
-    return slots if call.variable == NOWHERE else [*slots, (call.variable, value)]
-
-
 def _doubt(plan: Plan, state: State, event: Event) -> State:
     state, step, sub, call_state = _begin(plan, state, event)
     if call_state.phase != OPEN:
         raise MisfitError(f"`{step.calls[sub].id}` has no open intent")
-    return _with_call(state, sub, call_state._replace(phase="doubt", error=event.body["error"]))
+    return _with_call(state, step, sub, call_state._replace(phase="doubt", error=event.body["error"]))
 
 
 def _resumed(plan: Plan, state: State, event: Event) -> State:
@@ -313,7 +311,7 @@ def _reconciled(plan: Plan, state: State, event: Event) -> State:
         raise MisfitError(f"`{step.calls[sub].id}` is not in doubt")
     if verdict == "abandon":
         return _end(state, event.body, traced(state.trace, event))
-    return _with_call(state, sub, call_state._replace(phase=READY, repeats=True))
+    return _with_call(state, step, sub, call_state._replace(phase=READY, repeats=True))
 
 
 def _settled_from_outside(plan: Plan, state: State, event: Event, phase: str) -> State:
@@ -358,19 +356,27 @@ def _joined(plan: Plan, state: State, event: Event) -> State:
     output: dict[str, Any] = {}
     for sub, (call, call_state) in enumerate(zip(step.calls, calls, strict=True)):
         if call_state.phase in ("success", "fallback"):
-            changes += _output_changes(call, call_state.value)
+            changes += output_changes(call, call_state.value)
             output[call.id] = call_state.value
         else:
             changes += _failure_changes(call, call_state.error)
         if call_state.phase == "success":
             succeeded.append((step.position, sub))
     changes += (
-        _output_changes(step, FrozenMap(output))
+        output_changes(step, FrozenMap(output))
         if kind == "success"
         else _failure_changes(step, event.body.get("error", ""))
     )
-    done = _Done(changes, len(canonical(portable(output)).encode()), tuple(succeeded))
+    done = _Done(changes, len(canonical(portable(output)).encode()), tuple(succeeded), _followers(step, calls))
     return _leave(plan, state, step, event, _transition_of(step, kind), done)
+
+
+def _followers(step: StepPlan, calls: tuple[CallState, ...]) -> tuple[frozenset[int], ...]:
+    """Return, for each sub-step of a step with `depends_on`, those behind it that started."""
+    if step.order is None:
+        return ()
+    started = frozenset(sub for sub, call in enumerate(calls) if call.performance)
+    return tuple(after & started for after in step.order.after)
 
 
 def _transition_of(step: StepPlan, kind: str) -> Transition:
@@ -381,11 +387,15 @@ def _transition_of(step: StepPlan, kind: str) -> Transition:
 
 
 class _Done(NamedTuple):
-    """The result of a step: the changes of slots, the size of its output, and the parts that succeeded."""
+    """The result of a step: the changes of slots, the size of its output, and the parts that succeeded.
+
+    `followers` are those of `Left`.
+    """
 
     changes: list[tuple[int, Any]]
     size: int
     succeeded: tuple[Part, ...]
+    followers: tuple[frozenset[int], ...] = ()
 
 
 def _leave(
@@ -395,14 +405,14 @@ def _leave(
 
     `entered` is 1 for a step that one event enters and leaves, so that its visit and cost are still to be counted.
     """
-    body, (changes, size, succeeded) = event.body, done
+    body, (changes, size, succeeded, followers) = event.body, done
     slots, idle = state.slots, state.idle
     visits, before = get(slots, step.visits)
     if plan.max_stalled is not None:
         idle = idle + 1 if all(_is_same(get(slots, slot), value) for slot, value in changes) else 0
     monitors = state.monitors
     if step.position in plan.watch.notified:
-        monitors = plan.watch.left(monitors, Left(step.position, transition.branch, succeeded))
+        monitors = plan.watch.left(monitors, Left(step.position, transition.branch, succeeded, followers))
     to, status, reason = state.at, state.status, state.reason
     if transition.to >= 0:
         to = transition.to

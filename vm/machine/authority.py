@@ -12,6 +12,7 @@ from stepward.vm.machine.calls import Visit, forbidden, prepare
 from stepward.vm.machine.events import Call, Event, event
 from stepward.vm.machine.history import History, fold
 from stepward.vm.machine.monitors import Part
+from stepward.vm.machine.ordering import come_before, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, Terms, policy_digest
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.slots import UNDEFINED
@@ -93,8 +94,11 @@ def breach(plan: Plan, events: Sequence[Event]) -> Breach | None:
 def _objection(plan: Plan, state: State, happened: Event) -> tuple[str, str] | None:
     memories = state.monitors
     for start in _starts(plan, state, happened):
-        reader = Reader(plan, state.slots, UNDEFINED if start.args is None else start.args)
-        found = plan.watch.objection(memories, start.part, reader)
+        step, sub = plan.steps[state.at], start.part[1]
+        slots = state.slots if sub is None else slots_before(state, step, sub)
+        reader = Reader(plan, slots, UNDEFINED if start.args is None else start.args)
+        earlier = None if sub is None else come_before(state, step, sub)
+        found = plan.watch.objection(memories, start.part, reader, earlier)
         if found is None and start.call is not None and not start.call.is_model:
             found = forbidden(plan, start.call, reader)
         if found is not None:
@@ -157,7 +161,7 @@ def _call(step: StepPlan, happened: Event) -> CallPlan | None:
 
 def _arguments(plan: Plan, state: State, call: CallPlan, happened: Event) -> Any:
     """Return the arguments of a call from its record, or else computed from the program."""
-    if "args" in happened.body:
+    if "args" in happened.body and not call.is_model:
         return opened(happened.body["args"])
     step = plan.steps[state.at]
     call_state = FRESH if state.calls is None else state.calls[call.sub]

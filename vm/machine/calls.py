@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.evaluator import evaluate_condition
@@ -12,10 +12,13 @@ from stepward.vm.language.steps import Failing, LlmCall, ToolCall
 from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
+from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, get
 from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Reader, State, visits_of
 from stepward.vm.values import FrozenMap, as_text
+
+NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class Visit(NamedTuple):
@@ -105,31 +108,67 @@ def enter_calls(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
     return _wave(plan, state, step, (FRESH,) * len(step.calls), visit)
 
 
-def go_on(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState, ...]) -> Action:
+def go_on(
+    plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState, ...], under_way: frozenset[int]
+) -> Action:
     """Return the next action in a step that has begun."""
     visit = visits_of(state, step)
     if state.is_cancelled:
         return ended(plan, state, "CANCELLED", "cancelled")
     for call, call_state in zip(step.calls, call_states, strict=True):
-        if call_state.phase == OPEN and not call.is_idempotent:
+        if call_state.phase == OPEN and not call.is_idempotent and call.sub not in under_way:
             return event("doubt", {"step": call.id, "visit": visit, "error": "the machine stopped while it ran"})
     if all(call_state.phase in SETTLED for call_state in call_states):
         assert step.is_parallel, "a step with one call is left when that is settled"
         return _joined(plan, state, step, call_states, visit)
-    return _wave(plan, state, step, call_states, visit)
+    for call, call_state in zip(step.calls if step.order is not None else (), call_states, strict=False):
+        name = lacking(step, call.sub, call_states) if call_state.phase == READY else None
+        if name is not None and call.sub not in under_way:
+            why = f"`{call.id}` can't start: it depends on `{name}`, which has no output"
+            return unstarted(Visit(plan, state, step, visit), call, "blocked", why)
+    return _wave(plan, state, step, call_states, visit, under_way)
 
 
-def _wave(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState, ...], visit: int) -> Action:
-    """Return all attempts that can be made now: with waves, budgets and rules do not depend on timing."""
+def _starting(
+    plan: Plan, step: StepPlan, call_states: tuple[CallState, ...], under_way: frozenset[int]
+) -> list[tuple[CallPlan, CallState]]:
+    """Return the calls of which an attempt may be made now.
+
+    Without `depends_on` they are a wave. With it, a call may be made as soon as there is room beside those under way.
+    """
     starting = [
         (call, call_state)
         for call, call_state in zip(step.calls, call_states, strict=True)
-        if call_state.phase in (READY, OPEN)
+        if call_state.phase in (READY, OPEN) and call.sub not in under_way and is_due(step, call.sub, call_states)
     ]
-    if not starting:
-        return IDLE
+    if step.order is None:
+        return _in_one_wave(plan, step, starting)
+    started = [one for one in starting if one[1].phase == OPEN]
+    new = [one for one in starting if one[1].phase == READY]
+    room = len(new) if step.concurrency is None else max(step.concurrency - len(under_way) - len(started), 0)
+    return started + new[:room]
+
+
+def _in_one_wave(
+    plan: Plan, step: StepPlan, starting: list[tuple[CallPlan, CallState]]
+) -> list[tuple[CallPlan, CallState]]:
     if plan.model_budgets and step.concurrency is not None:
         starting = starting[: step.concurrency]  # the budget is checked before each call, as far as timing allows
+    return starting
+
+
+def _wave(
+    plan: Plan,
+    state: State,
+    step: StepPlan,
+    call_states: tuple[CallState, ...],
+    visit: int,
+    under_way: frozenset[int] = NOTHING,
+) -> Action:
+    """Return all attempts that can be made now: with waves, budgets and rules do not depend on timing."""
+    starting = _starting(plan, step, call_states, under_way)
+    if not starting:
+        return IDLE
     ready: list[Call] = []
     for call, call_state in starting:
         attempt = prepare(Visit(plan, state, step, visit), call, call_state)
@@ -137,6 +176,7 @@ def _wave(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState
             return attempt
         ready.append(attempt)
     extra = sum(1 for call in ready if call.attempt > 1 and not call.is_started)
+    extra += sum(1 for sub in under_way if call_states[sub].phase == READY and call_states[sub].attempt)
     if state.calls is not None and out_of_steps(plan, state, extra):
         return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
     objection = _objection(plan, state, step, ready)
@@ -157,11 +197,18 @@ def _objection(plan: Plan, state: State, step: StepPlan, ready: list[Call]) -> t
         part = (step.position, attempt.sub if step.is_parallel else None)
         if part not in asked or attempt.is_started or not _is_new_performance(state, attempt):
             continue
-        found = plan.watch.objection(memories, part, Reader(plan, state.slots, _arguments(attempt)))
+        reader = Reader(plan, slots_before(state, step, attempt.sub), _arguments(attempt))
+        found = plan.watch.objection(memories, part, reader, come_before(state, step, attempt.sub))
         if found is not None:
             return attempt.step, *found
         memories = plan.watch.performed(memories, part)
     return None
+
+
+def objection_to(plan: Plan, state: State, step: StepPlan, attempt: Call) -> str | None:
+    """Return the objection of a guardrail to the start of one call of a step that has begun, in words, or None."""
+    found = _objection(plan, state, step, [attempt])
+    return None if found is None else f"guardrail `{found[1]}` forbids `{found[0]}` to start: {found[2]}"
 
 
 def _is_new_performance(state: State, attempt: Call) -> bool:
@@ -179,8 +226,9 @@ def prepare(at: Visit, call: CallPlan, call_state: CallState, *, asks: bool = Tr
 
     Without `asks`, allow-lists are ignored.
     """
-    plan, state, _, visit = at
-    reader = Reader(plan, state.slots)
+    plan, state, step, visit = at
+    slots = slots_before(state, step, call.sub)
+    reader = Reader(plan, slots)
     attempt, performance = call_state.attempt + 1, call_state.performance + 1
     is_started = call_state.phase == OPEN
     if is_started:
@@ -190,7 +238,7 @@ def prepare(at: Visit, call: CallPlan, call_state: CallState, *, asks: bool = Tr
     try:
         match call.call:
             case LlmCall() as asks_model:
-                return _prompted(at, call, asks_model, attempt, performance)
+                return _prompted(at, call, asks_model, reader, Numbers(attempt, performance, is_started=is_started))
             case ToolCall() as calls_tool:
                 args = filled(calls_tool.args, reader)
             case _:
@@ -202,15 +250,23 @@ def prepare(at: Visit, call: CallPlan, call_state: CallState, *, asks: bool = Tr
         if why is not None:
             return unstarted(at, call, "blocked", f"`{call.id}` can't start: argument {why}")
         args = FrozenMap(args)
-    objection = forbidden(plan, call, Reader(plan, state.slots, args)) if asks else None
+    objection = forbidden(plan, call, Reader(plan, slots, args)) if asks else None
     if objection is not None:
         rule, why = objection
         return unstarted(at, call, "rejected", why, rule)
     return Call(call.sub, call.id, visit, attempt, performance, args, "", None, attempt > 1, is_started)
 
 
-def _prompted(at: Visit, call: CallPlan, step: LlmCall, attempt: int, performance: int) -> Call | Event:
-    reader = Reader(at.plan, at.state.slots)
+class Numbers(NamedTuple):
+    """The numbers of an attempt, and whether its start is recorded."""
+
+    attempt: int
+    performance: int
+    is_started: bool
+
+
+def _prompted(at: Visit, call: CallPlan, step: LlmCall, reader: Reader, numbers: Numbers) -> Call | Event:
+    attempt, performance, is_started = numbers
     prompt = filled(step.prompt, reader)
     system = None if step.system is None else filled(step.system, reader)
     if is_sealed(prompt) or is_sealed(system):
@@ -218,7 +274,7 @@ def _prompted(at: Visit, call: CallPlan, step: LlmCall, attempt: int, performanc
         return unstarted(at, call, "rejected", why, "sensitive-to-model")
     # The program decides whether there is a system text: a reference to null becomes the text `null`.
     prompt, system = as_text(prompt), None if step.system is None else as_text(system)
-    return Call(call.sub, call.id, at.number, attempt, performance, None, prompt, system, attempt > 1)
+    return Call(call.sub, call.id, at.number, attempt, performance, None, prompt, system, attempt > 1, is_started)
 
 
 def forbidden(plan: Plan, call: CallPlan, reader: Reader) -> tuple[str, str] | None:
@@ -260,7 +316,7 @@ def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallSta
     assert isinstance(step.step, Failing)
     body: dict[str, Any] = {"step": step.id, "visit": visit}
     failed = [
-        (call.id, call_state.error)
+        (call, call_state)
         for call, call_state in zip(step.calls, call_states, strict=True)
         if call_state.phase == "failed"
     ]
@@ -276,7 +332,9 @@ def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallSta
             "joined",
             body | {"error": too_large, "kind": "failed", **successor_fields(plan, step.transitions["failed"])},
         )
-    body["error"] = "; ".join(f"`{name}`: {error}" for name, error in failed[:3])
+    # What did not start because of a failure does not explain it.
+    own = [one for one in failed if lacking(step, one[0].sub, call_states) is None] or failed
+    body["error"] = "; ".join(f"`{call.id}`: {call_state.error}" for call, call_state in own[:3])
     if step.step.on_error == "retry" and state.round < step.step.max_retries:
         if out_of_steps(plan, state, 1 + len(failed)):
             return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")

@@ -10,6 +10,7 @@ from stepward.vm.expressions.syntax import Reference
 from stepward.vm.journal.canonical import ErasedError, Secret
 from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
 from stepward.vm.machine.calls import (
+    NOTHING,
     ended,
     enter_calls,
     go_on,
@@ -25,13 +26,17 @@ from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import Reader, State, visits_of
 
 
-def decide(plan: Plan, state: State) -> Action:
-    """Return the next action: an event to append, calls to make, or IDLE."""
+def decide(plan: Plan, state: State, under_way: frozenset[int] = NOTHING) -> Action:
+    """Return the next action: an event to append, calls to make, or IDLE.
+
+    `under_way` are the sub-steps of a step with `depends_on` whose calls go on in this process, or wait to be tried
+    again. They are no calls to make, and none of them is in doubt.
+    """
     if state.status != RUNNING:
         return _cancelled(plan, state) if state.is_cancelled and not state.is_over else IDLE
     step = plan.steps[state.at]
     if state.calls is not None:
-        return go_on(plan, state, step, state.calls)
+        return go_on(plan, state, step, state.calls, under_way)
     if state.is_cancelled:
         return _cancelled(plan, state)
     visit = visits_of(state, step) + 1

@@ -26,6 +26,7 @@ from stepward.vm.machine.keeping import UNDER_WAY, Abandoned
 from stepward.vm.machine.keys import Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
 from stepward.vm.machine.models import Model
+from stepward.vm.machine.ordered import keep_going
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.tools import ToolContext, Tools
@@ -140,8 +141,10 @@ class Driver:
                 await self.flush()
                 # The flush may have read a request to cancel.
                 return decide(self.plan, self.state) is not IDLE
+            elif self.plan.steps[self.state.at].order is not None:
+                await keep_going(self)
             elif len(action.calls) == 1:
-                await self._attempt(action.calls[0])
+                await self.attempt(action.calls[0])
             else:
                 await self._make(action.calls)
         await self.flush()
@@ -229,12 +232,12 @@ class Driver:
 
     async def _make(self, calls: tuple[Call, ...]) -> None:
         """Make attempts concurrently; if one raises, the others still finish."""
-        self._flushing = self._flushing or asyncio.Lock()
+        self.share_flushes()
         gate = asyncio.Semaphore(self.plan.steps[self.state.at].concurrency or len(calls))
 
         async def one(call: Call) -> None:
             async with gate:
-                await self._attempt(call)
+                await self.attempt(call)
 
         # Not a TaskGroup: it would cancel the siblings of one whose append fails, but not their effects.
         results = await asyncio.gather(*map(one, calls), return_exceptions=True)
@@ -242,11 +245,20 @@ class Driver:
         for error in sorted(errors, key=lambda error: isinstance(error, LeaseLost)):
             raise error
 
-    async def _attempt(self, call: Call) -> None:
+    def share_flushes(self) -> None:
+        """Let one flush at a time run, because several calls are about to be under way."""
+        self._flushing = self._flushing or asyncio.Lock()
+
+    async def pause(self, attempt: int) -> None:
+        """Wait before an attempt that is not the first."""
+        await self.setup.clock.sleep(self.setup.retry_delay(attempt))
+
+    async def attempt(self, call: Call) -> None:
+        """Make an attempt of a call of the present step, and record its outcome."""
         setup = self.setup
         plan = self.plan.steps[self.state.at].calls[call.sub]
         if call.is_retry and not call.is_started:
-            await setup.clock.sleep(setup.retry_delay(call.attempt))
+            await self.pause(call.attempt)
         note: dict[str, Any] = {"attempt": call.attempt, "performance": call.performance}
         token = ""
         if self.state.is_cancelled and not call.is_started:
@@ -353,7 +365,7 @@ class Driver:
             token = Token.new(self.run, self.setup.random)
             said["token"] = token.digest(self.plan.digest, call.step, call.visit)
             self.secrets[reference] = token.secret.encode()
-        args = FrozenMap(call.args)
+        args = FrozenMap(call.args or {})
         body = {
             "args": args,
             "policies": self.plan.digests_under(self.state.governed),
@@ -396,14 +408,14 @@ class Driver:
         """
         if happened.text and not happened.body.keys() & {"error", "request"}:
             return happened
-        body, known, is_attempt = dict(happened.body), self.known, happened.kind == "attempt"
+        body, known = dict(happened.body), self.known
         if brings_output(happened):
             body["output"] = known.veiled(happened)
         body = {name: self._seal(value) for name, value in body.items()}
         if "error" in body:
-            body["error"] = known.redacted(str(body["error"]), is_attempt=is_attempt)
+            body["error"] = known.redacted(str(body["error"]), happened)
         if "request" in body:
-            body["request"] = known.redacted_value(body["request"], is_attempt=is_attempt)
+            body["request"] = known.redacted_value(body["request"], happened)
         return event(happened.kind, body, happened.note)  # type: ignore[arg-type]
 
     def _seal(self, value: Any) -> Any:

@@ -37,6 +37,7 @@ class Known:
         self._plan = plan
         self._before: dict[str, Spellings | None] = {}
         self._now: dict[str, Spellings | None] = {}
+        self._by_call: dict[str, list[str]] = {}
         self._searched = Searched()
 
     @cached_property
@@ -55,9 +56,17 @@ class Known:
         elif brings_output(happened):
             for text, is_searched in sensitive_leaves(body["output"], self._calls[body["step"]].returns):
                 self._now[text] = self._now.get(text) or (Spellings.of(text) if is_searched else None)
+                self._by_call.setdefault(body["step"], []).append(text)
         if self._now and body.keys() & _LEAVING:
             self._note(((text, spellings is not None) for text, spellings in self._now.items()))
-            self._now = {}
+            self._now, self._by_call = {}, {}
+
+    def _siblings(self, happened: Event) -> list[str]:
+        """Return the values of siblings that count for a record: for an attempt, of those that the call depends on."""
+        if happened.kind != "attempt":
+            return list(self._now)
+        before = self._calls[happened.body["step"]].before if self._by_call else ()
+        return [text for name in sorted(before) for text in self._by_call.get(name, ())]
 
     def _note(self, leaves: Iterable[tuple[str, bool]]) -> None:
         for text, is_searched in leaves:
@@ -73,33 +82,38 @@ class Known:
             return output
         if self._searched:
             output = veiled(output, call.returns, self._searched)
-        if happened.kind != "attempt" and self._now:
-            siblings = Searched()
-            for spellings in self._now.values():
-                if spellings is not None:
-                    siblings.add(spellings)
-            output = veiled(output, call.returns, siblings)
-        return output
+        siblings = self._searched_for(self._siblings(happened))
+        return veiled(output, call.returns, siblings) if siblings else output
 
-    def redacted(self, text: str, *, is_attempt: bool) -> str:
-        """Return a text without the sensitive values; for an attempt, those of its siblings are not known."""
-        return redacted(text, self._before if is_attempt else [*self._before, *self._now])
+    def _searched_for(self, texts: Iterable[str]) -> Searched:
+        found = Searched()
+        for text in texts:
+            spellings = self._now[text]
+            if spellings is not None:
+                found.add(spellings)
+        return found
+
+    def redacted(self, text: str, happened: Event) -> str:
+        """Return a text of a record without the sensitive values; for an attempt, only those of the siblings that the
+        call depends on are known."""
+        return redacted(text, [*self._before, *self._siblings(happened)])
 
     def are_in(self, text: str) -> bool:
         """Return whether a text repeats a sensitive value, in any spelling."""
-        return bool(self._before or self._now) and self.redacted(text, is_attempt=False) != text
+        return bool(self._before or self._now) and redacted(text, [*self._before, *self._now]) != text
 
-    def redacted_value(self, value: Any, *, is_attempt: bool) -> Any:
+    def redacted_value(self, value: Any, happened: Event) -> Any:
         """Return the request of a suspended tool without the sensitive values, in its texts, numbers and keys."""
         if isinstance(value, str):
-            return self.redacted(value, is_attempt=is_attempt)
+            return self.redacted(value, happened)
         if isinstance(value, dict):
-            items = ((key, self.redacted_value(item, is_attempt=is_attempt)) for key, item in value.items())
-            return FrozenMap((self.redacted(key, is_attempt=is_attempt), item) for key, item in items)
+            items = ((key, self.redacted_value(item, happened)) for key, item in value.items())
+            return FrozenMap((self.redacted(key, happened), item) for key, item in items)
         if isinstance(value, int | Decimal) and not isinstance(value, bool):
-            return REDACTED if self._searched.repeats(value) else value
+            is_known = self._searched.repeats(value) or self._searched_for(self._siblings(happened)).repeats(value)
+            return REDACTED if is_known else value
         if isinstance(value, tuple):
-            return tuple(self.redacted_value(item, is_attempt=is_attempt) for item in value)
+            return tuple(self.redacted_value(item, happened) for item in value)
         return value
 
 

@@ -31,11 +31,24 @@ _WORDS: Final[dict[Objection, str]] = {
 
 
 class Left(NamedTuple):
-    """How a step was left: its position, the branch that was taken, and the parts of it that succeeded."""
+    """How a step was left: its position, the branch that was taken, and the parts of it that succeeded.
+
+    Of a step with `depends_on`, `followers` are the sub-steps that started and depend on each one.
+    """
 
     position: int
     branch: str | int | None
     succeeded: tuple[Part, ...]
+    followers: tuple[frozenset[int], ...] = ()
+
+
+class Before(NamedTuple):
+    """What comes before a sub-step with `depends_on`: the position of its step, the sub-steps before it that succeeded,
+    and all sub-steps before it."""
+
+    position: int
+    succeeded: frozenset[int]
+    ended: frozenset[int]
 
 
 class Monitor:
@@ -52,11 +65,14 @@ class Monitor:
                 self.starts[hit[:2]] = self.starts.get(hit[:2], frozenset()) | {number}
         self._comes: dict[int, list[tuple[int, Part, str | int | None]]] = {}
         self._stale: dict[int, list[int]] = {}
+        self._stale_parts: dict[Part, list[int]] = {}
         for number, (selector, hits) in enumerate(zip(self.automaton.comes, found.comes, strict=True)):
             for hit in hits:
                 self._comes.setdefault(hit.step, []).append((number, hit[:2], awaited(selector, hit)))
             for step in found.stale_by[number]:
                 self._stale.setdefault(step, []).append(number)
+            for part in found.stale_parts[number]:
+                self._stale_parts.setdefault(part, []).append(number)
         self.steps = self._comes.keys() | self._stale.keys()
 
     def objection(self, memory: Any, part: Part, lookup: Lookup) -> str | None:
@@ -73,12 +89,25 @@ class Monitor:
         """Return the memory after a part has started."""
         return self.automaton.started(memory, self.starts[part])
 
+    def within(self, memory: Any, before: Before) -> Any:
+        """Return the memory at the start of a sub-step that depends on others, given the one at that of its step."""
+        came = [number for number, (_, sub), _ in self._comes.get(before.position, ()) if sub in before.succeeded]
+        stale = [number for sub in before.ended for number in self._stale_parts.get((before.position, sub), ())]
+        return self.automaton.left(memory, came, stale)
+
+    def _is_paid(self, part: Part, left: Left) -> bool:
+        """Return whether what has to follow a part started behind it, within its own parallel step."""
+        sub = part[1]
+        if not left.followers or sub is None or not self.automaton.counts_starts:
+            return False
+        return any((left.position, one) in self.starts for one in left.followers[sub])
+
     def left(self, memory: Any, left: Left) -> Any:
         """Return the memory after a step was left."""
         came = [
             number
             for number, part, branch in self._comes.get(left.position, ())
-            if part in left.succeeded and branch in (None, left.branch)
+            if part in left.succeeded and branch in (None, left.branch) and not self._is_paid(part, left)
         ]
         return self.automaton.left(memory, came, self._stale.get(left.position, ()))
 
@@ -106,12 +135,18 @@ class Watch:
             for step in monitor.steps:
                 self.notified[step] = (*self.notified.get(step, ()), number)
 
-    def objection(self, memories: tuple[Any, ...], part: Part, lookup: Lookup) -> tuple[str, str] | None:
-        """Return the name of a rule that a start would break, and the reason; or None."""
+    def objection(
+        self, memories: tuple[Any, ...], part: Part, lookup: Lookup, before: Before | None = None
+    ) -> tuple[str, str] | None:
+        """Return the name of a rule that a start would break, and the reason; or None.
+
+        `before` is what comes before a sub-step that depends on others.
+        """
         for number in self.asked.get(part, ()):
-            why = self.monitors[number].objection(memories[number], part, lookup)
+            monitor, memory = self.monitors[number], memories[number]
+            why = monitor.objection(memory if before is None else monitor.within(memory, before), part, lookup)
             if why is not None:
-                return self.monitors[number].name, why
+                return monitor.name, why
         return None
 
     def performed(self, memories: tuple[Any, ...], part: Part) -> tuple[Any, ...]:

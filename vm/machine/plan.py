@@ -19,6 +19,7 @@ from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Source
+from stepward.vm.language.order import misorders
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyStep, Failing, LlmCall, ParallelStep, ToolCall, parts
@@ -71,6 +72,8 @@ class CallPlan:
         self.is_idempotent = spec.idempotent or not self.writes
         self.keeps_key = spec.idempotent
         self.may_suspend = spec.suspends or not is_known
+        self.before: frozenset[str] = frozenset()
+        """The ids of the sub-steps that it depends on, directly or indirectly."""
         self.has_intent = self.writes or (self.may_suspend and is_known)
         self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[call.id])
         self.has_cost_limit = plan.program.max_cost is not None
@@ -113,6 +116,12 @@ class StepPlan:
             self.output, self.error = plan.slot((step.id, "output")), plan.slot((step.id, "error"))
             self.variable = NOWHERE if step.output_key is None else plan.slot((step.output_key,))
         self.calls = tuple(CallPlan(call, sub or 0, plan) for sub, call in step.calls)
+        self.order = plan.meaning.orders.get(position)
+        if self.order is not None:
+            for call, before in zip(self.calls, self.order.before, strict=True):
+                # Who may start next follows from the records, so that every start has one.
+                call.has_intent = True
+                call.before = frozenset(self.calls[one].id for one in before)
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
         self.cost = 1 + len(step.sub_steps)
 
@@ -123,7 +132,7 @@ class Plan:
     `policies` are those that apply; `waived` are their rules that this run may break: `policy:rule`. `later` are the
     terms that the run came under when a machine continued it: their rules hold in addition. The facts about tools stay
     those of the start of the run, because its records are read with them.
-    Raises ProgramError for a program without a clear meaning: SW005, SW101, SW106 and SW301.
+    Raises ProgramError for a program without a clear meaning: SW005, SW101, SW106, SW109 and SW301.
     """
 
     def __init__(
@@ -168,6 +177,10 @@ class Plan:
         problems += [
             Problem("SW106", f"`{self.program.steps[number].id}` is an arm that the step above leads to")
             for number in sorted(flow.ambiguous_arms)
+        ]
+        problems += [
+            Problem("SW109", one.message, "name other sub-steps of the same step, without a circle", one.place)
+            for one in misorders(self.program)
         ]
         for clause in self.meaning.clauses:
             if clause.error is not None:

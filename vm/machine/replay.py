@@ -23,12 +23,13 @@ from stepward.vm.language.steps import LlmCall
 from stepward.vm.language.types import same
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
-from stepward.vm.machine.calls import Visit, prepare, successor_fields
+from stepward.vm.machine.calls import Visit, objection_to, prepare, successor_fields
 from stepward.vm.machine.data import completed, refused
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
 from stepward.vm.machine.history import History, Plans, applied, load, stored_plan, unfold
 from stepward.vm.machine.keys import idempotency_key
+from stepward.vm.machine.ordering import open_calls
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, State, before, visits_of
@@ -192,17 +193,35 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
         return None
     if kind in DELIVERIES:
         return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
+    step = plan.steps[state.at]
+    if step.order is not None and state.calls is not None and kind not in ("intent", "attempt", "doubt"):
+        return None if _is_decided(plan, state, happened) else _undecided(happened)
     # Cancelling a run whose process died in a call ends the run: that event is decided, and no outcome of the call.
     if kind in ("intent", "attempt", "doubt") or (kind != "ended" and _is_open(state)):
         return _call_misfit(plan, run, state, happened)
-    decided = [decide(plan, state)]
+    return None if _is_decided(plan, state, happened) else _undecided(happened)
+
+
+def _undecided(happened: Event) -> str:
+    return f"the machine would not have written `{happened.kind}` of `{happened.body.get('step', '')}` here"
+
+
+def _is_decided(plan: Plan, state: State, happened: Event) -> bool:
+    """Return whether the machine decides an event in a state, or whether that can't be computed any more."""
+    under_way = [_nobody]
+    if plan.steps[state.at].order is not None and happened.kind != "ended":
+        under_way.append(open_calls)  # those that go on beside it
+    decided = [decide(plan, state, subs(state)) for subs in under_way]
     if state.is_cancelled:  # the event may have been decided before the request to cancel
-        decided.append(decide(plan, state._replace(is_cancelled=False)))
+        before = state._replace(is_cancelled=False)
+        decided += [decide(plan, before, subs(before)) for subs in under_way]
     if any(type(action) is Event and _matches(action, happened) for action in decided):
-        return None
-    if _has_gone(happened.body) or _was_erased(state):
-        return None
-    return f"the machine would not have written `{kind}` of `{happened.body.get('step', '')}` here"
+        return True
+    return _has_gone(happened.body) or _was_erased(state)
+
+
+def _nobody(state: State) -> frozenset[int]:  # noqa: ARG001
+    return frozenset()
 
 
 def _is_open(state: State) -> bool:
@@ -233,6 +252,8 @@ def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
 
 def _was_erased(state: State) -> bool:
     """Return whether values that a step may read were erased, so that its events can't be computed again."""
+    if any(_has_gone(call.value) for call in state.calls or ()):
+        return True
     return any(_has_gone(value) for chunk in state.slots for value in chunk)
 
 
@@ -343,9 +364,21 @@ def _intent_misfit(
     key = idempotency_key(plan.digest, run, call.id, ready.visit, ready.performance)
     if (note["attempt"], note["performance"], note["key"]) != (ready.attempt, ready.performance, key):
         return f"the intent of `{call.id}` is of another attempt or performance, or has another key"
-    return (
-        None if _same(ready.args, happened.body["args"]) else f"`{call.id}` has other arguments than the program says"
-    )
+    if not call.is_model and not _same(ready.args, happened.body["args"]):
+        return f"`{call.id}` has other arguments than the program says"
+    if call.is_model and happened.body["args"]:
+        return f"the call of the model in `{call.id}` has arguments"
+    return _member_misfit(plan, state, call, ready)
+
+
+def _member_misfit(plan: Plan, state: State, call: CallPlan, ready: Call) -> str | None:
+    """Return why a sub-step of a step with `depends_on` must not start now, or None."""
+    step = plan.steps[state.at]
+    if step.order is None or state.calls is None:
+        return None
+    if step.concurrency is not None and len(open_calls(state)) >= step.concurrency:
+        return f"`{call.id}` starts beside more than the program allows at once"
+    return objection_to(plan, state, step, ready)
 
 
 def _output_misfit(plan: Plan, state: State, happened: Event) -> str | None:

@@ -28,7 +28,7 @@ def said_by(record: Record, type: str, intent: Record | None = None) -> dict[str
     }
     if type == "tool" and names.OUTPUT in found:
         found[names.TOOL_RESULT] = found.pop(names.OUTPUT)
-    if intent is not None:
+    if intent is not None and intent.body["tool"]:
         found[names.TOOL_ARGUMENTS] = _json(intent.body["args"])
     if "by" in record.note:
         found[names.BY] = record.note["by"]

@@ -41,6 +41,7 @@ SW105 unbounded-cycle
 SW106 ambiguous-arm
 SW107 no-failure-ending warning
 SW108 same-branches warning
+SW109 impossible-order
 SW201 undefined-variable
 SW202 maybe-undefined
 SW203 type-mismatch

@@ -313,7 +313,7 @@ def table_of_steps() -> dict[str, set[str]]:
     result: dict[str, set[str]] = {kind: set() for kind in (*steps.STEP_MODELS, "sub-steps")}
     for names, owners, *_ in rows("Steps", "field"):
         whose = list(result) if owners == "every step and sub-step" else in_ticks(owners)
-        whose += ["sub-steps"] if owners.endswith(", sub-steps") else []
+        whose += ["sub-steps"] if owners.endswith("sub-steps") else []
         for owner in whose:
             result[owner].update(in_ticks(names))
     return result

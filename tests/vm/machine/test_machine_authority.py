@@ -33,7 +33,7 @@ def left_at(
 ) -> Bench:
     """Run a program until its process dies at a step, with the intent written where there is one."""
     bench = bench or Bench(lease_seconds=0.001)
-    attempt = Driver._attempt
+    attempt = Driver.attempt
 
     async def dies(self: Driver, call: Any) -> None:
         if call.step != step:
@@ -46,7 +46,7 @@ def left_at(
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(Driver, "_attempt", dies)
+        patch.setattr(Driver, "attempt", dies)
         with pytest.raises(Died):
             bench.run(program, name)
     bench.clock.time += 10**9

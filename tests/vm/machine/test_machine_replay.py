@@ -26,6 +26,7 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Calls, Event, Idle
 from stepward.vm.machine.history import History, fold, load
+from stepward.vm.machine.ordering import open_calls
 from stepward.vm.machine.replay import replay
 from stepward.vm.machine.state import before, snapshot
 
@@ -48,7 +49,10 @@ def folded(found: History) -> list[bytes]:
             action = decide(plan, state)
             if isinstance(action, Event):
                 # Others may come first; and a write that is under way would be in doubt if the machine stopped now.
-                is_under_way = action.kind == "doubt" and happened.kind in ("intent", "attempt")
+                is_ordered = plan.steps[state.at].order is not None  # its calls go on beside what is decided
+                is_under_way = (action.kind == "doubt" or is_ordered) and happened.kind in ("intent", "attempt")
+                action = decide(plan, state, open_calls(state)) if is_ordered and not is_under_way else action
+                assert isinstance(action, Event)
                 if not is_under_way and happened.kind not in ("cancel", "refused"):
                     assert (action.kind, _open(action.body)) == (happened.kind, _open(happened.body))
             elif isinstance(action, Calls):

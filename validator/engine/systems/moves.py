@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.analysis.reached import reached
+from stepward.validator.engine.systems.joint import FAILED, FALLS_BACK, GIVES, SUCCEEDS, UNSTARTED, Guards, joint
 from stepward.validator.engine.systems.system import (
     FAILS,
     NONE_HOLDS,
@@ -52,21 +53,11 @@ from stepward.vm.reading.source import Path
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
 
-MAX_CALL_OUTCOMES: Final = 64
-"""The most combinations of sub-step outcomes; beyond that each output may be defined or not."""
-
 MAX_SPLITS: Final = 3
 """The most Boolean expressions of one `set` that are split by their value."""
 
-SUCCEEDS: Final[CallOutcome] = "succeeds"
-FALLS_BACK: Final[CallOutcome] = "times out"
-FAILED: Final[CallOutcome] = "fails"
-UNSTARTED: Final[CallOutcome] = "unstarted"
-
 _ALWAYS: Final = ((),)
 _NEVER: Final[tuple[tuple[Guard, ...], ...]] = ()
-
-Guards = tuple[Guard, ...]
 
 
 class Leaving(NamedTuple):
@@ -111,8 +102,13 @@ class Moves:
     def starts(self, number: int, sub: int | None) -> tuple[Guards, ...]:
         """Return the choices of guards under which a step or sub-step starts when control reaches it."""
         step = self.flow.steps[number]
-        part = step if sub is None else step.sub_steps[sub]
-        return self._part(number, sub, part).starts if isinstance(part, Call) else _ALWAYS
+        order = self.facts.meaning.orders.get(number)
+        subs = [sub] if order is None or sub is None else [sub, *sorted(order.before[sub])]
+        choices: list[tuple[Guards, ...]] = []
+        for one in subs:
+            part = step if one is None else step.sub_steps[one]
+            choices.append(self._part(number, one, part).starts if isinstance(part, Call) else _ALWAYS)
+        return tuple(tuple(guard for guards in chosen for guard in guards) for chosen in product(*choices))
 
     def writers(self, root: Names) -> list[int]:
         """Return the steps that assign a variable, an output or an error."""
@@ -298,14 +294,19 @@ class Moves:
         doubtful = self._doubtful.get((number, sub), {})
         if None in doubtful.values():
             return _NEVER, _ALWAYS
-        wanted: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in doubtful]
-        is_sure = True
+        earlier = self.analyses.assignment.earlier(number, sub)
+        assigned = earlier.given | earlier.gone
+        wanted: list[Expression] = [
+            Defined(0, 0, Reference(0, 0, name)) for name in doubtful if self.domains.root(name) not in assigned
+        ]
+        # What siblings assign before is not in the state at the start of the step: it may be anything of its type.
+        is_sure = len(wanted) == len(doubtful)
         if isinstance(call, ToolCall):
             is_sure = self.analyses.names_fit(call)
             for name, spec in (self.facts.meaning.tool(call.tool).args or {}).items():
                 if name not in call.args or self.facts.fits(call.args[name], spec):
                     continue
-                asked = self._type_question(call.args[name], spec)
+                asked = self._type_question(call.args[name], spec, assigned)
                 is_sure &= asked is not None
                 wanted.extend(asked or ())
         if not wanted:
@@ -313,12 +314,14 @@ class Moves:
         start, *refused = ((Guard(Decision((_and(wanted),)), outcome),) for outcome in (0, NONE_HOLDS, FAILS))
         return (start,), (tuple(refused) if is_sure else _ALWAYS)
 
-    def _type_question(self, value: Any, spec: TypeSpec) -> list[Expression] | None:
+    def _type_question(self, value: Any, spec: TypeSpec, assigned: frozenset[Names]) -> list[Expression] | None:
         """Return the conditions under which an argument is of its type; None where conditions can't express it."""
         found = list(embedded(value))
         if not found or not found[0].whole or found[0].path:
             return None
         reference = found[0].reference
+        if self.domains.root(reference.names) in assigned:
+            return None
         domain = self.domains.of(reference.names)
         plain = Reference(0, 0, reference.names)
         if spec.enum is not None:
@@ -387,7 +390,7 @@ class Moves:
         else:
             yield Assign(root, Undefined())
         if call.output_key is not None:
-            yield Assign((call.output_key,), Computed(Reference(0, 0, root)) if result in _GIVES else Undefined())
+            yield Assign((call.output_key,), Computed(Reference(0, 0, root)) if result in GIVES else Undefined())
 
     def _error(self, step: Failing, *, has_one: bool) -> Iterator[Assign]:
         source = self.facts.meaning.names.outputs[step.id]._replace(kind="error")
@@ -404,10 +407,7 @@ class Moves:
     def _parallel(self, number: int, step: ParallelStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         parts = [self._part(number, sub, part) for sub, part in enumerate(step.parallel_steps)]
         choices = [list(self._results(part)) for part in parts]
-        total = 1
-        for each in choices:
-            total *= len(each)
-        combinations = list(product(*choices)) if total <= MAX_CALL_OUTCOMES else None
+        combinations = joint(choices, self.facts.meaning.orders.get(number))
         for transition in transitions:
             if transition.kind not in ("success", "failed", "skipped"):
                 continue
@@ -473,7 +473,6 @@ class Moves:
             yield Leaving(_END_FAILS, (Guard(wanted, NONE_HOLDS),), (), (), 1)
 
 
-_GIVES: Final = (SUCCEEDS, FALLS_BACK)
 _END_FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.witnesses.witness import Does
+from stepward.vm.language.order import order_of
 from stepward.vm.language.steps import ParallelStep
 
 MAX_TRIES: Final = 150
@@ -27,11 +28,13 @@ def parts_of(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
         if part.on_timeout == "fallback":
             does.append("times out")
         options.append(does)
+    order = order_of(step)
     for combination in islice(few_first(options), 64):
-        failed = any(
-            does == "fails" and part.on_error != "skip"
-            for part, does in zip(step.parallel_steps, combination, strict=True)
-        )
+        fails = [does == "fails" for does in combination]
+        if order is not None:
+            for sub in order.line:
+                fails[sub] = fails[sub] or any(fails[one] for one in order.needs[sub])
+        failed = any(one and part.on_error != "skip" for part, one in zip(step.parallel_steps, fails, strict=True))
         if failed == (how != "succeeds"):
             yield combination
 

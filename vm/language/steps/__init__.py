@@ -47,7 +47,7 @@ STEP_MODELS: Final = _by_type(get_args(AnyStep))
 SUB_STEP_MODELS: Final = _by_type(get_args(AnyCall))
 
 
-def parts(step: AnyStep) -> Iterator[tuple[int | None, AnyPart]]:
+def parts(step: AnyPart) -> Iterator[tuple[int | None, AnyPart]]:
     """Yield a step, and then its sub-steps with their positions in it."""
     yield None, step
     yield from enumerate(step.sub_steps)

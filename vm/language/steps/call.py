@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -12,17 +12,26 @@ from stepward.vm.language.transitions import SUCCESS, Exit
 
 
 class Call(Failing):
-    """A step or sub-step that calls a model or a tool."""
+    """A step or sub-step that calls a model or a tool.
+
+    `depends_on` are the ids of the sub-steps that have to succeed before a sub-step starts; a step has none.
+    """
 
     timeout_seconds: Annotated[ExactNumber, Field(gt=0)] | None = None
     on_timeout: Literal["fail", "fallback"] = "fail"
     fallback: Value = None
+    depends_on: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ()
 
     sub_steps = ()
 
 
 class CallStep(Call, FailingStep):
     """A call of the program's own list."""
+
+    @classmethod
+    def fields(cls) -> dict[str, Any]:
+        """Return the annotation of every field: those of a sub-step but for `depends_on`, and those of a step."""
+        return {name: annotation for name, annotation in super().fields().items() if name != "depends_on"}
 
     @property
     def exits(self) -> tuple[Exit, ...]:

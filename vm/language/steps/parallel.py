@@ -14,7 +14,7 @@ from stepward.vm.language.transitions import SUCCESS, Exit
 
 
 class ParallelStep(FailingStep):
-    """Runs its sub-steps side by side and joins them."""
+    """Runs its sub-steps side by side, those with `depends_on` after others, and joins them."""
 
     type: Literal["parallel"]
     parallel_steps: Annotated[

@@ -1,0 +1,50 @@
+"""The joint outcomes of the sub-steps of a parallel step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Final
+
+from stepward.validator.analysis.product import CallOutcome
+from stepward.validator.engine.systems.system import Guard
+from stepward.vm.language.order import Order
+
+MAX_CALL_OUTCOMES: Final = 64
+"""The most combinations of sub-step outcomes; beyond that each output may be defined or not."""
+
+SUCCEEDS: Final[CallOutcome] = "succeeds"
+FALLS_BACK: Final[CallOutcome] = "times out"
+FAILED: Final[CallOutcome] = "fails"
+UNSTARTED: Final[CallOutcome] = "unstarted"
+
+GIVES: Final = (SUCCEEDS, FALLS_BACK)
+"""The outcomes with an output."""
+
+Guards = tuple[Guard, ...]
+Outcome = tuple[CallOutcome, Guards]
+"""An outcome of a call, with the guards under which it is possible."""
+
+
+def joint(choices: Sequence[Sequence[Outcome]], order: Order | None) -> list[tuple[Outcome, ...]] | None:
+    """Return all joint outcomes of sub-steps, given those of each one; None if there are too many.
+
+    With an order, a sub-step that depends on one without an output does not start.
+    """
+    if order is None:
+        total = 1
+        for each in choices:
+            total *= len(each)
+        return list(product(*choices)) if total <= MAX_CALL_OUTCOMES else None
+    found: list[dict[int, Outcome]] = [{}]
+    for sub in order.line:
+        found = [
+            {**before, sub: result}
+            for before in found
+            for result in (
+                choices[sub] if all(before[one][0] in GIVES for one in order.needs[sub]) else [(UNSTARTED, ())]
+            )
+        ]
+        if len(found) > MAX_CALL_OUTCOMES:
+            return None
+    return [tuple(one[sub] for sub in range(len(choices))) for one in found]

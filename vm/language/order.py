@@ -1,0 +1,111 @@
+"""The order between the sub-steps of a parallel step, as `depends_on` states it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepward.vm.language.steps import AnyStep, path_of
+from stepward.vm.reading.source import Place
+
+if TYPE_CHECKING:
+    from stepward.vm.language.program import Program
+
+
+class Order(NamedTuple):
+    """The order of the sub-steps of one step, by their positions.
+
+    `needs` are those that each depends on, `before` those that it depends on directly or indirectly, `after` those that
+    depend on it. A sub-step on a circle is before itself. `line` has all positions, each behind those before it, as far
+    as there are no circles.
+    """
+
+    needs: tuple[frozenset[int], ...]
+    before: tuple[frozenset[int], ...]
+    after: tuple[frozenset[int], ...]
+    line: tuple[int, ...]
+
+    @property
+    def on_circles(self) -> frozenset[int]:
+        """The sub-steps that depend on themselves, directly or indirectly."""
+        return frozenset(sub for sub, before in enumerate(self.before) if sub in before)
+
+
+def order_of(step: AnyStep) -> Order | None:
+    """Return the order of the sub-steps of a step, or None if no sub-step has `depends_on`.
+
+    Names that are no sub-step of the step are ignored here: such a program is refused (SW109).
+    """
+    parts = step.sub_steps
+    if not any(part.depends_on for part in parts):
+        return None
+    position = {part.id: sub for sub, part in reversed(list(enumerate(parts)))}
+    needs = tuple(frozenset(position[name] for name in part.depends_on if name in position) for part in parts)
+    before = tuple(_reached(sub, needs) for sub in range(len(parts)))
+    after: list[set[int]] = [set() for _ in parts]
+    for sub, earlier in enumerate(before):
+        for one in earlier:
+            after[one].add(sub)
+    line = tuple(sorted(range(len(parts)), key=lambda sub: (len(before[sub]), sub)))
+    return Order(needs, before, tuple(map(frozenset, after)), line)
+
+
+def _reached(sub: int, needs: tuple[frozenset[int], ...]) -> frozenset[int]:
+    found: set[int] = set()
+    pending = list(needs[sub])
+    while pending:
+        one = pending.pop()
+        if one not in found:
+            found.add(one)
+            pending.extend(needs[one])
+    return frozenset(found)
+
+
+class Misorder(NamedTuple):
+    """An entry of a `depends_on` that can't be satisfied, by the positions of step, sub-step and entry.
+
+    `message` says why. `way` are the ids along a circle, empty if `name` is no sub-step of the step.
+    """
+
+    step: int
+    sub: int
+    entry: int
+    name: str
+    message: str
+    way: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """Where the entry is."""
+        return Place((*path_of(self.step, self.sub), "depends_on", self.entry))
+
+
+def misorders(program: Program) -> Iterator[Misorder]:
+    """Yield the entries of a `depends_on` that name no sibling, and one entry of each circle."""
+    for number, step in enumerate(program.steps):
+        order = order_of(step) if step.sub_steps else None
+        ids = [part.id for part in step.sub_steps] if order is not None else []
+        for sub, part in enumerate(step.sub_steps if order is not None else ()):
+            for entry, name in enumerate(part.depends_on):
+                if name not in ids:
+                    yield Misorder(number, sub, entry, name, f"`{name}` is no sub-step of `{step.id}`")
+            assert order is not None
+            circle = {one for one in order.before[sub] if sub in order.before[one]}
+            if circle and sub == min(circle):
+                way = tuple(ids[one] for one in _circle(sub, order))
+                text = " -> ".join(f"`{one}`" for one in way)
+                yield Misorder(
+                    number, sub, part.depends_on.index(way[1]), way[1], f"`{part.id}` waits for itself: {text}", way
+                )
+
+
+def _circle(sub: int, order: Order) -> list[int]:
+    """Return a way from a sub-step on a circle along what it needs, back to itself."""
+    ways = {one: [sub, one] for one in sorted(order.needs[sub])}
+    pending = list(ways)
+    while sub not in ways:
+        one = pending.pop(0)
+        for further in sorted(order.needs[one] - ways.keys()):
+            ways[further] = [*ways[one], further]
+            pending.append(further)
+    return ways[sub]

@@ -1,0 +1,103 @@
+"""Performs a parallel step with `depends_on`: each sub-step starts when those that it depends on have an output."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from stepward.vm.journal.store import LeaseLost
+from stepward.vm.machine.decide import decide
+from stepward.vm.machine.events import Call, Calls, Event
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.state import State
+
+
+class Driver(Protocol):
+    """What drives a run."""
+
+    plan: Plan
+    state: State
+
+    def record(self, happened: Event) -> None:
+        """Apply an event, and add its record to the next commit."""
+
+    async def attempt(self, call: Call) -> None:
+        """Make an attempt of a call of the present step, and record its outcome."""
+
+    async def pause(self, attempt: int) -> None:
+        """Wait before an attempt that is not the first."""
+
+    def share_flushes(self) -> None:
+        """Let one flush at a time run, because several calls are about to be under way."""
+
+
+async def keep_going(driver: Driver) -> None:
+    """Make the attempts of the present step of a run, until none is under way and none may be made.
+
+    If an attempt raises, or if the run is to end, no other one starts, and those under way finish first.
+    """
+    driver.share_flushes()
+    members = _Members(driver)
+    try:
+        while members.start_more():
+            await asyncio.wait(members.tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+            members.gather()
+    finally:
+        # Only if the caller was interrupted some are left.
+        left = list(members.tasks.values())
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+    for error in sorted(members.errors, key=lambda error: isinstance(error, LeaseLost)):
+        raise error
+
+
+class _Members:
+    """The sub-steps whose calls go on in this process, or wait to be tried again, and what they raised."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+        self.errors: list[BaseException] = []
+        self._asleep: set[int] = set()
+
+    def start_more(self) -> bool:
+        """Record what is to be recorded, and start what may start; return whether something is under way."""
+        driver = self.driver
+        while not self.errors:
+            action = decide(driver.plan, driver.state, frozenset(self.tasks))
+            if isinstance(action, Calls):
+                for call in action.calls:
+                    self.tasks[call.sub] = asyncio.get_running_loop().create_task(self._make(call))
+            if not isinstance(action, Event) or action.kind == "joined":
+                break
+            if "ends" in action.body:
+                self._stop_sleepers()
+                break
+            driver.record(action)
+        if self.errors:
+            self._stop_sleepers()
+        return bool(self.tasks)
+
+    def _stop_sleepers(self) -> None:
+        for sub in self._asleep:
+            self.tasks[sub].cancel()
+
+    async def _make(self, call: Call) -> None:
+        """Make an attempt; one that is not the first waits before it starts."""
+        if call.is_retry and not call.is_started:
+            self._asleep.add(call.sub)
+            try:
+                await self.driver.pause(call.attempt)
+            finally:
+                self._asleep.discard(call.sub)
+            call = call._replace(is_retry=False)
+        await self.driver.attempt(call)
+
+    def gather(self) -> None:
+        """Forget the attempts that ended, and keep what they raised."""
+        for sub, task in list(self.tasks.items()):
+            if task.done():
+                del self.tasks[sub]
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    self.errors.append(error)
