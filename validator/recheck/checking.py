@@ -94,6 +94,7 @@ class _Verdict:
                 left = self._part(Fields(part, f"`parts[{number}]` of a certificate"), left)
             if left is None:
                 raise Refused("it has no parts, and so proves nothing")
+            left = self._within_visits(left)
             if left:
                 step, kind = min(left)
                 name = self.reading.steps[step].id
@@ -101,6 +102,15 @@ class _Verdict:
         except Refused as error:
             why_not = str(error)
         return Rechecked(self.claim, tuple(self.kinds), tuple(self.checkers), why_not)
+
+    def _within_visits(self, left: Violations) -> Violations:
+        """Return the violations that are left where visits are counted; no part has to speak of the others.
+
+        A part may be about some places only: the engine asks nothing about a place that `max_visits` keeps runs from.
+        """
+        if not left or not self.reading.bounds:
+            return left
+        return left & explored(self.reading, watcher(self.claim, self.reading), counts=True)
 
     def _part(self, part: Fields, left: Violations | None) -> Violations:
         """Return the violations that this proof part, with the parts before it, leaves open."""
