@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.languages import may_match
 from stepward.validator.recheck.refusals import Refused, TooLarge
-from stepward.validator.recheck.short_texts import ANSWERS, may_exist
+from stepward.validator.recheck.short_texts import ANSWERS, PATTERN, may_exist
 from stepward.validator.recheck.types import allows as allows_kind
-from stepward.validator.recheck.types import fits, words
+from stepward.validator.recheck.types import fits, is_pattern, words
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import Number
 
@@ -163,10 +163,25 @@ def common(one: Block, other: Block) -> Block:
 def _has_text(one: Block, other: Block) -> bool:
     """Return whether two blocks with compatible answers may have a common text that is short enough for both."""
     low, high = _bounds(one, other)
+    answers, but = one.answers | other.answers, one.but | other.but
+    if any(word == PATTERN for (word, _), _ in answers):
+        return may_answer(one._replace(low=low, high=high, answers=answers, but=but))
     if high is None:
         return True
     shortest = 0 if low is None else max(0, floor(low) + 1)
-    return may_exist(one.answers | other.answers, one.but | other.but, shortest, ceil(high) - 1)
+    return may_exist(answers, but, shortest, ceil(high) - 1)
+
+
+def may_answer(block: Block, more: Iterable[tuple[Asked, bool]] = ()) -> bool:
+    """Return whether some text of a block may also give these answers."""
+    low, high = block.low, block.high
+    return may_match(
+        None,
+        block.answers.union(more),
+        -1 if low is None else floor(low),
+        None if high is None else ceil(high),
+        block.but,
+    )
 
 
 def _is_between(number: Number, block: Block) -> bool:
@@ -366,6 +381,8 @@ def _asked(data: Any) -> Iterator[Asked]:
     for one in data if isinstance(data, list) else [None]:
         if not (isinstance(one, list) and len(one) == 2 and one[0] in ANSWERS and isinstance(one[1], str)):
             raise Refused(f"{one} is no question about a text")
+        if one[0] == PATTERN and not is_pattern(one[1]):
+            raise Refused(f"`{one[1]}` is no pattern")
         yield one[0], one[1]
 
 
@@ -430,6 +447,8 @@ def _answers(asked: list[Asked]) -> list[dict[Asked, bool]]:
         found = [
             {**known, one: answer} for known in found for answer in (True, False) if _is_consistent(known, one, answer)
         ]
+        if any(word == PATTERN for word, _ in found[0]) if found else False:
+            found = [known for known in found if may_match(None, frozenset(known.items()))]
         if len(found) > MAX_BLOCKS:
             raise TooLarge("the classes of a text are too many to be looked at")
     return found
@@ -451,6 +470,8 @@ def _is_consistent(known: dict[Asked, bool], one: Asked, answer: bool) -> bool:
 def follows(one: Asked, other: Asked) -> bool:
     """Return whether each text that answers yes to one question also answers yes to another."""
     (question, literal), (asked, part) = one, other
+    if PATTERN in (question, asked):
+        return one == other
     if asked == "contains":
         return part in literal
     return question == asked and answer_of(literal, (asked, part))
@@ -459,6 +480,6 @@ def follows(one: Asked, other: Asked) -> bool:
 def _exclude(one: Asked, other: Asked) -> bool:
     """Return whether no text answers yes to both questions."""
     (question, literal), (asked, part) = one, other
-    if question != asked or question == "contains":
+    if question != asked or question in ("contains", PATTERN):
         return False
     return not (answer_of(literal, (asked, part)) or answer_of(part, (question, literal)))

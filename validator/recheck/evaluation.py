@@ -16,14 +16,17 @@ from stepward.validator.recheck.cells import (
     OF_KIND,
     TEXT,
     TRUE,
+    Asked,
     Block,
     answer_of,
     follows,
     joined_arrays,
     joined_texts,
+    may_answer,
     meet,
     of_value,
 )
+from stepward.validator.recheck.changed_texts import CHANGES
 from stepward.validator.recheck.types import is_found
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.letters import WHITE_SPACE, lower, upper
@@ -103,19 +106,50 @@ class _Evaluation:
             case Logic(operator=operator, operands=operands):
                 return self._logic(operands, TRUE if operator == "or" else FALSE)
             case Compare():
-                return self._compare(tree)
-            case FunctionCall(function=function, operand=operand, literal=literal):
-                row = FUNCTIONS[function]
-                found: Found = set()
-                for block in self.of(operand):
-                    found |= row.of(block, literal or "") if block.kind in row.takes else {FAILS}
-                return found
+                asked = _asking(tree)
+                return self._compare(tree) if asked is None else self._asked(*asked, tree)
+            case FunctionCall(function="matches", operand=operand, literal=pattern):
+                return self._asked(operand, [("matches", pattern or "")], tree)
+            case FunctionCall():
+                return self._plainly(tree)
             case Minus(operand=operand):
                 return self._computed("-", {of_value(0)}, self.of(operand))
             case Arithmetic():
                 return self._calculated(tree)
             case _:
                 assert_never(tree)
+
+    def _asked(self, tree: Expression, questions: Sequence[Asked], whole: Compare | FunctionCall) -> Found:
+        """Return whether a changed text answers one of some questions with yes, as far as its blocks decide that.
+
+        `whole` is the expression that asks; it is evaluated as usual on whatever is no text, or a single one.
+        """
+        calls, inner = _changes(tree)
+        blocks = self.of(inner)
+        if not isinstance(inner, Reference) or not any(_is_wide(block) for block in blocks):
+            return self._plainly(whole)
+        rest = [block for block in self.environment[inner.names] if not _is_wide(block)]
+        is_negated = isinstance(whole, Compare) and whole.operator in NEGATED
+        found: Found = set()
+        if rest:
+            environment = {**self.environment, inner.names: rest}
+            found |= _Evaluation(environment, may_overflow=self.may_overflow)._plainly(whole)
+        asked = [(" ".join((*calls, word)), text) for word, text in questions]
+        for block in filter(_is_wide, blocks):
+            if any(may_answer(block, [(one, True)]) for one in asked):
+                found.add(_truth(not is_negated))
+            if may_answer(block, [(one, False) for one in asked]):
+                found.add(_truth(is_negated))
+        return found
+
+    def _plainly(self, tree: Compare | FunctionCall) -> Found:
+        """Return the possible results of a comparison or call, from those of its operands."""
+        if isinstance(tree, Compare):
+            return self._compare(tree)
+        row, found = FUNCTIONS[tree.function], set[Block]()
+        for block in self.of(tree.operand):
+            found |= row.of(block, tree.literal or "") if block.kind in row.takes else {FAILS}
+        return found
 
     def _logic(self, operands: Sequence[Expression], decisive: Block) -> Found:
         """Evaluate operands from left to right, up to one that decides."""
@@ -174,6 +208,44 @@ class _Evaluation:
             else:
                 found |= {NUMBER, FAILS} if self.may_overflow else {NUMBER}
         return found
+
+
+NEGATED: Final = frozenset({"!=", "not in", "not contains"})
+"""The operators that hold where the question is answered with no."""
+
+
+def _changes(tree: Expression) -> tuple[list[str], Expression]:
+    """Return the calls that change a text, the last one first, and what they are applied to."""
+    calls: list[str] = []
+    while isinstance(tree, FunctionCall) and tree.function in CHANGES:
+        calls.append(tree.function)
+        tree = tree.operand
+    return calls, tree
+
+
+def _asking(tree: Compare) -> tuple[Expression, list[Asked]] | None:
+    """Return the changed text of a comparison, and the questions of which one has to be answered with yes.
+
+    None for any other comparison than one of a changed text with texts that are written down.
+    """
+    for side, other in ((tree.left, tree.right), (tree.right, tree.left)):
+        if not (isinstance(side, FunctionCall) and side.function in CHANGES and isinstance(other, Constant)):
+            continue
+        value, word = other.value, tree.operator.removeprefix("not ")
+        if word in ("==", "!="):
+            return (side, [("is", value)]) if isinstance(value, str) else None
+        if word == "in":
+            is_right = side is tree.left and isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+            return (side, [("is", one) for one in value]) if is_right else None
+        if not isinstance(value, str) or word not in ("contains", "starts_with", "ends_with"):
+            return None
+        return side, [(word, value)] if side is tree.left else [("is", part) for part in _parts(word, value)]
+    return None
+
+
+def _is_wide(block: Block) -> bool:
+    """Return whether a block has several texts."""
+    return block.kind == "string" and not block.single
 
 
 def _truth(value: bool | None) -> Block:

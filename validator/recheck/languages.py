@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, Literal
 
+from stepward.validator.recheck.changed_texts import sources
+from stepward.vm.expressions.letters import WHITE_SPACE
 from stepward.vm.patterns.charsets import Ranges
 from stepward.vm.patterns.syntax import Anchor, Chars, Choice, Node, Opaque, PatternError, Repeat, Sequence, parse
 
@@ -83,6 +86,17 @@ NEVER: Final = Or(frozenset())
 NOTHING: Final = Nothing()
 ALL: Final = Times(One(((0, LAST),)), 0, None)
 """Every text."""
+
+SPACES: Final = Times(One(tuple((ord(sign), ord(sign)) for sign in sorted(WHITE_SPACE))), 0, None)
+"""White space, or nothing."""
+
+NO_SPACE: Final = One(
+    tuple(
+        (ord(low) + 1, ord(high) - 1)
+        for low, high in pairwise(("\0", *sorted(WHITE_SPACE), chr(LAST)))
+        if ord(low) + 1 < ord(high)
+    )
+)
 
 
 def then(first: Rest, second: Rest) -> Rest:
@@ -171,18 +185,50 @@ def _sought(rest: Rest) -> Rest:
     return then(ALL, then(rest, ALL))
 
 
-def _question(word: str, text: str) -> Rest:
-    """Return where a text contains another, starts or ends with it, or is it."""
-    edges: dict[str, tuple[Rest, Rest]] = {
-        "contains": (NOTHING, NOTHING),
-        "starts_with": (Edge("start"), NOTHING),
-        "ends_with": (NOTHING, Edge("end")),
-        "is": (Edge("start"), Edge("end")),
-    }
-    first, found = edges[word]
+@lru_cache(CACHE_SIZE)
+def _question(question: str, text: str) -> Rest | None:
+    """Return the texts that answer a question with yes; None where that is not known.
+
+    A question is a word (`contains`, `starts_with`, `ends_with`, `is`, `matches`) behind the functions that change the
+    text before, the last one first.
+    """
+    *calls, word = question.split()
+    if word == "matches":
+        pattern = None if "trim" in calls else _pattern(text)
+        return None if pattern is None else _before(pattern, tuple(calls))
+    found: Rest = NOTHING
     for sign in reversed(text):
-        found = then(One(((ord(sign), ord(sign)),)), found)
-    return then(first, found)
+        found = then(_before(One(((ord(sign), ord(sign)),)), tuple(calls)), found)
+    is_first, is_last = word in ("starts_with", "is"), word in ("ends_with", "is")
+    if "trim" not in calls or not text:
+        space = SPACES if "trim" in calls and word == "is" else NOTHING
+        found = then(found, Edge("end")) if is_last else found
+        return _sought(then(Edge("start"), then(space, found)) if is_first else found)
+    starts, ends = text[0] in WHITE_SPACE, text[-1] in WHITE_SPACE
+    if (is_first and starts) or (is_last and ends):
+        return NEVER  # a trimmed text has no white space at its ends
+    # White space in a trimmed text has something else before and behind it.
+    before = then(Edge("start"), SPACES) if is_first else then(NO_SPACE, ALL) if starts else NOTHING
+    after = then(SPACES, Edge("end")) if is_last else then(ALL, NO_SPACE) if ends else NOTHING
+    return _sought(then(before, then(found, after)))
+
+
+def _before(rest: Rest, calls: tuple[str, ...]) -> Rest:
+    """Return the texts that become those of an expression; `trim` is left out."""
+    if not set(calls) - {"trim"}:
+        return rest
+    match rest:
+        case One(ranges=ranges):
+            found = sources(ranges, calls)
+            return One(found) if found else NEVER
+        case Then(first=first, second=second):
+            return then(_before(first, calls), _before(second, calls))
+        case Or(parts=parts):
+            return either(_before(part, calls) for part in parts)
+        case Times(part=part, least=least, most=most):
+            return rest if rest == ALL else times(_before(part, calls), least, most)
+        case Edge() | Nothing():
+            return rest
 
 
 @lru_cache(CACHE_SIZE)
@@ -253,7 +299,7 @@ class _Derivatives:
 # -- the search --------------------------------------------------------------------------------------------------------
 
 Asked = tuple[str, str]
-"""`contains`, `starts_with` or `ends_with`, and the literal."""
+"""A question, such as `contains` or `lower is`, and its literal or pattern."""
 
 
 @lru_cache(CACHE_SIZE)
@@ -270,13 +316,13 @@ def may_match(
     It answers questions as `answers` says, is not in `but`, and its length is strictly between `above` and `below`.
     True also where the search is too large.
     """
-    wanted = [] if pattern is None else [_pattern(pattern)]
-    refused = [] if without is None else [_pattern(without)]
-    # A pattern that is not known is left out, which only adds texts.
-    wanted += [_sought(_question(*asked)) for asked, answer in answers if answer]
-    refused += [_sought(_question(*asked)) for asked, answer in answers if not answer]
-    refused += [_question("is", text) for text in sorted(but)]
     try:
+        # What is not known is left out, which only adds texts.
+        wanted = [] if pattern is None else [_pattern(pattern)]
+        refused = [] if without is None else [_pattern(without)]
+        wanted += [_question(*asked) for asked, answer in answers if answer]
+        refused += [_question(*asked) for asked, answer in answers if not answer]
+        refused += [_question("is", text) for text in sorted(but)]
         known = [one for one in wanted if one is not None]
         return _is_any(known, [one for one in refused if one is not None], above, below)
     except (_TooMuch, RecursionError):

@@ -7,6 +7,8 @@ from functools import lru_cache
 from itertools import product
 from typing import Final
 
+from stepward.validator.recheck.types import is_found
+
 MAX_TRIED: Final = 20_000
 """The most texts that are tried; with more candidates, one is assumed to exist."""
 
@@ -17,7 +19,7 @@ def may_exist(
 ) -> bool:
     """Return whether a text of `shortest` to `longest` characters, not in `but`, may answer as `wanted`.
 
-    Characters that are in no literal are equivalent: one of them is enough.
+    Characters that are in no literal are equivalent: one of them is enough. No question is about a pattern.
     """
     if any(answer and len(literal) > longest for (_, literal), answer in wanted):
         return False
@@ -32,8 +34,12 @@ def may_exist(
     )
 
 
+PATTERN: Final = "matches"
+"""The question whose literal is a pattern."""
+
 ANSWERS: Final[dict[str, Callable[[str, str], bool]]] = {
     "contains": str.__contains__,
     "starts_with": str.startswith,
     "ends_with": str.endswith,
+    PATTERN: lambda text, pattern: is_found(pattern, text),
 }

@@ -117,6 +117,19 @@ def _is_field(name: str, value: Any, spec: TypeSpec) -> bool:
 
 
 @lru_cache(maxsize=1024)
+def is_pattern(text: str) -> bool:
+    """Return whether RE2 accepts a text as a pattern."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(text, options)
+    except re2.error:
+        return False
+    return True
+
+
 def is_found(pattern: str, text: str) -> bool:
     """Return whether a pattern of RE2 is found in a text."""
     import re2

@@ -14,6 +14,7 @@ from itertools import accumulate
 from math import ceil, floor
 from typing import Any, Final
 
+from stepward.validator.engine.values.changed_texts import asked_of, changed, found_in
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.validator.engine.values.languages import cut_by_automata
 from stepward.validator.engine.values.numbers import between, simplicity
@@ -113,19 +114,49 @@ class Cutting:
             case Negation() | Logic():
                 for operand in children(tree):
                     self._collect(operand)
-            case Compare(operator=operator, left=left, right=right):
-                single, row = single_reference(tree), OPERATORS[operator]
-                constant, other = (left, right) if isinstance(left, Constant) else (right, left)
-                if single is None or not isinstance(constant, Constant):
-                    self._need_whole(tree)
-                elif isinstance(other, FunctionCall):  # the function asks for a length
-                    self.cuts[single.names].lengths.update([0, *_numbers(constant.value)])
-                elif constant is left:
-                    self._cut_by_left(row, constant.value, self.cuts[single.names])
-                else:
-                    self._cut_by_right(row, constant.value, single.names)
+            case FunctionCall(function="matches", operand=operand, literal=pattern):
+                self._cut_by_pattern(tree, operand, pattern or "")
+            case Compare():
+                self._cut_by_comparison(tree)
             case _:
                 self._need_whole(tree)
+
+    def _cut_by_pattern(self, tree: Expression, operand: Expression, pattern: str) -> None:
+        inner = changed(operand)
+        atom = None if inner is None else found_in(inner[1], pattern)
+        if inner is None or atom is None:
+            self._need_whole(tree)
+        else:
+            self.cuts[inner[0].names].atoms[atom] = None
+
+    def _cut_by_comparison(self, tree: Compare) -> None:
+        single, row = single_reference(tree), OPERATORS[tree.operator]
+        left, right = tree.left, tree.right
+        constant, other = (left, right) if isinstance(left, Constant) else (right, left)
+        if isinstance(constant, Constant) and self._is_cut_by_changed(row, constant, other, tree):
+            return
+        if single is None or not isinstance(constant, Constant):
+            self._need_whole(tree)
+        elif isinstance(other, FunctionCall):  # the function asks for a length
+            self.cuts[single.names].lengths.update([0, *_numbers(constant.value)])
+        elif constant is left:
+            self._cut_by_left(row, constant.value, self.cuts[single.names])
+        else:
+            self._cut_by_right(row, constant.value, single.names)
+
+    def _is_cut_by_changed(self, row: Operator, constant: Constant, other: Expression, tree: Compare) -> bool:
+        """Cut a text by a question about its changed form, if that is one; return whether it is."""
+        inner = changed(other)
+        if inner is None or not inner[1] or row.asks is None:
+            return False
+        question = "is" if row.asks == "order" else row.asks
+        asked = [(question, text) for text in _texts(constant.value)]
+        if constant is tree.left and row.takes != "member":
+            asked = [("is", part) for _, text in asked for part in parts_of(question, text)]
+        if len(asked) > MAX_PARTS:
+            return False
+        self.cuts[inner[0].names].atoms.update((asked_of(inner[1], *one), None) for one in asked)
+        return True
 
     def _need_whole(self, tree: Expression) -> None:
         for name in references_of([tree]):
@@ -259,7 +290,7 @@ def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
         return [""]
     if cuts.whole:
         raise TooMany
-    if cuts.atoms and cuts.asks_length:
+    if cuts.atoms and (cuts.asks_length or any(atom.question == "matches" for atom in cuts.atoms)):
         return _known(cut_by_automata(cuts.atoms, cuts.lengths, None, domain.max_length, MAX_CLASSES))
     if cuts.asks_length:
         lengths = _length_classes(cuts, domain.max_length)

@@ -17,7 +17,7 @@ from stepward.validator.engine.values.domains import Form
 from stepward.validator.engine.values.texts import Atom, Wanted
 from stepward.vm.patterns.automaton import TooLarge
 from stepward.vm.patterns.languages import Product, tree_of
-from stepward.vm.patterns.syntax import Anchor, Node, literal
+from stepward.vm.patterns.syntax import Anchor, Node, Opaque, literal
 from stepward.vm.patterns.syntax import Sequence as Parts
 from stepward.vm.values import Number
 
@@ -40,6 +40,8 @@ def asked(atom: Atom) -> Node:
             return Parts((Anchor("start"), *text))
         case "ends_with":
             return Parts((*text, Anchor("end")))
+        case "matches":
+            return tree_of(atom.literal) or Opaque(atom.literal)
 
 
 def cut_by_automata(

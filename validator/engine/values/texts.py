@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Final, NamedTuple, assert_never
+from typing import Final, Literal, NamedTuple, assert_never
 
 from stepward.vm.expressions.operators import Question
+from stepward.vm.patterns.matching import matches
 
-ANSWERS: Final[dict[Question, Callable[[str, str], bool]]] = {
+ANSWERS: Final[dict[Question | Literal["matches"], Callable[[str, str], bool]]] = {
     "is": str.__eq__,
     "contains": str.__contains__,
     "starts_with": str.startswith,
     "ends_with": str.endswith,
+    "matches": lambda text, pattern: matches(pattern, text),
 }
 
 MAX_ORDERED: Final = 5
@@ -27,9 +29,9 @@ MAX_ORDERED: Final = 5
 
 
 class Atom(NamedTuple):
-    """A question about a text, and its literal."""
+    """A question about a text, and its literal; that of `matches` is a pattern."""
 
-    question: Question
+    question: Question | Literal["matches"]
     literal: str
 
     def of(self, text: str) -> bool:
@@ -43,6 +45,8 @@ def implied(atom: Atom, other: Atom) -> bool:
         return atom == other
     if atom.question == "is":
         return other.of(atom.literal)
+    if "matches" in (atom.question, other.question):
+        return atom == other
     if other.question == "contains":
         return other.literal in atom.literal
     return not other.literal or (atom.question == other.question and other.of(atom.literal))
