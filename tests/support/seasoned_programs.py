@@ -19,6 +19,8 @@ from typing import Any, Final
 from small_language import LIST_QUESTIONS, MEMBER_QUESTIONS, TEXT_QUESTIONS, domain
 from small_programs import small_program
 from stepward.sabotage.drawn.second import with_language_2
+from stepward.vm.language.types import TypeSpec, fits
+from stepward.vm.values import freeze
 
 TEXTS: Final[list[dict[str, Any]]] = [
     {"type": "string", "maxLength": 0},
@@ -124,10 +126,20 @@ class _Cook:
             if self.odds(share):
                 add()
         typed = with_language_2({**self.data, "steps": []}, Random(f"{self.chance.random()}/types"), 0.3)
-        self.data |= {key: value for key, value in typed.items() if key != "steps"}
+        self.data |= {key: value for key, value in typed.items() if key != "steps"} | {"tools": self._with_room(typed)}
         if _OF_LANGUAGE_2.search(json.dumps(self.data)):
             self.data["language"] = 2
         return Seasoned(*self._divided(), whole=self.data)
+
+    def _with_room(self, typed: dict[str, Any]) -> dict[str, Any]:
+        """Return tools with new types, or with the old type where the fallback of a call is none of the new one."""
+        tools = dict(typed["tools"])
+        for call in (part for step in self.data["steps"] for part in step.get("parallel_steps", [step])):
+            name = call.get("tool")
+            if "fallback" in call and name in tools and "returns" in tools[name]:
+                spec = TypeSpec.model_validate(tools[name]["returns"])
+                tools[name] = tools[name] if fits(freeze(call["fallback"]), spec) else self.data["tools"][name]
+        return tools
 
     def _seasonings(self) -> list[tuple[float, Callable[[], None]]]:
         return [
