@@ -110,3 +110,27 @@ def test_what_a_person_sees_at_once_is_decided(spec: dict[str, object], when: st
     )
     (found,) = [one for one in ProgramValidator(program).validate().properties if one.rule == "r"]
     assert found.verdict is (Verdict.VIOLATED if happens else Verdict.PROVED), found.evidence.reason
+
+
+@pytest.mark.parametrize("number", [3, 12])
+def test_many_patterns_are_left_to_the_solver(number: int) -> None:
+    """The same question asked again has the same answer, in classes and in formulas."""
+    last = number + 1
+    conditions = [f"lower($x) contains 'word{one % number}'" for one in range(last)]
+    steps: list[dict[str, object]] = [
+        {"id": f"c{one}", "type": "condition", "condition": text, "then": f"c{one + 1}", "otherwise": "e"}
+        for one, text in enumerate(conditions)
+    ]
+    steps[-1] |= {"then": "e", "otherwise": "p"}
+    program = Program.from_dict(
+        {
+            "language": 2,
+            "inputs": {"x": {"type": "string"}},
+            "tools": {"pay": {"effect": "write"}},
+            "guardrails": [{"name": "r", "never": {"tool": "pay"}}],
+            "steps": [*steps, {"id": "p", "type": "tool", "tool": "pay"}, {"id": "e", "type": "end"}],
+        }
+    )
+    (found,) = [one for one in ProgramValidator(program).validate().properties if one.rule == "r"]
+    layer = "finite abstraction" if number == 3 else "block formula"
+    assert (found.verdict, found.rechecked, found.evidence.layer) == (Verdict.PROVED, True, layer)

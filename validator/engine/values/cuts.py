@@ -44,6 +44,9 @@ MAX_MEMBERS: Final = 1 << 15
 MAX_LENGTH: Final = 10_000
 """The most code points of a text that represents a length."""
 
+MAX_PATTERNS: Final = 3
+"""The most patterns that one text is asked for in classes."""
+
 MAX_PARTS: Final = 64
 """The most parts of a literal in a question whether the literal contains a text."""
 
@@ -64,6 +67,14 @@ class Cuts:
     lengths: set[Number] = field(default_factory=set)
     members: bool = False
     whole: bool = False
+
+    def keep_few_patterns(self) -> None:
+        """Leave questions by patterns to the solver where they are many: both checkers would take long."""
+        patterns = [atom for atom in self.atoms if atom.question == "matches"]
+        if len(patterns) > MAX_PATTERNS:
+            self.whole = True
+            for atom in patterns:
+                del self.atoms[atom]
 
     @property
     def asks_length(self) -> bool:
@@ -98,6 +109,8 @@ class Cutting:
             self.domain.update(dict.fromkeys(group, values))
         for tree in trees:
             self._collect(tree)
+        for cuts in self.cuts.values():
+            cuts.keep_few_patterns()
         for name, domain in self.domain.items():
             if domain.forms:  # a known text is a class of its own, apart from texts with a pattern
                 self.cuts[name].atoms.update((Atom("is", text), None) for text in domain.texts)
@@ -155,7 +168,10 @@ class Cutting:
             asked = [("is", part) for _, text in asked for part in parts_of(question, text)]
         if len(asked) > MAX_PARTS:
             return False
-        self.cuts[inner[0].names].atoms.update((asked_of(inner[1], *one), None) for one in asked)
+        if asked:
+            patterns = [asked_of(inner[1], *one).literal for one in asked]
+            any_of = patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
+            self.cuts[inner[0].names].atoms[Atom("matches", any_of)] = None
         return True
 
     def _need_whole(self, tree: Expression) -> None:
