@@ -287,7 +287,10 @@ class Uses:
             for kinds, slots in sums:
                 common = self._common(kinds, slots)
                 for slot in slots if common else ():
-                    if not self.boundary.declares(slot) and not (self._static(slot) or KINDS) - {"null"} <= common:
+                    # Where uses contradict one another, nothing is known, whatever is required once more.
+                    if common in self.needs.get(slot, ()) or self.boundary.declares(slot):
+                        continue
+                    if not (self._static(slot) or KINDS) - {"null"} <= common:
                         self._add(slot, common)
                         self._groups.clear()
                         is_stable = False
