@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from stepward.vm.language.flow import Flow
@@ -32,12 +33,14 @@ KINDS: Final[tuple[Kind, ...]] = ("step", "branch", "error")
 
 UNCOVERED: Final = "no branch"
 VISITS: Final = "visits"
+ERROR: Final = "error"
 
 
 class Way(NamedTuple):
     """What a run can take: a step (`how` is empty), or one way out of it.
 
-    `how` is `then`, `otherwise`, `case 1`, `no branch`, `failed`, `skipped`, `fallback` or `visits`.
+    `how` is `then`, `otherwise`, `case 1`, `no branch`, `failed`, `catch 1`, `skipped`, `fallback` or `visits`; or
+    `error NAME` for a failure with that error.
     """
 
     step: str
@@ -113,7 +116,18 @@ def coverage_by(program: Program, runs: Iterable[Taken], file: str = "") -> Cove
             ways |= run.ways
         else:
             others += 1
+    ways |= set(_caught(program, ways))
     return Coverage(program.name, file or program.source_name, tuple(_located(program)), frozenset(ways), count, others)
+
+
+def _caught(program: Program, ways: Iterable[Way]) -> Iterator[Way]:
+    """Yield the entries of `catch` that the errors of runs have taken."""
+    catching = {step.id: step.caught for step in program.steps if isinstance(step, FailingStep) and step.catch}
+    for way in ways:
+        word, _, name = way.how.partition(" ")
+        if word == ERROR and way.step in catching:
+            taken = (number for number, exit in enumerate(catching[way.step], start=1) if exit.takes(name))
+            yield from (Way(way.step, f"catch {number}") for number in islice(taken, 1))
 
 
 def taken_by(trace: Iterable[AnyRecord]) -> Taken:
@@ -127,19 +141,28 @@ def _ways(record: AnyRecord) -> Iterator[Way]:
     match record:
         case Passed():
             yield Way(record.step, VISITS)
+            yield from _named_error(record)
         case Blocked() | Rejected():
             yield Way(record.step, record.outcome)
+            yield from _named_error(record)
         case Branched():
             yield Way(record.step)
             yield Way(record.step, _named(record.branch))
         case AttemptRecord() | Joined():
             yield Way(record.step)
             yield Way(record.step, record.outcome)
+            if record.outcome == "failed":
+                yield from _named_error(record)
         case Ended():
             if record.step is not None:
                 yield Way(record.step)
         case StepRecord() | LeavingRecord():
             yield Way(record.step)
+
+
+def _named_error(record: Passed | Blocked | Rejected | AttemptRecord | Joined) -> Iterator[Way]:
+    if record.error_name is not None:
+        yield Way(record.step, f"{ERROR} {record.error_name}")
 
 
 def _named(branch: str | int | None) -> str:
@@ -166,9 +189,8 @@ def _goals(program: Program) -> Iterator[tuple[Goal, Place]]:
         for sub, part in parts(step):
             place = Place(path_of(number, sub))
             yield Goal(Way(part.id), "step"), place.child("id")
-            for how, field in _errors(part):
-                to = getattr(part, "error_step", None) or "" if how in ("failed", VISITS) else ""
-                yield Goal(Way(part.id, how), "error", to), place.child(field)
+            for how, to, field in _errors(part):
+                yield Goal(Way(part.id, how), "error", to), place.child(*field)
         if isinstance(step, ConditionStep):
             place = Place(path_of(number, None))
             for one in flow.transitions[number]:
@@ -179,13 +201,15 @@ def _goals(program: Program) -> Iterator[tuple[Goal, Place]]:
                     yield Goal(Way(step.id, UNCOVERED), "error"), place.child("id")
 
 
-def _errors(part: BaseStep) -> Iterator[tuple[str, str]]:
-    """Yield the error routes that a step or sub-step declares, each with its field."""
+def _errors(part: BaseStep) -> Iterator[tuple[str, str, tuple[str | int, ...]]]:
+    """Yield the error routes that a step or sub-step declares, each with its target and its field."""
     if isinstance(part, CallPart) and part.on_timeout == "fallback":
-        yield "fallback", "on_timeout"
+        yield "fallback", "", ("on_timeout",)
     if isinstance(part, Failing) and part.on_error == "skip":
-        yield "skipped", "on_error"
-    elif isinstance(part, FailingStep) and part.error_step is not None:
-        yield "failed", "error_step"
+        yield "skipped", "", ("on_error",)
+    elif isinstance(part, FailingStep):
+        for number, exit in enumerate(part.caught, start=1):
+            yield f"catch {number}" if part.catch else "failed", exit.target or "", exit.field
     if getattr(part, "max_visits", None) is not None:
-        yield VISITS, "max_visits"
+        after = part.after_visits if isinstance(part, FailingStep) else None
+        yield VISITS, "" if after is None else after.target or "", ("max_visits",)

@@ -36,10 +36,23 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One step of a path: the step, and its outcome (`branch then`, `failed`, `skipped`, …)."""
+    """One step of a path: the step, and its outcome (`branch then`, `failed`, `skipped`, …).
+
+    `error` is the name of the error of a step that failed, if errors have names in the program; it is only shown.
+    """
 
     step: str
     how: str
+    error: str = field(default="", compare=False)
+
+    @property
+    def words(self) -> str:
+        """The outcome in words, with the name of the error."""
+        return self.how.replace("fails", f"fails with {self.error}", 1) if self.error else self.how
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the move as plain data."""
+        return {"step": self.step, "how": self.how} | ({"error": self.error} if self.error else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +78,7 @@ class Evidence:
     def to_data(self, *, witness: bool = True) -> dict[str, Any]:
         """Return the evidence as plain data, without empty fields; `witness` says whether its witness is included."""
         data = {
-            "path": [{"step": move.step, "how": move.how} for move in self.path],
+            "path": [move.to_data() for move in self.path],
             "cut": list(self.cut),
             "reason": self.reason,
             "state": dict(self.state),

@@ -52,6 +52,13 @@ _DESCRIPTIONS: Final = {
     "on_error": "what happens when the step fails",
     "max_retries": "the total number of attempts",
     "error_step": "the step that follows a failure",
+    "catch": "the steps that follow failures, by the names of their errors; the first entry that takes one wins",
+    "retry": "how often a call is tried after which errors, and the delays before its attempts",
+    "errors": "names of errors",
+    "max_attempts": "the total number of attempts of a visit",
+    "delay_seconds": "the seconds before the second attempt",
+    "backoff": "by what the delay is multiplied for each further attempt",
+    "max_delay_seconds": "the longest delay before an attempt",
     "timeout_seconds": "the time after which an attempt has failed",
     "on_timeout": "whether the step fails or goes on with `fallback` when every attempt timed out",
     "fallback": "the output when every attempt timed out",
@@ -67,8 +74,8 @@ _DESCRIPTIONS: Final = {
     "sensitive": "whether the value must stay out of prompts, traces and journals",
 }
 
-_SELECTORS: Final = frozenset({"Sequence", "ToolSelector", "StepSelector", "EffectSelector", "BranchSelector"})
-"""Models whose `then`, `tool` and `effect` select steps, so that the descriptions above do not fit."""
+_SELECTORS: Final = frozenset({"Catch", "Sequence", "ToolSelector", "StepSelector", "EffectSelector", "BranchSelector"})
+"""Models whose `then`, `tool` and `effect` name or select steps, so that the descriptions above do not fit."""
 
 
 def json_schema(kind: str) -> dict[str, Any]:

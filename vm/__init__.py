@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from stepward.vm.machine.tools import InDoubt as InDoubt
     from stepward.vm.machine.tools import Suspend as Suspend
     from stepward.vm.machine.tools import ToolContext as ToolContext
+    from stepward.vm.machine.tools import ToolError as ToolError
     from stepward.vm.machine.tools import Tools as Tools
     from stepward.vm.models.cache import CacheFault as CacheFault
     from stepward.vm.models.cache import ReplyCache as ReplyCache
@@ -98,6 +99,7 @@ _HOMES = {
     "Limits": "machine.state",
     "InDoubt": "machine.tools",
     "Suspend": "machine.tools",
+    "ToolError": "machine.tools",
     "ToolContext": "machine.tools",
     "Tools": "machine.tools",
     "CacheFault": "models.cache",

@@ -90,8 +90,9 @@ class Attempt(LeavingRecord):
 
     `outcome` is `success`, `fallback`, `skipped` or `failed`; `again` if it is tried again, `doubt` if nobody knows,
     `suspended` if somebody has to resume it. `output` is that of a success or fallback, `error` the text of a failure,
-    `request` the question of a suspension, `rule` why a reply was rejected (`allowed_outputs` or `returns`). `took` is
-    in seconds. `tokens`, `cost` and `model` are those of a model call; `cached` says that its reply came from a cache
+    `error_name` its name in a program of language 2, `request` the question of a suspension, `rule` why a reply was
+    rejected (`allowed_outputs` or `returns`). `took` is in seconds, `due` the time before which the next attempt does
+    not start. `tokens`, `cost` and `model` are those of a model call; `cached` says that its reply came from a cache
     and cost nothing. `unknown` says that a write that is tried again may have happened.
     """
 
@@ -101,10 +102,12 @@ class Attempt(LeavingRecord):
     performance: int
     output: Any = None
     error: str | None = None
+    error_name: str | None = None
     request: Any = None
     rule: str | None = None
     unknown: bool = False
     took: float | None = None
+    due: datetime.datetime | None = None
     tokens: int = 0
     cost: int | Decimal = 0
     model: str = ""
@@ -145,6 +148,7 @@ class Joined(LeavingRecord):
     kind: ClassVar[str] = "joined"
     outcome: Literal["success", "skipped", "failed", "again"]
     error: str | None = None
+    error_name: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +173,7 @@ class Passed(LeavingRecord):
 
     kind: ClassVar[str] = "passed"
     error: str | None = None
+    error_name: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +183,7 @@ class Blocked(LeavingRecord):
     kind: ClassVar[str] = "blocked"
     outcome: Literal["skipped", "failed"]
     error: str
+    error_name: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +197,7 @@ class Rejected(LeavingRecord):
     outcome: str
     rule: str
     error: str
+    error_name: str | None = None
     in_doubt: tuple[str, ...] = ()
 
 
@@ -257,10 +264,16 @@ AnyRecord = (
     | Erased
 )
 
+
+def _time(microseconds: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=microseconds)
+
+
 _CLASSES: Final[dict[str, Any]] = {one.kind: one for one in get_args(AnyRecord)}
 _FIELDS: Final = {one: frozenset(field.name for field in fields(one)) for one in _CLASSES.values()}
 _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "took": lambda microseconds: microseconds / 1e6,
+    "due": _time,
     "cost": lambda text: Decimal(text) if "." in text else int(text),
 }
 
@@ -272,6 +285,5 @@ def record_of(seq: int, at: int, kind: str, body: Mapping[str, Any], note: Mappi
     if "kind" in found:
         found["outcome"] = found.pop("kind")
     given = {name: _READ[name](found[name]) if name in _READ else found[name] for name in _FIELDS[cls] & found.keys()}
-    when = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=at)
-    record: AnyRecord = cls(**{**given, "seq": seq, "at": when})
+    record: AnyRecord = cls(**{**given, "seq": seq, "at": _time(at)})
     return record

@@ -93,14 +93,14 @@ def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, happened: Event)
                 "vm/machine/apply.py",
                 """\
         else:
-            changes += _failure_changes(call, call_state.error)
+            changes += _failure_changes(call, call_state.error, call_state.name)
         if call_state.phase == "success":
             succeeded.append((step.position, sub))
 """,
                 """\
             succeeded.append((step.position, sub))
         else:
-            changes += _failure_changes(call, call_state.error)
+            changes += _failure_changes(call, call_state.error, call_state.name)
 """,
             ),
         ),
@@ -221,11 +221,11 @@ from stepward.vm.journal.records import TRACE_TAG
             (
                 "vm/machine/apply.py",
                 """\
-            call._replace(phase=READY, base=call.attempt, trace=NO_DIGEST) if call.phase == "failed" else call
+            call._replace(phase=READY, base=call.attempt, trace=NO_DIGEST, due=0) if call.phase == "failed" else call
             for call in calls
 """,
                 """\
-            call._replace(phase=READY, base=call.attempt) if call.phase == "failed" else call for call in calls
+            call._replace(phase=READY, base=call.attempt, due=0) if call.phase == "failed" else call for call in calls
 """,
             ),
         ),

@@ -74,7 +74,7 @@ NINTH: Final = (
             (
                 "vm/machine/calls.py",
                 """\
-    if tried < (call.call.max_retries if is_unknown else call.attempts):
+    if tried < call.tries(result.name, is_unknown=is_unknown):
         return "again"
     if result.answer == "timeout" and call.has_fallback:
         return "fallback"
@@ -82,7 +82,7 @@ NINTH: Final = (
                 """\
     if result.answer == "timeout" and call.has_fallback:
         return "fallback"
-    if tried < (call.call.max_retries if is_unknown else call.attempts):
+    if tried < call.tries(result.name, is_unknown=is_unknown):
         return "again"
 """,
             ),
@@ -94,10 +94,10 @@ NINTH: Final = (
             (
                 "vm/machine/driver.py",
                 """\
-                answer = Result("doubt" if plan.writes else "failed", error=too_large, spent=result.spent)
+                unfit = Result("doubt" if plan.writes else "failed", error=too_large, name=BAD_OUTPUT)
 """,
                 """\
-                answer = Result("failed", error=too_large, spent=result.spent)
+                unfit = Result("failed", error=too_large, name=BAD_OUTPUT)
 """,
             ),
         ),

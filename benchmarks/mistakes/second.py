@@ -15,7 +15,7 @@ SECOND: Final = (
             (
                 "vm/machine/apply.py",
                 """        again = tuple(
-            call._replace(phase=READY, base=call.attempt, trace=NO_DIGEST) if call.phase == "failed" else call
+            call._replace(phase=READY, base=call.attempt, trace=NO_DIGEST, due=0) if call.phase == "failed" else call
             for call in calls
         )
 """,

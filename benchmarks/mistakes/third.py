@@ -56,8 +56,8 @@ THIRD: Final = (
         (
             (
                 "vm/machine/ask.py",
-                '        return Result("doubt" if plan.writes else "failed", error=why)\n',
-                '        return Result("failed", error=why)\n',
+                '        return Result("doubt" if plan.writes else "failed", error=why, name=BAD_OUTPUT)\n',
+                '        return Result("failed", error=why, name=BAD_OUTPUT)\n',
             ),
         ),
     ),

@@ -39,6 +39,8 @@ _BROKEN: Final = {
     "policies of an intent": Invariant.PERMISSION,
     "performance": Invariant.ONCE,
     "key": Invariant.ONCE,
+    "start that is due": Invariant.BOUNDS,
+    "due": Invariant.BOUNDS,
     "performances under one key": Invariant.ONCE,
     "state when read again": Invariant.REPLAY,
     "misfits of an honest journal": Invariant.REPLAY,
@@ -176,6 +178,15 @@ class DrawnPolicies(_Drawn):
     severity = "critical"
     theme = "policies"
     programs = 15
+
+
+class DrawnErrors(_Drawn):
+    """Programs whose tools fail with errors by name, with `catch` and `retry`. Processes die before late attempts."""
+
+    family = Family.TRANSITIONS
+    action = "errors by name, their catches, and delayed attempts across deaths"
+    defence = "an error goes where its name leads, no write is tried again that may not be, and a delay survives"
+    theme = "errors"
 
 
 class DrawnBudgets(_Drawn):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 from hashlib import sha256
 from typing import Any, Final
 
@@ -68,7 +69,9 @@ def compare_notes(machine: Machine, reference: Reference, people: Sequence[tuple
     _compare_people(records, people, may_repeat=machine.died > 0)
     _compare_terms(machine, reference, records)
     _compare_attempts(machine, records)
-    if not is_cancelled:
+    if _may_state_delays(machine):
+        _compare_due_times(machine, records)
+    elif not is_cancelled:
         _compare_delays(machine)
     told: list[str] = next((record["body"]["in_doubt"] for record in records if "in_doubt" in record["body"]), [])
     equal("writes in doubt at the end", sorted(told), sorted(reference.in_doubt))
@@ -185,6 +188,48 @@ def _compare_outcome(machine: Machine, body: dict[str, Any], answer: Any, *, is_
         isinstance(answer, Raised) and body["kind"] in ("success", "suspended", "doubt"),
         False,
     )
+
+
+def _may_state_delays(machine: Machine) -> bool:
+    return any(call.call.retry is not None for call in machine.world.calls.values())
+
+
+def _compare_due_times(machine: Machine, records: Sequence[dict[str, Any]]) -> None:
+    """Compare the times at which attempts are due with the entries of `retry`, and their starts with those times.
+
+    The clock never goes back, so a start is late enough also after a death.
+    """
+    made: dict[tuple[str, int], int] = {}
+    before: dict[tuple[str, int], int] = {}
+    for record in records:
+        body, note = record["body"], record["note"]
+        if record["kind"] == "joined" and body["kind"] == "again":
+            made.clear()  # each round of a parallel step counts anew
+        if record["kind"] != "attempt":
+            continue
+        place = body["step"], body["visit"]
+        made[place] = made.get(place, 0) + 1
+        if place in before:
+            equal("start that is due", note["started"] >= before.pop(place), True, str(place))
+        entry = _entry(machine, body)
+        due = None if entry is None else int(_delay(entry, made[place]) * 1_000_000)
+        equal("due", note.get("due"), None if due is None else note["started"] + note["took"] + due, str(place))
+        if due is not None:
+            before[place] = note["due"]
+
+
+def _entry(machine: Machine, body: dict[str, Any]) -> Any:
+    """Return the entry of `retry` after which an attempt is made again, or None."""
+    call, name = machine.world.calls[body["step"]], body.get("error_name")
+    if body["kind"] != "again" or (call.writes and not call.keeps_key):
+        return None
+    return next((one for one in call.call.retry or () if name in one.errors or "any" in one.errors), None)
+
+
+def _delay(entry: Any, failed: int) -> Fraction:
+    """Return the seconds before the next attempt ("Errors by name" 3)."""
+    wait = Fraction(entry.delay_seconds) * Fraction(entry.backoff) ** (failed - 1)
+    return min(wait, Fraction(entry.max_delay_seconds))
 
 
 def _compare_delays(machine: Machine) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from stepward.sabotage.drawn.beside_secret import beside_secret_case
 from stepward.sabotage.drawn.expressions import expression_program
-from stepward.sabotage.drawn.fate import LATE, LOST, Manner
+from stepward.sabotage.drawn.fate import LATE, LOST, RAISING, Manner
 from stepward.sabotage.drawn.guards import guards_case
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
@@ -113,6 +113,19 @@ THEMES: Final[Mapping[str, tuple[Theme, Manner]]] = {
             ordered=0.9,
         ),
         Manner(beside=0.03, echoes=0.1),
+    ),
+    "errors": (
+        Theme(
+            (*CALLS, *CALLS, "condition", "parallel", "set"),
+            most_steps=6,
+            rules=0.3,
+            policies=0.15,
+            budgets=0.1,
+            later=0.1,
+            calm=0.8,
+            errors=1.0,
+        ),
+        Manner(beside=0.02, echoes=0.0, weights=RAISING),
     ),
     "sizes": (
         Theme((*CALLS, "set", "set", "parallel"), 5, rules=0.1, policies=0.1, budgets=0.1, calm=0.7),

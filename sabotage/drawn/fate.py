@@ -33,6 +33,9 @@ WEIGHTS: Final = (
 LATE: Final = (*WEIGHTS[:2], (4, 1, 9, 0, 0, 2), (6, 1, 9, 0, 1, 3), (2, 0, 9, 0, 0, 1), (6, 4, 6, 0, 1, 3))
 """Kinds of answers that are often late."""
 
+RAISING: Final = ((4, 8, 0, 0, 1, 3), (2, 9, 3, 0, 1, 1), (6, 6, 1, 1, 1, 1))
+"""Kinds of answers that are often errors."""
+
 LOST: Final = ((6, 0, 0, 4, 0, 1), (6, 0, 0, 4, 0, 1), (12, 1, 0, 4, 1, 4), *WEIGHTS[:2])
 """Kinds of answers that are often lost, so that somebody has to settle writes."""
 
@@ -71,6 +74,15 @@ TOKENS: Final[tuple[Any, ...]] = (0, 1, 2, 3, 4, 4, 7, -1, None)
 
 COSTS: Final = ("0", "0.1", "0.25", "3", "-1")
 """Costs of replies. Nothing is charged for one below zero."""
+
+RAISED: Final[tuple[tuple[str, ...], ...]] = (
+    ("ValueError",),
+    ("Declined",),
+    ("Busy",),
+    ("VeryBusy", "Busy"),
+    ("Lost", "Declined", "Busy"),
+)
+"""The names of what tools and models raise: of a class, and of the classes above it."""
 
 PEOPLE: Final = ("", "ann", "bob")
 
@@ -198,7 +210,7 @@ class World:
         if (kind == "late" and call.timeout is None) or cannot_wait:
             kind = "good"
         if kind == "raise":
-            return Raised(why=chance.choice("ab"))
+            return Raised(why=chance.choice("ab"), names=self.chance("names", step, visit, attempt).choice(RAISED))
         if kind in ("late", "lost"):
             return TimedOut() if kind == "late" else Lost()
         if kind == "wait" and not call.is_model:

@@ -59,6 +59,7 @@ def _compare_facts(plan: Plan, policies: Sequence[Policy]) -> None:
         said = "write" if due.effect == "write" else "read", due.idempotent, due.suspends
         equal(f"tool `{call.tool}`", known, said, "effect, idempotent, suspends")
         equal(f"arguments of `{call.tool}`", call.arg_types, due.args)
+        equal(f"errors of `{call.tool}`", set(call.errors), set(due.errors))
 
 
 def _moves(found: History) -> list[Moved]:
@@ -348,6 +349,7 @@ class _Pair:
             **reference.values,
             **{f"{step}.output": value for step, value in reference.outputs.items()},
             **{f"{step}.error": Unworded() for step in reference.errors},
+            **{f"{step}.error_name": name for step, name in reference.error_names.items()},
         }
         equal("names", sorted(known), sorted(told))
         for name, value in known.items():

@@ -18,7 +18,7 @@ from stepward.sabotage.drawn.orders import Turns
 from stepward.sabotage.drawn.values import respelled
 from stepward.sabotage.reference import Answer, Asked, Lost, Raised, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.stores.plain_status import StandingStore, siblings_of
-from stepward.vm import ExecutionVM, InDoubt, ModelReply, Policy, Program, Suspend, ToolContext
+from stepward.vm import ExecutionVM, InDoubt, ModelReply, Policy, Program, Suspend, ToolContext, ToolError
 from stepward.vm.journal.store import Journal
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.models import ANY_NAME
@@ -93,6 +93,16 @@ def equal(what: str, ours: Any, theirs: Any, more: str = "") -> None:
     """Raise Parted unless both values are equal."""
     if ours != theirs:
         raise Parted(what, f"{ours} to the machine, {theirs} to the reference {more}")
+
+
+def raised(names: Sequence[str], text: str) -> Exception:
+    """Return an exception whose class and the classes above it have these names, or a ToolError with a single one."""
+    if len(names) == 1:
+        return ToolError(names[0], text)
+    kind: type[Exception] = Exception
+    for name in reversed(names):
+        kind = type(name, (kind,), {})
+    return kind(text)
 
 
 MODELS: Final = ("", "small", "large-2")
@@ -255,7 +265,7 @@ class Machine:
             self.clock.is_even = False
         said = called.answer = self.world.answer(step, visit, attempt)
         if isinstance(said, Raised):
-            raise ValueError(f"{said.why} {self.world.words(step, visit, attempt)}")
+            raise raised(said.names, f"{said.why} {self.world.words(step, visit, attempt)}")
         if isinstance(said, Lost):
             raise InDoubt(self.world.words(step, visit, attempt))
         if isinstance(said, TimedOut):

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.caches import spend
+from stepward.sabotage.drawn.errors import settle_arms, with_errors
 from stepward.sabotage.drawn.orders import with_order
 from stepward.sabotage.drawn.second import with_language_2
 from stepward.sabotage.drawn.traps import trap
@@ -75,7 +76,8 @@ class Theme(NamedTuple):
     `types`: a declared type is random. `rules`, `policies`, `later` policies, `waivers`, `budgets`: the program has
     such. `repeats`: a step is retried or visited again. `models`, `waits`: a call asks a model, or a tool that
     suspends. `limits`: a call has a time-out. `traps`: the program begins with a rare case of a guard. `calm`: a step
-    reads nothing that may be undefined. `alike`: names begin like others. `ordered`: a parallel step has an order.
+    reads nothing that may be undefined. `alike`: names begin like others. `errors`: the program has errors by name.
+    `ordered`: a parallel step has an order.
     """
 
     kinds: tuple[str, ...] = (*["call"] * 4, *["condition"] * 2, *["set"] * 2, *["parallel"] * 2, "end")
@@ -93,6 +95,7 @@ class Theme(NamedTuple):
     traps: float = 0.2
     calm: float = 0.0
     alike: float = 0.5
+    errors: float = 0.25
     ordered: float = 0.0
 
 
@@ -114,6 +117,7 @@ def wide_program(seed: str, theme: Theme = WIDE) -> Wide:
     """Return the program of a seed and its policies."""
     found = _Maker(Random(seed), theme).program()
     program = with_language_2(found.program, Random(f"{seed}/language 2"), 0.2)
+    program = with_errors(program, Random(f"{seed}/errors"), theme.errors)
     return found._replace(program=with_order(program, Random(f"{seed}/order"), theme.ordered))
 
 
@@ -456,7 +460,7 @@ class _Maker:
             steps[: len(begins)] = begins
         elif not self.odds(self.theme.rules):
             rules = []
-        _settle_arms(steps)
+        settle_arms(steps)
         data: dict[str, Any] = {"name": "wide", "steps": steps}
         if self.has_inputs:
             data["inputs"] = self.inputs
@@ -481,14 +485,3 @@ def _without_sensitive(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: _without_sensitive(item) for key, item in data.items() if key != "sensitive"}
     return type(data)(map(_without_sensitive, data)) if isinstance(data, list | tuple) else data
-
-
-def _settle_arms(steps: list[dict[str, Any]]) -> None:
-    """Make the successor explicit for every step that could be an ambiguous arm."""
-    named = {step.get(field) for step in steps for field in ("then", "otherwise", "error_step")}
-    named |= {case["then"] for step in steps for case in step.get("cases", ())}
-    for number, step in enumerate(steps):
-        if step["type"] in ("condition", "end") or "next_step" in step or step.get("is_terminal"):
-            continue
-        if step["id"] in named:
-            step.update({"next_step": steps[number + 1]["id"]} if number + 1 < len(steps) else {"is_terminal": True})

@@ -39,10 +39,15 @@ class Replied(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """The tool or the model raised, and nothing happened. `why` distinguishes errors."""
+    """The tool or the model raised, and nothing happened. `why` distinguishes errors.
+
+    `names` are those of the exception: that of a ToolError, then those of its class and of the classes above, nearest
+    first.
+    """
 
     tokens: int = 0
     why: str = ""
+    names: tuple[str, ...] = ()
 
 
 class TimedOut(NamedTuple):

@@ -42,6 +42,7 @@ class Call:
     answer: Answer | None = None
     value: Any = None
     error: str = ""
+    name: str = ""
     hidden: set[tuple[str, ...]] = field(default_factory=set)
     """The fields of the output that repeat a sensitive value."""
 
@@ -55,10 +56,10 @@ class Call:
         """Whether the next start belongs to the same performance ("Failure" 7)."""
         return self.performance > 0 and (self.is_repeat or (not self.is_model and self.tool.idempotent))
 
-    def fails(self, why: str) -> None:
-        """End the call without an output: skipped or failed ("Failure" 1)."""
+    def fails(self, why: str, name: str) -> None:
+        """End the call without an output: skipped or failed ("Failure" 1). `name` is that of the error."""
         self.phase = "skipped" if self.step.on_error == "skip" else "failed"
-        self.error = why
+        self.error, self.name = why, name
 
     def succeeds(self, value: Any) -> None:
         """End the call with an output."""
@@ -72,6 +73,7 @@ class AnswerMeaning(NamedTuple):
     value: Any = None
     why: str = ""
     may_have_happened: bool = False
+    name: str = "Unexpected"
 
 
 def meaning_of(call: Call, answer: Answer, most_bytes: int) -> AnswerMeaning:
@@ -84,11 +86,13 @@ def meaning_of(call: Call, answer: Answer, most_bytes: int) -> AnswerMeaning:
         try:
             value = fitting(call, answer.value if isinstance(answer, Returned) else answer.content, most_bytes)
         except NoValue as error:
-            return AnswerMeaning(False, why=f"ill-typed: {error}", may_have_happened=True)
+            return AnswerMeaning(False, why=f"ill-typed: {error}", may_have_happened=True, name="BadOutput")
         return AnswerMeaning(True, value)
     if isinstance(answer, Raised):
-        return AnswerMeaning(False, why=f"raised: {answer.why}")
-    return AnswerMeaning(False, why=type(answer).__name__, may_have_happened=True)
+        listed = () if call.is_model else (name for name in answer.names if name in call.tool.errors)
+        return AnswerMeaning(False, why=f"raised: {answer.why}", name=next(iter(listed), "Unexpected"))
+    name = "Timeout" if isinstance(answer, TimedOut) else "BadOutput" if isinstance(answer, Waits) else "Unexpected"
+    return AnswerMeaning(False, why=type(answer).__name__, may_have_happened=True, name=name)
 
 
 def fitting(call: Call, raw: Any, most_bytes: int) -> Any:
@@ -138,21 +142,33 @@ def judge(call: Call, most_bytes: int) -> None:
     if is_open and not call.tool.idempotent:
         call.phase = "doubt"
         return
-    attempts = step.max_retries if is_open or step.on_error == "retry" else 1
-    if call.attempt - call.before < attempts:
+    if call.attempt - call.before < _attempts(call, said.name, is_open=is_open):
         call.phase, call.may_have_happened = "ready", is_open
     elif isinstance(answer, TimedOut) and step.on_timeout == "fallback":
         _falls_back(call, most_bytes)
     elif is_open:
         call.phase = "doubt"
     else:
-        call.fails(said.why)
+        call.fails(said.why, said.name)
+
+
+def _attempts(call: Call, name: str, *, is_open: bool) -> int:
+    """Return how many attempts there are in all after an error: the first entry of `retry` that takes it says it.
+
+    A write that is not idempotent is never tried again by `retry` ("Errors by name" 4).
+    """
+    step, tool = call.step, call.tool
+    is_once = not call.is_model and tool.effect == "write" and not tool.idempotent
+    for entry in () if is_once else step.retry or ():
+        if name in entry.errors or "any" in entry.errors:
+            return int(entry.max_attempts)
+    return int(step.max_retries) if is_open or step.on_error == "retry" else 1
 
 
 def _falls_back(call: Call, most_bytes: int) -> None:
     """Apply the `fallback`: the attempts are used up, and the last one timed out ("Failure" 4)."""
     value = to_value(call.step.fallback)
     if size(value) > most_bytes:
-        call.fails(f"{size(value)} bytes")
+        call.fails(f"{size(value)} bytes", "BadOutput")
     else:
         call.phase, call.value, call.error = "fallback", value, ""

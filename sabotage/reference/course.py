@@ -48,6 +48,11 @@ class Reference(Later):
         return {where[0] for where in self._data.held if where[1:] == ("error",)}
 
     @property
+    def error_names(self) -> dict[str, str]:
+        """The names of these errors, in a program of language 2."""
+        return {where[0]: name for where, name in self._data.held.items() if where[1:] == ("error_name",)}
+
+    @property
     def hidden(self) -> set[str]:
         """The variables and outputs that are sensitive or have a sensitive part."""
         return {".".join(where) for where in self._data.hidden}
@@ -226,12 +231,13 @@ class Reference(Later):
             raise self._over(step, "error", "FAILED", "error") from None
 
     def _beyond(self, step: Any, visit: int) -> str:
-        """Handle a visit beyond the limit: it does not start the step, and goes to its `error_step` once ("Control
+        """Handle a visit beyond the limit: it does not start the step, and goes where its error leads once ("Control
         flow" 9)."""
         self._visits[step.id] = visit
         why = Unworded(f"visits of {step.id}")
-        self._change([change for part in [*facts.parts_of(step), step] for change in left_without(part, why)])
-        target = getattr(step, "error_step", None)
+        parts = [*facts.parts_of(step), step]
+        self._change([change for part in parts for change in left_without(part, why, "Visits")])
+        target = facts.caught(step, "Visits") if facts.has_output(step) else None
         if target is None or visit > step.max_visits + 1:
             raise self._over(step, "visits", "STALLED", "visits")
         return self._move(step, "visits", target)

@@ -64,6 +64,8 @@ class Data:
         If two siblings assign one variable, both changes count ("Control flow, Choices").
         """
         before = dict(self.held)
+        if self._program.language == 1:  # its errors have no names
+            changes = [(where, value) for where, value in changes if where[1:] != ("error_name",)]
         for where, value in changes:
             self.hidden.pop(where, None)
             self.held[where] = value
@@ -125,14 +127,17 @@ def _differs(old: Any, new: Any) -> bool:
 
 def left_with(part: Any, value: Any) -> Changes:
     """Return the changes of a step with an output: output, variable, and no error ("Failure, Choices")."""
-    return [((name), value) for name in _names(part)] + [((part.id, "error"), GONE)]
+    return [((name), value) for name in _names(part)] + [((part.id, what), GONE) for what in ("error", "error_name")]
 
 
-def left_without(part: Any, error: str) -> Changes:
-    """Return the changes of a step without an output, which also clears that of an earlier visit ("Failure" 3)."""
+def left_without(part: Any, error: str, name: str) -> Changes:
+    """Return the changes of a step without an output, which also clears that of an earlier visit ("Failure" 3).
+
+    `name` is that of the error.
+    """
     if not has_output(part):
         return []
-    return [(name, GONE) for name in _names(part)] + [((part.id, "error"), error)]
+    return [*((one, GONE) for one in _names(part)), ((part.id, "error"), error), ((part.id, "error_name"), name)]
 
 
 def _names(part: Any) -> Iterable[Holder]:

@@ -25,6 +25,7 @@ class Tool(NamedTuple):
     suspends: bool
     args: dict[str, TypeSpec] | None
     returns: TypeSpec | None
+    errors: frozenset[str] = frozenset()
 
 
 WORST = Tool("write", False, True, None, None)
@@ -68,6 +69,7 @@ def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
         any(one.suspends for one in facts),
         next((one.args for one in facts if one.args is not None), None),
         next((one.returns for one in facts if one.returns is not None), None),
+        frozenset(name for one in facts for name in one.errors or ()),
     )
 
 
@@ -115,14 +117,22 @@ def successor(step: Any, program: Program) -> str | None:
 
 
 def _arms(program: Program) -> set[str | None]:
-    """Return the targets of branches, cases and `error_step` fields ("Control flow" 3)."""
+    """Return the targets of branches, cases, `error_step` and `catch` fields ("Control flow" 3)."""
     named: set[str | None] = set()
     for step in program.steps:
         if step.type == "condition":
             named |= {step.then, step.otherwise, *(case.then for case in step.cases or ())}
         elif has_output(step):
-            named.add(step.error_step)  # type: ignore[union-attr]
+            named |= {step.error_step, *(entry.then for entry in step.catch or ())}  # type: ignore[union-attr]
     return named
+
+
+def caught(step: Any, name: str) -> str | None:
+    """Return the step to which an error of this name leads, or None ("Errors by name" 3)."""
+    for entry in step.catch or ():
+        if name in entry.errors or "any" in entry.errors:
+            return str(entry.then)
+    return None if step.error_step is None else str(step.error_step)
 
 
 def expressions_of(step: Any, language: int) -> list[syntax.Expression]:
@@ -145,9 +155,14 @@ def names_read(tree: syntax.Expression) -> set[tuple[str, ...]]:
 def holder(names: tuple[str, ...], program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split a reference into the holder of its value and the fields below ("Data" 1 and 2).
 
-    `.output` and `.error` after a step's id belong to the step; all else is a variable or an input.
+    `.output` and `.error` after a step's id belong to the step; all else is a variable or an input. In language 2
+    `.error_name` belongs to the step, too, unless there is a variable of the step's name ("Errors by name" 2).
     """
-    is_steps = len(names) > 1 and names[1] in ("output", "error") and any(p.id == names[0] for p in all_parts(program))
+    owner = next((part for part in all_parts(program) if part.id == names[0]), None) if len(names) > 1 else None
+    is_steps = owner is not None and names[1] in ("output", "error")
+    if owner is not None and names[1] == "error_name" and program.language == 2 and has_output(owner):
+        assigned = {name for step in program.steps for name in assigned_by(step)}
+        is_steps = names[:1] not in assigned and names[0] not in (program.inputs or {})
     return (names[:2], names[2:]) if is_steps else (names[:1], names[1:])
 
 
@@ -158,7 +173,7 @@ def assigned_by(step: Any) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for part in [*parts_of(step), step]:
         if has_output(part):
-            found += [(part.id, "output"), (part.id, "error")]
+            found += [(part.id, "output"), (part.id, "error"), (part.id, "error_name")]
             if part.output_key is not None:
                 found.append((part.output_key,))
     return found

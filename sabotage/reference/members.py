@@ -117,7 +117,7 @@ class Members(Waves):
                 why = self._prepared(call)
             if why:
                 self._begin(step)
-                call.fails(why)
+                call.fails(*why)
                 return self._start_members(step)
         try:
             self._admit(step, ready)
@@ -137,7 +137,7 @@ class Members(Waves):
             lacking = [other.step.id for other in self._needs(call) if other.phase in ("failed", "skipped")]
             if call.phase == "ready" and lacking:
                 self._begin(step)
-                call.fails(f"it depends on {lacking[0]}")
+                call.fails(f"it depends on {lacking[0]}", "Dependency")
                 return True
         return False
 

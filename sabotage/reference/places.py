@@ -53,7 +53,7 @@ class SlotResolver:
     def _slots(self, names: tuple[str, ...], seen: frozenset[tuple[str, ...]] = frozenset()) -> list[Slot]:
         """Return the slots that a reference may read."""
         where, fields = holder(names, self._program)
-        if where[1:] == ("error",):
+        if where[1:] in (("error",), ("error_name",)):
             return [Slot(("error", where[0]))]
         if where[1:] == ("output",):
             return [self._inside(Slot(("output", where[0]), fields))] if where[0] in self._parts else []

@@ -75,6 +75,8 @@ class Run:
         self._idle = 0
         self._calls: list[Call] = []
         self._at = ""
+        self._error_name = ""
+        """The name of the error of the step that failed last."""
         self._is_begun = False
         self._is_cancelled = False
 
@@ -156,12 +158,13 @@ class Run:
     # -- transitions ---------------------------------------------------------------------------------------------------
 
     def _leave(self, step: Any, how: str) -> str:
-        """Leave a step for its `error_step`, its successor, or the end ("Control flow" 1 to 7, "Failure" 1)."""
+        """Leave a step for where its error leads, its successor, or the end ("Control flow" 1 to 7, "Failure" 1)."""
         is_blocked = any(call.is_blocked and call.step is step for call in self._calls)
         logged = "blocked" if is_blocked else how
         if how == "failed":
-            if step.error_step is not None:
-                return self._move(step, logged, step.error_step)
+            caught = facts.caught(step, self._error_name)
+            if caught is not None:
+                return self._move(step, logged, caught)
             raise self._over(step, logged, "FAILED", "error")
         target = facts.successor(step, self.program)
         if target is None:

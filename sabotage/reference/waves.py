@@ -50,10 +50,10 @@ class Waves(Run):
         """Make attempts until every call has ended. Calls that wait or are in doubt come after all others."""
         while True:
             wave = self._next_wave(step)
-            unfit = [(call, why) for call in wave if (why := self._prepared(call))]
-            for call, why in unfit:
+            unfit = [(call, why) for call in wave if (why := self._prepared(call)) is not None]
+            for call, (error, name) in unfit:
                 self._begin(step)
-                call.fails(why)
+                call.fails(error, name)
             if unfit:
                 continue
             if wave:
@@ -73,29 +73,29 @@ class Waves(Run):
         is_bounded = self.program.max_tokens is not None or self.program.max_cost is not None
         return ready[: step.max_concurrency] if is_bounded and step.type == "parallel" else ready
 
-    def _prepared(self, call: Call) -> str:
-        """Compute the arguments of a call. Return why it can't start, if so: then it fails without retries ("Failure"
-        6)."""
+    def _prepared(self, call: Call) -> tuple[str, str] | None:
+        """Compute the arguments of a call. Return why it can't start, and the name of the error, if so: then it fails
+        without retries ("Failure" 6)."""
         step, read = call.step, self._data.read
         try:
             if call.is_model:
                 call.prompt = _text(filled(step.prompt, read))
                 call.system = None if step.system is None else _text(filled(step.system, read))
                 call.is_blocked = any(self._data.hidden_below(names) for names in names_in([step.prompt, step.system]))
-                return "sensitive" if call.is_blocked else ""
+                return ("sensitive", "Refused") if call.is_blocked else None
             given = to_value(filled(step.args, read))
         except Undefined as error:
-            return f"undefined {error}"
+            return f"undefined {error}", "Undefined"
         except NoValue as error:
-            return f"ill-typed {error}"
+            return f"ill-typed {error}", "BadValue"
         args = given if call.tool.args is None else completed(given, call.tool.args)
         if args is None:
-            return f"ill-typed {given}"
+            return f"ill-typed {given}", "BadArguments"
         call.args = args
         # A call that no policy allows is rejected; the step fails without retries ("Policies, Choices").
         language = self.program.language
         call.is_blocked = not all(is_allowed(step.tool, args, terms, read, language) for terms in self._terms)
-        return "not allowed" if call.is_blocked else ""
+        return ("not allowed", "Refused") if call.is_blocked else None
 
     def _wave(self, step: Any, wave: list[Call]) -> Pause:
         """Start an attempt of each call of a wave, and continue when all have returned ("Parallel, Choices")."""
@@ -140,6 +140,7 @@ class Waves(Run):
     def _bind(self, step: Any) -> str:
         """Apply the result of the single call of an llm or tool step."""
         (call,) = self._calls
+        self._error_name = call.name
         self._change(_left_by(call))
         self._hide(call)
         self._secrets |= self._brought()
@@ -155,7 +156,10 @@ class Waves(Run):
         good = {call.step.id: call.value for call in self._calls if call.phase in ("success", "fallback")}
         if failed:
             errors = [call.error for call in self._calls if call.phase == "failed"]
-            changes += left_without(step, Unworded(f"{failed} failed: {errors}"))
+            names = [call.name for call in self._calls if call.phase == "failed"]
+            # One that only lacks an output does not explain the failure ("Errors by name" 2).
+            self._error_name = next((name for name in names if name != "Dependency"), names[0])
+            changes += left_without(step, Unworded(f"{failed} failed: {errors}"), self._error_name)
         else:
             changes += left_with(step, good)
         self._change(changes)
@@ -204,4 +208,4 @@ def _text(value: Any) -> str:
 def _left_by(call: Call) -> Changes:
     if call.phase in ("success", "fallback"):
         return left_with(call.step, call.value)
-    return left_without(call.step, Unworded(f"{call.step.id} {call.error}"))
+    return left_without(call.step, Unworded(f"{call.step.id} {call.error}"), call.name)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from stepward.sabotage.stores.plain_verifier import canonical
 
 _LEAVES: Final = frozenset({"next", "ends", "reason", "in_doubt"})
-_CALL: Final = frozenset({"kind", "step", "visit", "output", "error"})
+_CALL: Final = frozenset({"kind", "step", "visit", "output", "error", "error_name"})
 _BODIES: Final[Mapping[str, frozenset[str]]] = {
     "started": frozenset({"inputs", "patterns", "policies", "program", "waived"}),
     "governed": frozenset({"policies", "waived"}),
@@ -20,12 +20,12 @@ _BODIES: Final[Mapping[str, frozenset[str]]] = {
     "doubt": frozenset({"step", "visit", "error"}),
     "reconciled": frozenset({"step", "visit", "kind", "output"}) | _LEAVES,
     "resumed": frozenset({"step", "visit", "kind", "output"}) | _LEAVES,
-    "joined": frozenset({"step", "visit", "kind", "error"}) | _LEAVES,
+    "joined": frozenset({"step", "visit", "kind", "error", "error_name"}) | _LEAVES,
     "branched": frozenset({"step", "visit", "branch"}) | _LEAVES,
     "assigned": frozenset({"step", "visit", "values"}) | _LEAVES,
-    "passed": frozenset({"step", "visit", "error"}) | _LEAVES,
-    "blocked": frozenset({"step", "visit", "kind", "error"}) | _LEAVES,
-    "rejected": frozenset({"step", "visit", "kind", "error", "rule"}) | _LEAVES,
+    "passed": frozenset({"step", "visit", "error", "error_name"}) | _LEAVES,
+    "blocked": frozenset({"step", "visit", "kind", "error", "error_name"}) | _LEAVES,
+    "rejected": frozenset({"step", "visit", "kind", "error", "error_name", "rule"}) | _LEAVES,
     "ended": frozenset({"step", "visit", "output", "error"}) | _LEAVES,
     "cancel": frozenset(),
     "refused": frozenset({"what", "why"}),
@@ -36,7 +36,7 @@ _BODIES: Final[Mapping[str, frozenset[str]]] = {
 _NOTES: Final[Mapping[str, frozenset[str]]] = {
     "started": frozenset({"limits", "run", "by", "envelope"}),
     "intent": frozenset({"attempt", "performance", "key", "token"}),
-    "attempt": frozenset({"attempt", "performance", "started", "took", "tokens", "cost", "model", "cached"}),
+    "attempt": frozenset({"attempt", "performance", "started", "took", "tokens", "cost", "model", "cached", "due"}),
     "reconciled": frozenset({"verdict", "by"}),
     **dict.fromkeys(("resumed", "cancel", "refused", "erased"), frozenset({"by"})),
 }
@@ -58,7 +58,7 @@ def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> 
         odd += [name for name in _SORTED if list(body.get(name, ())) != sorted(body.get(name, ()))]
         if odd:
             yield f"record {record['seq']}, `{kind}`, has `{odd[0]}`, which it should not have so"
-        if record["v"] != (2 if kind == "governed" or note.keys() & {"by", "cached", "envelope"} else 1):
+        if record["v"] != (2 if kind == "governed" or note.keys() & {"by", "cached", "due", "envelope"} else 1):
             yield f"record {record['seq']}, `{kind}`, is of version {record['v']}"
     yield from _odd_intents(run, made)
     due = trace_hash(made, json.loads(program)).hex()

@@ -8,6 +8,7 @@ every id is computed from what it names, so that the same call gives the same an
 
 from __future__ import annotations
 
+from example_tools.bookings import *
 from example_tools.messages import *
 from example_tools.money import *
 from example_tools.operations import *

@@ -28,7 +28,9 @@ from brute_program import (
     Rule,
     Truth,
     cases_of,
+    caught_by,
     outputs_of,
+    takes,
 )
 from small_language import (
     GONE,
@@ -229,14 +231,15 @@ class _Search:
 
     def _passed(self, number: int, step: dict[str, Any], values: Values, *, first: bool) -> Move:
         """A visit too many: the outputs become undefined, and control goes to the error step, once."""
-        if "error_step" not in step or not first:
+        target = caught_by(step, "Visits")
+        if target is None or not first:
             return Move(END, values, Event(number, ending="STALLED"), 0)
         after = list(values)
         for call in self.calls[number]:
-            call.bind(after, Fate("failed"))
-        self._leave_whole(step, after, "failed")
+            call.bind(after, Fate("failed", name="Visits"))
+        self._leave_whole(step, after, "failed", "Visits")
         event = Event(number, assigned=self._assigned(number, step))
-        return Move(self.position[step["error_step"]], tuple(after), event, 0)
+        return Move(self.position[target], tuple(after), event, 0)
 
     def _moves(self, number: int, step: dict[str, Any], values: Values) -> Iterator[Move]:
         if step["type"] in ("condition", "set", "end"):
@@ -255,7 +258,7 @@ class _Search:
             missing = call.undefined(values)
             self.truth.undefined |= {(call.id, text) for text in missing}
             if missing:
-                choices.append([Fate("skipped" if call.skips else "failed", started=False)])
+                choices.append([Fate("skipped" if call.skips else "failed", started=False, name="Undefined")])
             else:
                 choices.append(call.fates)
                 started.append((call.id, call.arguments(values)))
@@ -352,17 +355,17 @@ class _Search:
             raise NotSmallError(f"`{step['id']}` has {_size(choices)} ways out")
         for fates in product(*choices):
             failed = [fate for fate in fates if fate.kind == "failed"]
-            kind = fates[0].kind
+            kind, name = fates[0].kind, failed[0].name if failed else ""
             if step["type"] == "parallel":
                 kind = "success" if not failed else "skipped" if step.get("on_error") == "skip" else "failed"
             after = list(values)
             for call, fate in zip(calls, fates, strict=True):
                 call.bind(after, fate)
-            self._leave_whole(step, after, kind)
+            self._leave_whole(step, after, kind, name)
             succeeded = [call.id for call, fate in zip(calls, fates, strict=True) if fate.kind == "success"]
             if step["type"] == "parallel" and kind == "success":
                 succeeded.append(step["id"])
-            to, ending = self._way(number, step, kind)
+            to, ending = self._way(number, step, kind, name)
             event = Event(number, started, again, tuple(succeeded), (), assigned, ending)
             yield Move(to, tuple(after), event, self._spent(number, step, fates))
 
@@ -376,17 +379,18 @@ class _Search:
             for part, arguments, seen in found.arguments:
                 self._forbid(number, [(part, arguments)], seen)
             fates = [found.fates[call.id] for call in calls]
-            failed = [fate for fate in fates if fate.kind == "failed"]
+            failed = [fate.name for fate in fates if fate.kind == "failed"]
             kind = "success" if not failed else "skipped" if step.get("on_error") == "skip" else "failed"
+            name = next((name for name in failed if name != "Dependency"), failed[0] if failed else "")
             after = list(values)
             for call, fate in zip(calls, fates, strict=True):
                 call.bind(after, fate)
-            self._leave_whole(step, after, kind)
+            self._leave_whole(step, after, kind, name)
             started = (step["id"], *(part for part, _, _ in found.arguments))
             again = tuple(self._again(number, step, set(started)))
             good = [call.id for call, fate in zip(calls, fates, strict=True) if fate.kind == "success"]
             succeeded = (*good, step["id"]) if kind == "success" else tuple(good)
-            to, ending = self._way(number, step, kind)
+            to, ending = self._way(number, step, kind, name)
             cost = self._spent(number, step, tuple(fates))
             for happens in orders(calls, step, found.fates):
                 moves += 1
@@ -395,17 +399,23 @@ class _Search:
                 event = Event(number, started, again, succeeded, (), assigned, ending, happens)
                 yield Move(to, tuple(after), event, cost)
 
-    def _way(self, number: int, step: dict[str, Any], kind: str) -> tuple[int, str]:
+    def _way(self, number: int, step: dict[str, Any], kind: str, name: str) -> tuple[int, str]:
         if kind != "failed":
             return self.successor[number]
-        return (self.position[step["error_step"]], "") if "error_step" in step else (END, "FAILED")
+        target = caught_by(step, name)
+        if "catch" in step and target is not None:
+            place = next(place for place, entry in enumerate(step["catch"]) if takes(entry, name))
+            self.truth.caught.add((step["id"], place))
+        return (self.position[target], "") if target is not None else (END, "FAILED")
 
     def _spent(self, number: int, step: dict[str, Any], fates: tuple[Fate, ...]) -> int:
         """Return the least that such an outcome costs."""
         cost = self.cost[number] + sum(fate.extra for fate in fates)
         failed = [fate for fate in fates if fate.kind == "failed"]
         if failed and step["type"] == "parallel" and step.get("on_error") == "retry":
-            again = sum(1 + fate.extra for fate in failed if fate.started)  # what never starts is no attempt
+            # What never starts is no attempt. A call that fails in each round may fail as cheaply as it can before.
+            calls = zip(self.calls[number], fates, strict=True)
+            again = sum(1 + call.least for call, fate in calls if fate.kind == "failed" and fate.started)
             cost += (step.get("max_retries", 3) - 1) * (1 + again)
         return cost
 
@@ -415,12 +425,12 @@ class _Search:
         for call in self.calls[number]:
             if call.id not in started or call.is_idempotent:
                 continue
-            if call.attempts > 1:
+            if call.is_repeated:
                 yield call.id, 1
             elif rounds > 1 and not call.skips:
                 yield call.id, 2
 
-    def _leave_whole(self, step: dict[str, Any], after: list[Any], kind: str) -> None:
+    def _leave_whole(self, step: dict[str, Any], after: list[Any], kind: str, error: str) -> None:
         """Bind the output of a parallel step itself; that of a call is bound by the call."""
         if step["type"] == "parallel":
             for name in outputs_of(step):
@@ -428,15 +438,18 @@ class _Search:
                     after[self.names.slots[name]] = "joined" if kind == "success" else GONE
             if f"{step['id']}.error" in self.names.slots:
                 after[self.names.slots[f"{step['id']}.error"]] = GONE if kind == "success" else "error"
+            if f"{step['id']}.error_name" in self.names.slots:
+                after[self.names.slots[f"{step['id']}.error_name"]] = GONE if kind == "success" else error
 
     def _assigned(self, number: int, step: dict[str, Any]) -> frozenset[str]:
-        own = frozenset([*outputs_of(step), f"{step['id']}.error"])
+        own = frozenset([*outputs_of(step), f"{step['id']}.error", f"{step['id']}.error_name"])
         return own.union(*(call.names for call in self.calls[number]))
 
 
 def _arm_targets(step: dict[str, Any]) -> list[str]:
     named = [step.get("then"), step.get("otherwise"), step.get("error_step")]
-    return [target for target in [*named, *(case["then"] for case in step.get("cases", ()))] if target is not None]
+    entries = [*step.get("cases", ()), *step.get("catch", ())]
+    return [target for target in [*named, *(entry["then"] for entry in entries)] if target is not None]
 
 
 def _status(step: dict[str, Any]) -> str:

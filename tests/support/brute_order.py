@@ -72,10 +72,12 @@ def _outcomes(
     for other in calls:  # outputs are bound in order of the list
         if other.id in before[call.id]:
             other.bind(seen, known.fates[other.id])
-    choices = [Fate("skipped" if call.skips else "failed", started=False)]
+    kind = "skipped" if call.skips else "failed"
+    choices = [Fate(kind, started=False, name="Dependency")]
     if all(known.fates[one].kind in GOOD for one in needs[call.id]):
         missing = call.undefined(tuple(seen))
         known = known._replace(undefined=(*known.undefined, *((call.id, text) for text in missing)))
+        choices = [Fate(kind, started=False, name="Undefined")]
         if not missing:
             choices = call.fates
             start = (call.id, call.arguments(tuple(seen)), tuple(seen))

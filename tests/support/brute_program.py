@@ -46,6 +46,8 @@ class Truth:
     taken: dict[str, set[int]] = field(default_factory=dict)
     """The numbers of the cases that were taken, of every condition with cases that was evaluated."""
     shadowed: set[tuple[str, int]] = field(default_factory=set)
+    caught: set[tuple[str, int]] = field(default_factory=set)
+    """The entries of `catch` that were taken: a step, and the place in its list."""
     states: int = 0
 
     @property
@@ -88,6 +90,8 @@ class Names:
             for part in (step, *step.get("parallel_steps", ()))
             if part["type"] in ("llm", "tool", "parallel")
         }
+        self.variables = {part["output_key"] for part in _parts(program) if "output_key" in part}
+        self.variables |= {name for step in program["steps"] for name in step.get("set", ())}
         for text in () if blind else _all_references(program):
             if not text.startswith("args."):
                 self.slots.setdefault(self.root(text)[0], len(self.slots))
@@ -96,12 +100,32 @@ class Names:
         """Return the variable that a reference speaks of, and the fields below it."""
         names = text.split(".")
         size = 2 if names[0] in self.outputs and names[1:2] in (["output"], ["error"]) else 1
+        if names[0] in self.outputs - self.variables and names[1:2] == ["error_name"]:
+            size = 2
         return ".".join(names[:size]), tuple(names[size:])
 
     def where(self, text: str) -> tuple[int, tuple[str, ...]]:
         """Return the slot of a reference; arguments stand behind all variables."""
         name, fields = self.root(text)
         return (len(self.slots) if name == "args" else self.slots[name]), fields
+
+
+def _parts(program: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for step in program["steps"]:
+        yield from (step, *step.get("parallel_steps", ()))
+
+
+def takes(entry: dict[str, Any], name: str) -> bool:
+    """Return whether an entry of `catch` or `retry` is about an error."""
+    return name in entry["errors"] or "any" in entry["errors"]
+
+
+def caught_by(step: dict[str, Any], name: str) -> str | None:
+    """Return the step to which an error leads, or None."""
+    for entry in step.get("catch", ()):
+        if takes(entry, name):
+            return str(entry["then"])
+    return step.get("error_step")
 
 
 def _all_references(program: dict[str, Any]) -> Iterator[str]:
@@ -126,12 +150,14 @@ def cases_of(step: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class Fate(NamedTuple):
-    """What may become of a call: `success`, `fallback`, `failed` or `skipped`; whether it started; extra attempts."""
+    """What may become of a call: `success`, `fallback`, `failed` or `skipped`; whether it started; extra attempts, and
+    the name of the error."""
 
     kind: str
     value: Any = GONE
     started: bool = True
     extra: int = 0
+    name: str = ""
 
 
 class Call:
@@ -145,12 +171,13 @@ class Call:
         self.is_idempotent = step["type"] == "tool" and tool.get("idempotent", False)
         self.slots = [names.slots[name] for name in outputs_of(step) if name in names.slots]
         self.error = names.slots.get(f"{self.id}.error")
-        self.names = frozenset([*outputs_of(step), f"{self.id}.error"])
+        self.error_name = names.slots.get(f"{self.id}.error_name")
+        self.names = frozenset([*outputs_of(step), f"{self.id}.error", f"{self.id}.error_name"])
         self.args: dict[str, Any] = {}
         self.reads: list[tuple[str, Reader]] = []
         if not blind:
             self._read(step, names)
-        self.fates = self._fates(step, tool)
+        self.fates = self._fates(step, tool, program_names_errors=program.get("language") == 2)
 
     def _read(self, step: dict[str, Any], names: Names) -> None:
         for value in (step.get("prompt", ""), *step.get("args", {}).values()):
@@ -160,7 +187,7 @@ class Call:
             is_read = isinstance(value, str) and REFERENCE.fullmatch(value)
             self.args[name] = reference(value[1:], names.where) if is_read else frozen(value)
 
-    def _fates(self, step: dict[str, Any], tool: dict[str, Any]) -> list[Fate]:
+    def _fates(self, step: dict[str, Any], tool: dict[str, Any], *, program_names_errors: bool) -> list[Fate]:
         """A write that timed out is never taken for failed: if it can't be repeated there is no fallback."""
         spec = {"enum": step["allowed_outputs"]} if "allowed_outputs" in step else step.get("returns")
         values = domain(tool.get("returns") if step["type"] == "tool" else spec)
@@ -168,9 +195,21 @@ class Call:
         writes = step["type"] == "tool" and tool.get("effect", "write") == "write"
         if step.get("on_timeout") == "fallback" and (self.is_idempotent or not writes):
             attempts = step.get("max_retries", 3) if writes else self.attempts
+            late = next((entry for entry in step.get("retry", ()) if takes(entry, "Timeout")), None)
+            attempts = attempts if late is None else late.get("max_attempts", 3)
             fates.append(Fate("fallback", frozen(step["fallback"]), extra=attempts - 1))
-        fates.append(Fate("skipped") if self.skips else Fate("failed", extra=self.attempts - 1))
-        return fates
+        kind = "skipped" if self.skips else "failed"
+        names = _error_names(step, tool, writes=writes) if program_names_errors else ["Unexpected"]
+        extra = {name: self._extra(step, name, is_once=writes and not self.is_idempotent) for name in names}
+        self.least, self.is_repeated = min(extra.values()), max(extra.values()) > 0
+        return fates + [Fate(kind, extra=more, name=name) for name, more in extra.items()]
+
+    def _extra(self, step: dict[str, Any], name: str, *, is_once: bool) -> int:
+        """Return the attempts after the first of a call that fails with an error each time."""
+        for entry in () if is_once else step.get("retry", ()):
+            if takes(entry, name):
+                return int(entry.get("max_attempts", 3)) - 1
+        return int(self.attempts) - 1
 
     def undefined(self, values: Values) -> list[str]:
         """Return the references that the call reads and can't."""
@@ -192,6 +231,18 @@ class Call:
             after[slot] = fate.value
         if self.error is not None:
             after[self.error] = GONE if fate.kind in GOOD else "error"
+        if self.error_name is not None:
+            after[self.error_name] = GONE if fate.kind in GOOD else fate.name
+
+
+def _error_names(step: dict[str, Any], tool: dict[str, Any], *, writes: bool) -> list[str]:
+    """Return the names with which a call that has started may fail; a late write is none that failed."""
+    names = ["Unexpected", *tool.get("errors", ())]
+    if not writes:
+        names.append("BadOutput")
+        if "timeout_seconds" in step and step.get("on_timeout") != "fallback":
+            names.append("Timeout")
+    return names
 
 
 def outputs_of(step: dict[str, Any]) -> list[str]:

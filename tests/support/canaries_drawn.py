@@ -24,6 +24,7 @@ from stepward.vm.machine import (
     decide,
     deliveries,
     driver,
+    history,
     known,
     monitors,
     redaction,
@@ -31,16 +32,34 @@ from stepward.vm.machine import (
     runs,
     state,
 )
-from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
 from stepward.vm.machine.state import State
 
 REAL_KEY, REAL_COMPARE, REAL_TWO = types.key_of, evaluator.compare, authority.two_people
 REAL_PLAN, REAL_TRACED = replay.stored_plan, apply.traced
 REAL_OUT_OF_STEPS = calls.out_of_steps
+REAL_FOLD = history.fold
 
 
 def keeps_outputs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(apply, "_failure_changes", lambda step, error: [(step.error, error)] if step.error >= 0 else [])
+    patch.setattr(apply, "_failure_changes", lambda step, error, name: [(step.error, error)] if step.error >= 0 else [])
+
+
+def goes_to_the_first_catch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StepPlan, "leaving", lambda self, kind, name: self.transitions.get(kind))
+
+
+def tries_every_write_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CallPlan, "retry_of", lambda self, name: self.call.retry_after(name))
+
+
+def forgets_delays_when_it_recovers(patch: pytest.MonkeyPatch) -> None:
+    def folded(plan: Plan, events: Any) -> State:
+        found = REAL_FOLD(plan, events)
+        calls_now = found.calls
+        return found if calls_now is None else found._replace(calls=tuple(one._replace(due=1) for one in calls_now))
+
+    patch.setattr(history, "fold", folded)
 
 
 def takes_true_for_one(patch: pytest.MonkeyPatch) -> None:
@@ -295,6 +314,23 @@ CANARIES = (
         "drawn-deliveries",
         READ,
         lets_strangers_settle,
+    ),
+    Canary(
+        "goes-to-the-first-catch", "an error goes where its name leads", "drawn-errors", READ, goes_to_the_first_catch
+    ),
+    Canary(
+        "tries-every-write-again",
+        "no write is tried again that is not idempotent",
+        "drawn-errors",
+        READ,
+        tries_every_write_again,
+    ),
+    Canary(
+        "forgets-delays-when-it-recovers",
+        "the rest of a delay is waited for after a crash",
+        "drawn-errors",
+        READ,
+        forgets_delays_when_it_recovers,
     ),
     Canary("has-a-step-more", "a budget of steps is exact", "drawn-budgets", READ, has_a_step_more),
     Canary("counts-characters", "the size of an output is in bytes", "drawn-sizes", READ, counts_characters),

@@ -40,7 +40,7 @@ def gives_up_renewing(patch: pytest.MonkeyPatch) -> None:
 
 
 def pauses_of_another_attempt(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Driver, "pause", ("setup.retry_delay(attempt)", "setup.retry_delay(attempt + 1)"))
+    rewrite(patch, Driver, "pause", ("setup.retry_delay(call.attempt)", "setup.retry_delay(call.attempt + 1)"))
 
 
 def holder_shares_its_name(patch: pytest.MonkeyPatch) -> None:

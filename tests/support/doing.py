@@ -234,12 +234,26 @@ def without_quotes(edit: Edit) -> None:
     edit.owner[edit.last] = yaml.safe_load(edit.owner[edit.last])
 
 
+def remove_error(edit: Edit) -> None:
+    """Remove a name from an entry of `catch` or `retry`, and what is empty then."""
+    *owner, field, entry, errors, place = edit.finding.place.path
+    step: Any = edit.data
+    for part in owner:
+        step = step[part]
+    del step[field][entry][errors][place]
+    step[field] = [one for one in step[field] if one[errors]]
+    if not step[field]:
+        del step[field]
+    drop_unreachable(edit)
+
+
 def say_language_2(edit: Edit) -> None:
     edit.data["language"] = 2
 
 
 DOING: list[Entry] = [
     (r"^(?:add|write) `language: 2`", say_language_2),
+    (r"^remove (?:it here|this entry|`[A-Z]\w*`(?:$|, or add|; the errors))", remove_error),
     (r"^name it in a branch, a `next_step` or an `error_step`", name_it),
     (r", or remove it with all steps after it$", drop_unreachable),
     (r", or remove the step and the branch that names it", remove_with_branch),

@@ -9,7 +9,7 @@ from typing import Any
 def redirect(steps: list[dict[str, Any]], name: str, to: str) -> None:
     """Send everyone who goes to a step to another one."""
     for step in steps:
-        for part in (step, *step.get("cases", ())):
+        for part in (step, *step.get("cases", ()), *step.get("catch", ())):
             for field in ("then", "otherwise", "error_step", "next_step"):
                 if part.get(field) == name:
                     part[field] = to
@@ -27,7 +27,8 @@ def branches_of(step: dict[str, Any]) -> list[Any]:
 def targets_of(step: dict[str, Any]) -> list[str]:
     """Return the steps that a step names as arms."""
     named = [step.get("then"), step.get("otherwise"), step.get("error_step")]
-    return [target for target in (*named, *(case["then"] for case in step.get("cases", ()))) if target]
+    entries = (*step.get("cases", ()), *step.get("catch", ()))
+    return [target for target in (*named, *(entry["then"] for entry in entries)) if target]
 
 
 def _following(steps: list[dict[str, Any]], number: int, arms: set[str]) -> list[str]:

@@ -18,6 +18,7 @@ from legal_programs import (
     settled,
     targets_of,
 )
+from named_errors import with_named_errors
 from rare_programs import rare_programs
 from small_tools import GIVERS, INPUTS, KINDS, LETTERS, STARTS, TOOLS
 from stepward.sabotage.drawn.second import with_language_2
@@ -32,7 +33,8 @@ def small_program(seed: int) -> dict[str, Any]:
         program = _Maker(chance).program()
         if program is not None:
             program = _with_an_error(program, Random(f"{seed}/error"))
-            return with_language_2(program, Random(f"{seed}/language 2"), 0.12)
+            program = with_language_2(program, Random(f"{seed}/language 2"), 0.12)
+            return with_named_errors(program, Random(f"{seed}/errors"), 0.12)
 
 
 def _with_an_error(program: dict[str, Any], chance: Random) -> dict[str, Any]:

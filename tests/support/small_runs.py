@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from brute_order import needs_of
 from machines import unchecked
+from named_errors import LISTED
 from small_language import domain, thawed
 from stepward.validator import Verdict
 from stepward.validator.findings import Property
-from stepward.vm import MemoryJournal, ModelReply, Program, Run, ToolContext
+from stepward.vm import MemoryJournal, ModelReply, Program, Run, ToolContext, ToolError
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.models import ANY_NAME, ModelRequest
 from trace_judge import Judge
@@ -66,7 +67,8 @@ class Chance:
         """Fail now and then, or be too late."""
         roll = self.random.random()
         if roll < self.failing:
-            raise ValueError("it did not happen")
+            name = self.random.choice(("", *LISTED)) if self.data.get("language") == 2 else ""
+            raise ToolError(name, "it did not happen") if name else ValueError("it did not happen")
         if roll < self.failing * 1.6:
             self.clock.time += 2_000_000
 

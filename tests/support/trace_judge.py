@@ -63,7 +63,7 @@ class Judge:
         if kind == "passed":  # its visits are used up: nothing starts
             for one in (part, *part.get("parallel_steps", ())):
                 if one["id"] in self.calls:
-                    self._bind(one, "failed", GONE)
+                    self._bind(one, "failed", GONE, "Visits")
             return
         self.reached.add(self.owner.get(part["id"], part)["id"])
         if kind in ("intent", "attempt"):
@@ -80,7 +80,7 @@ class Judge:
         elif kind == "joined":
             self._start(part, body["visit"])
             if body["kind"] != "again":
-                self._joined(part, body["kind"])
+                self._joined(part, body["kind"], body.get("error_name", GONE))
         elif kind == "blocked" and part["type"] in ("llm", "tool"):  # it did not start
             self._settled(part, body)
         elif kind in ("blocked", "ended"):
@@ -115,7 +115,8 @@ class Judge:
         is_good = body["kind"] in ("success", "fallback")
         output = frozen(body.get("output", GONE)) if is_good else GONE
         names = [f"{part['id']}.output", *([part["output_key"]] if "output_key" in part else [])]
-        return {**dict.fromkeys(names, output), f"{part['id']}.error": GONE if is_good else "error"}
+        error, name = (GONE, GONE) if is_good else ("error", body.get("error_name", GONE))
+        return {**dict.fromkeys(names, output), f"{part['id']}.error": error, f"{part['id']}.error_name": name}
 
     def _attempted(self, kind: str, body: dict[str, Any], part: dict[str, Any]) -> None:
         """An intent stands before the attempt of a write, and of what may suspend; other calls have none."""
@@ -135,25 +136,29 @@ class Judge:
         if part["id"] in self.owner:
             self.fates[part["id"]] = body
         else:
-            self._bind(part, body["kind"], frozen(body.get("output", GONE)))
+            self._bind(part, body["kind"], frozen(body.get("output", GONE)), body.get("error_name", GONE))
 
-    def _joined(self, whole: dict[str, Any], kind: str) -> None:
+    def _joined(self, whole: dict[str, Any], kind: str, name: Any) -> None:
         for part in whole["parallel_steps"]:
             body = self.fates.pop(part["id"], {"kind": "failed"})
             behind = [one for one in whole["parallel_steps"] if self._precedes(part, one)]
             started = [one for one in behind if one["id"] in self.begun_now]
-            self._bind(part, body["kind"], frozen(body.get("output", GONE)), started)
+            error = body.get("error_name", GONE)
+            self._bind(part, body["kind"], frozen(body.get("output", GONE)), error, started)
         self.begun_now.clear()
-        self._bind(whole, kind, "joined")
+        self._bind(whole, kind, "joined", name)
 
-    def _bind(self, part: dict[str, Any], kind: str, output: Any, behind: Sequence[dict[str, Any]] = ()) -> None:
+    def _bind(
+        self, part: dict[str, Any], kind: str, output: Any, name: Any, behind: Sequence[dict[str, Any]] = ()
+    ) -> None:
         """Give a call its output, or take it away; then note its success. `behind` depend on it, and have started."""
         is_good = kind in ("success", "fallback")
         outputs = [f"{part['id']}.output", *([part["output_key"]] if "output_key" in part else [])]
         self.values |= dict.fromkeys(outputs, output if is_good else GONE)
         self.values[f"{part['id']}.error"] = GONE if is_good else "error"
+        self.values[f"{part['id']}.error_name"] = name
         for rule in self.rules:
-            rule.assigned([*outputs, f"{part['id']}.error"])
+            rule.assigned([*outputs, f"{part['id']}.error", f"{part['id']}.error_name"])
             if kind == "success":
                 rule.succeeded(part, behind)
 
@@ -195,7 +200,7 @@ class Judge:
     def root(self, text: str) -> tuple[str, tuple[str, ...]]:
         """Return the variable that a reference speaks of, and the fields below it."""
         names = text.split(".")
-        size = 2 if names[0] in self.calls and names[1:2] in (["output"], ["error"]) else 1
+        size = 2 if names[0] in self.calls and names[1:2] in (["output"], ["error"], ["error_name"]) else 1
         return ".".join(names[:size]), tuple(names[size:])
 
     def arguments(self, part: dict[str, Any]) -> tuple[tuple[str, Any], ...] | Any:
@@ -281,7 +286,8 @@ class _Memory:
         """Note a start behind siblings that have come out, each with how; return whether it breaks the rule."""
         came = dict(self.came)
         for one, kind in earlier:
-            names = [f"{one['id']}.output", f"{one['id']}.error", *([one["output_key"]] if "output_key" in one else [])]
+            names = [f"{one['id']}.{what}" for what in ("output", "error", "error_name")]
+            names += [one["output_key"]] if "output_key" in one else []
             self.assigned(names)
             for guard in self._guards():
                 if kind == "success" and "branch" not in guard and self._selects(guard, one):

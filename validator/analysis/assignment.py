@@ -164,7 +164,8 @@ class Assignment:
         if order is None or sub is None or not order.before[sub]:
             return _NO_EFFECT
         parts = [self.flow.steps[step].sub_steps[one] for one in order.before[sub]]
-        return Effect(frozenset().union(*map(output_names, parts)), frozenset((part.id, "error") for part in parts))
+        gone = frozenset((part.id, what) for part in parts for what in ("error", "error_name"))
+        return Effect(frozenset().union(*map(output_names, parts)), gone)
 
     def _is_known(self, key: Names, reading: Reading) -> bool:
         """Return whether the facts where a key is read say that it is defined: an object has its required fields."""
@@ -202,7 +203,7 @@ class Assignment:
         if len(sources) != 1 or len(key) != len(reading.reference.names) - len(reading.meant.fields):
             return False
         source = sources[0]
-        if source.step is None or source.kind == "error" or source.step == reading.step:
+        if source.step is None or source.kind in ("error", "error_name") or source.step == reading.step:
             return False
         if source.sub is not None and self.flow.steps[source.step].sub_steps[source.sub].on_error == "skip":
             return False
@@ -336,7 +337,7 @@ class Assignment:
             given |= output_names(step)
         else:
             given -= output_names(step)
-            given.add((step.id, "error"))
+            given |= {(step.id, "error"), (step.id, "error_name")}
         return Effect(frozenset(given), frozenset(gone))
 
     def _read_for_certain(self, number: int) -> frozenset[Names]:
@@ -386,7 +387,7 @@ def _first_of_each(pieces: Iterable[str | Reference]) -> Iterable[Reference]:
 
 
 def _own_names(step: Failing) -> set[Names]:
-    return {(step.id, "error")} | output_names(step)
+    return {(step.id, "error"), (step.id, "error_name")} | output_names(step)
 
 
 def output_names(step: Failing) -> set[Names]:

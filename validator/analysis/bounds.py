@@ -216,20 +216,21 @@ class Bounds:
         for call in calls:
             tool = call.tool if call.type == "tool" else None
             spec = None if tool is None else self.facts.meaning.tool(tool)
-            attempts = _attempts(call, spec) * (1 if call.on_error == "skip" else rounds)
+            attempts = self._attempts(call, spec) * (1 if call.on_error == "skip" else rounds)
             # All attempts of a visit have one key where the tool is idempotent.
             visits.add_call(number, tool, attempts, 1 if spec is not None and spec.idempotent else attempts)
             cost += attempts
         return cost
 
+    def _attempts(self, call: LlmCall | ToolCall, spec: ToolSpec | None) -> int:
+        """Return how many attempts a call makes at most in one round of its step.
 
-def _attempts(call: LlmCall | ToolCall, spec: ToolSpec | None) -> int:
-    """Return how many attempts a call makes in one round of its step.
-
-    An idempotent write with an unknown outcome is repeated also without `on_error: retry`.
-    """
-    is_repeated = spec is not None and spec.effect == "write" and spec.idempotent
-    return call.max_retries if is_repeated or call.on_error == "retry" else 1
+        An idempotent write with an unknown outcome is repeated also without `on_error: retry`.
+        """
+        if spec is None or spec.effect != "write" or not spec.idempotent:
+            return self.facts.failing.most_tries(call)
+        named = [entry.max_attempts for entry in call.retry or ()]
+        return max(call.max_retries, *named) if named else call.max_retries
 
 
 def _steps_of(part: Part) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.constants import constant_value
+from stepward.validator.analysis.failing import FailureNames
 from stepward.validator.analysis.graph import StepGraph
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.clauses import CallSite
@@ -34,6 +35,11 @@ class ProgramFacts:
         self.flow = self.meaning.flow
         self.graph = StepGraph(self.flow)
         self._hits: dict[AnySelector | AnyGuard, list[Match]] = {}
+
+    @cached_property
+    def failing(self) -> FailureNames:
+        """The names of errors, and where they lead."""
+        return FailureNames(self.meaning)
 
     @cached_property
     def conditions(self) -> tuple[tuple[int, ConditionStep], ...]:
@@ -131,5 +137,6 @@ class ProgramFacts:
         if not failed or not isinstance(step, Failing):
             return 1 + len(parts)
         rounds = step.max_retries - 1 if step.on_error == "retry" else 0
-        tries = [part.max_retries if part.on_error == "retry" else 1 for part in parts if part.on_error != "skip"]
-        return 1 + len(parts) + sum(tries) - len(tries) + rounds * (1 + sum(tries))
+        tries = [self.failing.most_tries(part) for part in parts if part.on_error != "skip"]
+        skipped = sum(self.failing.most_tries(part) - 1 for part in parts if part.on_error == "skip")
+        return 1 + len(parts) + skipped + sum(tries) - len(tries) + rounds * (1 + sum(tries))

@@ -15,7 +15,7 @@ from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
 from stepward.vm.language.order import order_of
 from stepward.vm.language.selectors import Match, by_step
-from stepward.vm.language.steps import BaseStep, Call, Failing, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import BaseStep, Call, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.transitions import Transition
 
 
@@ -127,11 +127,13 @@ class RuleMonitor(Monitor):
         performance."""
         if isinstance(hit.part, ToolCall) and self.facts.meaning.tool(hit.part.tool).idempotent:
             return False
-        if not isinstance(hit.part, Call) or (hit.sub is not None and hit.part.on_error == "skip"):
+        if not isinstance(hit.part, Call):
             return False  # a parallel step starts once; its retries repeat only its sub-steps
+        if self.facts.failing.most_tries(hit.part) > 1:
+            return True
         whole = self.facts.program.steps[hit.step]
-        retried = [part for part in (hit.part, whole) if isinstance(part, Failing)]
-        return any(part.on_error == "retry" and part.max_retries > 1 for part in retried)
+        is_in_rounds = isinstance(whole, ParallelStep) and hit.part.on_error != "skip"
+        return is_in_rounds and whole.on_error == "retry" and whole.max_retries > 1  # type: ignore[union-attr]
 
     def start(self) -> State:
         return cast(State, self.automaton.first)

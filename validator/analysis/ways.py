@@ -60,6 +60,8 @@ class TransitionChoices:
             case SetStep():
                 return transition.kind != "failed" or self._may_fail(step)
             case LlmStep() | ToolStep() | ParallelStep():
+                if transition.kind == "failed":
+                    return self.facts.failing.may_take(step, transition)
                 return transition.kind != "fallback" or self.facts.falls_back(part)
             case EndStep():
                 return True
@@ -77,6 +79,8 @@ class TransitionChoices:
             case SetStep():
                 return transition.kind != "failed" and is_sure
             case LlmStep() | ToolStep() | ParallelStep():
+                if transition.kind == "failed" and self.facts.failing.surely_takes(step, transition) is None:
+                    return False
                 return is_sure and (transition.kind != "fallback" or self.facts.falls_back(part))
             case EndStep():
                 return is_sure

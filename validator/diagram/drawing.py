@@ -25,7 +25,7 @@ from stepward.vm.language.steps import (
     SetStep,
     ToolCall,
 )
-from stepward.vm.language.transitions import END, MISSING, Transition
+from stepward.vm.language.transitions import ANY, END, MISSING, Transition
 
 _HINT: Final = 1_500
 """Characters of a hint."""
@@ -237,7 +237,8 @@ class _Drawing:
     def _label(self, transition: Transition, step: AnyStep, merged: Iterable[str], *, is_dead: bool) -> Iterator[Line]:
         """Yield the lines of text along an edge."""
         if transition.kind == "failed":
-            yield Line("on error", "error")
+            errors = transition.errors
+            yield Line("on error" if errors is None or ANY in errors else f"on {', '.join(errors)}", "error")
         elif transition.kind == "visits":
             yield Line(f"after {visits_words(step.max_visits or 0)}", "faint")
         elif transition.kind == "uncovered":

@@ -32,6 +32,7 @@ from stepward.vm.language.steps import (
     SetStep,
     ToolCall,
 )
+from stepward.vm.language.transitions import ANY
 from stepward.vm.values import to_json
 
 COLUMNS: Final = 34
@@ -116,6 +117,9 @@ def lines_of(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool = True) 
     yield from _action_lines(step, spec, is_declared=is_declared)
     if isinstance(step, Failing) and step.on_error == "retry":
         yield Line(f"retried: {step.max_retries} attempts in all", "retry")
+    for entry in (step.retry or ()) if isinstance(step, Call) else ():
+        when = "any error" if ANY in entry.errors else ", ".join(entry.errors)
+        yield from _lines(f"retried after {when}: {entry.max_attempts} attempts in all", "retry")
     if isinstance(step, AnyStep) and (visits := step.max_visits) is not None:
         yield Line(f"at most {visits_words(visits)}", "retry")
 

@@ -386,6 +386,9 @@ class _Judge:
     def _said(self, kind: str, number: int, evidence: Evidence) -> Outcome:
         step, rule = self._named(number), self.rule
         code, message, help = words(rule, kind, step)
+        calls = (site.call for site in self.facts.meaning.calls if site.step == number)
+        if kind == "retried" and any(call.retry is not None for call in calls):
+            help = help.replace("`on_error: retry`", "`retry`")
         first = self._performed_before(number, evidence) if isinstance(rule, AtMostOnce) and kind != "retried" else ""
         if first:
             message = f"`{step}` can repeat in one run what `{first}` has done"

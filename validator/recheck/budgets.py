@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from stepward.validator.recheck.failures import most_attempts
 from stepward.validator.recheck.flow import END
 from stepward.validator.recheck.reading import Reading
 from stepward.vm.language.steps import Call, ParallelStep, ToolCall
@@ -73,7 +74,7 @@ class Budget:
 
     def _attempts(self, call: Call) -> int:
         """Return the attempts of one visit. An idempotent write with an unknown outcome is repeated."""
-        if call.on_error == "retry":
-            return call.max_retries
         spec = self.reading.tool(call.tool) if isinstance(call, ToolCall) else None
-        return call.max_retries if spec is not None and spec.effect == "write" and spec.idempotent else 1
+        if spec is not None and spec.effect == "write" and spec.idempotent:
+            return max(call.max_retries, *(entry.max_attempts for entry in call.retry or ()), 1)
+        return most_attempts(call, self.reading.tool)

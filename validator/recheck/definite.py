@@ -52,7 +52,7 @@ def written_by(part: AnyPart) -> tuple[Names, ...]:
 def assigned_by(step: AnyPart) -> frozenset[Names]:
     """Return all names that a step assigns, its sub-steps included."""
     found = [part for _, part in parts(step)]
-    errors = [(part.id, "error") for part in found if isinstance(part, Failing)]
+    errors = [(part.id, what) for part in found if isinstance(part, Failing) for what in ("error", "error_name")]
     return frozenset((*(name for part in found for name in written_by(part)), *errors))
 
 
@@ -261,6 +261,7 @@ def _given(step: AnyStep, transition: Transition) -> Iterator[Names]:
         yield from written_by(step)
     else:
         yield (step.id, "error")
+        yield (step.id, "error_name")
 
 
 NONE_HOLDS = -1

@@ -23,12 +23,13 @@ class Exit(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """An outcome of a call: the kind of its transition, its changes, whether it started, and its cost."""
+    """An outcome of a call: the kind of its transition, its changes, whether it started, its cost, and its error."""
 
     kind: Literal["success", "fallback", "failed"]
     changes: Changes
     is_started: bool
     cost: int
+    error: str = ""
 
 
 def both(before: Exit, result: Exit) -> Exit:

@@ -19,13 +19,19 @@ Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered"
 class Transition(NamedTuple):
     """A transition to another step, by position, or to the end of the run, then with a status.
 
-    `branch` is `then`, `otherwise`, or the number of a case, counted from 1.
+    `branch` is `then`, `otherwise`, or the number of a case, counted from 1. `errors` are those that a `catch` names.
     """
 
     kind: Kind
     to: int
     status: str | None = None
     branch: str | int | None = None
+    errors: tuple[str, ...] | None = None
+
+
+def takes(errors: tuple[str, ...] | None, name: str) -> bool:
+    """Return whether a list of errors has a name; None is a list of all."""
+    return errors is None or name in errors or "any" in errors
 
 
 FAILS: Final = Transition("failed", END, "FAILED")
@@ -74,20 +80,21 @@ class Control:
                 return
             case ConditionStep():
                 yield from self._branches(step)
-                error_step = None
+                beyond = None
             case SetStep():
                 yield self._after(number, step)
                 yield FAILS  # an expression has no value
-                error_step = None
+                beyond = None
             case LlmStep() | ToolStep() | ParallelStep():
-                after, error_step = self._after(number, step), step.error_step
+                after = self._after(number, step)
                 yield after
                 yield from self._failures(step, after)
+                beyond = next((one for one in self._caught(step) if takes(one.errors, "Visits")), None)
             case _:
                 assert_never(step)
         if step.max_visits is not None:
-            if error_step is not None:
-                yield Transition("visits", self._target(error_step))  # once; the second time the run stalls
+            if beyond is not None:
+                yield Transition("visits", beyond.to)  # once; the second time the run stalls
             yield STALLS
 
     def _after(self, number: int, step: Routed) -> Transition:
@@ -114,10 +121,16 @@ class Control:
             yield after._replace(kind="fallback")
         if step.on_error == "skip":
             yield after._replace(kind="skipped")
-        if step.error_step is not None:
-            yield Transition("failed", self._target(step.error_step))
-        elif step.on_error != "skip":
+        caught = self._caught(step)
+        yield from caught
+        if step.on_error != "skip" and not any(one.errors is None or "any" in one.errors for one in caught):
             yield FAILS
+
+    def _caught(self, step: LlmStep | ToolStep | ParallelStep) -> list[Transition]:
+        """Return the transitions of `catch` in order, or that of `error_step`."""
+        if step.error_step is not None:
+            return [Transition("failed", self._target(step.error_step))]
+        return [Transition("failed", self._target(one.then), errors=one.errors) for one in step.catch or ()]
 
     def _branches(self, step: ConditionStep) -> Iterator[Transition]:
         if step.then is not None:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final, assert_never
 
 from stepward.validator.recheck.evaluation import FUNCTIONS, JOINED, TAKEN, result_blocks
+from stepward.validator.recheck.failures import all_errors
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.types import WORDS, is_a, words
@@ -132,6 +133,10 @@ class Boundary:
         match source.kind:
             case "error":
                 return _STRING
+            case "error_name":
+                part = self.reading.part(source.step, source.sub)
+                names = all_errors(part, self.reading.steps[source.step], self.reading.tool)
+                return TypeSpec.model_construct(type=("string",), enum=names) if names else _STRING
             case "input":
                 return (self.reading.program.inputs or {}).get(source.name)
             case "set":

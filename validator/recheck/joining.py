@@ -7,11 +7,13 @@ from typing import Final, NamedTuple, Protocol
 
 from stepward.validator.recheck.definite import written_by
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome, both
+from stepward.validator.recheck.failures import least_attempts, leaving
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, Followed, State
 from stepward.validator.recheck.orders import in_order, is_ordered, needs
+from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import TooLarge
-from stepward.vm.language.steps import AnyCall, Failing, FailingPart, ParallelStep
+from stepward.vm.language.steps import AnyCall, FailingPart, ParallelStep
 
 MAX_EXITS: Final = 50_000
 """The most exits of one step in one state, with all combinations of assigned values."""
@@ -20,6 +22,7 @@ MAX_EXITS: Final = 50_000
 class Steps(Protocol):
     """The steps of a program, as far as the exits of a parallel step need them."""
 
+    reading: Reading
     followed: Followed
     parts: frozenset[tuple[int, int | None]]
     has_costs: bool
@@ -30,17 +33,20 @@ class Steps(Protocol):
     def success(self, part: FailingPart) -> Iterator[Changes]:
         """Yield the changes of a part that succeeded."""
 
-    def left_without(self, part: FailingPart) -> Iterator[Changes]:
-        """Yield the changes of a part that failed."""
+    def left_without(self, part: FailingPart, name: str) -> Iterator[Changes]:
+        """Yield the changes of a part that failed with an error of this name."""
 
     def call_outcomes(self, number: int, part: AnyCall, state: State) -> Iterator[Outcome]:
         """Yield the possible outcomes of a call."""
 
 
 class Joined(NamedTuple):
-    """The joint outcome of some sub-steps: whether their step fails, the cost of a further round, and the exit."""
+    """The joint outcome of some sub-steps: the failure that their step has, the cost of a further round, and the exit.
 
-    failed: bool
+    A failure is its place in the order in which failures count, and the name of its error.
+    """
+
+    failed: tuple[int, str] | None
     round: int
     exit: Exit
 
@@ -50,20 +56,19 @@ def joined_exits(steps: Steps, number: int, step: ParallelStep, state: State) ->
     transitions = steps.transitions(number)
     joined = _ordered(steps, number, step, state) if is_ordered(step) else _side_by_side(steps, number, step, state)
     for failed, round_, before in joined:
-        ends = steps.left_without(step) if failed else steps.success(step)
-        whole = ALONE if not failed else NOTHING
-        retries = again(step) * (1 + round_) if failed else 0
+        ends = steps.success(step) if failed is None else steps.left_without(step, failed[1])
+        whole = ALONE if failed is None else NOTHING
+        rounds = step.max_retries - 1 if step.on_error == "retry" and failed is not None else 0
+        cost = before.cost + rounds * (1 + round_)
+        transition = transitions[0] if failed is None else leaving(transitions, failed[1])
+        assert transition is not None, "each failure has a transition"
         for change in ends:
             changes = tuple(sorted({**dict(before.changes), **dict(change)}.items()))
-            for transition in transitions:
-                if transition.kind in (("failed", "skipped") if failed else ("success",)):
-                    yield Exit(
-                        transition, changes, before.started | ALONE, before.succeeded | whole, before.cost + retries
-                    )
+            yield Exit(transition, changes, before.started | ALONE, before.succeeded | whole, cost)
 
 
 def _nothing_yet(steps: Steps, number: int) -> Joined:
-    return Joined(False, 0, Exit(steps.transitions(number)[0], (), NOTHING, NOTHING, 1))
+    return Joined(None, 0, Exit(steps.transitions(number)[0], (), NOTHING, NOTHING, 1))
 
 
 def _ordered(steps: Steps, number: int, step: ParallelStep, state: State) -> Iterable[Joined]:
@@ -72,14 +77,15 @@ def _ordered(steps: Steps, number: int, step: ParallelStep, state: State) -> Ite
     for sub in in_order(step):
         part = step.parallel_steps[sub]
         needed = needs(step, sub)
-        results = list(dict.fromkeys(_results(steps, number, sub, part, state)))
-        without = list(dict.fromkeys(_unstarted(steps, number, part)))
+        results = list(dict.fromkeys(_results(steps, number, sub, part, state, sub)))
+        # What only lacks an output counts behind every other failure.
+        without = list(dict.fromkeys(_unstarted(steps, number, part, len(step.parallel_steps) + sub)))
         after: dict[tuple[Joined, frozenset[int]], None] = {}
         for before, good in found:
             for result, has_output in results if needed <= good else without:
                 kept = tuple(one for one in result.exit.changes if one[0] not in _overwritten(steps, step, sub))
                 joint = both(before.exit, result.exit._replace(changes=kept))
-                one = Joined(before.failed or result.failed, before.round + result.round, joint)
+                one = Joined(_first(before.failed, result.failed), before.round + result.round, joint)
                 after[one, good | {sub} if has_output else good] = None
                 if len(after) > MAX_EXITS:
                     raise TooLarge(f"`{step.id}` has too many exits to be checked")
@@ -94,23 +100,30 @@ def _overwritten(steps: Steps, step: ParallelStep, sub: int) -> set[int]:
     return {slot for root in roots for slot in steps.followed.under(root)}
 
 
-def _unstarted(steps: Steps, number: int, part: AnyCall) -> Iterator[tuple[Joined, bool]]:
+def _first(one: tuple[int, str] | None, other: tuple[int, str] | None) -> tuple[int, str] | None:
+    """Return the failure that counts: the one with the lower place, and the one seen first of the same place."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other, key=lambda failure: failure[0])
+
+
+def _unstarted(steps: Steps, number: int, part: AnyCall, place: int) -> Iterator[tuple[Joined, bool]]:
     """Yield the outcomes of a sub-step that needs something that came to nothing."""
-    for change in steps.left_without(part):
+    for change in steps.left_without(part, "Dependency"):
         whole = Exit(steps.transitions(number)[0], change, NOTHING, NOTHING, 1)
-        yield Joined(part.on_error != "skip", 0, whole), False
+        yield Joined((place, "Dependency") if part.on_error != "skip" else None, 0, whole), False
 
 
 def _side_by_side(steps: Steps, number: int, step: ParallelStep, state: State) -> Iterable[Joined]:
     """Return the joint outcomes of sub-steps that all start."""
     joined: dict[Joined, None] = {_nothing_yet(steps, number): None}
     for sub, part in enumerate(step.parallel_steps):
-        results = list(dict.fromkeys(result for result, _ in _results(steps, number, sub, part, state)))
+        results = list(dict.fromkeys(result for result, _ in _results(steps, number, sub, part, state, 0)))
         if len(joined) * len(results) > MAX_EXITS:
             raise TooLarge(f"`{step.id}` has too many exits to be checked")
         joined = {
             Joined(
-                before.failed or result.failed,
+                _first(before.failed, result.failed),
                 before.round + result.round,
                 both(before.exit, result.exit),
             ): None
@@ -120,17 +133,15 @@ def _side_by_side(steps: Steps, number: int, step: ParallelStep, state: State) -
     return joined
 
 
-def _results(steps: Steps, number: int, sub: int, part: AnyCall, state: State) -> Iterator[tuple[Joined, bool]]:
-    """Yield the possible outcomes of a sub-step, each with whether it has an output."""
+def _results(
+    steps: Steps, number: int, sub: int, part: AnyCall, state: State, place: int
+) -> Iterator[tuple[Joined, bool]]:
+    """Yield the possible outcomes of a sub-step, each with whether it has an output; `place` is that of its failure."""
     here = frozenset({sub}) if (number, sub) in steps.parts else NOTHING
-    for kind, changes, is_started, cost in steps.call_outcomes(number, part, state):
-        failed = kind == "failed" and part.on_error != "skip"
-        round_ = cost if failed and is_started and steps.has_costs else 0
+    for kind, changes, is_started, cost, error in steps.call_outcomes(number, part, state):
+        failed = (place, error) if kind == "failed" and part.on_error != "skip" else None
+        is_tried_again = failed is not None and is_started and steps.has_costs
+        round_ = least_attempts(part, steps.reading.tool) if is_tried_again else 0  # with any error, before
         started, succeeded = here if is_started else NOTHING, here if kind == "success" else NOTHING
         whole = Exit(steps.transitions(number)[0], changes, started, succeeded, cost if steps.has_costs else 1)
         yield Joined(failed, round_, whole), kind != "failed"
-
-
-def again(step: Failing) -> int:
-    """Return the attempts after the first that a step makes before it fails."""
-    return step.max_retries - 1 if step.on_error == "retry" else 0

@@ -12,12 +12,12 @@ Names = tuple[str, ...]
 
 
 class Source(NamedTuple):
-    """A source of values: an input, the output or the error of a step or sub-step, or one name of a `set`.
+    """A source of values: an input, the output, the error or its name of a step or sub-step, or one name of a `set`.
 
     `name` is the name of the input or of the `set`, or the id of the step; `step` and `sub` are positions.
     """
 
-    kind: Literal["input", "output", "error", "set"]
+    kind: Literal["input", "output", "error", "error_name", "set"]
     name: str
     step: int = -1
     sub: int | None = None
@@ -32,10 +32,11 @@ class Meant(NamedTuple):
 
 
 class Lookup:
-    """The lookup order: outputs and errors of steps, then variables, then inputs that are not declared."""
+    """The lookup order: outputs and errors of steps, then variables, names of errors, and undeclared inputs."""
 
     def __init__(self, program: Program) -> None:
         self.declares_inputs = program.inputs is not None
+        self._names_errors = program.language == 2
         self.variables: dict[str, list[Source]] = {}
         self.calls: dict[str, tuple[int, int | None]] = {}
         """The positions of the steps and sub-steps that have an output."""
@@ -75,6 +76,8 @@ class Lookup:
             if first in self._silent:
                 return None
         sources: Sequence[Source] = self.variables.get(first, ())
+        if self._names_errors and not sources and names[1:2] == ("error_name",) and first in self.calls:
+            return Meant(names[:2], (Source("error_name", first, *self.calls[first]),), names[2:])
         if not sources and not self.declares_inputs and first not in self.calls:
             sources = (Source("input", first),)
         return Meant(names[:1], tuple(sources), names[1:]) if sources else None

@@ -165,6 +165,7 @@ def _worst(said: Sequence[ToolSpec]) -> ToolSpec:
         suspends=any(suspends),
         args=next(iter(given("args")), None),
         returns=next(iter(given("returns")), None),
+        errors=tuple(name for errors in given("errors") for name in errors),
     )
 
 

@@ -15,6 +15,7 @@ from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, of_value
 from stepward.validator.recheck.definite import assigned_by, read_by
 from stepward.validator.recheck.evaluation import references, splits, truths
 from stepward.validator.recheck.exits import Exit
+from stepward.validator.recheck.failures import most_attempts
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import State
 from stepward.validator.recheck.names import Names
@@ -42,7 +43,7 @@ from stepward.vm.language.guardrails import (
     Never,
     Requires,
 )
-from stepward.vm.language.steps import BaseStep, Call, ConditionStep, Failing, LlmCall, ToolCall
+from stepward.vm.language.steps import BaseStep, Call, ConditionStep, LlmCall, ParallelStep, ToolCall
 
 Memory = tuple[int, ...]
 NEVER, STALE, FRESH = 0, 1, 2
@@ -288,11 +289,14 @@ class AtMostOnceWatcher(Watcher):
         performance."""
         if isinstance(hit.part, ToolCall) and self.reading.tool(hit.part.tool).idempotent:
             return False
-        if not isinstance(hit.part, Call) or (hit.sub is not None and hit.part.on_error == "skip"):
+        if not isinstance(hit.part, Call):
             return False
+        if most_attempts(hit.part, self.reading.tool) > 1:
+            return True
         whole = self.reading.steps[hit.step]
-        tried = [part for part in (hit.part, whole) if isinstance(part, Failing)]
-        return any(part.on_error == "retry" and part.max_retries > 1 for part in tried)
+        if not isinstance(whole, ParallelStep) or hit.part.on_error == "skip":
+            return False
+        return whole.on_error == "retry" and whole.max_retries > 1
 
     def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
         return (1,) if self.started(step, exit_) else memory

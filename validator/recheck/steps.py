@@ -36,10 +36,11 @@ from stepward.validator.recheck.definite import (
 )
 from stepward.validator.recheck.evaluation import FAILS, Environment, references, splits, values
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome
+from stepward.validator.recheck.failures import attempts, early_errors, late_errors, leaving, told_apart
 from stepward.validator.recheck.flow import FAILS as END_FAILS
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, Followed, State
-from stepward.validator.recheck.joining import MAX_EXITS, again, joined_exits
+from stepward.validator.recheck.joining import MAX_EXITS, joined_exits
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.origins import Origins, field_type
@@ -213,7 +214,7 @@ class Steps:
 
     def _passed(self, step: AnyStep) -> Iterator[Changes]:
         parts = (step, *step.sub_steps)
-        return self.together([self.left_without(part) for part in parts if isinstance(part, Failing)])
+        return self.together([self.left_without(part, "Visits") for part in parts if isinstance(part, Failing)])
 
     # -- assigning -------------------------------------------------------------------------------------------------
 
@@ -312,17 +313,21 @@ class Steps:
         given: Iterable[Changes] = [self._later(roots, source)] if self.is_lazy else [()]
         if not all(given):
             given = self._valued(roots, self._typed(source))
-        return self.together([given, self.undefined((part.id, "error"))])
+        return self.together([given, *self._without_error(part)])
 
     def _fallback(self, part: AnyCall) -> Iterator[Changes]:
         given = self._valued(written_by(part), self._written(part.fallback))
-        return self.together([given, self.undefined((part.id, "error"))])
+        return self.together([given, *self._without_error(part)])
 
-    def left_without(self, part: FailingPart) -> Iterator[Changes]:
-        """Yield the changes of a part that failed: it has an error, and no output."""
+    def _without_error(self, part: FailingPart) -> list[Iterator[Changes]]:
+        return [self.undefined((part.id, "error")), self.undefined((part.id, "error_name"))]
+
+    def left_without(self, part: FailingPart, name: str) -> Iterator[Changes]:
+        """Yield the changes of a part that failed: it has an error of a name, and no output."""
         error = self._valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
+        named = self._valued([(part.id, "error_name")], self._written(name))
         gone = [self.undefined(root) for root in written_by(part)]
-        return self.together([*gone, error])
+        return self.together([*gone, error, named])
 
     # -- conditions, assignments, ends -------------------------------------------------------------------------------
 
@@ -345,11 +350,9 @@ class Steps:
 
     def _set(self, number: int, step: SetStep, state: State) -> Iterator[Exit]:
         if self.is_blind:
-            yield from (
-                Exit(transition, (), ALONE, _succeeded(transition), 1)
-                for transition in self.transitions(number)
-                if transition.kind != "visits"
-            )
+            for transition in self.transitions(number):
+                if transition.kind != "visits":
+                    yield Exit(transition, (), ALONE, ALONE if transition.kind == "success" else NOTHING, 1)
             return
         trees = self.trees(number, state)
         names = references(trees)
@@ -431,7 +434,7 @@ class Steps:
         place = next(sub for sub, one in enumerate(step.sub_steps) if one.id == part.id)
         before = [step.sub_steps[one] for one in sorted(earlier(step, place))]
         root = self.origins.root(names)
-        if any(root == (one.id, "error") for one in before):
+        if any(root in ((one.id, "error"), (one.id, "error_name")) for one in before):
             return (UNDEFINED,)
         sources = [
             Source("output", one.id, *self.reading.lookup.calls[one.id]) for one in before if root in written_by(one)
@@ -448,20 +451,24 @@ class Steps:
             yield from (Outcome("success", change, True, 1) for change in self.success(part))
             if self.falls_back(part):
                 yield from (Outcome("fallback", change, True, 1) for change in self._fallback(part))
-        for change in self.left_without(part):
-            if may_start:
-                yield Outcome("failed", change, True, 1 + again(part))
-            if may_fail:
-                yield Outcome("failed", change, False, 1)
+        for name, cost in self._errors(number, part, is_late=True) if may_start else ():
+            yield from (Outcome("failed", change, True, cost, name) for change in self.left_without(part, name))
+        for name, _ in self._errors(number, part, is_late=False) if may_fail else ():
+            yield from (Outcome("failed", change, False, 1, name) for change in self.left_without(part, name))
+
+    def _errors(self, number: int, part: AnyCall, *, is_late: bool) -> Iterator[tuple[str, int]]:
+        """Yield the errors of a call that a certificate tells apart, each with the attempts that end in it."""
+        tool, step = self.reading.tool, self.reading.steps[number]
+        names = late_errors(part, tool) if is_late else early_errors(part)
+        if not any(self.followed.under((one.id, "error_name")) for one in (part, step)):
+            names = told_apart(self.transitions(number), names, lambda name: attempts(part, name, tool))
+        yield from ((name, attempts(part, name, tool)) for name in names)
 
     def _call(self, number: int, step: LlmStep | ToolStep, state: State) -> Iterator[Exit]:
         transitions = self.transitions(number)
-        for kind, changes, is_started, cost in self.call_outcomes(number, step, state):
+        for kind, changes, is_started, cost, error in self.call_outcomes(number, step, state):
             started, succeeded = ALONE if is_started else NOTHING, ALONE if kind == "success" else NOTHING
-            for transition in transitions:
-                if transition.kind == kind or (transition.kind == "skipped" and kind == "failed"):
-                    yield Exit(transition, changes, started, succeeded, cost)
-
-
-def _succeeded(transition: Transition) -> frozenset[int | None]:
-    return ALONE if transition.kind == "success" else NOTHING
+            found = [one for one in transitions if one.kind == kind]
+            due = leaving(transitions, error) if kind == "failed" else None
+            for transition in found if due is None else (due,):
+                yield Exit(transition, changes, started, succeeded, cost)

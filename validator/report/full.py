@@ -137,7 +137,7 @@ def _path(finding: Finding) -> Iterator[str]:
 
 
 def _move(number: int, move: Move, digits: int, longest: int) -> str:
-    return f"     {number:>{digits}}. {safe(move.step):<{min(longest, 40)}}  {safe(move.how)}".rstrip()
+    return f"     {number:>{digits}}. {safe(move.step):<{min(longest, 40)}}  {safe(move.words)}".rstrip()
 
 
 def _with(values: list[str]) -> Iterator[str]:

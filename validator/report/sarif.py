@@ -140,7 +140,7 @@ def _code_flow(finding: Finding, values: list[str]) -> dict[str, Any]:
         {
             "location": {
                 **_location(finding.file, span, Place(), move.step),
-                "message": _message(f"{move.step} {move.how}"),
+                "message": _message(f"{move.step} {move.words}"),
             }
         }
         for move, span in zip(finding.evidence.path, spans, strict=True)

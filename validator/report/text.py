@@ -85,7 +85,7 @@ def story(finding: Finding, values: Sequence[str]) -> list[str]:
     """
     lines = []
     if finding.evidence is not None and finding.evidence.path:
-        moves = [move.step if move.how == "succeeds" else f"{move.step} {move.how}" for move in finding.evidence.path]
+        moves = [move.step if move.how == "succeeds" else f"{move.step} {move.words}" for move in finding.evidence.path]
         if len(moves) > MAX_MOVES:
             half = MAX_MOVES // 2
             moves = [*moves[:half], f"… {len(moves) - 2 * half} more …", *moves[-half:]]

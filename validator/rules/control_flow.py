@@ -15,7 +15,7 @@ from stepward.validator.rules.regions import behind_words, can_be_removed, regio
 from stepward.vm.language.flow import Flow, target_at
 from stepward.vm.language.names import Source
 from stepward.vm.language.similar import near_words, respelt
-from stepward.vm.language.steps import AnyStep, ConditionStep, Failing, FailingStep, LlmCall
+from stepward.vm.language.steps import Call, ConditionStep, Failing, FailingStep, LlmCall
 from stepward.vm.language.transitions import DECLARED_FAILURE, MISSING
 from stepward.vm.reading.source import Place
 
@@ -270,14 +270,17 @@ class UnboundedCycle(Rule):
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
             help = "add `max_visits` to one of its steps, or `max_steps` to the program"
-            retried = next((steps[one] for one in loop if _attempts(steps[one]) > 1), None)
+            retried = next((one for one in loop if _attempts(context, one) > 1), None)
             if retried is not None:
-                help += f"; each visit of `{retried.id}` may make {_attempts(retried)} attempts"
+                help += f"; each visit of `{steps[retried].id}` may make {_attempts(context, retried)} attempts"
             yield self.finding(message, help, Place(("steps", loop[0], "id")), step=steps[loop[0]].id)
 
 
-def _attempts(step: AnyStep) -> int:
+def _attempts(context: Context, number: int) -> int:
     """Return how many attempts one visit of a step may make."""
+    step = context.facts.program.steps[number]
+    if isinstance(step, Call):
+        return context.facts.failing.most_tries(step)
     return step.max_retries if isinstance(step, Failing) and step.on_error == "retry" else 1
 
 
@@ -364,7 +367,7 @@ class NoFailureEnding(Rule):
 
     def _decides(self, context: Context, number: int) -> str | None:
         step = context.facts.program.steps[number]
-        if isinstance(step, FailingStep) and step.error_step is not None:
+        if isinstance(step, FailingStep) and step.caught:
             return f"an error of `{step.id}` decides where the run goes"
         if isinstance(step, ConditionStep) and any(
             isinstance(context.facts.call_of(source), LlmCall) for source in self._outputs(context, number)

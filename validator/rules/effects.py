@@ -12,7 +12,7 @@ from stepward.validator.rules.base import Rule
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AtMostOnce
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import Call, Failing, ParallelStep, ToolCall
+from stepward.vm.language.steps import Call, Failing, FailingStep, ParallelStep, ToolCall
 from stepward.vm.reading.source import Place
 
 
@@ -183,9 +183,10 @@ def _without(context: Context, site: CallSite, what: str) -> str:
     assert isinstance(site.call, ToolCall)
     # A time-out of such a write is no failure: nobody knows whether it happened.
     doubt = " (a time-out is no failure: it leaves the run IN_DOUBT)" if site.call.timeout_seconds is not None else ""
-    target = getattr(whole, "error_step", None)
-    if target is not None:
-        return f"remove {what}, so that a failure goes to `{target}`{doubt}"
+    if isinstance(whole, FailingStep) and whole.error_step is not None:
+        return f"remove {what}, so that a failure goes to `{whole.error_step}`{doubt}"
+    if isinstance(whole, FailingStep) and whole.catch is not None:
+        return f"remove {what}, so that a failure goes where `catch` says{doubt}"
     on_whole = "" if site.sub is None else f" on the parallel step `{whole.id}`"
     return f"remove {what}, and route the failure with `error_step`{on_whole}{doubt}"
 
@@ -207,8 +208,9 @@ class RetriedEffect(Rule):
 
     ## What it does
     Reports `on_error: retry` with more than one attempt on a call of a tool that writes and is not idempotent, and on a
-    parallel step with such a call. A tool that is not declared is assumed to write and not to be idempotent; in a
-    program without `tools`, SW213 says this once.
+    parallel step with such a call. It also reports `retry` on such a call: the machine never obeys it there. A tool
+    that is not declared is assumed to write and not to be idempotent; in a program without `tools`, SW213 says this
+    once.
 
     ## Why it is bad
     An attempt that timed out may still have written. The next attempt writes again: for example, the customer is
@@ -253,6 +255,10 @@ class RetriedEffect(Rule):
                 place = Place((*site.path, "on_error"))
             elif isinstance(whole, ParallelStep) and _is_retried(whole) and site.call.on_error != "skip":
                 place = Place(("steps", site.step, "on_error"))
+            if site.call.retry is not None:
+                message = f"{_fact(context, site)}: the machine never tries it again"
+                help = _without(context, site, "`retry`") + (_or_declare(context, site) or _KEEP)
+                yield self.finding(message, help, Place((*site.path, "retry")), step=site.call.id)
             if place is not None:
                 message = f"{_fact(context, site)}: a retry performs it again"
                 fields = "`on_error: retry`" + " and `max_retries`" * _is_written(context, place, "max_retries")
@@ -328,7 +334,7 @@ class EffectInLoop(Rule):
 def _once(context: Context, site: CallSite) -> str:
     """Return the help to let a run start a step once only."""
     whole = context.facts.program.steps[site.step]
-    has_route = getattr(whole, "error_step", None) is not None
+    has_route = isinstance(whole, FailingStep) and whole.after_visits is not None
     route = "" if has_route else " and an `error_step` that takes the second visit"
     return f"give `{whole.id}` `max_visits: 1`{route}"
 

@@ -24,7 +24,7 @@ def arm_words(flow: Flow, target: str) -> str:
     number, transition = next(naming_transitions(flow, target), (None, None))
     if number is None or transition is None:  # the `error_step` of a step that can't fail
         return "named as an arm"
-    kind = "a branch" if transition.kind == "branch" else "the `error_step`"
+    kind = "a branch" if transition.kind == "branch" else f"the `{transition.field[0]}`"
     return f"{kind} of `{flow.steps[number].id}`"
 
 

@@ -23,6 +23,7 @@ from stepward.validator.rules.control_flow import (
     UnreachableStep,
 )
 from stepward.validator.rules.effects import EffectInLoop, FallbackForEffect, ParallelRace, RetriedEffect, SiblingRead
+from stepward.validator.rules.errors import UnhandledError, UnusedCatch
 from stepward.validator.rules.feasibility import InfeasibleStep
 from stepward.validator.rules.functions import FunctionMismatch, KeyNotTaken
 from stepward.validator.rules.guardrails import (
@@ -71,6 +72,8 @@ RULES: Final[tuple[type[Rule], ...]] = (
     NoFailureEnding,
     SameBranches,
     ImpossibleOrder,
+    UnhandledError,
+    UnusedCatch,
     UndefinedVariable,
     MaybeUndefined,
     TypeMismatch,

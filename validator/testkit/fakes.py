@@ -14,7 +14,7 @@ from stepward.vm.language.similar import near_words
 from stepward.vm.language.steps import ToolCall as ToolPart
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.machine.clock import ManualClock
-from stepward.vm.machine.tools import Suspend, ToolContext
+from stepward.vm.machine.tools import Suspend, ToolContext, ToolError
 from stepward.vm.values import ValueRefused, freeze
 
 
@@ -76,8 +76,9 @@ class FakeTools:
 
     `outputs` has an output for each tool or step, by name; the step counts more. A list or a tuple gives its outputs in
     turn, and then the last one again and again (write `[[1, 2]]` for an output that is a list). A function is called
-    with the arguments. `by_argument` chooses by an argument, `takes` lets time pass. An exception is raised, and
-    `Suspend(...)` suspends. Anything else is the output. A tool whose manifest declares no `returns` needs no output.
+    with the arguments. `by_argument` chooses by an argument, `takes` lets time pass. An exception is raised; a
+    `ToolError("CardDeclined")` is an error by name, which the manifest has to list. `Suspend(...)` suspends. Anything
+    else is the output. A tool whose manifest declares no `returns` needs no output.
 
     Raises FakeError for a name that the program does not have, and for an output that is not of the declared type.
     Outputs of functions are compared when they are returned: `complaints` lists what did not fit, because the machine
@@ -185,6 +186,10 @@ class FakeTools:
         """Raise FakeError for a single output that is not of the declared type."""
         value = output.output if isinstance(output, _Takes) else output
         spec = self.manifest.get(tool)
+        if spec is not None and isinstance(value, ToolError) and value.name not in (spec.errors or ()):
+            known = sorted(spec.errors or ())
+            help = near_words(value.name, known) or "its manifest lists " + (", ".join(known) or "none")
+            raise FakeError(f"tool `{tool}` has no error `{value.name}`: {help}")
         if spec is None or callable(value) or isinstance(value, BaseException):
             return
         if isinstance(value, Suspend):

@@ -15,7 +15,7 @@ VERSIONS: Final = (1, 2)
 that the bytes of older kinds of records do not change."""
 
 LATER_KINDS: Final = frozenset({"governed"})
-LATER_NOTES: Final = frozenset({"by", "cached", "envelope"})
+LATER_NOTES: Final = frozenset({"by", "cached", "due", "envelope"})
 
 # Digests of different things never coincide: the digested bytes start with the tag of their kind.
 RECORD_TAG: Final = b"stepward.record.1\n"

@@ -16,7 +16,7 @@ from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression, FunctionCall, walk
 from stepward.vm.language.guardrails import Guardrail, Never
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.steps import Step, path_of
+from stepward.vm.language.steps import Step, parts, path_of
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Correction, Path, Place
 
@@ -106,6 +106,17 @@ def _types(program: Written) -> Iterator[tuple[Path, TypeSpec]]:
                 yield (*path_of(number, sub), "returns"), call.returns
 
 
+def _of_errors(program: Written) -> Iterator[Use]:
+    for name, tool in program.tools.items():
+        if tool.errors is not None:
+            yield Use("`errors` of a tool", Place(("tools", name, "errors"), key=True))
+    for number, step in enumerate(program.steps):
+        for sub, part in parts(step):
+            for field in ("catch", "retry"):
+                if getattr(part, field, None) is not None:
+                    yield Use(f"`{field}`", Place((*path_of(number, sub), field), key=True))
+
+
 def _parts(path: Path, spec: TypeSpec) -> Iterator[tuple[Path, TypeSpec]]:
     """Yield a type and the types of its parts, each with its path."""
     yield path, spec
@@ -139,7 +150,13 @@ def _of_order(program: Written) -> Iterator[Use]:
 SAY_2: Final = Correction(Place(), "2", "language", is_number=True)
 """The correction of a program that does not say its language."""
 
-FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (_of_expressions, _of_types, _of_calls, _of_order)
+FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (
+    _of_expressions,
+    _of_types,
+    _of_calls,
+    _of_errors,
+    _of_order,
+)
 """The table: each row yields the uses of its features in a program."""
 
 

@@ -25,7 +25,7 @@ class Flow:
 
     @cached_property
     def arms(self) -> frozenset[str]:
-        """The ids that a branch, a case or an `error_step` names."""
+        """The ids that a branch, a case, an `error_step` or a `catch` names."""
         return frozenset(target for step in self.steps for target in step.targets)
 
     @cached_property
@@ -39,23 +39,29 @@ class Flow:
             found.insert(1, Transition("success", number + 1))
         if step.max_visits is None:
             return tuple(found)
-        if isinstance(step, FailingStep) and step.error_step is not None:
-            # The first visit too many goes to the error step; the second one stalls the run.
-            found.append(self._transition(number, step, Exit("visits", step.error_step, ("error_step",))))
+        if isinstance(step, FailingStep) and step.after_visits is not None:
+            # The first visit too many goes where an error leads; the second one stalls the run.
+            found.append(self._transition(number, step, step.after_visits))
         return (*found, self._transition(number, step, STALLED))
 
     def _transition(self, number: int, step: AnyStep, exit: Exit) -> Transition:
         """Return the transition that an exit of a step becomes in this program."""
         if exit.ending is not None:
-            return Transition(exit.kind, END, exit.ending)
+            return Transition(exit.kind, END, exit.ending, errors=exit.errors)
         if exit.target is not None:
-            return Transition(exit.kind, self.position.get(exit.target, MISSING), None, exit.branch, exit.field)
+            to = self.position.get(exit.target, MISSING)
+            return Transition(exit.kind, to, None, exit.branch, exit.field, exit.errors)
         assert isinstance(step, Routed)
         if step.next_step is not None:
             return Transition(exit.kind, self.position.get(step.next_step, MISSING), None, None, ("next_step",))
         if step.is_terminal or step.id in self.arms or number + 1 == len(self.steps):
             return Transition(exit.kind, END, DECLARED_FAILURE if step.outcome == "failure" else SUCCEEDED)
         return Transition(exit.kind, number + 1)
+
+    def failure(self, number: int, name: str) -> Transition:
+        """Return the transition of a step that fails with an error of this name."""
+        failures = (one for one in self.transitions[number] if one.kind in ("failed", "skipped"))
+        return next(one for one in failures if one.takes(name))
 
     @cached_property
     def successors(self) -> list[tuple[int, ...]]:

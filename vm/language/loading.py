@@ -23,6 +23,7 @@ from stepward.vm.language.other_words import (
 from stepward.vm.language.record import Record
 from stepward.vm.language.similar import alike, only_near, respelt
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
+from stepward.vm.language.steps.catching import Catch, Retry
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.patterns.matching import RE2
 from stepward.vm.reading.limits import MAX_DEPTH, MAX_STEPS, MAX_VALUES
@@ -38,6 +39,9 @@ Part = type[BaseModel] | type[Record]
 # The fields after which pydantic inserts the tag of a union into the path.
 _TAGGED_LISTS: Final = frozenset({"steps", "parallel_steps", "guardrails", "exclusive", "all_of", "any_of"})
 _TAGGED_FIELDS: Final = frozenset({"protects", "requires", "never", "at_most_once", "first", "then", "branch"})
+_ENTRIES: Final[dict[str, type[Record]]] = {"cases": Case, "catch": Catch, "retry": Retry}
+"""The lists of a step whose entries have fields of their own, with the models of these."""
+
 _ELSEWHERE: Final = {
     "depends_on": (
         "`depends_on` belongs to the sub-steps of a parallel step",
@@ -264,6 +268,8 @@ def _owner_words(path: Path, data: Any) -> str:
     if path[0] == "steps" and isinstance(path[-1], int):
         if path[-2] == "cases":
             return "this case"
+        if path[-2] in _ENTRIES:
+            return f"this entry of `{path[-2]}`"
         return f"this {owner.get('type')} step" if isinstance(owner, dict) and owner.get("type") else "this step"
     if path[0] == "guardrails" and len(path) == 2:
         return "this guardrail"
@@ -356,8 +362,8 @@ def _model_at(path: Path, model: type[BaseModel], data: Any) -> Part | None:
         return model
     owner = _at(data, path)
     if path[0] == "steps" and isinstance(path[-1], int) and isinstance(owner, dict):
-        if path[-2] == "cases":
-            return Case
+        if path[-2] in _ENTRIES:
+            return _ENTRIES[str(path[-2])]
         return (SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS).get(str(owner.get("type")))
     if path[0] == "guardrails":
         return guardrails.model_of(path, owner)
@@ -408,12 +414,21 @@ _TYPE_WORDS: Final = {
 }
 
 
+_LISTS_OF_ERRORS: Final = {
+    "`catch`": "write `catch: [{errors: [any], then: ID}]`, or `error_step: ID`",
+    "`retry`": "write `retry: [{errors: [any], max_attempts: 3}]`, or `on_error: retry` and `max_retries: 3`",
+    "`errors`": "write a list, also for one name: `errors: [NAME]`",
+}
+
+
 def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any) -> tuple[str, str]:
     given = complaint["input"]
     if kind in _TYPE_WORDS:
         wanted, help = _TYPE_WORDS[kind]
         if kind == "tuple_type" and isinstance(given, dict) and given:
             help = f"begin each entry with `-`; `{next(iter(given))}` is the `id` of the first"
+        if kind == "tuple_type" and field in _LISTS_OF_ERRORS:
+            help = _LISTS_OF_ERRORS[field]
         if kind == "string_type" and isinstance(given, bool | int):
             help = f'put it in quotes: `"{str(given).lower()}"`'
         return f"{field} must be {wanted}, not {_value_words(given)}", help

@@ -166,6 +166,8 @@ def _stricter(claim: ToolSpec, fact: ToolSpec) -> ToolSpec:
             continue
         if name not in given or name in ("args", "returns"):
             given[name] = said
+        elif name == "errors":
+            given[name] = tuple(dict.fromkeys((*said, *given[name])))
         elif name == "effect":
             given[name] = max(said, given[name], key=_EFFECTS.index)
         else:

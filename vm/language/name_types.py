@@ -15,10 +15,12 @@ from typing import Final, NamedTuple, assert_never
 from stepward.vm.expressions.operators import ANY, OBJECT, kind
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, children
 from stepward.vm.language.clauses import Clause
+from stepward.vm.language.failures import names_of
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.steps.catching import VISITS
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.language.views import NO_VALUE, View, static_kinds, union
 from stepward.vm.reading.source import Path
@@ -66,6 +68,7 @@ class Typing:
         self._parents: dict[Location, Location] = {}
         self._variables: dict[Location, _TypeVariable] = {}
         self._only_asked: set[Location] = set()
+        self._error_names: dict[Source, TypeSpec] = {}
         self._read_paths: dict[Source, set[tuple[str, ...]]] = {}
         """The paths into each source that are read, or tested by `defined`."""
         self._settled: dict[Location, View] = {}
@@ -79,12 +82,28 @@ class Typing:
         """Return the declared type of a source; None if there is none."""
         if source.kind == "error":
             return _TEXT
+        if source.kind == "error_name":
+            return self._error_name(source)
         if source.kind == "input":
             return (self.program.inputs or {}).get(source.name)
         if source.kind == "set" or source.step is None:
             return None
-        step = self.program.steps[source.step]
-        return self._output(step if source.sub is None else step.sub_steps[source.sub])
+        return self._output(self._part(source.step, source.sub))
+
+    def _part(self, number: int, sub: int | None) -> AnyPart:
+        step = self.program.steps[number]
+        return step if sub is None else step.sub_steps[sub]
+
+    def _error_name(self, source: Source) -> TypeSpec:
+        """Return the type of the name of an error: one of those with which the step or sub-step can fail."""
+        assert source.step is not None
+        if source not in self._error_names:
+            names = names_of(self._part(source.step, source.sub), self._tool)
+            whole = self.program.steps[source.step]
+            if source.sub is not None and whole.max_visits is not None:
+                names = (*names, VISITS)  # sub-steps of a step whose visits are used up
+            self._error_names[source] = TypeSpec(type=("string",), enum=names) if names else _TEXT
+        return self._error_names[source]
 
     def _output(self, part: AnyPart) -> TypeSpec | None:
         match part:

@@ -9,11 +9,11 @@ from stepward.vm.language.program import Program
 from stepward.vm.language.steps import Failing, parts, path_of
 from stepward.vm.reading.source import Path
 
-_Kind = Literal["input", "output", "set", "error"]
+_Kind = Literal["input", "output", "set", "error", "error_name"]
 
 
 class Source(NamedTuple):
-    """A source of values: an input, the output or error of a step or sub-step, or one name of a `set`.
+    """A source of values: an input, the output, error or name of the error of a step or sub-step, or a name of a `set`.
 
     `step` is the position of the step in the program's list, `sub` that of a sub-step in it; `path` is its path in the
     document.
@@ -37,19 +37,21 @@ class Resolution(NamedTuple):
 class Names:
     """Every name of a program. Without an `inputs` section, a name that nobody assigns is an input.
 
-    `silent` are the ids of the steps that have neither output nor error: conditions, `set` and `end`.
+    `silent` are the ids of the steps that have neither output nor error: conditions, `set` and `end`. In a program of
+    language 2, errors have names.
     """
 
     variables: dict[str, list[Source]] = field(default_factory=dict)
     outputs: dict[str, Source] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     declares_inputs: bool = True
+    has_error_names: bool = False
     _meanings: dict[tuple[str, ...], Resolution | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program) -> Names:
         """Collect the names of a program."""
-        names = cls(declares_inputs=program.inputs is not None)
+        names = cls(declares_inputs=program.inputs is not None, has_error_names=program.language == 2)
         for name in program.inputs or ():
             names._bind(name, Source("input", name, ("inputs", name)))
         for number, step in enumerate(program.steps):
@@ -81,12 +83,13 @@ class Names:
         key, fields = found
         if len(key) == 2:
             source = self.outputs[key[0]]
-            return Resolution((source if key[1] == "output" else source._replace(kind="error"),), fields)
+            return Resolution((source if key[1] == "output" else source._replace(kind=key[1]),), fields)  # type: ignore[arg-type]
         sources = self.variables.get(key[0])
         return Resolution((Source("input", key[0], ()),) if sources is None else tuple(sources), fields)
 
     def locate(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Split a reference into its variable, `(step, "output")` or `(step, "error")`, and the fields below.
+        """Split a reference into its variable, `(step, "output")`, `(step, "error")` or `(step, "error_name")`, and the
+        fields below.
 
         This defines the lookup order (specs/language.md, "Data"). Returns None if nothing ever defines the reference.
         """
@@ -98,6 +101,8 @@ class Names:
                 return None
         if first in self.variables:
             return names[:1], names[1:]
+        if self.has_error_names and len(names) > 1 and names[1] == "error_name" and first in self.outputs:
+            return names[:2], names[2:]
         # The checker uses a name with a dollar sign for an undefined value: that is no input either.
         is_input = not self.declares_inputs and first not in self.outputs and not first.startswith("$")
         return (names[:1], names[1:]) if is_input else None

@@ -27,7 +27,16 @@ def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
             step["parallel_steps"] = [_step_without_nulls(part, SUB_STEP_MODELS) for part in step["parallel_steps"]]
         if isinstance(step, dict) and isinstance(step.get("cases"), list):
             step["cases"] = [_fields_without_nulls(case) for case in step["cases"]]
+        for part in _step_and_parts(step):
+            for key in ("catch", "retry"):
+                if isinstance(part.get(key), list):
+                    part[key] = [_fields_without_nulls(one) for one in part[key]]
     return fields
+
+
+def _step_and_parts(step: Any) -> list[dict[str, Any]]:
+    found = [step, *(step.get("parallel_steps") or ())] if isinstance(step, dict) else []
+    return [part for part in found if isinstance(part, dict)]
 
 
 _WRITTEN_DEFAULTS: Final[dict[str, Any]] = {

@@ -11,13 +11,19 @@ WORDS_FOR: Final = {
     "type": "kind step_type",
     "next_step": "goto next next_step_id next_id then to target transition on_success success_step continue_to",
     "is_terminal": "terminal final is_final is_end end ends last",
-    "error_step": "on_failure failure_step on_error_step error_handler catch except fallback_step error_next rescue",
+    "error_step": "on_failure failure_step on_error_step error_handler except fallback_step error_next rescue",
     "max_retries": "max_attempts attempts max_tries tries",
     "timeout_seconds": "timeout timeout_s timeout_sec timeout_secs seconds deadline",
     "max_visits": "max_iterations max_loops iterations loop_limit max_loop max_rounds repeat max_runs",
     "output_key": "output output_var output_variable output_name save_as store_as store_in save_to result result_key "
     "result_var assign_to as var variable register bind outputs output_to",
     "fallback": "default default_value fallback_value on_timeout_value",
+    # errors by name
+    "errors": "error error_equals exceptions names on",
+    "max_attempts": "tries attempts max_tries count retries max_retries",
+    "delay_seconds": "delay interval interval_seconds wait_seconds",
+    "backoff": "backoff_rate multiplier factor backoff_multiplier",
+    "max_delay_seconds": "max_delay max_interval cap",
     # llm
     "prompt": "prompt_template message messages user_prompt user text template input question query instruction task",
     "system": "system_prompt system_message instructions role persona",

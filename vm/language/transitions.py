@@ -14,6 +14,9 @@ applies, `visits` that the step has used up its visits; `end` is an `end` step.
 
 Status = Literal["SUCCESS", "FAILED", "STALLED"]
 
+ANY: Final = "any"
+"""The word that stands for every error in `catch`, and in `retry` for every error of a call that has started."""
+
 END: Final = -1
 """The target of a transition that ends the run."""
 
@@ -36,7 +39,7 @@ class Transition(NamedTuple):
     """A transition out of a step; `to` is the position of the next step, END or MISSING.
 
     `field` is the path, below the step, of the field that names the target; `branch` is `then`, `otherwise`, or the
-    number of a case counted from 1.
+    number of a case counted from 1. `errors` are those that a `catch` names, None where any error is taken.
     """
 
     kind: Kind
@@ -44,6 +47,11 @@ class Transition(NamedTuple):
     ending: Ending | None = None
     branch: str | int | None = None
     field: tuple[str | int, ...] = ()
+    errors: tuple[str, ...] | None = None
+
+    def takes(self, name: str) -> bool:
+        """Return whether a failure of this name may take the transition, if none before it does."""
+        return self.errors is None or name in self.errors or ANY in self.errors
 
     @property
     def is_drawn(self) -> bool:
@@ -55,7 +63,7 @@ class Exit(NamedTuple):
     """An exit of a step, as the step alone states it.
 
     It leads to the step with the id `target`, which the field at the path `field` names; or it is an `ending`; with
-    neither it leads to the successor, which depends on the rest of the program.
+    neither it leads to the successor, which depends on the rest of the program. `errors` are as in a transition.
     """
 
     kind: Kind
@@ -63,6 +71,11 @@ class Exit(NamedTuple):
     field: tuple[str | int, ...] = ()
     branch: str | int | None = None
     ending: Ending | None = None
+    errors: tuple[str, ...] | None = None
+
+    def takes(self, name: str) -> bool:
+        """Return whether a failure of this name may take the exit, if none before it does."""
+        return self.errors is None or name in self.errors or ANY in self.errors
 
 
 SUCCESS: Final = Exit("success")

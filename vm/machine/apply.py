@@ -135,16 +135,17 @@ def _passed(plan: Plan, state: State, event: Event) -> State:
         raise MisfitError(f"`{step.id}` has visits left")
     state = _count_visit(state, step)
     is_last = visits_of(state, step) > step.max_visits + 1
-    changes = _failure_changes(step, event.body["error"])
+    error, name = event.body["error"], event.body.get("error_name", "")
+    changes = _failure_changes(step, error, name)
     for call in step.calls if step.is_parallel else ():
-        changes += _failure_changes(call, event.body["error"])
+        changes += _failure_changes(call, error, name)
     transition = step.stalls if is_last and step.stalls else step.transitions["visits"]
     return _leave(plan, state, step, event, transition, _Done(changes, 0, ()))
 
 
-def _failure_changes(step: StepPlan | CallPlan, error: str) -> list[tuple[int, Any]]:
-    """Return the changes of a step or call that failed: no output, and its error."""
-    slots = ((step.output, UNDEFINED), (step.variable, UNDEFINED), (step.error, error))
+def _failure_changes(step: StepPlan | CallPlan, error: str, name: str) -> list[tuple[int, Any]]:
+    """Return the changes of a step or call that failed: no output, and its error with its name."""
+    slots = ((step.output, UNDEFINED), (step.variable, UNDEFINED), (step.error, error), (step.error_name, name))
     return [(slot, value) for slot, value in slots if slot != NOWHERE]
 
 
@@ -227,6 +228,8 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
         error=event.body.get("error", ""),
         token=note.get("token", call_state.token),
         is_unknown=bool(event.body.get("unknown")),
+        name=event.body.get("error_name", ""),
+        due=note.get("due", 0),
     )
     return _settle(plan, state, step, sub, call_state, event)
 
@@ -265,9 +268,10 @@ def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: Call
     if not step.is_parallel and call_state.phase in SETTLED:
         call = step.calls[0]
         is_bound = call_state.phase in ("success", "fallback")
-        changes = output_changes(call, call_state.value) if is_bound else _failure_changes(call, call_state.error)
+        name = call_state.name
+        changes = output_changes(call, call_state.value) if is_bound else _failure_changes(call, call_state.error, name)
         succeeded: tuple[Part, ...] = ((step.position, None),) if call_state.phase == "success" else ()
-        transition = _transition_of(step, call_state.phase)
+        transition = _transition_of(step, call_state.phase, name)
         return _leave(
             plan, state, step, event, transition, _Done(changes, len(event.text) if is_bound else 0, succeeded)
         )
@@ -318,7 +322,7 @@ def _settled_from_outside(plan: Plan, state: State, event: Event, phase: str) ->
     state, step, sub, call_state = _begin(plan, state, event)
     if call_state.phase != phase:
         raise MisfitError(f"`{step.calls[sub].id}` is not held")
-    call_state = call_state._replace(phase="success", value=event.body["output"], error="", token="")
+    call_state = call_state._replace(phase="success", value=event.body["output"], error="", token="", name="")
     return _settle(plan, state._replace(status=RUNNING), step, sub, call_state, event)
 
 
@@ -330,7 +334,9 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
         state = _enter(plan, state, step) if is_begun else state
         return _end(state, event.body, traced(state.trace, event))
     state, step, sub, call_state = _begin(plan, state, event)
-    call_state = call_state._replace(phase=event.body["kind"], error=event.body["error"])
+    call_state = call_state._replace(
+        phase=event.body["kind"], error=event.body["error"], name=event.body.get("error_name", "")
+    )
     return _settle(plan, state, step, sub, call_state, event)
 
 
@@ -347,7 +353,7 @@ def _joined(plan: Plan, state: State, event: Event) -> State:
     state = state._replace(trace=digest)
     if kind == "again":
         again = tuple(
-            call._replace(phase=READY, base=call.attempt, trace=NO_DIGEST) if call.phase == "failed" else call
+            call._replace(phase=READY, base=call.attempt, trace=NO_DIGEST, due=0) if call.phase == "failed" else call
             for call in calls
         )
         return state._replace(calls=again, round=state.round + 1, steps=state.steps + 1)
@@ -359,16 +365,17 @@ def _joined(plan: Plan, state: State, event: Event) -> State:
             changes += output_changes(call, call_state.value)
             output[call.id] = call_state.value
         else:
-            changes += _failure_changes(call, call_state.error)
+            changes += _failure_changes(call, call_state.error, call_state.name)
         if call_state.phase == "success":
             succeeded.append((step.position, sub))
     changes += (
         output_changes(step, FrozenMap(output))
         if kind == "success"
-        else _failure_changes(step, event.body.get("error", ""))
+        else _failure_changes(step, event.body.get("error", ""), event.body.get("error_name", ""))
     )
     done = _Done(changes, len(canonical(portable(output)).encode()), tuple(succeeded), _followers(step, calls))
-    return _leave(plan, state, step, event, _transition_of(step, kind), done)
+    transition = _transition_of(step, kind, event.body.get("error_name", ""))
+    return _leave(plan, state, step, event, transition, done)
 
 
 def _followers(step: StepPlan, calls: tuple[CallState, ...]) -> tuple[frozenset[int], ...]:
@@ -379,8 +386,8 @@ def _followers(step: StepPlan, calls: tuple[CallState, ...]) -> tuple[frozenset[
     return tuple(after & started for after in step.order.after)
 
 
-def _transition_of(step: StepPlan, kind: str) -> Transition:
-    transition = step.transitions.get(kind)
+def _transition_of(step: StepPlan, kind: str, name: str) -> Transition:
+    transition = step.leaving(kind, name)
     if transition is None:
         raise MisfitError(f"`{step.id}` can't end as {kind}")
     return transition

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
 from stepward.vm.journal.canonical import LARGEST, opened
 from stepward.vm.language.steps import LlmCall
+from stepward.vm.language.steps.catching import BAD_OUTPUT, TIMEOUT, UNEXPECTED
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.data import marked, refused
 from stepward.vm.machine.events import Answer, Call, Result, Spent
 from stepward.vm.machine.keeping import begin
 from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, is_async, names_of
 from stepward.vm.machine.plan import CallPlan
-from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools, in_thread
+from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, ToolError, Tools, in_thread
 from stepward.vm.values import ByteBudget, TooLarge, ValueRefused, exact, freeze
 
 MAX_NAME: Final = 200
@@ -37,11 +38,11 @@ async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, conte
         answer = _await_answer(tools.call(plan.tool, args, context))
         output = await (answer if plan.timeout is None else clock.limit(answer, plan.timeout))
     except InDoubt as error:
-        return Result("doubt" if plan.writes else "failed", error=error_text(error))
+        return Result("doubt" if plan.writes else "failed", error=error_text(error), name=name_of(error, plan.errors))
     except TimeoutError:
         return _timed_out(plan)
     except Exception as error:
-        return Result("failed", error=error_text(error))
+        return Result("failed", error=error_text(error), name=name_of(error, plan.errors))
     if issubclass(type(output), Suspend):  # not isinstance: an object may lie about its `__class__`
         return _suspended(plan, output, most)
     return typed(plan, output, "doubt" if plan.writes else "failed", most)
@@ -75,14 +76,29 @@ def _is_running(task: asyncio.Task[Any]) -> bool:
         return False
 
 
+_CLASS_NAME: Final[Callable[[type], str]] = type.__dict__["__name__"].__get__
+"""Returns the name of a class, whatever its metaclass says."""
+
+
+def name_of(error: BaseException, declared: Collection[str]) -> str:
+    """Return the name of what a tool raised: that of a ToolError, or of the nearest class, if it is declared."""
+    if isinstance(error, _Raised) and error.__cause__ is not None:
+        error = error.__cause__
+    said = error.name if issubclass(type(error), ToolError) else None  # type: ignore[attr-defined]
+    if type(said) is str and said in declared:
+        return said
+    names = map(_CLASS_NAME, type(error).__mro__)
+    return next((name for name in names if name in declared), UNEXPECTED)
+
+
 def _timed_out(plan: CallPlan) -> Result:
-    return Result("timeout", error=f"`{plan.id}` took longer than {plan.timeout:g} seconds")
+    return Result("timeout", error=f"`{plan.id}` took longer than {plan.timeout:g} seconds", name=TIMEOUT)
 
 
 def _suspended(plan: CallPlan, output: Suspend, most: int) -> Result:
     if not plan.may_suspend:
         why = f"tool `{plan.tool}` suspends, and its manifest does not say so"
-        return Result("doubt" if plan.writes else "failed", error=why)
+        return Result("doubt" if plan.writes else "failed", error=why, name=BAD_OUTPUT)
     try:
         return Result("suspended", freeze(output.request, room=_budget(most)))
     except TooLarge:
@@ -99,15 +115,19 @@ def typed(plan: CallPlan, output: Any, otherwise: Answer, most: int) -> Result:
     try:
         value = freeze(output, room=_budget(most))
     except TooLarge:
-        return Result(otherwise, error=f"the output of `{plan.id}` has more than the {most} bytes allowed")
+        return _unfit(otherwise, f"the output of `{plan.id}` has more than the {most} bytes allowed")
     except ValueRefused as error:
-        return Result(otherwise, error=f"the output of `{plan.id}` is no value: {error}")
+        return _unfit(otherwise, f"the output of `{plan.id}` is no value: {error}")
     except (Exception, SystemExit) as error:  # a lazy list or object may do anything when it is read
-        return Result(otherwise, error=f"the output of `{plan.id}` can't be read: {error_text(error)}")
+        return _unfit(otherwise, f"the output of `{plan.id}` can't be read: {error_text(error)}")
     if plan.returns is None:
         return Result("output", value)
     why = refused(value, plan.returns, f"the output of `{plan.id}`")
-    return Result("output", marked(value, plan.returns)) if why is None else Result(otherwise, error=why)
+    return Result("output", marked(value, plan.returns)) if why is None else _unfit(otherwise, why)
+
+
+def _unfit(answer: Answer, error: str) -> Result:
+    return Result(answer, error=error, name=BAD_OUTPUT)
 
 
 def _budget(most: int) -> ByteBudget:
@@ -187,7 +207,7 @@ def _accepted(plan: CallPlan, reply: ModelReply, most: int) -> Result:
         try:
             content = json.loads(content, parse_float=Decimal, parse_constant=_no_constant)
         except (ValueError, RecursionError, ArithmeticError):  # an exponent may be too large for a decimal
-            return Result("failed", error=f"the reply to `{plan.id}` is no JSON", rule="returns")
+            return _unfit("failed", f"the reply to `{plan.id}` is no JSON")._replace(rule="returns")
     return accepted_value(plan, content, most)
 
 
@@ -196,9 +216,8 @@ def accepted_value(plan: CallPlan, value: Any, most: int) -> Result:
     if plan.allowed is not None:
         if type(value) is str and value in plan.allowed:
             return Result("output", value)
-        return Result(
-            "failed", error=f"the reply to `{plan.id}` is none of its `allowed_outputs`", rule="allowed_outputs"
-        )
+        why = f"the reply to `{plan.id}` is none of its `allowed_outputs`"
+        return _unfit("failed", why)._replace(rule="allowed_outputs")
     result = typed(plan, value, "failed", most)
     return result if result.answer == "output" else result._replace(rule="returns")
 

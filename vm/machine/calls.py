@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, assert_never
 
-from stepward.vm.errors import EvaluationError
+from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
-from stepward.vm.journal.canonical import ErasedError, canonical, is_sealed, opened, portable
+from stepward.vm.journal.canonical import LARGEST, ErasedError, canonical, is_sealed, opened, portable
 from stepward.vm.language.steps import Failing, LlmCall, ToolCall
+from stepward.vm.language.steps.catching import BAD_OUTPUT, DEPENDENCY, Retry
 from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
@@ -125,7 +127,7 @@ def go_on(
         name = lacking(step, call.sub, call_states) if call_state.phase == READY else None
         if name is not None and call.sub not in under_way:
             why = f"`{call.id}` can't start: it depends on `{name}`, which has no output"
-            return unstarted(Visit(plan, state, step, visit), call, "blocked", why)
+            return unstarted(Visit(plan, state, step, visit), call, "blocked", why, DEPENDENCY)
     return _wave(plan, state, step, call_states, visit, under_way)
 
 
@@ -238,23 +240,27 @@ def prepare(at: Visit, call: CallPlan, call_state: CallState, *, asks: bool = Tr
     try:
         match call.call:
             case LlmCall() as asks_model:
-                return _prompted(at, call, asks_model, reader, Numbers(attempt, performance, is_started=is_started))
+                numbers = Numbers(attempt, performance, is_started=is_started)
+                asked = _prompted(at, call, asks_model, reader, numbers)
+                return asked._replace(due=call_state.due) if isinstance(asked, Call) else asked
             case ToolCall() as calls_tool:
                 args = filled(calls_tool.args, reader)
             case _:
                 assert_never(call.call)
     except (EvaluationError, ErasedError) as error:
-        return unstarted(at, call, "blocked", f"`{call.id}` can't start: {error}")
+        name = "Undefined" if isinstance(error, UndefinedReferenceError) else "BadValue"
+        return unstarted(at, call, "blocked", f"`{call.id}` can't start: {error}", name)
     if call.arg_types is not None:
         args, why = completed(args, call.arg_types)
         if why is not None:
-            return unstarted(at, call, "blocked", f"`{call.id}` can't start: argument {why}")
+            return unstarted(at, call, "blocked", f"`{call.id}` can't start: argument {why}", "BadArguments")
         args = FrozenMap(args)
     objection = forbidden(plan, call, Reader(plan, slots, args)) if asks else None
     if objection is not None:
         rule, why = objection
-        return unstarted(at, call, "rejected", why, rule)
-    return Call(call.sub, call.id, visit, attempt, performance, args, "", None, attempt > 1, is_started)
+        return unstarted(at, call, "rejected", why, "Refused", rule)
+    is_retry, due = attempt > 1, call_state.due
+    return Call(call.sub, call.id, visit, attempt, performance, args, "", None, is_retry, is_started, due)
 
 
 class Numbers(NamedTuple):
@@ -271,7 +277,7 @@ def _prompted(at: Visit, call: CallPlan, step: LlmCall, reader: Reader, numbers:
     system = None if step.system is None else filled(step.system, reader)
     if is_sealed(prompt) or is_sealed(system):
         why = f"a sensitive value would reach the prompt of `{call.id}`"
-        return unstarted(at, call, "rejected", why, "sensitive-to-model")
+        return unstarted(at, call, "rejected", why, "Refused", "sensitive-to-model")
     # The program decides whether there is a system text: a reference to null becomes the text `null`.
     prompt, system = as_text(prompt), None if step.system is None else as_text(system)
     return Call(call.sub, call.id, at.number, attempt, performance, None, prompt, system, attempt > 1, is_started)
@@ -298,15 +304,28 @@ def _admits(when: str | None, reader: Reader, language: int) -> bool:
         return False
 
 
-def unstarted(at: Visit, call: CallPlan, kind: Kind, error: str, rule: str = "") -> Event:
-    """Return the event of a call that fails before it starts: no retries, no effect."""
+def unstarted(at: Visit, call: CallPlan, kind: Kind, error: str, name: str, rule: str = "") -> Event:
+    """Return the event of a call that fails before it starts: no retries, no effect. `name` is that of the error."""
     outcome = "skipped" if call.on_error == "skip" else "failed"
     body: dict[str, Any] = {"error": error, "kind": outcome, "step": call.id, "visit": at.number}
+    body |= named(at.plan, name)
     if rule:
         body["rule"] = rule
     if not at.step.is_parallel:
-        body |= successor_fields(at.plan, at.step.transitions[outcome])
+        body |= _after(at.plan, at.step, outcome, name)
     return event(kind, body)
+
+
+def named(plan: Plan, name: str) -> dict[str, str]:
+    """Return the field of a record with the name of an error; none for a program of language 1."""
+    return {"error_name": name} if plan.names_errors else {}
+
+
+def _after(plan: Plan, step: StepPlan, kind: str, name: str) -> dict[str, Any]:
+    """Return the fields for what follows an outcome of a step; `name` is that of the error."""
+    transition = step.leaving(kind, name)
+    assert transition is not None, "a step has a transition for each of its outcomes"
+    return successor_fields(plan, transition)
 
 
 # -- joining -----------------------------------------------------------------------------------------------------------
@@ -328,19 +347,18 @@ def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallSta
             return event("joined", body | {"kind": "success", **successor_fields(plan, step.transitions["success"])})
         if "failed" not in step.transitions:
             return ended(plan, state, "FAILED", "error")
-        return event(
-            "joined",
-            body | {"error": too_large, "kind": "failed", **successor_fields(plan, step.transitions["failed"])},
-        )
+        body |= {"error": too_large, "kind": "failed", **named(plan, BAD_OUTPUT)}
+        return event("joined", body | _after(plan, step, "failed", BAD_OUTPUT))
     # What did not start because of a failure does not explain it.
     own = [one for one in failed if lacking(step, one[0].sub, call_states) is None] or failed
-    body["error"] = "; ".join(f"`{call.id}`: {call_state.error}" for call, call_state in own[:3])
+    name = own[0][1].name  # the first in the order of the program, not in time
+    body |= {"error": "; ".join(f"`{call.id}`: {found.error}" for call, found in own[:3]), **named(plan, name)}
     if step.step.on_error == "retry" and state.round < step.step.max_retries:
         if out_of_steps(plan, state, 1 + len(failed)):
             return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
         return event("joined", body | {"kind": "again"})
     outcome = "skipped" if step.step.on_error == "skip" else "failed"
-    return event("joined", body | {"kind": outcome, **successor_fields(plan, step.transitions[outcome])})
+    return event("joined", body | {"kind": outcome, **_after(plan, step, outcome, name)})
 
 
 # -- what an answer means ----------------------------------------------------------------------------------------------
@@ -351,7 +369,8 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     step = plan.steps[state.at]
     call = step.calls[attempt.sub]
     base = 0 if state.calls is None else state.calls[attempt.sub].base
-    kind = _outcome(call, attempt.attempt - base, result)
+    tried = attempt.attempt - base
+    kind = _outcome(call, tried, result)
     body = {"kind": kind, "step": call.id, "visit": attempt.visit}
     if kind == "success":
         body["output"] = result.value
@@ -361,13 +380,23 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
         body["output"] = call.call.fallback
     else:
         body["error"] = result.error
-    if kind == "again" and _is_unknown(call, result):
-        body["unknown"] = True
+        body |= named(plan, result.name) if kind != "doubt" else {}
+    if kind == "again":
+        if _is_unknown(call, result):
+            body["unknown"] = True
+        entry = call.retry_of(result.name)
+        if entry is not None:
+            note = note | {"due": due_after(entry, tried, note)}
     if result.rule:
         body["rule"] = result.rule
     if kind in SETTLED and not step.is_parallel:
-        body |= successor_fields(plan, step.transitions[kind])
+        body |= _after(plan, step, kind, result.name)
     return unsealed("attempt", body, note) if plan.has_sensitive else event("attempt", body, note)
+
+
+def due_after(entry: Retry, tried: int, note: Mapping[str, Any]) -> int:
+    """Return the earliest time of the next attempt, in microseconds; `note` is that of the one that failed."""
+    return min(int(note["started"] + note["took"]) + entry.delay(tried), LARGEST)
 
 
 def _outcome(call: CallPlan, tried: int, result: Result) -> str:
@@ -378,7 +407,7 @@ def _outcome(call: CallPlan, tried: int, result: Result) -> str:
     is_unknown = _is_unknown(call, result)
     if is_unknown and not call.is_idempotent:
         return "doubt"
-    if tried < (call.call.max_retries if is_unknown else call.attempts):
+    if tried < call.tries(result.name, is_unknown=is_unknown):
         return "again"
     if result.answer == "timeout" and call.has_fallback:
         return "fallback"

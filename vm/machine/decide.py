@@ -9,12 +9,14 @@ from stepward.vm.expressions.evaluator import evaluate, evaluate_condition
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.journal.canonical import ErasedError, Secret
 from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
+from stepward.vm.language.steps.catching import VISITS
 from stepward.vm.machine.calls import (
     NOTHING,
     ended,
     enter_calls,
     go_on,
     guardrail_rejection,
+    named,
     out_of_steps,
     oversize,
     successor_fields,
@@ -76,6 +78,7 @@ def _passed(plan: Plan, step: StepPlan, visit: int) -> Event:
     assert step.max_visits is not None
     transition = step.transitions["visits"]
     body = {"step": step.id, "visit": visit, "error": f"`{step.id}` has used up its {step.max_visits} visits"}
+    body |= named(plan, VISITS) if step.calls else {}
     if transition.to < 0 or visit > step.max_visits + 1:
         return event("passed", body | {"ends": "STALLED", "reason": "visits"})
     return event("passed", body | {"next": plan.steps[transition.to].id})

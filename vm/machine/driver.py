@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import Sealed, Secret
@@ -14,6 +15,7 @@ from stepward.vm.journal.records import read_record
 from stepward.vm.journal.sealing import seal
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
+from stepward.vm.language.steps.catching import BAD_OUTPUT
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.caching import Replies
@@ -26,7 +28,7 @@ from stepward.vm.machine.keeping import UNDER_WAY, Abandoned
 from stepward.vm.machine.keys import Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
 from stepward.vm.machine.models import Model
-from stepward.vm.machine.ordered import keep_going
+from stepward.vm.machine.ordered import Asleep, keep_going
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.tools import ToolContext, Tools
@@ -38,6 +40,9 @@ MAX_PENDING: Final = 256
 
 MAX_WAIT: Final = 1_000_000
 """Maximal time between the records of one commit, in microseconds, if a call is due."""
+
+LONGEST_SLEEP: Final = 30.0
+"""Seconds of a delay after which a machine looks for a request to cancel."""
 
 MAX_RENEWALS: Final = 3
 """How often an expired lease is renewed before a call."""
@@ -249,16 +254,20 @@ class Driver:
         """Let one flush at a time run, because several calls are about to be under way."""
         self._flushing = self._flushing or asyncio.Lock()
 
-    async def pause(self, attempt: int) -> None:
-        """Wait before an attempt that is not the first."""
-        await self.setup.clock.sleep(self.setup.retry_delay(attempt))
+    async def pause(self, call: Call, asleep: Asleep) -> None:
+        """Wait before an attempt that is not the first; each sleep is in a context of `asleep`."""
+        if call.due:
+            await self._wait_until_due(call, asleep)
+            return
+        with asleep():
+            await self.setup.clock.sleep(self.setup.retry_delay(call.attempt))
 
     async def attempt(self, call: Call) -> None:
         """Make an attempt of a call of the present step, and record its outcome."""
         setup = self.setup
         plan = self.plan.steps[self.state.at].calls[call.sub]
         if call.is_retry and not call.is_started:
-            await self.pause(call.attempt)
+            await self.pause(call, nullcontext)
         note: dict[str, Any] = {"attempt": call.attempt, "performance": call.performance}
         token = ""
         if self.state.is_cancelled and not call.is_started:
@@ -300,6 +309,31 @@ class Driver:
         if key is not None and not result.is_cached:
             assert setup.replies is not None, "without a cache there is no key"
             await setup.replies.keep(key, happened, result)
+
+    async def _wait_until_due(self, call: Call, asleep: Asleep) -> None:
+        """Wait for the time at which an attempt is due; a request to cancel ends the waiting.
+
+        The time is in the journal before the waiting starts, so that another machine waits only for the rest of it.
+        """
+        setup, calls = self.setup, self.state.calls
+        assert calls is not None, "a call that is repeated is one of the present step"
+        before = calls[call.sub]
+        entry = self.plan.steps[self.state.at].calls[call.sub].retry_of(before.name)
+        assert entry is not None, "only an entry of `retry` states a due time"
+        await self.flush()
+        # A clock that was set back makes no delay longer than the program says.
+        until = min(call.due, setup.clock.now() + entry.delay(before.attempt - before.base))
+        while (left := until - setup.clock.now()) > 0 and not self.state.is_cancelled:
+            with asleep():
+                await setup.clock.sleep(min(left / 1e6, LONGEST_SLEEP))
+            await self._read_foreign()
+
+    async def _read_foreign(self) -> None:
+        """Insert records that others have appended since the last append: a request to cancel, for example."""
+        head = await self.setup.io(self.setup.journal.head, self.run)
+        async with self._flushing or nullcontext():
+            if head is not None and head.seq > self.committed[1].seq:
+                await self._give_way()
 
     async def _kept(self, plan: CallPlan, call: Call, key: str, most: int) -> Result | None:
         """Return the reply that the cache has under a key, or None. Only a first attempt looks for one."""
@@ -390,7 +424,8 @@ class Driver:
             if most > min(limits.output_bytes, limits.state_bytes - self.state.size) or self.plan.has_sensitive:
                 too_large = oversize(self.plan, self.state, step, output)
             if too_large is not None:
-                answer = Result("doubt" if plan.writes else "failed", error=too_large, spent=result.spent)
+                unfit = Result("doubt" if plan.writes else "failed", error=too_large, name=BAD_OUTPUT)
+                answer = unfit._replace(spent=result.spent)
                 happened = judge(self.plan, self.state, call, answer, note)
         self.record(happened, at)
         if plan.has_intent:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import version_of, write_record
 from stepward.vm.journal.store import Entry
+from stepward.vm.language.steps.catching import UNEXPECTED
 
 RUNNING: Final = "RUNNING"
 SUSPENDED: Final = "SUSPENDED"
@@ -94,6 +95,8 @@ class Call(NamedTuple):
     is_retry: bool = False
     is_started: bool = False
     """Whether its intent is in the journal already: it is performed again under the same key."""
+    due: int = 0
+    """The earliest time of its start, in microseconds; 0 where the program states no delay."""
 
 
 class Calls(NamedTuple):
@@ -118,7 +121,8 @@ Answer = Literal["output", "failed", "timeout", "doubt", "suspended"]
 class Result(NamedTuple):
     """The result of an attempt, as the shell saw it: a value, or an error.
 
-    `value` is frozen, with sensitive parts marked; `error` is a text. `is_cached`: a reply comes from a cache.
+    `value` is frozen, with sensitive parts marked; `error` is a text, `name` the name of the error. `is_cached`: a
+    reply comes from a cache.
     """
 
     answer: Answer
@@ -127,6 +131,7 @@ class Result(NamedTuple):
     rule: str = ""
     spent: Spent = FREE
     is_cached: bool = False
+    name: str = UNEXPECTED
 
 
 Action = Event | Calls | Idle

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Protocol
 
 from stepward.vm.journal.store import LeaseLost
@@ -10,6 +13,9 @@ from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import State
+
+Asleep = Callable[[], AbstractContextManager[None]]
+"""Returns the context of a sleep."""
 
 
 class Driver(Protocol):
@@ -24,8 +30,8 @@ class Driver(Protocol):
     async def attempt(self, call: Call) -> None:
         """Make an attempt of a call of the present step, and record its outcome."""
 
-    async def pause(self, attempt: int) -> None:
-        """Wait before an attempt that is not the first."""
+    async def pause(self, call: Call, asleep: Asleep) -> None:
+        """Wait before an attempt that is not the first; each sleep is in a context of `asleep`."""
 
     def share_flushes(self) -> None:
         """Let one flush at a time run, because several calls are about to be under way."""
@@ -60,6 +66,7 @@ class _Members:
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self.errors: list[BaseException] = []
         self._asleep: set[int] = set()
+        self._stops = False
 
     def start_more(self) -> bool:
         """Record what is to be recorded, and start what may start; return whether something is under way."""
@@ -80,19 +87,29 @@ class _Members:
         return bool(self.tasks)
 
     def _stop_sleepers(self) -> None:
+        self._stops = True
         for sub in self._asleep:
             self.tasks[sub].cancel()
 
     async def _make(self, call: Call) -> None:
         """Make an attempt; one that is not the first waits before it starts."""
         if call.is_retry and not call.is_started:
-            self._asleep.add(call.sub)
-            try:
-                await self.driver.pause(call.attempt)
-            finally:
-                self._asleep.discard(call.sub)
+            await self.driver.pause(call, partial(self._sleep, call.sub))
+            if self._stops:
+                return
             call = call._replace(is_retry=False)
         await self.driver.attempt(call)
+
+    @contextmanager
+    def _sleep(self, sub: int) -> Iterator[None]:
+        """Let a sub-step sleep until the run is to end. Only a sleep is cancelled, never an append between two."""
+        if self._stops:
+            raise asyncio.CancelledError
+        self._asleep.add(sub)
+        try:
+            yield
+        finally:
+            self._asleep.discard(sub)
 
     def gather(self) -> None:
         """Forget the attempts that ended, and keep what they raised."""

@@ -23,6 +23,8 @@ GIVES_NOTHING: Final = ("failed", "skipped")
 def output_changes(call: CallPlan | StepPlan, value: Any) -> list[tuple[int, Any]]:
     """Return the changes of slots by the output of a call or a parallel step."""
     slots = [(call.output, value), (call.error, UNDEFINED)]
+    if call.error_name != NOWHERE:
+        slots.append((call.error_name, UNDEFINED))
     return slots if call.variable == NOWHERE else [*slots, (call.variable, value)]
 
 

@@ -15,6 +15,7 @@ from stepward.vm.journal.canonical import canonical, portable, restored
 from stepward.vm.journal.records import document_digest
 from stepward.vm.language.automata import automaton_of
 from stepward.vm.language.clauses import Clause
+from stepward.vm.language.failures import retry_of
 from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Meaning
@@ -23,6 +24,7 @@ from stepward.vm.language.order import misorders
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyStep, Failing, LlmCall, ParallelStep, ToolCall, parts
+from stepward.vm.language.steps.catching import Retry
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
@@ -54,6 +56,7 @@ class CallPlan:
         self.sub = sub
         self.call = call
         self.output, self.error = plan.slot((call.id, "output")), plan.slot((call.id, "error"))
+        self.error_name = plan.slot((call.id, "error_name")) if plan.names_errors else NOWHERE
         self.variable = NOWHERE if call.output_key is None else plan.slot((call.output_key,))
         self.on_error = call.on_error
         self.attempts = call.max_retries if call.on_error == "retry" else 1
@@ -77,10 +80,23 @@ class CallPlan:
         self.has_intent = self.writes or (self.may_suspend and is_known)
         self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[call.id])
         self.has_cost_limit = plan.program.max_cost is not None
+        self.errors = spec.errors or ()
+        self.tool_facts = plan.meaning.tool
         self.first: Calls | None = None
         is_free = not any(terms.policies for terms in plan.terms)
         if isinstance(call, ToolCall) and self.arg_types is None and is_free and not any(embedded(call.args)):
             self.first = Calls((Call(sub, call.id, 1, 1, 1, fill(call.args, _no_reference)),))
+
+    def retry_of(self, name: str) -> Retry | None:
+        """Return the entry of `retry` that holds for an error of this name, or None."""
+        return None if self.call.retry is None else retry_of(self.call, name, self.tool_facts)
+
+    def tries(self, name: str, *, is_unknown: bool) -> int:
+        """Return how many attempts there are in all if the present one failed in this way."""
+        entry = self.retry_of(name)
+        if entry is not None:
+            return entry.max_attempts
+        return self.call.max_retries if is_unknown else self.attempts
 
     @property
     def has_fallback(self) -> bool:
@@ -100,19 +116,23 @@ class StepPlan:
         self.max_visits = step.max_visits
         self.transitions: dict[str, Transition] = {}
         self.branches: dict[str | int, Transition] = {}
+        self.failures: list[Transition] = []
         self.stalls: Transition | None = None
         for transition in plan.meaning.flow.transitions[position]:
             if transition.branch is not None:
                 self.branches[transition.branch] = transition
             else:
                 self.transitions.setdefault(transition.kind, transition)
+                if transition.kind == "failed":
+                    self.failures.append(transition)
                 self.stalls = transition if transition.kind == "visits" else self.stalls
         self.concurrency = step.max_concurrency if isinstance(step, ParallelStep) else None
         self.part: tuple[int, None] = (position, None)
         self.succeeds = self.transitions.get("success", Transition("success", NOWHERE))
         self.clauses: list[Clause] = plan.meaning.clauses_of.get(position, [])
-        self.output = self.error = self.variable = NOWHERE
+        self.output = self.error = self.error_name = self.variable = NOWHERE
         if isinstance(step, Failing):
+            self.error_name = plan.slot((step.id, "error_name")) if plan.names_errors else NOWHERE
             self.output, self.error = plan.slot((step.id, "output")), plan.slot((step.id, "error"))
             self.variable = NOWHERE if step.output_key is None else plan.slot((step.output_key,))
         self.calls = tuple(CallPlan(call, sub or 0, plan) for sub, call in step.calls)
@@ -124,6 +144,12 @@ class StepPlan:
                 call.before = frozenset(self.calls[one].id for one in before)
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
         self.cost = 1 + len(step.sub_steps)
+
+    def leaving(self, kind: str, name: str) -> Transition | None:
+        """Return the transition of an outcome, None if there is none; `name` is that of the error."""
+        if kind == "failed" and len(self.failures) > 1:
+            return next((one for one in self.failures if one.takes(name)), None)
+        return self.transitions.get(kind)
 
 
 class Plan:
@@ -146,6 +172,7 @@ class Plan:
         self.policies = tuple(policies)
         self.waived = frozenset(waived)
         self.terms = (Terms(self.policies, self.waived), *later)
+        self.names_errors = program.language == 2
         self.max_steps, self.max_stalled = program.max_steps, program.max_stalled_steps
         self.model_budgets = program.model_budgets
         self.document = _document(program)
@@ -173,7 +200,9 @@ class Plan:
             twice = next(name for name in ids if ids.count(name) > 1)
             problems.append(Problem("SW005", f"two steps have the id `{twice}`", "give each step an id of its own"))
         if flow.has_missing_target:
-            problems.append(Problem("SW101", "a branch, `next_step` or `error_step` names no step of the program"))
+            problems.append(
+                Problem("SW101", "a branch, `next_step`, `error_step` or `catch` names no step of the program")
+            )
         problems += [
             Problem("SW106", f"`{self.program.steps[number].id}` is an arm that the step above leads to")
             for number in sorted(flow.ambiguous_arms)
@@ -213,7 +242,7 @@ class Plan:
                 yield from (found.reference.names for found in embedded(template.value))
 
     def slot(self, names: Names) -> int:
-        """Return the slot of `(variable,)`, `(step, "output")`, `(step, "error")` or `(step, "#visits")`."""
+        """Return the slot of `(variable,)`, or of `(step, what)`: `output`, `error`, `error_name` or `#visits`."""
         return self._slots.setdefault(names, len(self._slots))
 
     def locate(self, names: Names) -> tuple[int, Names] | None:

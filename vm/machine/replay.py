@@ -18,12 +18,14 @@ from stepward.vm.journal.records import Record
 from stepward.vm.journal.store import Entry, Journal
 from stepward.vm.journal.verdict import Fault
 from stepward.vm.journal.verify import Replay
+from stepward.vm.language.failures import started_names
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.steps import LlmCall
+from stepward.vm.language.steps.catching import BAD_OUTPUT, TIMEOUT
 from stepward.vm.language.types import same
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
-from stepward.vm.machine.calls import Visit, objection_to, prepare, successor_fields
+from stepward.vm.machine.calls import Visit, due_after, objection_to, prepare, successor_fields
 from stepward.vm.machine.data import completed, refused
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
@@ -332,7 +334,8 @@ def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, call_state: Call
     Whether a failed attempt may still have had its effect (`unknown`) can't be checked.
     """
     kind = happened.body["kind"]
-    tries = max(call.attempts, call.call.max_retries if call.writes else 1)
+    name = happened.body.get("error_name", "")
+    tries = max(call.tries(name, is_unknown=is_unknown) for is_unknown in ((True, False) if call.writes else (False,)))
     allowed = {
         "success": True,
         "failed": call.on_error != "skip",
@@ -345,11 +348,32 @@ def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, call_state: Call
     if not allowed.get(kind):
         return f"an attempt of `{call.id}` can't come to `{kind}`"
     due = {"kind", "step", "visit", VALUE_FIELDS.get(kind, "error")}
-    due |= successor_fields(plan, step.transitions[kind]).keys() if kind in SETTLED and not step.is_parallel else set()
+    if plan.names_errors and kind in ("failed", "skipped", "again"):
+        due.add("error_name")
+    if kind in SETTLED and not step.is_parallel:
+        transition = step.leaving(kind, name)
+        due |= set() if transition is None else successor_fields(plan, transition).keys()
     may = {"rule"} if call.is_model and "error" in due else {"unknown"} if kind == "again" and call.writes else set()
     if not due <= happened.body.keys() <= due | may or happened.body.get("unknown", True) is not True:
         return f"its fields are not those of an attempt that came to `{kind}`"
-    return None
+    return _name_misfit(call, kind, name) or _due_misfit(call, call_state, happened) if plan.names_errors else None
+
+
+def _name_misfit(call: CallPlan, kind: str, name: str) -> str | None:
+    """Return why an attempt that failed can't have an error of this name, or None."""
+    known = set(started_names(call.call, call.tool_facts))
+    if kind == "again":  # a write may be tried again, or the last attempt may use the fallback
+        known |= {BAD_OUTPUT} if call.timeout is None else {BAD_OUTPUT, TIMEOUT}
+    is_named = kind in ("failed", "skipped", "again")
+    return f"`{call.id}` can't fail with `{name}`" if is_named and name not in known else None
+
+
+def _due_misfit(call: CallPlan, call_state: CallState, happened: Event) -> str | None:
+    """Return why the next attempt is due at another time, or None."""
+    entry = call.retry_of(happened.body["error_name"]) if happened.body["kind"] == "again" else None
+    note = happened.note
+    due = None if entry is None else due_after(entry, note["attempt"] - call_state.base, note)
+    return None if note.get("due") == due else f"the next attempt of `{call.id}` is due at another time"
 
 
 def _intent_misfit(

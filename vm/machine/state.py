@@ -33,7 +33,7 @@ class CallState(NamedTuple):
     counts attempts of the visit, `base` those of earlier rounds of a retried parallel step; `performance` counts
     performances, and `repeats` says that the last one did not happen and is to be repeated; `token` is the digest of
     the resume token; `is_unknown` says that the effect of the last attempt may have happened, and that it is to be
-    repeated.
+    repeated; `name` is that of the error; `due` is the earliest time of the next attempt in microseconds, 0 for none.
     """
 
     phase: str = READY
@@ -46,6 +46,8 @@ class CallState(NamedTuple):
     token: str = ""
     repeats: bool = False
     is_unknown: bool = False
+    name: str = ""
+    due: int = 0
 
 
 FRESH: Final = CallState()
@@ -160,7 +162,8 @@ def snapshot(plan: Plan, state: State) -> bytes:
 
 
 def _plain_call(call: CallState) -> list[Any]:
-    return list(call._replace(trace=call.trace.hex()))  # type: ignore[arg-type]
+    plain: list[Any] = list(call._replace(trace=call.trace.hex()))  # type: ignore[arg-type]
+    return plain if call.name or call.due else plain[:-2]  # as before errors had names
 
 
 def _listed(value: Any) -> Any:

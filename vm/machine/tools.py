@@ -28,6 +28,17 @@ class InDoubt(StepwardError):  # noqa: N818 - it is no error: it says that nobod
     """
 
 
+class ToolError(StepwardError):
+    """Raised by a tool to fail with an error that its manifest lists: `raise ToolError("CardDeclined", "no funds")`.
+
+    It is for code without a class for each error: an exception whose class has a listed name is that error, too.
+    """
+
+    def __init__(self, name: str, text: str = "") -> None:
+        super().__init__(text or name)
+        self.name = name
+
+
 class Suspend(NamedTuple):
     """Returned by a tool to suspend the run until somebody resumes it; the resume payload is the tool's output.
 

@@ -45,6 +45,7 @@ NOT_MECHANICAL = {
     r"^correct the condition that should lead here": "which condition was meant",
     r"^earlier conditions and assignments decide the result": "which value",
     r"^name one of its branches": "which branch",
+    r"^give `[^`]+` an entry of `catch`": "where an error leads is a decision",
     r"^route every path to": "where a guard belongs is a decision",
     r"^route the run around": "where else control goes is a decision",
     r"^route this ending through": "likewise",

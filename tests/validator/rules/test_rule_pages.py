@@ -42,6 +42,8 @@ SW106 ambiguous-arm
 SW107 no-failure-ending warning
 SW108 same-branches warning
 SW109 impossible-order
+SW111 unhandled-error warning
+SW112 unused-catch
 SW201 undefined-variable
 SW202 maybe-undefined
 SW203 type-mismatch

@@ -162,7 +162,7 @@ def test_a_word_in_place_of_a_required_field_is_one_problem_that_names_the_field
         ("llm", "output_key", "output save_as store_as result variable"),
         ("tool", "args", "params parameters arguments input inputs with kwargs"),
         ("tool", "output_key", "output outputs result_key"),
-        ("tool", "error_step", "on_failure catch error_handler"),
+        ("tool", "error_step", "on_failure except error_handler"),
         ("tool", "max_retries", "max_attempts attempts"),
         ("tool", "timeout_seconds", "timeout timeout_s deadline"),
         ("tool", "fallback", "default default_value"),

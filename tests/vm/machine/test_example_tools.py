@@ -73,6 +73,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     },
     "feature_flag_rollout": {"flag": "new-search"},
     "gold_shortcut": {"order_id": "ORD-000042", "customer_id": "CUS-000001", "tier": "silver", "parcels": 2},
+    "hotel_deposit": {"booking_id": "BKG-000001", "amount": 120},
     "incident_triage": {
         "alert_id": "ALR-000001",
         "service": "api",
@@ -101,6 +102,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     "nightly_report": {"report_date": "2026-03-02", "recipients": ["ops@example.com"]},
     "discount_bands": {"order_id": "ORD-000042", "quantity": 100},
     "shipping_by_zone": {"parcel_id": "PCL-000042", "zone": "union", "weight_kg": Decimal("30.5")},
+    "parcel_carrier": {"parcel_id": "PCL-000001"},
     "password_reset": {"account_id": "ACC-000001", "customer_email": "ann@example.com"},
     "post_checkout": {
         "event_id": "EVT-0000000001",

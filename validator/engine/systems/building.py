@@ -231,12 +231,14 @@ class Builder:
             kind = product_.monitor.end(step, after, transition)
             if self.question.asks(kind, step):
                 assert kind is not None
-                compressed = CompressedEdge(step, transition, leaving.call_outcomes, (number, -1), kind)
+                compressed = CompressedEdge(step, transition, leaving.call_outcomes, (number, -1), kind, leaving.errors)
                 yield Edge(BAD, leaving.guards, assigns, leaving.cost, compressed)
         elif transition.to >= 0:
             target = product_.found.number(transition.to, after)
             if target is not None and product_.alive[target]:
-                compressed = CompressedEdge(step, transition, leaving.call_outcomes, (number, target))
+                compressed = CompressedEdge(
+                    step, transition, leaving.call_outcomes, (number, target), errors=leaving.errors
+                )
                 node = slice_.nodes[slice_.next_node[target]]
                 yield Edge(node, leaving.guards, assigns, leaving.cost, compressed)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Final
+from typing import Final, NamedTuple
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.systems.system import Guard
 from stepward.vm.language.order import Order
+from stepward.vm.language.steps.catching import DEPENDENCY
 
 MAX_CALL_OUTCOMES: Final = 64
 """The most combinations of sub-step outcomes; beyond that each output may be defined or not."""
@@ -22,8 +23,19 @@ GIVES: Final = (SUCCEEDS, FALLS_BACK)
 """The outcomes with an output."""
 
 Guards = tuple[Guard, ...]
-Outcome = tuple[CallOutcome, Guards]
+
+
+class Fate(NamedTuple):
+    """What becomes of a call, and the name of its error; an empty one if it did not fail."""
+
+    result: CallOutcome
+    name: str
+
+
+Outcome = tuple[Fate, Guards]
 """An outcome of a call, with the guards under which it is possible."""
+
+_LACKS: Final[Outcome] = (Fate(UNSTARTED, DEPENDENCY), ())
 
 
 def joint(choices: Sequence[Sequence[Outcome]], order: Order | None) -> list[tuple[Outcome, ...]] | None:
@@ -42,7 +54,7 @@ def joint(choices: Sequence[Sequence[Outcome]], order: Order | None) -> list[tup
             {**before, sub: result}
             for before in found
             for result in (
-                choices[sub] if all(before[one][0] in GIVES for one in order.needs[sub]) else [(UNSTARTED, ())]
+                choices[sub] if all(before[one][0].result in GIVES for one in order.needs[sub]) else [_LACKS]
             )
         ]
         if len(found) > MAX_CALL_OUTCOMES:

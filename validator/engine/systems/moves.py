@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.analysis.reached import reached
-from stepward.validator.engine.systems.joint import FAILED, FALLS_BACK, GIVES, SUCCEEDS, UNSTARTED, Guards, joint
+from stepward.validator.engine.systems.joint import (
+    FAILED,
+    FALLS_BACK,
+    GIVES,
+    SUCCEEDS,
+    UNSTARTED,
+    Fate,
+    Guards,
+    joint,
+)
+from stepward.validator.engine.systems.starts import Starts, all_of
 from stepward.validator.engine.systems.system import (
     FAILS,
     NONE_HOLDS,
@@ -29,9 +39,7 @@ from stepward.validator.engine.values.domains import Domains, Names, primed, rea
 from stepward.validator.engine.values.overflow import Overflow
 from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.operands import is_condition
-from stepward.vm.expressions.operators import Comparison
-from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Logic, Reference
-from stepward.vm.expressions.template import embedded
+from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import (
     AnyStep,
@@ -42,12 +50,11 @@ from stepward.vm.language.steps import (
     LlmStep,
     ParallelStep,
     SetStep,
-    ToolCall,
     ToolStep,
     parts,
 )
+from stepward.vm.language.steps.catching import DEPENDENCY, VISITS
 from stepward.vm.language.transitions import END, Ending, Transition
-from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Path
 
 if TYPE_CHECKING:
@@ -57,17 +64,20 @@ MAX_SPLITS: Final = 3
 """The most Boolean expressions of one `set` that are split by their value."""
 
 _ALWAYS: Final = ((),)
-_NEVER: Final[tuple[tuple[Guard, ...], ...]] = ()
 
 
 class Leaving(NamedTuple):
-    """One move of a step: its transition, its guards, its assignments, and its cost in `max_steps`."""
+    """One move of a step: its transition, its guards, its assignments, and its cost in `max_steps`.
+
+    `errors` are the names of the errors of the calls that failed, as those of `call_outcomes`.
+    """
 
     transition: Transition
     guards: Guards
     assigns: tuple[Assign, ...]
     call_outcomes: tuple[tuple[int | None, CallOutcome], ...]
     cost: int
+    errors: tuple[tuple[int | None, str], ...] = ()
 
 
 class _Part(NamedTuple):
@@ -88,6 +98,7 @@ class Moves:
         self.flow = analyses.facts.flow
         self.domains = domains
         self.overflow = Overflow(analyses, domains)
+        self._starting = Starts(analyses, domains)
         self._known: dict[int, tuple[Leaving, ...]] = {}
         self._parts: dict[tuple[int, int | None], _Part] = {}
         self._decisions: dict[int, Decision | None] = {}
@@ -243,14 +254,14 @@ class Moves:
     def _readable(self, number: int, trees: list[Expression]) -> Decision | None:
         """Return the decision whether the reads of expressions succeed (defined, and not null where needed); None if
         certain."""
-        doubtful = self._doubtful.get((number, None), {})
+        doubtful = self._starting.doubtful.get((number, None), {})
         names = references_of(trees)
         wanted: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in names if name in doubtful]
         not_null = self.analyses.narrowed.get(number, ())
         wanted += [
             Compare(0, 0, "!=", Reference(0, 0, name), Constant(0, 0, None)) for name in names if name in not_null
         ]
-        return Decision((_and(wanted),)) if wanted else None
+        return Decision((all_of(wanted),)) if wanted else None
 
     def _assigned(
         self, step: SetStep, trees: dict[str, Expression | None], known: dict[str, Literal]
@@ -286,77 +297,9 @@ class Moves:
     def _part(self, number: int, sub: int | None, call: Call) -> _Part:
         key = (number, sub)
         if key not in self._parts:
-            starts, refused = self._start(number, sub, call)
+            starts, refused = self._starting.of(number, sub, call)
             self._parts[key] = _Part(sub, call, starts, refused, self.facts.falls_back(call))
         return self._parts[key]
-
-    def _start(self, number: int, sub: int | None, call: Call) -> tuple[tuple[Guards, ...], tuple[Guards, ...]]:
-        doubtful = self._doubtful.get((number, sub), {})
-        if None in doubtful.values():
-            return _NEVER, _ALWAYS
-        earlier = self.analyses.assignment.earlier(number, sub)
-        assigned = earlier.given | earlier.gone
-        wanted: list[Expression] = [
-            Defined(0, 0, Reference(0, 0, name)) for name in doubtful if self.domains.root(name) not in assigned
-        ]
-        # What siblings assign before is not in the state at the start of the step: it may be anything of its type.
-        is_sure = len(wanted) == len(doubtful)
-        if isinstance(call, ToolCall):
-            is_sure = self.analyses.names_fit(call)
-            for name, spec in (self.facts.meaning.tool(call.tool).args or {}).items():
-                if name not in call.args or self.facts.fits(call.args[name], spec):
-                    continue
-                asked = self._type_question(call.args[name], spec, assigned)
-                is_sure &= asked is not None
-                wanted.extend(asked or ())
-        if not wanted:
-            return _ALWAYS, _NEVER if is_sure else _ALWAYS
-        start, *refused = ((Guard(Decision((_and(wanted),)), outcome),) for outcome in (0, NONE_HOLDS, FAILS))
-        return (start,), (tuple(refused) if is_sure else _ALWAYS)
-
-    def _type_question(self, value: Any, spec: TypeSpec, assigned: frozenset[Names]) -> list[Expression] | None:
-        """Return the conditions under which an argument is of its type; None where conditions can't express it."""
-        found = list(embedded(value))
-        if not found or not found[0].whole or found[0].path:
-            return None
-        reference = found[0].reference
-        if self.domains.root(reference.names) in assigned:
-            return None
-        domain = self.domains.of(reference.names)
-        plain = Reference(0, 0, reference.names)
-        if spec.enum is not None:
-            fits = {type(member) for member in spec.enum} <= {str} and domain.kinds == {"string"}
-            return [Compare(0, 0, "in", plain, Constant(0, 0, tuple(spec.enum)))] if fits else None
-        is_refused = "null" in domain.kinds and "null" not in spec.kinds
-        there: list[Expression] = [Compare(0, 0, "!=", plain, Constant(0, 0, None))] if is_refused else []
-        kinds = domain.kinds - {"null"} if is_refused else domain.kinds
-        if kinds <= spec.kinds and kinds <= {"boolean", "null"}:
-            return there
-        is_free = spec.pattern is None and spec.max_length is None and not spec.min_length
-        if kinds == spec.kinds == {"string"} and is_free:
-            return there
-        wants_number = spec.kinds and spec.kinds <= {"number", "integer"}
-        is_whole = all(one.integral or (one.low == one.high and isinstance(one.low, int)) for one in domain.ranges)
-        if kinds != {"number"} or not wants_number or ("number" not in spec.kinds and not is_whole):
-            return None
-        bounds: list[tuple[Comparison, Any]] = [
-            (">=", spec.minimum),
-            ("<=", spec.maximum),
-            (">", spec.exclusive_minimum),
-            ("<", spec.exclusive_maximum),
-        ]
-        within = [Compare(0, 0, word, plain, Constant(0, 0, end)) for word, end in bounds if end is not None]
-        return [*there, *within]
-
-    @cached_property
-    def _doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
-        """The references of each step or sub-step that may be undefined; None for those that never exist."""
-        result: dict[tuple[int, int | None], dict[Names, bool | None]] = {}
-        for reading, _ in self.analyses.assignment.doubtful:
-            result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = True
-        for reading in self.analyses.assignment.never_defined:
-            result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = None
-        return result
 
     def _call(self, number: int, step: Call, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         part = self._part(number, None, step)
@@ -366,19 +309,34 @@ class Moves:
                     continue
                 result = SUCCEEDS if transition.kind == "success" else FALLS_BACK
                 yield from (self.left(step, transition, guards, result) for guards in part.starts)
-            elif transition.kind in ("failed", "skipped"):
-                yield from (self.left(step, transition, guards, FAILED) for guards in part.starts)
-                yield from (self.left(step, transition, guards, UNSTARTED) for guards in part.refused)
+        for failed, guards in self._failures(number, part):
+            yield self.left(step, self.flow.failure(number, failed.name), guards, failed.result, failed.name)
 
-    def left(self, step: Call, transition: Transition, guards: Guards, result: CallOutcome) -> Leaving:
-        """Return the move of a call with a given outcome."""
-        retries = step.max_retries - 1 if result == FAILED and step.on_error == "retry" else 0
-        return Leaving(transition, guards, tuple(self._left_with(step, result)), ((None, result),), 1 + retries)
+    def _failures(self, number: int, part: _Part) -> Iterator[tuple[Fate, Guards]]:
+        """Yield how a call can fail: one of each group of errors that the program does not tell apart."""
+        failing = self.facts.failing
+        for name in failing.groups(number, part.call, failing.started(part.call)):
+            yield from ((Fate(FAILED, name), guards) for guards in part.starts)
+        for name in failing.groups(number, part.call, failing.unstarted(part.call)):
+            yield from ((Fate(UNSTARTED, name), guards) for guards in part.refused)
 
-    def _left_with(self, step: Failing, result: CallOutcome) -> Iterator[Assign]:
-        """Yield the assignments of a step or sub-step with a given outcome."""
+    def left(self, step: Call, transition: Transition, guards: Guards, result: CallOutcome, name: str = "") -> Leaving:
+        """Return the move of a call with a given outcome; `name` is that of its error."""
+        retries = self._retries(step, result, name)
+        errors = ((None, name),) if name and self.facts.failing.has_names else ()
+        assigns = tuple(self._left_with(step, result, name))
+        return Leaving(transition, guards, assigns, ((None, result),), 1 + retries, errors)
+
+    def _retries(self, call: Call, result: CallOutcome, name: str) -> int:
+        """Return the least attempts after the first of a call that fails."""
+        return self.facts.failing.tries(call, name) - 1 if result == FAILED else 0
+
+    def _left_with(self, step: Failing, result: CallOutcome, name: str = "") -> Iterator[Assign]:
+        """Yield the assignments of a step or sub-step with a given outcome; `name` is that of its error."""
         yield from self._outputs(step, result)
         yield from self._error(step, has_one=result in (FAILED, UNSTARTED))
+        if step.id in self.facts.failing.read:
+            yield Assign((step.id, "error_name"), Literal(name) if name else Undefined())
 
     def _outputs(self, call: Failing, result: CallOutcome) -> Iterator[Assign]:
         root = (call.id, "output")
@@ -400,13 +358,13 @@ class Moves:
         """Yield the assignments of a step that is not started again."""
         if isinstance(step, Failing):
             for part in (*step.sub_steps, step):
-                yield from self._left_with(part, FAILED)
+                yield from self._left_with(part, FAILED, VISITS)
 
     # -- parallel steps --------------------------------------------------------------------------------------------
 
     def _parallel(self, number: int, step: ParallelStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         parts = [self._part(number, sub, part) for sub, part in enumerate(step.parallel_steps)]
-        choices = [list(self._results(part)) for part in parts]
+        choices = [list(self._results(number, part)) for part in parts]
         combinations = joint(choices, self.facts.meaning.orders.get(number))
         for transition in transitions:
             if transition.kind not in ("success", "failed", "skipped"):
@@ -415,42 +373,45 @@ class Moves:
                 yield self._blurred(step, transition)
                 continue
             for chosen in combinations:
-                fails = any(
-                    result in (FAILED, UNSTARTED) and part.call.on_error != "skip"
-                    for part, (result, _) in zip(parts, chosen, strict=True)
-                )
-                if fails is (transition.kind != "success"):
-                    yield self._joined(
-                        step,
-                        transition,
-                        [(part, result) for part, (result, _) in zip(parts, chosen, strict=True)],
-                        tuple(guard for _, guards in chosen for guard in guards),
-                    )
+                results = [(part, failed) for part, (failed, _) in zip(parts, chosen, strict=True)]
+                first = _first_failure(results)
+                due = self.flow.failure(number, first) if first is not None else None
+                if transition == due or (due is None and transition.kind == "success"):
+                    guards = tuple(guard for _, guards in chosen for guard in guards)
+                    yield self._joined(step, transition, results, guards, first or "")
 
-    @staticmethod
-    def _results(part: _Part) -> Iterator[tuple[CallOutcome, Guards]]:
+    def _results(self, number: int, part: _Part) -> Iterator[tuple[Fate, Guards]]:
         for guards in part.starts:
-            yield SUCCEEDS, guards
+            yield Fate(SUCCEEDS, ""), guards
             if part.falls_back:
-                yield FALLS_BACK, guards
-            yield FAILED, guards
-        yield from ((UNSTARTED, guards) for guards in part.refused)
+                yield Fate(FALLS_BACK, ""), guards
+        yield from self._failures(number, part)
 
     def _joined(
-        self, step: ParallelStep, transition: Transition, results: list[tuple[_Part, CallOutcome]], guards: Guards
+        self,
+        step: ParallelStep,
+        transition: Transition,
+        results: list[tuple[_Part, Fate]],
+        guards: Guards,
+        name: str,
     ) -> Leaving:
+        """Return the move of a parallel step with the results of its calls; `name` is that of its error."""
         assigns: list[Assign] = []
-        for part, result in results:
-            assigns.extend(self._left_with(part.call, result))
+        for part, (result, error) in results:
+            assigns.extend(self._left_with(part.call, result, error))
         whole = SUCCEEDS if transition.kind == "success" else FAILED
-        assigns.extend(self._left_with(step, whole))
-        failed = [part.call for part, result in results if result == FAILED and part.call.on_error != "skip"]
-        retries = sum(call.max_retries - 1 for call in failed if call.on_error == "retry")
+        assigns.extend(self._left_with(step, whole, name))
+        retries = sum(self._retries(part.call, result, error) for part, (result, error) in results)
         if whole == FAILED and step.on_error == "retry":
             # Each round costs one, and repeats the calls that failed, with their own retries, but not those skipped.
-            retries += (step.max_retries - 1) * (1 + len(failed) + retries)
-        outcomes_by_part = ((None, whole), *((part.sub, result) for part, result in results))
-        return Leaving(transition, guards, tuple(assigns), outcomes_by_part, 1 + len(results) + retries)
+            # In the rounds before, they may have failed with other errors.
+            failed = [part.call for part, one in results if one.result == FAILED and _fails(part, one)]
+            each = sum(map(self.facts.failing.least_tries, failed))
+            retries += (step.max_retries - 1) * (1 + each)
+        outcomes_by_part = ((None, whole), *((part.sub, one.result) for part, one in results))
+        errors = ((None, name), *((part.sub, one.name) for part, one in results)) if name else ()
+        cost = 1 + len(results) + retries
+        return Leaving(transition, guards, tuple(assigns), outcomes_by_part, cost, errors)
 
     def _blurred(self, step: ParallelStep, transition: Transition) -> Leaving:
         """Return one move for all outcomes of many sub-steps: each output may be defined or not."""
@@ -461,16 +422,34 @@ class Moves:
             roots = [(part.id, "output"), *([(part.output_key,)] if part.output_key is not None else [])]
             assigns.extend(Assign(root, Given(source, maybe=True)) for root in roots)
             assigns.append(Assign((part.id, "error"), Given(source._replace(kind="error"), maybe=True)))
+            if part.id in self.facts.failing.read:
+                assigns.append(Assign((part.id, "error_name"), Given(source._replace(kind="error_name"), maybe=True)))
         assigns.extend(self._left_with(step, SUCCEEDS if transition.kind == "success" else FAILED))
+        if transition.kind != "success" and step.id in self.facts.failing.read:
+            assigns[-1] = Assign((step.id, "error_name"), Given(outputs[step.id]._replace(kind="error_name")))
         return Leaving(transition, (), tuple(assigns), (), 1 + len(step.parallel_steps))
 
     def _end(self, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
-        doubtful = self._doubtful.get((number, None), {})
+        doubtful = self._starting.doubtful.get((number, None), {})
         wanted = _all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
         for transition in transitions:
             yield Leaving(transition, () if wanted is None else (Guard(wanted, 0),), (), (), 1)
         if wanted is not None:
             yield Leaving(_END_FAILS, (Guard(wanted, NONE_HOLDS),), (), (), 1)
+
+
+def _fails(part: _Part, fate: Fate) -> bool:
+    """Return whether the result of a call makes its parallel step fail."""
+    return fate.result in (FAILED, UNSTARTED) and part.call.on_error != "skip"
+
+
+def _first_failure(results: list[tuple[_Part, Fate]]) -> str | None:
+    """Return the name of the error of a parallel step, None if it succeeds.
+
+    It is that of the first call that failed, in the order of the list. Those that only lack an output are passed over.
+    """
+    names = [fate.name for part, fate in results if _fails(part, fate)]
+    return next((name for name in names if name != DEPENDENCY), names[0] if names else None)
 
 
 _END_FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
@@ -489,8 +468,4 @@ def outcomes(step: ConditionStep, transition: Transition) -> tuple[int, ...]:
 
 
 def _all_defined(names: list[Names]) -> Decision | None:
-    return Decision((_and([Defined(0, 0, Reference(0, 0, name)) for name in names]),)) if names else None
-
-
-def _and(trees: list[Expression]) -> Expression:
-    return trees[0] if len(trees) == 1 else Logic(0, 0, "and", tuple(trees))
+    return Decision((all_of([Defined(0, 0, Reference(0, 0, name)) for name in names]),)) if names else None

@@ -140,6 +140,7 @@ class CompressedEdge(NamedTuple):
 
     `call_outcomes` are those of the step's call, under None, or of its sub-steps by position; empty where not known.
     `pairs` are the numbers of the pairs of step and monitor state that the edge leaves and leads to; -1 is none.
+    `errors` are the names of the errors of the calls that failed, where they are known.
     """
 
     step: int
@@ -147,6 +148,7 @@ class CompressedEdge(NamedTuple):
     call_outcomes: tuple[tuple[int | None, CallOutcome], ...]
     pairs: tuple[int, int]
     kind: str = ""
+    errors: tuple[tuple[int | None, str], ...] = ()
 
 
 class Edge(NamedTuple):

@@ -44,6 +44,7 @@ class Traced:
         self._at: dict[int, dict[str, Any]] = {}
         self._known_of: dict[tuple[int, str], Any] = {}
         self._turns: dict[int, tuple[Does, ...]] = {}
+        self._errors: dict[tuple[int, str], str] = {}
         inputs = dict(self._inputs(path.before))
         self._walker = self._started(inputs)
         for number, step in enumerate(path.steps):
@@ -53,7 +54,7 @@ class Traced:
             self._add(step.edge.compressed)
             if number + 1 < len(path.steps):
                 self._fill(step.edge.compressed.pairs[1], path.steps[number + 1].edge.compressed.pairs[0])
-        self.known = Known(inputs, self._outputs, self._turns)
+        self.known = Known(inputs, self._outputs, self._turns, self._errors)
 
     def _started(self, inputs: dict[str, Any]) -> Walker | None:
         """Return a run with the inputs of the path, and the simplest values for the other inputs."""
@@ -80,7 +81,11 @@ class Traced:
         if isinstance(step, ParallelStep) and call_outcomes:
             parts = range(len(step.parallel_steps))
             self._turns[len(self.moves)] = tuple(_DOES[call_outcomes[sub]] for sub in parts)
-        self.moves.append(Move(step.id, how(compressed.transition) if compressed.transition is not None else "starts"))
+        for sub, name in compressed.errors:
+            part = step if sub is None else step.sub_steps[sub]
+            self._errors[len(self.moves), part.id] = name
+        words = how(compressed.transition) if compressed.transition is not None else "starts"
+        self.moves.append(Move(step.id, words, dict(compressed.errors).get(None, "")))
 
     def _fill(self, start: int, goal: int) -> None:
         """Add the steps of a stretch that the slice left out: those of the run or, if these are unknown, the shortest

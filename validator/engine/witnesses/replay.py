@@ -34,7 +34,7 @@ from stepward.vm.machine.history import History
 from stepward.vm.machine.models import ANY_NAME, ModelReply, ModelRequest
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
-from stepward.vm.machine.tools import InDoubt, ToolContext
+from stepward.vm.machine.tools import InDoubt, ToolContext, ToolError
 
 T = TypeVar("T")
 
@@ -99,7 +99,9 @@ class _Script:
             self.missing = self.missing or (step, visit, attempt)
             raise RuntimeError("the witness does not say")
         if answer.does == "fails":
-            raise RuntimeError(ERROR)
+            raise ToolError(answer.error, ERROR) if answer.error else RuntimeError(ERROR)
+        if answer.does == "returns no value":
+            return object()
         if answer.does == "in doubt":
             raise InDoubt("nobody knows in this witness")
         self.clock.is_late = answer.does == "times out"

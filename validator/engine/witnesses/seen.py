@@ -66,7 +66,8 @@ def moves_of(records: tuple[Record, ...], owners: Mapping[str, str]) -> Iterator
     for record in records:
         body = record.body
         if "step" in body and ("next" in body or "ends" in body):
-            yield Move(owners.get(body["step"], body["step"]), _how(record))
+            error = str(body.get("error_name", "")) if record.kind != "passed" else ""
+            yield Move(owners.get(body["step"], body["step"]), _how(record), error)
 
 
 def _how(record: Record) -> str:

@@ -19,8 +19,8 @@ from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.values.simplest import beside, fitting, simplest
 from stepward.validator.engine.witnesses.choices import MAX_TRIES, few_first, parts_of
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
-from stepward.validator.engine.witnesses.taken import budget, common, instead, spent_after
-from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, without_waivers
+from stepward.validator.engine.witnesses.taken import budget, common, instead, named, spent_after
+from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
 from stepward.validator.findings import Evidence, Move
 from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
@@ -57,12 +57,13 @@ Values = dict[Spot, Any]
 
 @dataclass(frozen=True)
 class Known:
-    """The engine's knowledge about a path: values of inputs, of outputs (by position on the path, and call), and the
-    behaviour of the parts of parallel steps (by position). The rest is tried."""
+    """The engine's knowledge about a path: values of inputs, of outputs (by position on the path, and call), the
+    behaviour of the parts of parallel steps (by position), and the names of errors (as outputs). The rest is tried."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[tuple[int, str], Any] = field(default_factory=dict)
     turns: Mapping[int, tuple[Does, ...]] = field(default_factory=dict)
+    errors: Mapping[tuple[int, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Witnesses:
         The search has found the path feasible for any values. When no run confirms it, the evidence says why: checker
         and machine disagree, and one of them is wrong.
         """
+        path = tuple(replace(move, error=named(self.facts, path, position)) for position, move in enumerate(path))
         found = Evidence(layer, path=path)
         goal = _Goal(claim, kind, path)
         match self._tried(goal):
@@ -353,12 +355,27 @@ class Witnesses:
             step = self._step(move)
             if isinstance(step, ParallelStep):
                 for part, does in zip(step.parallel_steps, turns.get(position, ()), strict=False):
-                    yield Answer(part.id, visit, does, self._output(goal, position, part, does, values))
+                    yield self._answer(goal, position, part, visit, does, values)
             elif isinstance(step, Call) and move.how != USED_UP:
                 is_retried = move.how == "starts" and goal.kind == "retried"
                 if is_retried or move.how != "starts":
                     does = "fails" if is_retried else _DOES[move.how]
-                    yield Answer(step.id, visit, does, self._output(goal, position, step, does, values))
+                    yield self._answer(goal, position, step, visit, does, values)
+
+    def _answer(self, goal: _Goal, position: int, call: Call, visit: int, does: Does, values: Values) -> Answer:
+        error = ""
+        if does == "fails" and self.facts.failing.has_names:
+            does, error = raised(self._error(goal, position, call))
+        return Answer(call.id, visit, does, self._output(goal, position, call, does, values), error=error)
+
+    def _error(self, goal: _Goal, position: int, call: Call) -> str:
+        """Return the name of the error with which a call of a path fails; empty where any will do."""
+        failing, path = self.facts.failing, goal.path
+        known = goal.known.errors.get((position, call.id))
+        if known is None and path[position].how == "starts":
+            return failing.retried(call) or ""
+        known = named(self.facts, path, position) if known is None else known
+        return known if known in failing.started(call) else ""
 
     def _output(self, goal: _Goal, position: int, call: Call, does: Does, values: Values) -> Any:
         if does != "returns":

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from stepward.validator.engine.witnesses.replay import Replayed
 from stepward.validator.findings import Move
-from stepward.vm.language.steps import AnyStep, Failing
+from stepward.vm.language.steps import AnyCall, AnyStep, Failing
+from stepward.vm.language.transitions import END
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.facts import ProgramFacts
 
 
 def instead(shown: Replayed, path: tuple[Move, ...]) -> str:
@@ -31,6 +36,16 @@ def common(moves: tuple[Move, ...], path: tuple[Move, ...]) -> tuple[Move, ...]:
     return path[:count]
 
 
+def named(facts: ProgramFacts, path: tuple[Move, ...], position: int) -> str:
+    """Return the name of an error by which a step of a path fails and leads to the next one, empty if none is known."""
+    if not facts.failing.has_names or not path[position].how.startswith("fails"):
+        return ""
+    number = facts.flow.position[path[position].step]
+    to = facts.flow.position[path[position + 1].step] if position + 1 < len(path) else END
+    found = (facts.failing.surely_takes(number, one) for one in facts.flow.transitions[number] if one.to == to)
+    return next((name for name in found if name is not None), "")
+
+
 def budget(size: int, steps: Iterator[AnyStep]) -> int:
     """Return a budget larger than the cost of a path: a power of two, so that one machine serves most paths of a
     program."""
@@ -41,7 +56,11 @@ def budget(size: int, steps: Iterator[AnyStep]) -> int:
 def _most(step: AnyStep) -> int:
     if not isinstance(step, Failing):
         return 1
-    return 1 + (step.max_retries + 1) * sum(call.max_retries + 1 for _, call in step.calls)
+    return 1 + (step.max_retries + 1) * sum(_most_attempts(call) + 1 for _, call in step.calls)
+
+
+def _most_attempts(call: AnyCall) -> int:
+    return max(call.max_retries, *(entry.max_attempts for entry in call.retry or ()), 0)
 
 
 def spent_after(seen: Replayed, moves: int) -> int:

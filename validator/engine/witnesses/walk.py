@@ -93,7 +93,8 @@ class Walker:
         it."""
         for leaving in self._open(compressed.step):
             if leaving.transition == compressed.transition and (
-                not compressed.call_outcomes or leaving.call_outcomes == compressed.call_outcomes
+                not compressed.call_outcomes
+                or (leaving.call_outcomes, leaving.errors) == (compressed.call_outcomes, compressed.errors)
             ):
                 self._assign(leaving, outputs)
                 self.visits[compressed.step] += 1
@@ -172,6 +173,8 @@ class Walker:
             case Given(source=source, maybe=maybe):
                 if maybe:
                     return _UNKNOWN
+                if source.kind == "error_name":
+                    return _UNKNOWN
                 return self._returned(source, outputs) if source.kind == "output" else ERROR
             case Literal(value=value):
                 return freeze(value)
@@ -248,7 +251,9 @@ class _Stretch:
 
     def _compressed(self, entry: _Entry) -> CompressedEdge:
         step = self.walker.product.found.steps[entry.pair]
-        return CompressedEdge(step, entry.leaving.transition, entry.leaving.call_outcomes, (entry.pair, entry.target))
+        leaving = entry.leaving
+        pairs = entry.pair, entry.target
+        return CompressedEdge(step, leaving.transition, leaving.call_outcomes, pairs, errors=leaving.errors)
 
     def _take(self, leaving: Leaving, target: int, outputs: dict[str, Any]) -> None:
         self.trail.append(self.walker.take(self.pair, leaving, target, outputs))

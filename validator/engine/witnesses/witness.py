@@ -23,11 +23,24 @@ VERSION: Final = 1
 MAX_BYTES: Final = 64 << 20
 """The most bytes of a witness file."""
 
-Does = Literal["returns", "fails", "times out", "in doubt"]
+Does = Literal["returns", "fails", "times out", "in doubt", "returns no value"]
 """The behaviours of a tool or a model in a call."""
 
 Code = Literal["SW202", "SW302", "SW305", "SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
 """The codes of findings that can have a witness."""
+
+
+def raised(name: str) -> tuple[Does, str]:
+    """Return the behaviour by which a call fails with an error, and the name of the error that its tool raises."""
+    match name:
+        case "Timeout":
+            return "times out", ""
+        case "BadOutput":
+            return "returns no value", ""
+        case "Unexpected" | "":
+            return "fails", ""
+        case _:
+            return "fails", name
 
 
 class WitnessRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
@@ -54,7 +67,8 @@ class Answer:
     """The behaviour of a tool or a model at a visit of a step or sub-step, for one attempt or for all other attempts.
 
     `value` is the result: the output of a tool, or the reply of a model. A reply that the program does not accept is a
-    failed attempt, as in any run.
+    failed attempt, as in any run; `returns no value` is one that no program accepts. `error` is the name of the error
+    of a tool that fails, empty for one that it does not list.
     """
 
     step: str
@@ -62,6 +76,7 @@ class Answer:
     does: Does
     value: Any = None
     attempt: int | None = None
+    error: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", freeze(self.value))
@@ -72,6 +87,8 @@ class Answer:
         if self.attempt is not None:
             data["attempt"] = self.attempt
         data["does"] = self.does
+        if self.error:
+            data["error"] = self.error
         return data | {"value": self.value} if self.does == "returns" else data
 
 
@@ -206,8 +223,9 @@ def _answer(fields: _Fields) -> Answer:
         raise WitnessRefused(f"{fields.what}.does is `{does}`, and should be one of {known}")
     value = fields.any("value") if does == "returns" else None
     attempt = fields.count("attempt") if "attempt" in fields.data else None
+    error = (fields.maybe("error", str) or "") if does == "fails" else ""
     try:
-        answer = Answer(fields.need("step", str), fields.count("visit"), does, value, attempt)
+        answer = Answer(fields.need("step", str), fields.count("visit"), does, value, attempt, error)
     except ValueRefused as error:
         raise WitnessRefused(f"the value of {fields.what} is none: {error}") from None
     fields.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -12,7 +12,8 @@ from pydantic_core import PydanticCustomError
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.language.node import EMPTY
 from stepward.vm.language.record import Record
-from stepward.vm.language.transitions import FAILURE, Exit
+from stepward.vm.language.steps.catching import VISITS, Catch
+from stepward.vm.language.transitions import ANY, FAILURE, Exit
 from stepward.vm.reading.source import Path
 
 Outcome = Literal["success", "failure"]
@@ -85,27 +86,53 @@ class Failing(BaseStep):
     expressions = ()
 
 
-class ErrorRouted(Routed):
-    """A step that may name the step to go to when it fails."""
+class FailingStep(Failing, Routed):
+    """A step of the program's own list that may fail. `error_step` is a `catch` of any error."""
 
     error_step: str | None = None
+    catch: Annotated[tuple[Catch, ...], Field(strict=False, min_length=1)] | None = None
 
-
-class FailingStep(Failing, ErrorRouted):
-    """A step of the program's own list that may fail."""
+    @classmethod
+    def _of(cls, given: dict[str, Any]) -> Self:
+        if given.get("catch") is not None:
+            if given.get("error_step") is not None:
+                help = "remove `error_step`, and add its step as the last entry: `{errors: [any], then: ID}`"
+                raise PydanticCustomError("failing", "`catch` and `error_step` both route failures", {"help": help})
+            if given.get("on_error") == "skip":
+                help = "remove `on_error: skip`, or remove `catch`"
+                raise PydanticCustomError(
+                    "failing", "`on_error: skip` and `catch` contradict each other", {"help": help}
+                )
+        return super()._of(given)
 
     @property
     def targets(self) -> Iterable[str]:
-        """The error step."""
-        return () if self.error_step is None else (self.error_step,)
+        """The steps to which failures lead."""
+        return [exit.target for exit in self.caught if exit.target is not None]
+
+    @property
+    def caught(self) -> tuple[Exit, ...]:
+        """The exits that `catch` or `error_step` states: a failure takes the first one that takes its name."""
+        if self.catch is not None:
+            return tuple(
+                Exit("failed", entry.then, ("catch", number, "then"), errors=entry.errors)
+                for number, entry in enumerate(self.catch)
+            )
+        return () if self.error_step is None else (Exit("failed", self.error_step, ("error_step",)),)
+
+    @property
+    def after_visits(self) -> Exit | None:
+        """The exit of the first visit too many, None if it stalls the run."""
+        taken = next((exit for exit in self.caught if exit.takes(VISITS)), None)
+        return None if taken is None else taken._replace(kind="visits", errors=None)
 
     def failures(self, *, can_fall_back: bool) -> tuple[Exit, ...]:
         """Return the exits that are taken if the step does not succeed."""
         exits: tuple[Exit, ...] = (Exit("fallback"),) if can_fall_back else ()
         if self.on_error == "skip":
             exits += (Exit("skipped"),)
-        if self.error_step is not None:  # with `skip` the program is refused (SW002), and has both exits until then
-            exits += (Exit("failed", self.error_step, ("error_step",)),)
-        elif self.on_error != "skip":
+        exits += self.caught  # with `skip` the program is refused (SW002), and has both exits until then
+        catches_all = any(exit.errors is None or ANY in exit.errors for exit in self.caught)
+        if not catches_all and self.on_error != "skip":
             exits += (FAILURE,)
         return exits

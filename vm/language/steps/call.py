@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
+from pydantic_core import PydanticCustomError
 
 from stepward.vm.language.node import ExactNumber, Value
 from stepward.vm.language.steps.base import Failing, FailingStep
+from stepward.vm.language.steps.catching import Retry
 from stepward.vm.language.transitions import SUCCESS, Exit
 
 
@@ -21,8 +23,22 @@ class Call(Failing):
     on_timeout: Literal["fail", "fallback"] = "fail"
     fallback: Value = None
     depends_on: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ()
+    retry: Annotated[tuple[Retry, ...], Field(strict=False, min_length=1)] | None = None
 
     sub_steps = ()
+
+    @classmethod
+    def _of(cls, given: dict[str, Any]) -> Self:
+        if given.get("retry") is not None and given.get("on_error") == "retry":
+            help = "remove `on_error: retry`; `retry: [{errors: [any], max_attempts: 3}]` has its meaning"
+            raise PydanticCustomError(
+                "failing", "`retry` and `on_error: retry` both say when to try again", {"help": help}
+            )
+        return super()._of(given)
+
+    def retry_after(self, name: str) -> Retry | None:
+        """Return the entry of `retry` for an error, or None."""
+        return next((entry for entry in self.retry or () if entry.takes(name)), None)
 
 
 class CallStep(Call, FailingStep):

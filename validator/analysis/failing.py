@@ -1,0 +1,109 @@
+"""How the steps of a program fail: the names of their errors, and the transitions that these take."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from stepward.vm.expressions.syntax import all_references
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.failures import most_tries, names_of, started_names, tries, unstarted_names
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.steps import AnyCall, Call, Failing, ParallelStep
+from stepward.vm.language.steps.catching import VISITS
+from stepward.vm.language.transitions import Transition
+
+
+class FailureNames:
+    """The names of the errors in one program under its policies."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self.flow = meaning.flow
+        self.has_names = meaning.program.language == 2
+        self._meaning = meaning
+        self._tool = meaning.tool
+
+    def all(self, part: Failing) -> tuple[str, ...]:
+        """Return all names with which a step or sub-step can fail."""
+        return names_of(part, self._tool)
+
+    def started(self, part: Failing) -> tuple[str, ...]:
+        """Return the names with which a step or sub-step can fail after its call, or one of its calls, has started."""
+        return started_names(part, self._tool)
+
+    def unstarted(self, part: Failing) -> tuple[str, ...]:
+        """Return the names with which a step or sub-step can fail before its call starts."""
+        return unstarted_names(part)
+
+    def tries(self, call: AnyCall | Call, name: str) -> int:
+        """Return the attempts of a call that always fails with this error."""
+        return tries(call, name, self._tool)  # type: ignore[arg-type]
+
+    def least_tries(self, call: AnyCall | Call) -> int:
+        """Return the least attempts of a call that fails in the end."""
+        return min(self.tries(call, name) for name in self.started(call))
+
+    def most_tries(self, call: AnyCall | Call) -> int:
+        """Return the most attempts of a call that fails in the end."""
+        return most_tries(call, self._tool)  # type: ignore[arg-type]
+
+    def retried(self, call: AnyCall | Call) -> str | None:
+        """Return a name after which a call is tried again, None if there is none."""
+        return next((name for name in self.started(call) if self.tries(call, name) > 1), None)
+
+    def may_take(self, number: int, transition: Transition) -> bool:
+        """Return whether some failure takes a transition of kind `failed`, and not one before it."""
+        if transition.errors is None and transition == self._failures(number)[0]:
+            return True  # the only one
+        return any(self.flow.failure(number, name) == transition for name in self._leaving(number, is_sure=False))
+
+    def surely_takes(self, number: int, transition: Transition) -> str | None:
+        """Return the name of a failure that takes a transition and can happen in any run; None if there is none."""
+        if transition.kind not in ("failed", "skipped"):
+            return None
+        names = self._leaving(number, is_sure=True)
+        return next((name for name in names if self.flow.failure(number, name) == transition), None)
+
+    def _failures(self, number: int) -> list[Transition]:
+        return [one for one in self.flow.transitions[number] if one.kind == "failed"]
+
+    def _leaving(self, number: int, *, is_sure: bool) -> tuple[str, ...]:
+        step = self.flow.steps[number]
+        assert isinstance(step, Failing)
+        if is_sure:
+            return self.started(step)
+        return tuple(name for name in self.all(step) if name != VISITS)
+
+    def groups(self, number: int, part: Failing, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return one of each group of names that nothing in the program tells apart: they take the same transition of
+        the step, after the same number of attempts, and no expression reads them."""
+        step = self.flow.steps[number]
+        if not self.has_names:
+            return names[:1]
+        if step.id in self.read or part.id in self.read:
+            return names
+        found: dict[object, str] = {}
+        for name in names:
+            cost = 0 if isinstance(part, ParallelStep) else self.tries(part, name)  # type: ignore[arg-type]
+            leads = part is step or part.on_error != "skip"  # else the step goes on
+            found.setdefault((self.flow.failure(number, name) if leads else None, cost), name)
+        return tuple(found.values())
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The ids of the steps whose `error_name` an expression, a text or a rule reads."""
+        if not self.has_names:
+            return frozenset()
+        meaning = self._meaning
+        names = [
+            reference.names
+            for clause in meaning.clauses
+            if clause.tree is not None
+            for reference in all_references(clause.tree)
+        ]
+        for step in meaning.program.steps:
+            names += [found.reference.names for one in step.templates for found in embedded(one.value)]
+        found = {meaning.names.locate(one) for one in names}
+        in_rules = [text for _, text in meaning.whens]
+        in_rules += [entry.when or "" for policy in meaning.policies for entry in policy.allow or ()]
+        said = {part for part in meaning.names.outputs if any(f"${part}.error_name" in text for text in in_rules)}
+        return frozenset(one[0][0] for one in found if one is not None and one[0][1:] == ("error_name",)) | said

@@ -1,0 +1,111 @@
+"""The names of errors, written from the language's page (specs/language.md, "Errors by name")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from stepward.validator.recheck.flow import Transition, takes
+from stepward.validator.recheck.orders import earlier
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.steps import AnyPart, Call, LlmCall, ParallelStep, ToolCall
+
+Tool = Callable[[str], ToolSpec]
+"""Returns the facts about a tool."""
+
+_EARLY = ("Undefined", "BadArguments", "BadValue", "Refused")
+
+
+def late_errors(part: AnyPart, tool: Tool) -> list[str]:
+    """Return the names of the errors of a call that has started; of a parallel step, those of its calls."""
+    if isinstance(part, ParallelStep):
+        return _of_calls(part, lambda call: late_errors(call, tool))
+    if not isinstance(part, Call):
+        return []
+    names = ["Unexpected"]
+    if isinstance(part, ToolCall):
+        names += tool(part.tool).errors or ()
+        if tool(part.tool).effect == "write":
+            return names  # late or of a wrong type, it is in doubt
+    names.append("BadOutput")
+    if part.timeout_seconds is not None and part.on_timeout != "fallback":
+        names.append("Timeout")
+    return names
+
+
+def early_errors(part: AnyPart) -> list[str]:
+    """Return the names of the errors of a call that does not start; of a parallel step, those of its calls."""
+    if isinstance(part, ParallelStep):
+        return _of_calls(part, early_errors)
+    if isinstance(part, LlmCall):
+        return [name for name in _EARLY if name != "BadArguments"]
+    return list(_EARLY) if isinstance(part, ToolCall) else []
+
+
+def _of_calls(step: ParallelStep, names: Callable[[AnyPart], list[str]]) -> list[str]:
+    found = [name for call in step.parallel_steps if call.on_error != "skip" for name in names(call)]
+    return list(dict.fromkeys(found))
+
+
+def all_errors(part: AnyPart, whole: AnyPart, tool: Tool) -> tuple[str, ...]:
+    """Return every name that `error_name` of a step, or of a sub-step of `whole`, can have."""
+    found = late_errors(part, tool) + early_errors(part)
+    if isinstance(part, ParallelStep) and found:
+        found.append("BadOutput")  # all outputs together are too large
+    if _may_lack(part):
+        found.append("Dependency")
+    if getattr(whole, "max_visits", None) is not None:
+        found.append("Visits")
+    return tuple(dict.fromkeys(found))
+
+
+def _may_lack(part: AnyPart) -> bool:
+    """Return whether a sub-step may lack what it depends on; of a parallel step, whether that alone makes it fail.
+
+    It does only where nothing else failed: what is missing was skipped.
+    """
+    if not isinstance(part, ParallelStep):
+        return bool(getattr(part, "depends_on", ()))
+    calls = part.parallel_steps
+    return any(
+        call.on_error != "skip" and any(calls[one].on_error == "skip" for one in earlier(part, sub))
+        for sub, call in enumerate(calls)
+    )
+
+
+def attempts(call: Call, name: str, tool: Tool) -> int:
+    """Return how many attempts a call makes that fails with this error each time."""
+    if isinstance(call, ToolCall):
+        spec = tool(call.tool)
+        is_once = spec.effect == "write" and not spec.idempotent
+    else:
+        is_once = False
+    for entry in () if is_once else call.retry or ():
+        if takes(entry.errors, name):
+            return entry.max_attempts
+    return call.max_retries if call.on_error == "retry" else 1
+
+
+def most_attempts(call: Call, tool: Tool) -> int:
+    """Return the most attempts of a call that fails in the end."""
+    assert isinstance(call, LlmCall | ToolCall)
+    return max(attempts(call, name, tool) for name in late_errors(call, tool))
+
+
+def least_attempts(call: Call, tool: Tool) -> int:
+    """Return the least attempts of a call that fails in the end."""
+    assert isinstance(call, LlmCall | ToolCall)
+    return min(attempts(call, name, tool) for name in late_errors(call, tool))
+
+
+def told_apart(transitions: Iterable[Transition], names: Iterable[str], cost: Callable[[str], int]) -> list[str]:
+    """Return one of each group of errors that take the same transition, and cost the same attempts."""
+    found: dict[object, str] = {}
+    for name in names:
+        found.setdefault((leaving(transitions, name), cost(name)), name)
+    return list(found.values())
+
+
+def leaving(transitions: Iterable[Transition], name: str) -> Transition | None:
+    """Return the transition of a failure with this name: the first that takes it."""
+    found = (one for one in transitions if one.kind in ("failed", "skipped"))
+    return next((one for one in found if takes(one.errors, name)), None)

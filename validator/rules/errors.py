@@ -1,0 +1,219 @@
+"""SW111 and SW112: is every declared error handled, and is every entry of `catch` and `retry` used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stepward.validator.context import Context
+from stepward.validator.findings import Finding, Label, Severity
+from stepward.validator.rules.base import Rule
+from stepward.vm.language.similar import alike
+from stepward.vm.language.steps import AnyCall, AnyPart, Call, Failing, FailingStep, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps.catching import (
+    BAD_OUTPUT,
+    DEPENDENCY,
+    RESERVED,
+    TIMEOUT,
+    UNSTARTED,
+    VISITS,
+    Catch,
+    Retry,
+)
+from stepward.vm.language.transitions import ANY, END
+from stepward.vm.reading.source import Place
+
+
+class UnhandledError(Rule):
+    """A tool declares an error, and the step that calls the tool handles it nowhere.
+
+    ## What it does
+    Reports every call of a tool whose `errors` have a name that ends the run FAILED: no entry of `catch` takes it, and
+    the step has neither an `error_step` nor `on_error: skip`. For a sub-step, these fields of the parallel step count
+    too. An entry of `retry` handles nothing, because the last attempt may fail with the same error. Only programs of
+    language 2 are asked.
+
+    ## Why it is bad
+    The tool says that this error belongs to its work: a card is declined, a seat is taken. The program has no answer
+    to it, and the customer gets none.
+
+    ## Example
+    ```yaml
+    name: charge
+    language: 2
+    tools: {charge_card: {effect: write, idempotent: false, errors: [CardDeclined]}}
+    steps:
+      - {id: charge, type: tool, tool: charge_card}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: charge
+    language: 2
+    tools: {charge_card: {effect: write, idempotent: false, errors: [CardDeclined]}}
+    steps:
+      - id: charge
+        type: tool
+        tool: charge_card
+        catch: [{errors: [CardDeclined], then: declined}]
+        is_terminal: true
+      - {id: declined, type: end, outcome: failure}
+    ```
+    """
+
+    code = "SW111"
+    name = "unhandled-error"
+    severity = Severity.WARNING
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield the calls with declared errors that end the run."""
+        if context.facts.program.language == 1:
+            return
+        for site in context.facts.meaning.calls:
+            if not isinstance(site.call, ToolCall) or site.step not in context.facts.graph.reachable:
+                continue
+            names = [
+                name
+                for name in context.facts.meaning.tool(site.call.tool).errors or ()
+                if _ends_the_run(context, site.step, site.call, name)
+            ]
+            if names:
+                whole = context.facts.program.steps[site.step]
+                words = " and ".join(f"`{name}`" for name in names)
+                message = f"nothing handles {words} of `{site.call.tool}`: the run ends FAILED"
+                help = f"give `{whole.id}` an entry of `catch` for {'it' if len(names) == 1 else 'them'}"
+                place = Place((*site.path, "tool"))
+                yield self.finding(message, f"{help}, or an `error_step`", place, step=site.call.id)
+
+
+def _ends_the_run(context: Context, number: int, call: AnyCall, name: str) -> bool:
+    whole = context.facts.program.steps[number]
+    if call.on_error == "skip" or (isinstance(whole, Failing) and whole.on_error == "skip"):
+        return False
+    return context.facts.flow.failure(number, name).to == END
+
+
+class UnusedCatch(Rule):
+    """An entry of `catch` or `retry` is never used: the step can't fail so, or an entry above takes the error.
+
+    ## What it does
+    Reports names in `catch` and `retry` with which the step can't fail, and names that an entry above takes already. An
+    `any` is reported if the entries above take every error. A step can fail with the errors that its tool declares, and
+    with those of the machine that apply to it: `Timeout` needs `timeout_seconds`, and `Visits` needs `max_visits`.
+    `Dependency` needs a sub-step that depends on one with `on_error: skip`. A write never fails with `Timeout` or
+    `BadOutput`: the run is IN_DOUBT.
+
+    ## Why it is bad
+    The name is misspelt, or the manifest does not know the error. Then the error that was meant ends the run, or goes
+    where another entry sends it.
+
+    ## Example
+    ```yaml
+    name: charge
+    language: 2
+    tools: {charge_card: {effect: write, idempotent: false, errors: [CardDeclined]}}
+    steps:
+      - id: charge
+        type: tool
+        tool: charge_card
+        timeout_seconds: 20
+        catch: [{errors: [CardDeclined], then: failed}, {errors: [Timeout], then: failed}]
+        is_terminal: true
+      - {id: failed, type: end, outcome: failure}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: charge
+    language: 2
+    tools: {charge_card: {effect: write, idempotent: false, errors: [CardDeclined]}}
+    steps:
+      - id: charge
+        type: tool
+        tool: charge_card
+        timeout_seconds: 20
+        catch: [{errors: [CardDeclined], then: failed}, {errors: [any], then: failed}]
+        is_terminal: true
+      - {id: failed, type: end, outcome: failure}
+    ```
+    """
+
+    code = "SW112"
+    name = "unused-catch"
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield the names in `catch` and `retry` that no failure has, and those that an entry above takes."""
+        for number, step in enumerate(context.facts.program.steps):
+            if isinstance(step, FailingStep) and step.catch is not None:
+                place = Place(("steps", number, "catch"))
+                yield from self._unused(context, step, "catch", step.catch, context.facts.failing.all(step), place)
+        for site in context.facts.meaning.calls:
+            if site.call.retry is not None and not _must_not_repeat(context, site.call):
+                names = (*context.facts.failing.started(site.call), *_repeated(context, site.call))
+                place = Place((*site.path, "retry"))
+                yield from self._unused(context, site.call, "retry", site.call.retry, names, place)
+
+    def _unused(
+        self,
+        context: Context,
+        step: Failing,
+        field: str,
+        entries: Sequence[Catch | Retry],
+        possible: Sequence[str],
+        place: Place,
+    ) -> Iterator[Finding]:
+        taken: dict[str, Place] = {}
+        for number, entry in enumerate(entries):
+            here = place.child(number, "errors")
+            for position, name in enumerate(entry.errors):
+                at = here.child(position)
+                if name == ANY:
+                    if all(one in taken for one in possible):
+                        message = f"the entries of `{field}` above take every error of `{step.id}`"
+                        yield self.finding(message, "remove this entry", at, step=step.id)
+                elif name not in possible:
+                    why, help = _why_never(context, step, name)
+                    yield self.finding(f"`{step.id}` never fails with `{name}`: {why}", help, at, step=step.id)
+                elif name in taken:
+                    related = [Label(taken[name], "it is taken here")]
+                    message = f"an entry of `{field}` above takes `{name}` already"
+                    yield self.finding(message, "remove it here", at, step=step.id, related=related)
+            covered = {name: here for name in possible if entry.takes(name) and name not in taken}
+            taken |= covered
+
+
+def _must_not_repeat(context: Context, call: AnyCall) -> bool:
+    """Return whether `retry` never applies to a call: SW503 reports that."""
+    return isinstance(call, ToolCall) and context.facts.meaning.tool(call.tool).writes_once
+
+
+def _repeated(context: Context, call: AnyCall) -> tuple[str, ...]:
+    """Return the errors after which an attempt is repeated, although the call does not fail with them."""
+    late = () if call.timeout_seconds is None else (TIMEOUT,)
+    is_write = isinstance(call, ToolCall) and context.facts.meaning.tool(call.tool).effect == "write"
+    return (*late, BAD_OUTPUT) if is_write else late
+
+
+def _why_never(context: Context, step: AnyPart | Failing, name: str) -> tuple[str, str]:
+    """Return why a step never fails with an error, and what to do."""
+    remove = f"remove `{name}`"
+    is_write = isinstance(step, ToolCall) and context.facts.meaning.tool(step.tool).effect == "write"
+    if name in (TIMEOUT, BAD_OUTPUT) and is_write:
+        return "a write that is late or returns a wrong type is in doubt", remove
+    if name == TIMEOUT and isinstance(step, Call) and step.timeout_seconds is not None:
+        return "a time-out uses the `fallback`", remove
+    if name == TIMEOUT:
+        return "it has no `timeout_seconds`", f"{remove}, or add `timeout_seconds`"
+    if name == VISITS:
+        return "it has no `max_visits`", f"{remove}, or add `max_visits`"
+    if name == DEPENDENCY and isinstance(step, ParallelStep):
+        return "no sub-step that can fail depends on one with `on_error: skip`", remove
+    if name in RESERVED:
+        why = "it has no arguments that are checked" if name in UNSTARTED else "no step of this kind does"
+        return why, remove
+    if isinstance(step, ToolCall):
+        near = alike(name, context.facts.meaning.tool(step.tool).errors or (), n=1, cutoff=0.6)
+        declare = f"add it to the `errors` of `{step.tool}`, or remove it"
+        return f"`{step.tool}` does not declare it", f"did you mean `{near[0]}`?" if near else declare
+    if isinstance(step, LlmCall):
+        return "a model has no errors of its own", f"{remove}; the errors of a model are `Unexpected` and `BadOutput`"
+    return "no tool of its sub-steps declares it", f"add it to the `errors` of a tool, or {remove}"

@@ -1,0 +1,103 @@
+"""The names of the errors with which a step or a call can fail (specs/language.md, "Errors by name")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.order import order_of
+from stepward.vm.language.steps import AnyCall, BaseStep, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps.catching import BAD_OUTPUT, DEPENDENCY, TIMEOUT, UNEXPECTED, UNSTARTED, VISITS, Retry
+
+Tool = Callable[[str], ToolSpec]
+"""Returns the facts about a tool."""
+
+
+def started_names(part: BaseStep, tool: Tool) -> tuple[str, ...]:
+    """Return the names with which a call that has started can fail, or a parallel step one of whose calls has; nothing
+    for other steps.
+
+    The time-out and the bad output of a write are no failures: it is in doubt.
+    """
+    match part:
+        case ToolCall():
+            spec = tool(part.tool)
+            own = (*(spec.errors or ()), UNEXPECTED)
+            return own if spec.effect == "write" else (*own, *_unfit(part))
+        case LlmCall():
+            return (UNEXPECTED, *_unfit(part))
+        case ParallelStep():
+            calls = [call for call in part.parallel_steps if call.on_error != "skip"]
+            names = [name for call in calls for name in started_names(call, tool)]
+            return tuple(dict.fromkeys(names)) if calls else ()
+        case _:
+            return ()
+
+
+def _unfit(call: AnyCall) -> tuple[str, ...]:
+    is_late = call.timeout_seconds is not None and call.on_timeout != "fallback"
+    return (TIMEOUT, BAD_OUTPUT) if is_late else (BAD_OUTPUT,)
+
+
+def unstarted_names(part: BaseStep) -> tuple[str, ...]:
+    """Return the names with which a call can fail before it starts, or a parallel step because of such a call."""
+    match part:
+        case ToolCall():
+            return UNSTARTED
+        case LlmCall():
+            return tuple(name for name in UNSTARTED if name != "BadArguments")
+        case ParallelStep():
+            calls = [call for call in part.parallel_steps if call.on_error != "skip"]
+            found = {name for call in calls for name in unstarted_names(call)}
+            return tuple(name for name in UNSTARTED if name in found)
+        case _:
+            return ()
+
+
+def names_of(part: BaseStep, tool: Tool) -> tuple[str, ...]:
+    """Return all names with which a step or sub-step can fail."""
+    found = [*started_names(part, tool), *unstarted_names(part)]
+    if isinstance(part, ParallelStep) and found and BAD_OUTPUT not in found:
+        found.append(BAD_OUTPUT)  # the outputs of its sub-steps together may be too large
+    if _lacks(part):
+        found.append(DEPENDENCY)
+    if getattr(part, "max_visits", None) is not None:
+        found.append(VISITS)
+    return tuple(dict.fromkeys(found))
+
+
+def _lacks(part: BaseStep) -> bool:
+    """Return whether a sub-step may lack an output that it depends on, or a parallel step may fail for that alone.
+
+    The step has the error of what failed first. Only a sub-step that is skipped makes others fail, and not the step.
+    """
+    if isinstance(part, ParallelStep) and (order := order_of(part)) is not None:
+        subs = part.parallel_steps
+        pairs = ((sub, one) for sub, before in enumerate(order.before) for one in before)
+        return any(subs[sub].on_error != "skip" and subs[one].on_error == "skip" for sub, one in pairs)
+    return isinstance(part, ToolCall | LlmCall) and bool(part.depends_on)
+
+
+def retry_of(call: AnyCall, name: str, tool: Tool) -> Retry | None:
+    """Return the entry of `retry` that holds for an error of a call; none for a write that must not be repeated."""
+    match call:
+        case ToolCall():
+            return None if tool(call.tool).writes_once else call.retry_after(name)
+        case LlmCall():
+            return call.retry_after(name)
+        case _:
+            assert_never(call)
+
+
+def tries(call: AnyCall, name: str, tool: Tool) -> int:
+    """Return the attempts after which a call that always fails with this error has failed."""
+    entry = retry_of(call, name, tool)
+    if entry is not None:
+        return entry.max_attempts
+    return call.max_retries if call.on_error == "retry" else 1
+
+
+def most_tries(call: AnyCall, tool: Tool) -> int:
+    """Return the most attempts of a call that fails in the end, an unknown outcome of a write aside."""
+    return max((tries(call, name, tool) for name in started_names(call, tool)), default=1)
