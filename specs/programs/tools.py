@@ -14,4 +14,5 @@ from example_tools.money import *
 from example_tools.operations import *
 from example_tools.orders import *
 from example_tools.people import *
+from example_tools.suppliers import *
 from example_tools.texts import *

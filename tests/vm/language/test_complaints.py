@@ -239,8 +239,7 @@ def test_a_wrong_field_within_a_guardrail_is_answered_with_its_fields(
 @pytest.mark.parametrize(
     ("kind", "word", "help"),
     [
-        ("llm", "model", "the machine gets its model"),
-        ("llm", "temperature", "the machine gets its model"),
+        ("llm", "provider", "the machine gets its model"),
         ("tool", "if", "put a condition step before this step"),
         ("tool", "foreach", "a loop is a branch that names an earlier step"),
         ("tool", "retries", "write `on_error: retry` and `max_retries`, which is the total number of attempts"),

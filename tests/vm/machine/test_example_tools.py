@@ -102,6 +102,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     "nightly_report": {"report_date": "2026-03-02", "recipients": ["ops@example.com"]},
     "discount_bands": {"order_id": "ORD-000042", "quantity": 100},
     "shipping_by_zone": {"parcel_id": "PCL-000042", "zone": "union", "weight_kg": Decimal("30.5")},
+    "three_suppliers": {"item": "pallet", "pieces": 40},
     "parcel_carrier": {"parcel_id": "PCL-000001"},
     "password_reset": {"account_id": "ACC-000001", "customer_email": "ann@example.com"},
     "post_checkout": {

@@ -1,0 +1,30 @@
+"""Offers of suppliers, and orders to them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from example_tools.values import id_of
+from stepward.vm import Suspend
+
+_PRICES = {"north": Decimal("12.50"), "south": Decimal("11.90"), "west": Decimal("13.20")}
+
+
+def ask_supplier(name: str, item: str, pieces: int) -> Decimal:
+    return _PRICES[name] * pieces
+
+
+def best_offer(a: Decimal, b: Decimal, c: Decimal) -> Decimal:
+    return min(a, b, c)
+
+
+def approve_offer(price: Decimal) -> Suspend:
+    return Suspend({"question": f"may we order for {price}?"})
+
+
+def place_order(price: Decimal, pieces: int) -> str:
+    return id_of("SUP", price, pieces)
+
+
+def book_order(order: str) -> str:
+    return id_of("BKO", order)
