@@ -11,8 +11,8 @@ from stepward.vm.machine.views import shown
 class Part(NamedTuple):
     """A step or sub-step. `tool` is empty unless it calls one, `within` is empty unless it is a sub-step.
 
-    `calls` are the ids of its calls: of its sub-steps, or its own, or none. `id` is as in the program; all other ids
-    are as in records, where a `#` at the beginning is doubled.
+    `calls` are the ids of its calls: of its sub-steps, or its own, or none. `after` are the sub-steps that it depends
+    on. `id` is as in the program; all other ids are as in records, where a `#` at the beginning is doubled.
     """
 
     id: str
@@ -20,6 +20,7 @@ class Part(NamedTuple):
     tool: str = ""
     within: str = ""
     calls: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
 
 class Outline(NamedTuple):
@@ -43,4 +44,5 @@ def outline_of(document: bytes) -> Outline:
 
 
 def _part(step: dict[str, Any], within: str, calls: tuple[str, ...]) -> Part:
-    return Part(shown(step["id"]), step["type"], shown(step.get("tool", "")), within, calls)
+    after = tuple(step.get("depends_on", ()))
+    return Part(shown(step["id"]), step["type"], shown(step.get("tool", "")), within, calls, after)

@@ -271,10 +271,22 @@ class Spans:
 
     def _waiting(self, visit: _Visit) -> str | None:
         """Return the status with which the run waits for somebody after this record, or None if it goes on."""
-        phases = {visit.phases.get(call, "ready") for call in self._outline.parts[visit.id].calls}
+        calls = set(self._outline.parts[visit.id].calls) - self._blocked(visit)
+        phases = {visit.phases.get(call, "ready") for call in calls}
         if self._is_cancelled or not phases <= {*HELD, *SETTLED}:
             return None
         return "IN_DOUBT" if "doubt" in phases else "SUSPENDED" if "suspended" in phases else None
+
+    def _blocked(self, visit: _Visit) -> set[str]:
+        """Return the calls that have not started, and that depend on one that waits for somebody."""
+        ready = {call for call in self._outline.parts[visit.id].calls if call not in visit.phases}
+        waiting = {call for call, phase in visit.phases.items() if phase in HELD}
+        blocked: set[str] = set()
+        found = waiting
+        while found:
+            blocked |= found
+            found = {call for call in ready - blocked if not blocked.isdisjoint(self._outline.parts[call].after)}
+        return blocked - waiting
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 

@@ -71,10 +71,10 @@ class Unguarded(Course):
             self.undefined.add((step.id, str(error)))
             raise
 
-    def _prepared(self, call: Call) -> str:
+    def _prepared(self, call: Call) -> tuple[str, str] | None:
         why = super()._prepared(call)
-        if why.startswith("undefined "):
-            self.undefined.add((call.step.id, why.removeprefix("undefined ")))
+        if why is not None and why[0].startswith("undefined "):
+            self.undefined.add((call.step.id, why[0].removeprefix("undefined ")))
         return why
 
     def _ask_rules(self, step: Any, starts: Sequence[tuple[Any, dict[str, Any] | None]]) -> None:
