@@ -9,7 +9,7 @@ from typing import Any
 from planting import Patch, planted
 from stepward.validator.analysis import monitors, product, ways
 from stepward.validator.engine import dead, reach
-from stepward.validator.engine.systems import building, moves, slicing, system
+from stepward.validator.engine.systems import building, moves, slicing, starts, system
 from stepward.validator.engine.systems.system import Assign, Given, Undefined
 from stepward.vm.language import automata
 from stepward.vm.language.steps import ParallelStep
@@ -72,8 +72,8 @@ def nobody_falls_back(patch: Patch) -> None:
 
 @planted()
 def nothing_that_is_read_is_ever_undefined(patch: Patch) -> None:
-    true = moves.Moves._start
-    patch.setattr(moves.Moves, "_start", lambda self, *asked: (true(self, *asked)[0], ()))
+    true = starts.Starts.of
+    patch.setattr(starts.Starts, "of", lambda self, *asked: (true(self, *asked)[0], ()))
 
 
 @planted()

@@ -182,7 +182,7 @@ def test_some_run_attains_the_bounds_of_a_program_in_which_they_are_exact(sample
 # -- planted mistakes --------------------------------------------------------------------------------------------------
 
 
-def only_retries(call: Failing, spec: Any) -> int:
+def only_retries(_: Any, call: Failing, spec: Any) -> int:
     return call.max_retries if call.on_error == "retry" else 1
 
 
@@ -196,8 +196,8 @@ def only_once(self: HeaviestRun) -> list[int]:
 
 REAL_CUTS, REAL_ONE, REAL_ALL = HeaviestRun._cuts, heaviest._rounds_of_one, heaviest._rounds_of_all
 TOO_LITTLE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "one attempt for each call": (bounds_module, "_attempts", lambda *_: 1),
-    "idempotent writes made once": (bounds_module, "_attempts", only_retries),
+    "one attempt for each call": (bounds_module.Bounds, "_attempts", lambda *_: 1),
+    "idempotent writes made once": (bounds_module.Bounds, "_attempts", only_retries),
     "a loop's last visit forgotten": (
         heaviest,
         "_rounds_of_one",
@@ -212,7 +212,7 @@ TOO_LITTLE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "every step starts once": (HeaviestRun, "starts", property(only_once)),
 }
 TOO_MUCH: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "an attempt too many": (bounds_module, "_attempts", lambda call, _: call.max_retries),
+    "an attempt too many": (bounds_module.Bounds, "_attempts", lambda _, call, __: call.max_retries),
     "every round of a loop leaves it": (heaviest, "_rounds_of_one", lambda *of: REAL_ALL([of[:4]], of[4]) + of[3]),
     "starts counted whatever leads there": (
         HeaviestRun,

@@ -120,13 +120,13 @@ def test_values_are_sent_with_an_option_of_their_own(collector: Collector, monke
 
 
 def test_a_run_goes_well_where_nobody_listens(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepward.validator.cli.machine.SENDING", 0.2)
+    monkeypatch.setattr("stepward.validator.cli.machine.SENDING", 0.01)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # its thread ends soon after the test
     collector.server.shutdown()
     collector.server.server_close()
     result = stepward(*RUN, "--otel")
     assert result.exit_code == 4
-    assert "spans are left that could not be sent in 0.2 seconds; the run is not affected" in result.output
+    assert "spans are left that could not be sent in 0.01 seconds; the run is not affected" in result.output
 
 
 def test_an_exporter_that_is_missing_is_said_before_anything_runs(

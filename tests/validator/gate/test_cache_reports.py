@@ -47,7 +47,7 @@ def whole_report(document: Document) -> Report:
     value = freeze({"a": [1, Decimal("0.10"), 10**40, None, True, "é\n"], "b": {}})
     evidence = Evidence(
         layer="graph",
-        path=(Move("a", "branch then"), Move("b", "")),
+        path=(Move("a", "branch then", "Timeout"), Move("b", "", "Timeout")),
         cut=("a → b",),
         reason="so it is",
         state=(("$x", value), ("$y", Decimal("1e-9"))),

@@ -167,7 +167,7 @@ def test_control_goes_where_the_language_says(both: list[tuple[Reading, Meaning]
             continue
         assert not is_lost
         for own, given in zip(control.transitions, meaning.flow.transitions, strict=True):
-            known = {(one.kind, one.to, one.ending.status if one.ending else None, one.branch) for one in given}
+            known = {(one.kind, one.to, one.ending and one.ending.status, one.branch, one.errors) for one in given}
             assert {tuple(one) for one in own} == known
             count += 1
         for number, step in enumerate(reading.steps):
