@@ -85,7 +85,7 @@ def stepward(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments, catch_exceptions=False)
 
 
-RUN = ["run", "approve.yaml", "--isolated", "--tools", "tools.py", "--input", "amount=41"]
+RUN = ["run", "approve.yaml", "--isolated", "--tools", "tools.py", "--input", "amount=481516"]
 RUN += ["--journal", "runs.db", "--run-id", "seven"]
 
 
@@ -104,7 +104,7 @@ def test_a_run_and_its_resumption_reach_a_collector_as_one_trace(collector: Coll
     assert {trace_id for _, trace_id, _ in spans} == {trace_id_of("seven").to_bytes(16)}
     assert collector.services() == {"stepward"}
     assert collector.metrics() >= {"stepward.runs", "gen_ai.workflow.duration", "gen_ai.execute_tool.duration"}
-    assert b"41" not in b"".join(body for path, body in collector.kept if path == "/v1/traces")
+    assert b"481516" not in b"".join(body for path, body in collector.kept if path == "/v1/traces")
 
 
 def test_nothing_is_sent_unless_it_is_asked_for(collector: Collector) -> None:
@@ -115,7 +115,7 @@ def test_nothing_is_sent_unless_it_is_asked_for(collector: Collector) -> None:
 def test_values_are_sent_with_an_option_of_their_own(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "payments")
     assert stepward(*RUN, "--otel-values").exit_code == 4
-    assert b'{"amount": 41}' in b"".join(body for _, body in collector.kept)
+    assert b'{"amount": 481516}' in b"".join(body for _, body in collector.kept)
     assert collector.services() == {"payments"}
 
 
