@@ -19,7 +19,7 @@ from stepward.vm import trace_id_of
 
 PROGRAM = """\
 name: approve
-inputs: {amount: {type: integer, minimum: 0, maximum: 99}}
+inputs: {amount: {type: integer, minimum: 0, maximum: 999999}}
 tools:
   ask: {effect: none, suspends: true, args: {amount: {type: integer}}, returns: {type: boolean}}
 steps:
