@@ -57,7 +57,12 @@ def sorts_by_code_points(patch: pytest.MonkeyPatch) -> None:
 
 
 def looks_at_no_siblings(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, known.Known, "veiled", ('happened.kind != "attempt" and self._now', "False"))
+    rewrite(
+        patch,
+        known.Known,
+        "veiled",
+        ("if siblings else output", 'if siblings and happened.kind == "attempt" else output'),
+    )
 
 
 def asks_as_anybody(patch: pytest.MonkeyPatch) -> None:

@@ -332,7 +332,7 @@ CANARIES: tuple[Canary, ...] = (
         "run-id-reused",
         MAILS,
         takes_any_policies,
-        smallest=REUSED | {"other than before": "policies"},
+        smallest=REUSED | {"other than before": "policies", "policies": "more"},
     ),
     Canary("takes-any-inputs", "an id is bound to inputs", "run-id-reused", COUNTS, takes_any_inputs),
     Canary("anybody-makes-the-run", "one caller makes a run", "run-id-raced", MAILS, anybody_makes_the_run),
