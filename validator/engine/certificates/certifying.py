@@ -18,7 +18,7 @@ def certified(one: Property, facts: ProgramFacts) -> Property:
 
     def certify() -> Certificate:
         if not facts.has_control_flow:
-            raise NoCertificate("the program does not say where control goes (SW101, SW106)")
+            raise NoCertificate("the program does not say where control goes (SW101, SW106, SW109)")
         if not proof_parts:
             raise NoCertificate("its layer keeps no grounds")
         try:
