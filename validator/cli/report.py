@@ -39,8 +39,8 @@ FOUND, INTERNAL = 1, 2
 def report(paths: tuple[str, ...], output: Path, **options: Any) -> None:
     """Write a page for review: programs, findings, proofs, and the runs that show violations.
 
-    The page is one file. It needs no network and shows no sensitive value. Exits like `stepward check`: with 1 if the
-    gate fails, with 2 if the page can't be made.
+    The page is one file. It needs no network and shows no sensitive value of a run. Exits like `stepward check`: with 1
+    if the gate fails, with 2 if the page can't be made.
     """
     from stepward.validator.cli.loading import configurations_of
     from stepward.validator.failures import Failures
@@ -119,10 +119,29 @@ def _campaign(file: Path) -> Mapping[str, Any]:
         raise MachineError(f"`{file}` can't be read: {why_not(error)}", help) from None
     except (ValueError, RecursionError):
         raise MachineError(f"`{file}` is no JSON", help) from None
-    wanted = {"version", "program", "seed", "attacks", "summary"}
-    if not isinstance(data, dict) or not wanted <= data.keys() or data["version"] != 1:
+    if not _is_campaign(data):
         raise MachineError(f"`{file}` is no result of a campaign", help)
-    return data
+    campaign: Mapping[str, Any] = data
+    return campaign
+
+
+def _is_campaign(data: Any) -> bool:
+    """Return whether data has what the page shows of a campaign."""
+
+    def has(value: Any, *names: str) -> bool:
+        return isinstance(value, dict) and value.keys() >= set(names)
+
+    return (
+        has(data, "version", "program", "seed", "attacks", "summary")
+        and data["version"] == 1
+        and has(data["summary"], "ran", "attacks", "breaches", "cases", "events")
+        and isinstance(data["attacks"], list)
+        and all(
+            has(one, "name", "family", "outcome", "cases", "events", "why_not", "breach")
+            and (one["breach"] is None or has(one["breach"], "invariant", "what"))
+            for one in data["attacks"]
+        )
+    )
 
 
 def _runs(options: dict[str, Any]) -> RunsView:

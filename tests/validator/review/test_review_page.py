@@ -177,6 +177,7 @@ def test_a_campaign_is_shown(tmp_path: Path) -> None:
     [
         (["--sabotage", "none.json"], "`none.json` can't be read"),
         (["--sabotage", "program.json"], "`program.json` is no result of a campaign"),
+        (["--sabotage", "half.json"], "`half.json` is no result of a campaign"),
         (["--journal", "none.db"], "there is no journal at `none.db`"),
         (["--run", "r"], "--run is for the runs of a journal"),
         (["-o", "none/r.html"], "`none/r.html` can't be written"),
@@ -187,6 +188,8 @@ def test_what_can_not_be_used_is_said(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("program.json").write_text(json.dumps(bypassed()))
+    half = {"version": 1, "program": "p", "seed": 1, "attacks": [{"name": "a"}], "summary": {}}
+    Path("half.json").write_text(json.dumps(half))
     result = CliRunner().invoke(main, ["report", "program.json", "--isolated", *options])
     assert result.exit_code == 2
     assert words in result.output
