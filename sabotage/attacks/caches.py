@@ -118,6 +118,7 @@ class RepliesAcrossRuns(Attack):
     )
     severity = "high"
     weight = 4
+    shrinks = False
     programs = 5
 
     def play(self, case: Case) -> Outcome:

@@ -56,6 +56,7 @@ class _Drawn(Attack):
     defence = "the machine follows the page of the language, and the reference interpreter agrees"
     severity: ClassVar[Severity] = "high"
     weight = 12
+    shrinks = False
     enumerates = "generated programs, one after the other"
     theme: ClassVar[str]
     programs: ClassVar[int] = 30

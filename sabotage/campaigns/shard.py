@@ -202,7 +202,7 @@ def run_shard(
         max_examples=shard.cases,
         deadline=None,
         database=database,
-        phases=_phases(database),
+        phases=_phases(attack, database),
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
         print_blob=False,
@@ -229,11 +229,12 @@ def run_shard(
     return ShardResult(shard, dict(tally.outcomes), tally.events, time.process_time() - began, what)
 
 
-def _phases(database: Any) -> list[Phase]:
-    """Return what Hypothesis does: it replays earlier breaches, plays new cases, and shrinks what breaches."""
+def _phases(attack: Attack, database: Any) -> list[Phase]:
+    """Return what Hypothesis does: it replays earlier breaches, plays new cases, and shrinks what can be smaller."""
     from hypothesis import Phase
 
-    return [Phase.generate, Phase.shrink] if database is None else [Phase.reuse, Phase.generate, Phase.shrink]
+    phases = [] if database is None else [Phase.reuse]
+    return [*phases, Phase.generate, *([Phase.shrink] if attack.shrinks else [])]
 
 
 def _search(attack: Attack, made_by: CaseRunner, own_seed: int, how: settings, tally: _Tally) -> None:

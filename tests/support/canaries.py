@@ -42,7 +42,7 @@ class Canary(NamedTuple):
         orders = Orders(examples=examples, attacks=(self.attack,), stops=True)
         with pytest.MonkeyPatch.context() as patch:
             if self.smallest is None:
-                patch.setattr(shard, "_phases", lambda database: [Phase.generate])
+                patch.setattr(shard, "_phases", lambda attack, database: [Phase.generate])
             return attack_program(Program.from_dict(dict(self.program)), policies, orders, confirm=repeated_here)
 
 
