@@ -123,9 +123,7 @@ class RepliesAcrossRuns(Attack):
 
     def play(self, case: Case) -> Outcome:
         """Compare each run with a plain table of replies."""
-        from hypothesis import strategies as st
-
-        seed = case.pick("drawn from", st.integers(0, (1 << 24) - 1))
+        seed = case.seed()
         for number in case.each("program", range(self.programs)):
             self._play(case, Random(f"replies {seed} {number}"))
         return Outcome.ABSORBED

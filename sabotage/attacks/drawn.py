@@ -25,8 +25,6 @@ from stepward.vm.journal.verify import verify, verify_all
 from stepward.vm.machine.replay import cached_plans, replay, replayer
 from stepward.vm.values import freeze, to_json
 
-SEEDS: Final = 1 << 24
-
 _BROKEN: Final = {
     "inputs": Invariant.DATA,
     "charges": Invariant.BOUNDS,
@@ -63,9 +61,7 @@ class _Drawn(Attack):
 
     def play(self, case: Case) -> Outcome:
         """Draw programs, and play each on the machine and on the reference. Raises Breach if they differ."""
-        from hypothesis import strategies as st
-
-        seed = case.pick("drawn from", st.integers(0, SEEDS - 1))
+        seed = case.seed()
         for number in case.each("program", range(self.programs)):
             try:
                 self._play(case, f"{seed} {number}")

@@ -95,13 +95,17 @@ class CaseRunner:
         self._store: Journal | None = None
         self._cases = 0
         self._runner = asyncio.Runner()
+        self.shift = 0
+        """Where the seeds of its cases begin: the first case of each search is the simplest one, which is number 0."""
 
     def case(self, choices: Choices) -> Case:
         """Return a new case with these choices."""
         self._cases += 1
         if self._store is None or self._cases % STORE_CASES == 0:
             self._store = self._new_store()
-        return Case(self.target, choices, self._store, f"case-{self._cases}", self._runner, self._weakness)
+        case = Case(self.target, choices, self._store, f"case-{self._cases}", self._runner, self._weakness)
+        case.shift = self.shift
+        return case
 
     def _new_store(self) -> Journal:
         self._stack.close()
@@ -212,6 +216,7 @@ def run_shard(
     began = time.process_time()
     search = _search_moves if isinstance(attack, Stateful) else _search
     with runner(target, attack, weakness, postgres) as made_by, steady():
+        made_by.shift = shard.own_seed
         try:
             search(attack, made_by, shard.own_seed, how, tally)
         except Breach:

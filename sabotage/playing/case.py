@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SEEDS = 1 << 24
+"""The number of seeds of what is drawn."""
+
 KEY_SEED = bytes(range(32))
 """The seed of the signing key of the machines under attack. It is used for nothing else."""
 
@@ -36,7 +39,7 @@ class Case:
     `store` holds its runs; `prefix` makes their ids unique in the store. `random` gives the machines the same bytes in
     every replay of the case. `events` counts what reached the machine or its store. `story` is a log for the person who
     reads a breach. `error` is an error of the world that the machine must not handle. `weakness` is the defect of the
-    machines in a self-test. `runner` has the event loop of the machines.
+    machines in a self-test. `shift` is where seeds begin. `runner` has the event loop of the machines.
     """
 
     def __init__(
@@ -61,10 +64,18 @@ class Case:
         self._prefix = prefix
         self._trials = 0
         self.runner = runner
+        self.shift = 0
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
         """Return the decision of that name, drawn from `among`."""
         return self.choices.pick(name, among)
+
+    def seed(self) -> int:
+        """Return the seed of what the attack draws. Searches of several shards begin with different ones."""
+        from hypothesis import strategies as st
+
+        shift = self.shift
+        return int(self.pick("drawn from", st.integers(0, SEEDS - 1).map(lambda number: (number + shift) % SEEDS)))
 
     def each(self, name: str, among: Sequence[T]) -> Iterator[T]:
         """Yield each of several things. A breach is reported with the number of its thing, and the story since then."""
