@@ -84,6 +84,9 @@ RAISED: Final[tuple[tuple[str, ...], ...]] = (
 )
 """The names of what tools and models raise: of a class, and of the classes above it."""
 
+RUN_SIGNS: Final = ("", "", "", ".7", " \u00fc", '"\\')
+"""What ends the ids of runs: a token divides at a full stop, and a key and a record write the id as JSON."""
+
 PEOPLE: Final = ("", "ann", "bob")
 
 SHARE_OF_CALLERS: Final = 0.3
@@ -232,6 +235,10 @@ class World:
         """Return the caller of a gateway who starts the run, and whether it may settle its own calls; mostly None."""
         chance = self.chance("envelope")
         return (chance.choice(PEOPLE[1:]), chance.random() < 0.3) if chance.random() < SHARE_OF_CALLERS else None
+
+    def run_id(self, name: str) -> str:
+        """Return an id for the run: a name, in half of the runs with signs that tokens, keys or JSON treat apart."""
+        return name + self.chance("run id").choice(RUN_SIGNS)
 
     def starter(self) -> str:
         """Return the person who starts the run, or an empty text for an unnamed one."""

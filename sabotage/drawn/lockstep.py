@@ -118,8 +118,9 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
     _compare_facts(plan, facts.policies_of(case.program, case.policies))
     world = World(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
     inputs = given(plan, world) if case.inputs is None else case.inputs
+    run_id = world.run_id(name)
     machine = Machine(
-        world, case, MemoryJournal() if journal is None else journal, name, {} if processes is None else processes
+        world, case, MemoryJournal() if journal is None else journal, run_id, {} if processes is None else processes
     )
     limits = case.limits
     waived = case.waived(case.policies)
@@ -133,7 +134,7 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
         run = await outlived(
             machine,
             0,
-            lambda vm: vm.run(case.program, given_inputs, run_id=name, by=by or None, envelope=said),
+            lambda vm: vm.run(case.program, given_inputs, run_id=run_id, by=by or None, envelope=said),
             ("started",),
         )
     except RunRefused:
@@ -152,7 +153,7 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
         pair.compare(run)
         await around.compare_idle(machine, run)
         if reference.is_over:
-            again = await machine.vm().run(case.program, machine.respelled(inputs), run_id=name)
+            again = await machine.vm().run(case.program, machine.respelled(inputs), run_id=run_id)
             equal("the run when it is asked for again", again.snapshot(), run.snapshot())
             equal("held", (again.suspensions, again.doubts), ((), ()))
             found = machine.history()
