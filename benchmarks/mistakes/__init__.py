@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from mistakes.eighth import EIGHTH
+from mistakes.eleventh import ELEVENTH
 from mistakes.first import FIRST
 from mistakes.fourth import FOURTH
 from mistakes.ninth import NINTH
@@ -31,5 +32,6 @@ SETS: Final = {
     "eighth": EIGHTH,
     "ninth": NINTH,
     "tenth": TENTH,
+    "eleventh": ELEVENTH,
 }
 """The sets by name."""
