@@ -18,6 +18,7 @@ from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.spelled import misread_text
 from stepward.sabotage.drawn.stalls import stalls_case
 from stepward.sabotage.drawn.wide import Theme, wide_program
+from stepward.sabotage.drawn.within import within_case
 from stepward.vm import Policy, Program
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.machine.state import Limits
@@ -33,6 +34,9 @@ SHARE_BESIDE_SECRETS: Final = 0.3
 
 SHARE_OF_STALLS: Final = 0.3
 """The share of the cases of the theme `budgets` that only assign like values."""
+
+SHARE_WITHIN: Final = 0.3
+"""The share of the cases of the theme `order` in which rules ask for one sub-step before another."""
 
 CALLS: Final = ("call",) * 4
 
@@ -189,6 +193,10 @@ def _budgeted(theme: str, seed: str) -> DrawnCase:
     return stalls_case(seed) if Random(f"stalls? {seed}").random() < SHARE_OF_STALLS else _of_theme(theme, seed)
 
 
+def _ordered(theme: str, seed: str) -> DrawnCase:
+    return within_case(seed) if Random(f"within? {seed}").random() < SHARE_WITHIN else _of_theme(theme, seed)
+
+
 def _computing(_: str, seed: str) -> DrawnCase:
     program, inputs = expression_program(seed)
     return DrawnCase(Program.from_dict(program), seed, inputs=inputs)
@@ -200,4 +208,5 @@ _MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {
     "policies": lambda _, seed: policies_case(seed),
     "rules": _ruled,
     "budgets": _budgeted,
+    "order": _ordered,
 }

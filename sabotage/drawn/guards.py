@@ -33,7 +33,7 @@ def guards_case(seed: str) -> DrawnCase:
     """Return the case of a seed: calls, perhaps a pause, and a step that a rule allows after some ends of the calls."""
     chance = Random(f"guards {seed}")
     count = chance.choice((1, 2, 2, 3, MOST_CALLS))
-    calls = [_call(chance, f"c{number}") for number in range(count)]
+    calls = [guarded_call(chance, f"c{number}") for number in range(count)]
     front: list[Step] = [{"id": "front", "type": "parallel", "parallel_steps": calls, **_ending(chance)}]
     if chance.random() < 0.35:
         front = [{**call, "on_error": call.get("on_error", "skip")} for call in calls]
@@ -65,7 +65,8 @@ def _ending(chance: Random) -> Step:
     )
 
 
-def _call(chance: Random, name: str) -> Step:
+def guarded_call(chance: Random, name: str) -> Step:
+    """Return a call of a tool of its own, often with a fallback."""
     call: Step = {"id": name, "type": "tool", "tool": f"t_{name}"}
     call |= chance.choice(({}, {"on_error": "skip"}, {"on_error": "retry", "max_retries": 2}))
     if chance.random() < 0.8:
