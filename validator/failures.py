@@ -80,6 +80,22 @@ class Failures:
         self.attempt(part, work, lambda _: None)
         return found
 
+    def gather(self, part: str, items: Callable[[], Iterable[T]]) -> list[T]:
+        """Return all items, or those before an error. Each item has an `attempt` of its own: none is left out at the
+        end of the time."""
+        found: list[T] = []
+
+        def work() -> None:
+            found.extend(items())
+
+        try:
+            self.spared(work)
+        except Exception as error:
+            if isinstance(error, self.passing):
+                raise
+            self.note(part, error)
+        return found
+
     def note(self, part: str, error: Exception) -> str:
         """Record an internal error, and return it as the reason why the part is not done."""
         failure = _failure(part, error)

@@ -26,7 +26,7 @@ class Verdicts:
             return ()
         from stepward.validator.engine.guardrails import judge
 
-        return tuple(self._proofs.failures.collect("the judging of guardrails", lambda: judge(self._proofs)))
+        return tuple(self._proofs.failures.gather("the judging of guardrails", lambda: judge(self._proofs)))
 
     @cached_property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -39,7 +39,7 @@ class Verdicts:
         if not self._facts.conditions:
             return ()
         # `decided` is created in here, so that an error in its creation costs only these verdicts.
-        return tuple(self._proofs.failures.collect("the judging of conditions", lambda: self.decided.judge()))  # noqa: PLW0108
+        return tuple(self._proofs.failures.gather("the judging of conditions", lambda: self.decided.judge()))  # noqa: PLW0108
 
     @cached_property
     def decided(self) -> ConditionVerdicts:

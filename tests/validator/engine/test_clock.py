@@ -22,6 +22,7 @@ from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import Table
 from stepward.validator.engine.smt import blocks
 from stepward.validator.engine.systems.system import BAD, System
+from stepward.validator.engine.watch import Watch
 from stepward.vm import Policy, Program
 from systems import DOMAINS, edge, holds, system, to
 
@@ -167,6 +168,15 @@ def test_a_limit_that_is_not_reached_changes_nothing() -> None:
     for name, (program, policies) in EXAMPLES.items():
         limited = ProgramValidator(program, policies, time_limit=60).validate()
         assert said(limited) == said(unlimited(name)), name
+
+
+def test_every_property_is_there_when_it_is_too_late_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {name: [one[:2] for one in unlimited(name).properties] for name in EXAMPLES}
+    monkeypatch.setattr(Watch, "is_overdue", True)
+    for name, (program, policies) in EXAMPLES.items():
+        late = ProgramValidator(program, policies, time_limit=AT_ONCE).validate()
+        assert [one[:2] for one in late.properties] == known[name], name
+        assert all(one.verdict is Verdict.UNKNOWN for one in late.properties), name
 
 
 def test_without_any_time_nothing_is_said_that_is_not_so() -> None:

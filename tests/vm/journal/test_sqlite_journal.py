@@ -11,11 +11,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from stepward.vm.journal import sqlite_file
+from stepward.vm.journal import sqlite, sqlite_vault
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Journal, JournalError
 from stepward.vm.journal.trials import TTL, behind, created, entries, first, following, fresh_name, picture
@@ -285,11 +286,17 @@ assert store.read(run) == entries(2)
     assert store.read(run) == entries(2)
 
 
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call wait for the lock of another process for a tenth of a second."""
+    for module in (sqlite, sqlite_vault):
+        monkeypatch.setattr(module, "_LAYOUT", replace(module._LAYOUT, patience=0.1))
+
+
 def test_a_file_that_somebody_holds_is_waited_for(
     path: Path, store: SQLiteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, _ = created(store)
-    monkeypatch.setattr(sqlite_file, "PATIENCE_SECONDS", 0.1)
+    no_patience(monkeypatch)
     impatient = SQLiteJournal(path)
     with sqlite3.connect(path, isolation_level=None) as holder:
         holder.execute("BEGIN IMMEDIATE")
@@ -301,7 +308,7 @@ def test_a_file_that_somebody_holds_is_waited_for(
 
 
 def test_a_new_file_that_somebody_holds_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_file, "PATIENCE_SECONDS", 0.1)
+    no_patience(monkeypatch)
     with sqlite3.connect(path, isolation_level=None) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         assert "can't be opened: another process has held it for too long" in messages(path)
@@ -392,7 +399,7 @@ def test_a_value_that_was_replaced_goes_with_the_rest(path: Path, store: SQLiteJ
 def test_an_erasure_that_was_stopped_is_finished_by_the_next(
     path: Path, store: SQLiteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_file, "PATIENCE_SECONDS", 0.1)
+    no_patience(monkeypatch)
     value = b"<the value>" * 2000
     store.vault.put("run", {"a": value})
     with sqlite3.connect(f"{path}.vault", isolation_level=None) as reader:
