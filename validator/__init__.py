@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from stepward.validator.findings import Report as Report
     from stepward.validator.findings import Severity as Severity
     from stepward.validator.findings import Verdict as Verdict
+    from stepward.validator.planner.brief import PlanRefused as PlanRefused
+    from stepward.validator.planner.planner import Planned as Planned
+    from stepward.validator.planner.planner import Planner as Planner
+    from stepward.validator.planner.planner import Proposal as Proposal
     from stepward.validator.testing import assert_valid as assert_valid
     from stepward.validator.validator import ProgramValidator as ProgramValidator
     from stepward.validator.validator import check_program as check_program
@@ -21,8 +25,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "Evidence": "findings",
     "Finding": "findings",
+    "PlanRefused": "planner.brief",
+    "Planned": "planner.planner",
+    "Planner": "planner.planner",
     "ProgramValidator": "validator",
     "Property": "findings",
+    "Proposal": "planner.planner",
     "Report": "findings",
     "Severity": "findings",
     "StepGraph": "analysis.graph",

@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "report",
     "init",
     "schema",
+    "plan",
     "run",
     "runs",
     "replay",

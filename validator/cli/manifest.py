@@ -66,6 +66,18 @@ def tools_in(module: Any, name: str) -> dict[str, Any]:
     return {one: _spec(one, function) for one, function in found.items()}
 
 
+def described(module: Any, names: Iterable[str]) -> dict[str, str]:
+    """Return the first paragraph of what each function of a module says of itself, by the name of its tool."""
+    from inspect import getdoc
+
+    from stepward.vm.machine.tools import FunctionTools
+
+    functions = FunctionTools(module or {})
+    found = {name: functions.function(name) for name in names}
+    texts = {name: getdoc(function) for name, function in found.items() if function is not None}
+    return {name: text.partition("\n\n")[0] for name, text in texts.items() if text}
+
+
 def guessed_tools(module: Any, names: Iterable[str]) -> dict[str, bool]:
     """Return the tools whose function has no decorator, so that their effect is a guess.
 

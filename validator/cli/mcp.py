@@ -147,7 +147,7 @@ def _caller(callers: Callers | None) -> Caller:
 
 def _means(options: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of an operator that options name, but for those that need files of their own."""
-    from stepward.validator.cli.manifest import tools_in
+    from stepward.validator.cli.manifest import described, tools_in
     from stepward.validator.gateway.judging import in_force
 
     functions, policies = load_tools(options["tools"]), load_policies(options)
@@ -155,6 +155,7 @@ def _means(options: dict[str, Any]) -> dict[str, Any]:
     servers = _servers(options)
     return {
         "tools": with_servers(functions, servers) if servers else functions,
+        "about": described(functions, facts),
         "facts": facts | server_facts(servers, in_force(policies)) if servers else facts,
         "model": load_model(options),
         "key": load_key(options["key_file"]),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stepward.validator.gateway.faults import first_fault
 from stepward.validator.gateway.judging import MAX_CHARACTERS
 from stepward.validator.gateway.refusals import Refused
+from stepward.validator.planner.brief import MAX_TASK
 
 MAX_INPUTS: Final = 200
 """Inputs of one run."""
@@ -27,6 +28,16 @@ Request = Annotated[
         min_length=1,
         max_length=200,
         description="A name for this request, of your choice. Sent again, it shows its run and starts no other.",
+    ),
+]
+Task = Annotated[
+    str, Field(min_length=1, max_length=MAX_TASK, description="What the program has to do, in a few sentences.")
+]
+InputTypes = Annotated[
+    dict[str, Any],
+    Field(
+        max_length=MAX_INPUTS,
+        description='The inputs that the program may read, each with its type, such as `{"sum": {"type": "number"}}`.',
     ),
 ]
 Code = Annotated[str, Field(min_length=1, max_length=60, description="A code such as SW401, or the name of a rule.")]
@@ -67,6 +78,14 @@ class StartArguments(Arguments):
     program: Text | None = None
     name: SavedName | None = None
     inputs: Inputs = Field(default_factory=dict)
+    request: Request | None = None
+
+
+class PlanArguments(Arguments):
+    """A task, the inputs that its program may read, and a name for the request."""
+
+    task: Task
+    inputs: InputTypes | None = None
     request: Request | None = None
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from stepward.validator.gateway.arguments import (
     Arguments,
     NoArguments,
+    PlanArguments,
     ProgramArguments,
     RuleArguments,
     RunArguments,
@@ -52,6 +53,15 @@ async def draw_program(asker: Asker, given: ProgramArguments) -> str:
 async def list_tools(asker: Asker, _: NoArguments) -> Mapping[str, Any]:
     """List the tools that your programs may call, with their arguments, outputs and effects."""
     return await asker.gateway.list_tools(asker.caller)
+
+
+async def plan(asker: Asker, given: PlanArguments) -> Mapping[str, Any]:
+    """Let the operator's model write a program for a task, with the tools that your programs may call.
+
+    Returns a run whose output has the `program` that the check accepts, or the `reason` why there is none. Nothing else
+    is run: read the program, and send it to `run_program`.
+    """
+    return await asker.gateway.plan(asker.caller, given.task, given.inputs, given.request, asker.progress)
 
 
 async def run_program(asker: Asker, given: StartArguments) -> Mapping[str, Any]:
@@ -128,6 +138,7 @@ _ENTRIES: Final = (
     Entry(explain, RuleArguments),
     Entry(draw_program, ProgramArguments),
     Entry(list_tools, NoArguments),
+    Entry(plan, PlanArguments, is_read_only=False),
     Entry(run_program, StartArguments, is_read_only=False),
     Entry(get_run, RunArguments),
     Entry(list_runs, NoArguments),

@@ -20,6 +20,8 @@ from stepward.validator.gateway.quiet import QuietTools
 from stepward.validator.gateway.refusals import Refused, answered
 from stepward.validator.gateway.shelf import Shelf
 from stepward.validator.gateway.telling import path_of, told, told_row
+from stepward.validator.planner.brief import PlanRefused, brief_of
+from stepward.validator.planner.loop import TRIES, planning_inputs, planning_program, planning_tools
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.records import read_record
 from stepward.vm.machine.authority import Envelope
@@ -56,12 +58,16 @@ Progress = Callable[[int, str], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Operator:
-    """What the operator has set: tools with their manifest, model, journal, policies, places of tokens and programs."""
+    """What the operator has set: tools with their manifest, model, journal, policies, places of tokens and programs.
+
+    `about` says in words what tools do, for models that plan.
+    """
 
     journal: Journal
     gate: str
     tools: object = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
     model: Model | None = None
     policies: Sequence[Policy] = ()
     key: SigningKey | None = None
@@ -77,15 +83,25 @@ class Desk:
         self.caller = caller
         self.policies = (*in_force(operator.policies), caller.policy(operator.facts))
         self.meter = Meter(caller)
-        model = None if operator.model is None else MeteredModel(operator.model, self.meter)
-        self.machine = ExecutionVM(
-            QuietTools(operator.tools or {}),
-            model,
+        self._operator = operator
+        self.machine = self._machine(QuietTools(operator.tools or {}), self.policies)
+
+    def planning_machine(self, tools: Mapping[str, Any]) -> ExecutionVM:
+        """Return a machine that plans, with the gate as its tool; raises Refused if the operator has no model."""
+        if self._operator.model is None:
+            raise Refused("no model is configured", "the operator names one with `stepward mcp --model NAME`")
+        return self._machine(tools, ())
+
+    def _machine(self, tools: object, policies: Sequence[Policy]) -> ExecutionVM:
+        operator = self._operator
+        return ExecutionVM(
+            tools,
+            None if operator.model is None else MeteredModel(operator.model, self.meter),
             operator.journal,
-            self.policies,
-            checker=None,  # the gateway judges the text before each run
+            policies,
+            checker=None,  # the gateway judges the text before each run, and the program that plans is ours
             key=operator.key,
-            limits=Limits(steps=caller.steps),
+            limits=Limits(steps=self.caller.steps),
         )
 
 
@@ -142,6 +158,27 @@ class Gateway:
         """Return the policies in force for a caller as plain data."""
         return [policy.to_data() for policy in self._desk(caller).policies]
 
+    @answered
+    async def plan(
+        self,
+        caller: Caller,
+        task: str,
+        inputs: Mapping[str, Any] | None,
+        request: str | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Let the operator's model write a program for a task; return the run of the plan, as `run_program` does."""
+        desk = self._desk(caller)
+        about = self._operator.about
+        try:
+            brief = brief_of(task, name="plan", manifest=None, policies=desk.policies, about=about, inputs=inputs)
+        except PlanRefused as error:
+            raise Refused(error.message, error.help) from None
+        machine = desk.planning_machine(planning_tools(brief, partial(self._judged, caller)))
+        run = _run_id(caller, request)
+        await self._run(desk, machine, planning_program(TRIES), planning_inputs(brief), run, progress)
+        return await self.get_run(caller, run)
+
     # -- runs ----------------------------------------------------------------------------------------------------------
 
     @answered
@@ -167,7 +204,8 @@ class Gateway:
         if judged.program is None:
             raise Refused("the program does not pass the gate, so it is not run", judged.answer)
         run = _run_id(caller, request)
-        await self._run(self._desk(caller), judged.program, inputs, run, progress)
+        desk = self._desk(caller)
+        await self._run(desk, desk.machine, judged.program, inputs, run, progress)
         return await self.get_run(caller, run)
 
     @answered
@@ -255,7 +293,13 @@ class Gateway:
             return await asyncio.to_thread(judge, text, self._desk(caller).policies)
 
     async def _run(
-        self, desk: Desk, program: Program, inputs: Mapping[str, Any], run: str, progress: Progress | None
+        self,
+        desk: Desk,
+        machine: ExecutionVM,
+        program: Program,
+        inputs: Mapping[str, Any],
+        run: str,
+        progress: Progress | None,
     ) -> None:
         """Start a run and wait until it stops, for some seconds at most; a run that exists is not started again.
 
@@ -266,7 +310,7 @@ class Gateway:
         if is_new:
             desk.meter.start()
         envelope = Envelope(desk.caller.name, self._operator.gate, desk.caller.settles_own)
-        driving = desk.machine.run(program, inputs, run_id=run, by=desk.caller.name, envelope=envelope)
+        driving = machine.run(program, inputs, run_id=run, by=desk.caller.name, envelope=envelope)
         task = asyncio.create_task(self._announced(desk.caller, driving))
         self._going.setdefault(run, task)
         task.add_done_callback(partial(self._ended, run))

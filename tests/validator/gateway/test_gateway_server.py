@@ -165,7 +165,7 @@ def test_every_tool_of_the_issue_is_there() -> None:
     named = (
         "check_program explain draw_program list_tools run_program get_run list_runs verify_run replay_run cancel_run"
     )
-    assert set(CATALOGUE) == {*named.split(), "save_program", "list_programs"}
+    assert set(CATALOGUE) == {*named.split(), "save_program", "list_programs", "plan"}
 
 
 def test_the_schema_of_a_tool_accepts_what_the_tool_accepts(house: House) -> None:

@@ -1,0 +1,225 @@
+"""`stepward plan`: what it prints, saves and runs, its exit statuses, and options that can't be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stepward.validator.cli import main
+from stepward.vm import Program
+
+TOOLS = '''\
+from stepward.vm import tool
+
+
+@tool(effect="read")
+def get_order(order: str) -> int:
+    """Return the total of an order.
+
+    It asks the warehouse.
+    """
+    return 50
+
+
+@tool(effect="write", idempotent=True)
+def refund(order: str, total: int, idempotency_key: str) -> None:
+    print("paid", order, total)
+'''
+POLICY = """\
+policy: shop
+guardrails:
+  - {name: limit, never: {tool: refund}, when: $args.total > 500}
+"""
+PROGRAM = """\
+name: pays
+inputs: {order: {type: string, maxLength: 10}}
+max_steps: 9
+steps:
+  - {id: load, type: tool, tool: get_order, args: {order: $order}, output_key: total, error_step: failed}
+  - {id: fits, type: condition, condition: $total <= 500 and len($order) > 0, then: pay, otherwise: failed}
+  - {id: pay, type: tool, tool: refund, args: {order: $order, total: $total}, error_step: failed, next_step: done}
+  - {id: done, type: end, output: {paid: $total}}
+  - {id: failed, type: end, outcome: failure}
+"""
+WRONG = "name: pays\nsteps: [{id: pay, type: tool, tool: refund, args: {order: a, total: 900}}]\n"
+TYPE = "order={type: string, maxLength: 10}"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    (tmp_path / "no-inputs.json").write_text('{"order": "A7"}')
+    script(WRONG, PROGRAM)
+    return tmp_path
+
+
+def script(*replies: str) -> None:
+    Path("replies.json").write_text(json.dumps({"propose": list(replies)}))
+
+
+def plan(*arguments: str, task: str = "Pay an order back.") -> Result:
+    given = ["--tools", "tools.py", "--policy", "policy.yaml", "--model", "script:replies.json", "--takes", TYPE]
+    return CliRunner().invoke(main, ["plan", task, *given, *arguments], catch_exceptions=False)
+
+
+def test_the_program_is_printed_and_the_tries_beside_it() -> None:
+    result = plan()
+    assert result.exit_code == 0, result.stderr
+    program = Program.from_yaml(result.stdout)
+    assert (program.name, list(program.tools or {})) == ("plan", ["get_order", "refund"])
+    assert "try 1:\n  refused: " in result.stderr
+    assert "(guardrail `limit` of policy `shop`)" in result.stderr
+    assert "try 2:\n  accepted: no findings" in result.stderr
+    assert "accepted after 2 tries" in result.stderr
+
+
+def test_the_program_is_saved_and_passes_the_gate_by_itself() -> None:
+    result = plan("-o", "plan.yaml", "--name", "pay_back")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "It is in `plan.yaml`." in result.stderr
+    assert Program.load("plan.yaml").name == "pay_back"
+    checked = CliRunner().invoke(main, ["check", "plan.yaml", "--policy", "policy.yaml"])
+    assert checked.exit_code == 0, checked.output
+
+
+def test_the_program_is_run_under_the_policies_of_its_plan() -> None:
+    result = plan("--run", "--input", "order=A7", "--journal", "runs.db", "--run-id", "one", "-o", "plan.yaml")
+    assert result.exit_code == 0, result.stderr
+    assert "run `one-run` of `plan`" in result.stdout
+    assert "SUCCESS (declared) at `done`" in result.stdout
+    assert "paid A7 50" in result.stderr, "output of a tool is no part of the trace"
+    assert Path("plan.yaml").exists()
+    again = plan("--run", "--inputs", "no-inputs.json", "--journal", "runs.db", "--run-id", "one")
+    assert (again.exit_code, again.stdout) == (0, result.stdout)
+    assert "paid A7" not in again.stderr, "a run that exists is shown, and pays nothing"
+    assert CliRunner().invoke(main, ["verify", "runs.db"]).exit_code == 0
+    listed = CliRunner().invoke(main, ["runs", "--journal", "runs.db"]).stdout
+    assert listed.index("stepward-planner") < listed.index("one-run")
+
+
+def test_a_plan_as_json() -> None:
+    result = plan("--output-format", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    data = json.loads(result.stdout)
+    assert (data["version"], data["accepted"], data["reason"]) == (1, True, None)
+    assert [one["accepted"] for one in data["tries"]] == [False, True]
+    assert data["tries"][0]["reply"] == WRONG
+    assert Program.from_yaml(data["program"]).name == "plan"
+
+
+def test_no_accepted_program_is_exit_status_1_and_makes_no_file() -> None:
+    script(WRONG)
+    result = plan("--tries", "2", "-o", "plan.yaml", "--run", "--input", "order=A7")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no try was accepted" in result.stderr
+    assert "try 2:" in result.stderr
+    assert "try 3:" not in result.stderr
+    assert not Path("plan.yaml").exists()
+    data = json.loads(plan("--tries", "1", "--output-format", "json").stdout)
+    assert (data["accepted"], data["program"]) == (False, None)
+    assert data["reason"].startswith("refused")
+
+
+def test_a_model_that_fails_is_told() -> None:
+    Path("replies.json").write_text('{"other": "x"}')
+    result = plan()
+    assert result.exit_code == 1
+    assert "the script has no reply for `propose`" in result.stderr
+
+
+def test_the_model_is_told_the_tools_and_no_value(folder: Path) -> None:
+    (folder / "adapter.py").write_text(
+        "from stepward.vm import ModelReply\n\n\nclass Adapter:\n    def complete(self, request):\n"
+        "        open('asked.txt', 'a').write(f'{request.system}{request.prompt}')\n"
+        f"        return ModelReply({PROGRAM!r})\n"
+    )
+    result = plan("--model", "adapter.py:Adapter", "--run", "--input", "order=A7-secret"[:16])
+    assert result.exit_code == 0, result.stderr
+    told = Path("asked.txt").read_text()
+    assert "A7" not in told
+    for words in ("Return the total of an order.", "maxLength: 10", "name: limit", "$args.total > 500"):
+        assert words in told
+    assert "It asks the warehouse." not in told, "the first paragraph is enough"
+
+
+def test_tools_of_policies_are_enough_for_a_plan(folder: Path) -> None:
+    (folder / "facts.yaml").write_text(
+        "policy: facts\ntools:\n  get_order: {effect: read, args: {order: {type: string}}, returns: {type: integer}}\n"
+        "  refund: {effect: write, idempotent: true, args: {order: {type: string}, total: {type: integer}}}\n"
+    )
+    arguments = ["--policy", "facts.yaml", "--model", "script:replies.json", "--takes", TYPE]
+    result = CliRunner().invoke(main, ["plan", "Pay.", *arguments])
+    assert result.exit_code == 0, result.stderr
+    run = CliRunner().invoke(main, ["plan", "Pay.", *arguments, "--run", "--input", "order=A7"])
+    assert run.exit_code == 2
+    assert "there is no `--tools`" in run.stderr
+    assert "try 1" not in run.stderr, "it is said before a model is asked"
+
+
+def test_an_input_that_the_program_does_not_read_is_left_out() -> None:
+    result = plan("--takes", "note=string", "--run", "--input", "order=A7", "--input", "note=hello")
+    assert (result.exit_code, "paid A7 50" in result.stderr) == (0, True), result.stderr
+
+
+def test_replies_are_recorded_and_played_again(folder: Path) -> None:
+    (folder / "adapter.py").write_text(
+        "from stepward.vm import ScriptedModel\nmodel = ScriptedModel({'propose': [" + f"{WRONG!r}, {PROGRAM!r}]}})\n"
+    )
+    first = plan("--model", "record:plan.jsonl:adapter.py:model")
+    again = plan("--model", "recorded:plan.jsonl")
+    assert (first.exit_code, first.stdout) == (0, again.stdout)
+    other = plan("--model", "recorded:plan.jsonl", task="Something else.")
+    assert other.exit_code == 1
+    assert "has no reply" in other.stderr
+
+
+REFUSED: dict[str, tuple[list[str], str]] = {
+    "an input without a run": (["--input", "order=A7"], "add --run"),
+    "inputs without a run": (["--inputs", "no-inputs.json"], "add --run"),
+    "a type without a name": (["--takes", "string"], "is no `name=type`"),
+    "a name without a type": (["--takes", "sum="], "is no `name=type`"),
+    "an input twice": (["--takes", "a=string", "--takes", "a=number"], "input `a` is given twice"),
+    "a type that is none": (["--takes", "a=money"], "an input can't be used"),
+    "a number as a type": (["--takes", "a=5"], "an input can't be used"),
+    "a type that can't be read": (["--takes", "a={type: ["], "the type of input `a` can't be read"),
+    "no tries": (["--tries", "0"], "is not in the range"),
+    "no tokens": (["--max-tokens", "0"], "is not in the range"),
+    "no money": (["--max-cost", "-1"], "is no number above 0"),
+    "money that is none": (["--max-cost", "nan"], "is no number above 0"),
+    "a name that is none": (["--name", ""], "the name can't be that of a program"),
+    "a model that is none": (["--model", "script:none.yaml"], "none.yaml"),
+    "a module that is none": (["--tools", "none.py"], "none.py"),
+    "a policy that is none": (["--policy", "tools.py"], "tools.py"),
+    "a run id that is none": (["--run-id", "a\nb"], "a run id has"),
+    "a journal that is none": (["--journal", "none/runs.db"], "none/runs.db"),
+    "a missing input": (["--run"], "needs the input `order`"),
+    "an unknown input": (["--run", "--input", "item=5"], "has no input `item`"),
+    "a place that is none": (["-o", "none/plan.yaml"], "`none/plan.yaml` can't be written"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_options_that_can_not_be_used_are_refused_in_words(case: str) -> None:
+    arguments, says = REFUSED[case]
+    result = plan(*arguments)
+    assert (result.exit_code, says in result.stderr) == (2, True), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["plan", ""], ["plan", "Pay.", "--isolated"]])
+def test_a_plan_needs_a_task_and_a_model(arguments: list[str]) -> None:
+    result: Any = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "a plan needs a model" in result.stderr
+
+
+def test_an_empty_task_makes_no_journal() -> None:
+    result = plan("--journal", "runs.db", task=" ")
+    assert (result.exit_code, "the task is empty" in result.stderr) == (2, True)
+    assert not Path("runs.db").exists()

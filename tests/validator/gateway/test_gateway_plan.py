@@ -1,0 +1,130 @@
+"""The tool `plan` of the server: a caller has a program written, within its limits, and nothing else is run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from doors import door
+from gateways import ASKED_FIRST, ENTRY, PAYS, House
+from stepward.validator.gateway.refusals import Refused
+from stepward.vm import ModelReply, Policy, ScriptedModel
+
+ASKED = Policy.from_dict({"policy": "money", "guardrails": [ASKED_FIRST], "applies_to": ["pays"]})
+HASTY = "name: pays\ninputs: {sum: {type: number}}\nsteps: [{id: pay, type: tool, tool: pay, args: {sum: $sum}}]\n"
+TYPES = {"sum": {"type": "number"}}
+
+
+@pytest.fixture
+def rich(house: House) -> House:
+    return House(house.folder, tokens_per_hour=10_000, money_per_hour=1)
+
+
+def gateway(house: House, *replies: Any, **fields: Any) -> tuple[Any, ScriptedModel]:
+    model = ScriptedModel({"propose": [ModelReply(one, tokens=100) for one in replies]})
+    return house.gateway(model=model, policies=[ASKED], **fields), model
+
+
+def test_a_plan_is_a_run_whose_program_the_caller_may_send_back(rich: House) -> None:
+    async def plans() -> None:
+        server, model = gateway(rich, HASTY, PAYS, about={"pay": "Pays a sum."})
+        async with door(server, rich.model) as front:
+            run = await front.data("plan", task="Pay a sum if a person agrees.", inputs=TYPES, request="one")
+            assert (run["status"], run["tokens"]) == ("success", 200), run
+            assert (await front.data("plan", task="Pay a sum if a person agrees.", inputs=TYPES, request="one")) == run
+            assert len(model.asked) == 2
+            assert "policy: money/asked" in model.asked[1].prompt, "the answer of the gate names the rule"
+            assert "pay: Pays a sum." in model.asked[0].prompt
+            assert rich.paid == [], "nothing is run"
+            assert (await front.data("verify_run", run=run["run"]))["intact"]
+            assert (await front.data("replay_run", run=run["run"]))["same"]
+            sent = await front.data("run_program", program=run["output"]["program"], inputs={"sum": 5})
+            assert sent["status"] == "pending"
+
+    asyncio.run(plans())
+
+
+def test_no_program_is_a_failure_with_the_answer_of_the_gate(rich: House) -> None:
+    async def plans() -> None:
+        server, model = gateway(rich, HASTY)
+        run = await server.plan(rich.model, "Pay at once.", TYPES)
+        assert run["status"] == "failed"
+        assert "policy: money/asked" in run["output"]["reason"]
+        assert len(model.asked) == 3
+        assert (await server.list_runs(rich.model))["runs"][0]["program"] == "stepward-planner"
+        with pytest.raises(Refused):
+            await server.get_run(rich.other, run["run"])
+
+    asyncio.run(plans())
+
+
+def test_a_caller_without_tokens_plans_nothing(house: House) -> None:
+    async def plans() -> None:
+        server, model = gateway(house, PAYS)
+        run = await server.plan(house.model, "Pay.", TYPES)
+        assert (run["status"], model.asked) == ("failed", [])
+        assert "may use 0 tokens an hour" in run["output"]["reason"]
+
+    asyncio.run(plans())
+
+
+def test_plans_count_as_runs_and_their_tokens_count(house: House) -> None:
+    poor = House(house.folder, tokens_per_hour=150, money_per_hour=1, runs_per_hour=2)
+
+    async def plans() -> None:
+        server, model = gateway(poor, HASTY)
+        run = await server.plan(poor.model, "Pay.", TYPES)
+        assert "may use 150 tokens an hour" in run["output"]["reason"]
+        assert len(model.asked) == 2
+        await server.plan(poor.model, "Pay.", TYPES)
+        with pytest.raises(Refused, match="2 runs an hour"):
+            await server.plan(poor.model, "Pay.", TYPES)
+
+    asyncio.run(plans())
+
+
+def test_a_tool_that_the_caller_may_not_call_is_not_offered(house: House) -> None:
+    reader = House(house.folder, tokens_per_hour=1000, money_per_hour=1, effects=["none"])
+
+    async def plans() -> None:
+        server, model = gateway(reader, HASTY)
+        run = await server.plan(reader.model, "Pay at once.", TYPES)
+        assert run["status"] == "failed"
+        assert "\npay:" not in model.asked[0].prompt
+
+    asyncio.run(plans())
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"task": ""}, "argument `task`"),
+        ({"task": "x" * 20_001}, "argument `task`"),
+        ({"task": "x", "policies": []}, "this tool takes"),
+        ({"task": "x", "inputs": {"1": {"type": "string"}}}, "an input can't be used"),
+        ({"task": "x", "inputs": {"a": {"type": "text"}}}, "an input can't be used"),
+        ({"task": " "}, "the task is empty"),
+    ],
+)
+def test_arguments_that_can_not_be_used_are_refused_in_words(rich: House, fields: dict[str, Any], says: str) -> None:
+    async def plans() -> None:
+        server, model = gateway(rich, PAYS)
+        async with door(server, rich.model) as front:
+            answer = await front.client.call_tool("plan", fields)
+            assert answer.is_error
+            said = answer.content[0].text
+            assert says in said, said
+        assert not model.asked
+
+    asyncio.run(plans())
+
+
+def test_a_server_without_a_model_says_so(house: House) -> None:
+    async def plans() -> None:
+        with pytest.raises(Refused, match="no model is configured"):
+            await house.gateway().plan(house.model, "Pay.", None)
+
+    asyncio.run(plans())
+    assert ENTRY["name"] == house.model.name

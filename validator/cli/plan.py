@@ -1,0 +1,269 @@
+"""`stepward plan`: a model writes a program for a task, and the gate decides."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from contextlib import closing, redirect_stdout
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepward.validator.cli.machine import (
+    FILE,
+    INTERRUPTED,
+    MachineError,
+    Means,
+    by_option,
+    driving_options,
+    exit_status,
+    explained,
+    format_option,
+    load_means,
+    load_policies,
+    load_tools,
+    open_journal,
+    policy_options,
+    print_json,
+    print_run,
+)
+from stepward.validator.cli.models import FORMS
+from stepward.validator.cli.output import print_error, write_output
+
+if TYPE_CHECKING:
+    from stepward.validator.planner.brief import Brief
+    from stepward.validator.planner.planner import Planned, Planner
+    from stepward.vm.journal.store import Journal
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.machine.run import Run as MachineRun
+
+NOT_PLANNED = 1
+
+
+def _money(_: click.Context, __: click.Parameter, value: str | None) -> Decimal | None:
+    """Return the exact number of an option; raises click.BadParameter."""
+    if value is None:
+        return None
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        number = Decimal(0)
+    if not (number.is_finite() and number > 0):
+        raise click.BadParameter(f"`{value}` is no number above 0")
+    return number
+
+
+@click.command()
+@click.argument("task")
+@click.option(
+    "--takes",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="An input that the program may read, and its type: `sum=number`, `id={type: string}` (repeatable).",
+)
+@click.option("--name", default="plan", show_default=True, metavar="NAME", help="The name of the program.")
+@click.option("--tries", type=click.IntRange(1, 20), default=3, show_default=True, help="How often the model may try.")
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="The most tokens of all tries together.")
+@click.option("--max-cost", callback=_money, metavar="SUM", help="The most that all tries together may cost.")
+@click.option("-o", "--output-file", type=FILE, metavar="FILE", help="The file for the program.")
+@click.option("--run", "is_run", is_flag=True, help="Run the program if the gate accepts it.")
+@click.option("--input", "pairs", multiple=True, metavar="NAME=VALUE", help="An input of that run (repeatable).")
+@click.option("--inputs", metavar="FILE", help="The inputs of that run, as one YAML or JSON mapping.")
+@driving_options
+@click.option("--journal", metavar="FILE", help="The journal: a SQLite file, or `postgresql://…`.  [default: memory]")
+@click.option(
+    "--run-id", metavar="ID", help="The id of the plan in the journal. A plan that exists is shown, or continued."
+)
+@by_option
+@policy_options
+@format_option
+def plan(task: str, **options: Any) -> None:
+    """Let a model write a program for TASK; the gate decides whether it is accepted.
+
+    The program may call the functions of `--tools`, or without them the tools that the policies declare. It is printed,
+    or saved with `-o`. With `--run` it is run, under the same policies; then standard output is that of `stepward run`.
+    The journal has every try.
+
+    Exit status: 0 the program was accepted, and its run ended in SUCCESS if there was one, 1 no program was accepted,
+    or the run ended in another way, 2 the command can't be used, 4 the run has not ended.
+    """
+    if not options["is_run"] and (options["pairs"] or options["inputs"] is not None):
+        raise click.UsageError("--input and --inputs are for the run of the program: add --run")
+    gc.enable()  # unlike a check, a plan may last
+    types = _types(options["takes"])
+    with explained():
+        policies, means = load_policies(options), load_means(options)
+        if means.model is None:
+            raise MachineError("a plan needs a model, and there is none", f"give one with `--model`: {FORMS}")
+        # What is wrong is said before a model is asked, and before the journal is opened, which may make a file.
+        brief = _planner(means, policies, options, None).brief(task, name=options["name"], inputs=types)
+        given = _given_early(brief, means, options)
+        with closing(open_journal(options["journal"], create=True)) as journal:
+            planner = _planner(means, policies, options, journal)
+            found = _planned(planner, task, types, options)
+            _tell(found, options)
+            if found.program is None:
+                _tell_why(found, options)
+                sys.exit(NOT_PLANNED)
+            if options["output_file"] is not None:
+                write_output(options["output_file"], found.text, "correct `--output-file`")
+            if options["is_run"]:
+                run = _run(means, found, journal, given, options)
+                print_run(run, journal, options)
+                sys.exit(exit_status(run))
+
+
+def _types(given: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return the types of `--takes` as plain data, by name; None without the option."""
+    from stepward.validator.cli.values import ValueUnreadable, value_of
+
+    if not given:
+        return None
+    types: dict[str, Any] = {}
+    for text in given:
+        name, separator, written = text.partition("=")
+        if not separator or not name or not written.strip():
+            raise ValueUnreadable(f"`--takes {text}` is no `name=type`", "write `--takes sum=number`")
+        if name in types:
+            raise ValueUnreadable(f"input `{name}` is given twice", "give its type once")
+        found = value_of(written, None, f"the type of input `{name}`")
+        types[name] = {"type": found} if isinstance(found, str) else found
+    return types
+
+
+def _planner(means: Means, policies: list[Policy], options: dict[str, Any], journal: Journal | None) -> Planner:
+    from stepward.validator.planner.planner import Planner
+
+    assert means.model is not None, "a plan without a model is refused"
+    manifest, about = _manifest(means, policies, options)
+    return Planner(
+        means.model,
+        manifest,
+        policies,
+        journal,
+        about=about,
+        key=means.key,
+        tries=options["tries"],
+        max_tokens=options["max_tokens"],
+        max_cost=options["max_cost"],
+        observer=means.telemetry,
+    )
+
+
+def _manifest(
+    means: Means, policies: list[Policy], options: dict[str, Any]
+) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    """Return the facts of the tools that can be called, and what their functions say of them; None without tools."""
+    from stepward.validator.cli.manifest import described, tools_in
+    from stepward.validator.cli.servers import server_facts
+    from stepward.validator.gateway.judging import in_force
+
+    name = options["tools"]
+    if name is None and not means.servers:
+        return None, {}
+    module = load_tools(name)
+    facts = {} if name is None else tools_in(module, name)
+    return facts | server_facts(means.servers, in_force(policies)), described(module, facts)
+
+
+def _planned(planner: Planner, task: str, types: dict[str, Any] | None, options: dict[str, Any]) -> Planned:
+    try:
+        with redirect_stdout(sys.stderr):  # output of an adapter is no part of the program
+            return planner.plan_sync(
+                task, name=options["name"], inputs=types, run_id=options["run_id"], by=options["by"]
+            )
+    except KeyboardInterrupt:
+        if options["journal"] is not None:
+            click.echo("\ninterrupted: the same command with `--run-id` goes on with the plan", err=True)
+        sys.exit(INTERRUPTED)
+
+
+def _given_early(brief: Brief, means: Means, options: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the inputs of the run, if their types are known before there is a program; None if they are not.
+
+    Raises MachineError if the run will have no tools, and ValueUnreadable for inputs that don't fit.
+    """
+    from stepward.validator.cli.values import inputs_of
+
+    if not options["is_run"]:
+        return None
+    if brief.manifest and options["tools"] is None and not means.servers:
+        help = "name the module with their functions: `--tools package.module` or `--tools FILE.py`"
+        raise MachineError("`--run` runs a program with tools, and there is no `--tools`", help)
+    if brief.inputs is None:
+        return None
+    return inputs_of(options["pairs"], options["inputs"], dict(brief.inputs), brief.name)
+
+
+def _run(
+    means: Means, found: Planned, journal: Journal, given: dict[str, Any] | None, options: dict[str, Any]
+) -> MachineRun:
+    """Run an accepted program under the policies of its plan; the id of its run is that of the plan with an ending."""
+    from stepward.validator.cli.values import inputs_of
+    from stepward.vm.machine.plan import Plan
+
+    assert found.program is not None, "it was accepted"
+    prepared = Plan(found.program, list(found.policies))
+    if given is None:
+        given = inputs_of(options["pairs"], options["inputs"], prepared.input_types, found.program.name)
+    given = {name: value for name, value in given.items() if name in prepared.input_types}
+    means.require(prepared)
+    machine = means.machine(journal, found.policies)
+    try:
+        with redirect_stdout(sys.stderr):
+            return machine.run_sync(found.program, given, run_id=f"{found.run}-run", by=options["by"])
+    except KeyboardInterrupt:
+        machine.let_go()
+        if options["journal"] is not None:
+            click.echo("\ninterrupted: `stepward runs recover` goes on with the run", err=True)
+        sys.exit(INTERRUPTED)
+
+
+# -- what is printed ---------------------------------------------------------------------------------------------------
+
+
+def _tell(found: Planned, options: dict[str, Any]) -> None:
+    """Print the tries on standard error, and the program, or all of it as JSON, on standard output."""
+    from stepward.validator.report.text import safe
+
+    is_json = options["output_format"] == "json"
+    for number, proposal in enumerate(found.proposals, 1):
+        if not is_json or options["is_run"]:
+            said = "".join(f"  {safe(line)}".rstrip() + "\n" for line in proposal.answer.splitlines())
+            click.echo(f"try {number}:\n{said}", err=True)
+    where = f" It is in `{options['output_file']}`." if options["output_file"] is not None and found.text else ""
+    if found.text and not is_json:
+        tries = "1 try" if len(found.proposals) == 1 else f"{len(found.proposals)} tries"
+        click.echo(f"plan `{safe(found.run)}`: accepted after {tries}, {found.tokens:,} tokens.{where}", err=True)
+    if is_json and not options["is_run"]:
+        print_json(_data(found))
+    elif found.text and options["output_file"] is None:
+        click.echo(found.text, nl=False, err=options["is_run"])
+
+
+def _tell_why(found: Planned, options: dict[str, Any]) -> None:
+    from stepward.validator.report.text import safe
+
+    if options["output_format"] == "json" and not options["is_run"]:
+        return
+    if found.proposals and not found.proposals[-1].is_accepted and len(found.proposals) >= options["tries"]:
+        help = "say more in the task, give more tries with `--tries`, or take another model"
+        print_error(f"plan `{safe(found.run)}`: no try was accepted", help)
+        return
+    print_error(f"plan `{safe(found.run)}`: {safe(found.reason)}", "look at the model and its options")
+
+
+def _data(found: Planned) -> dict[str, Any]:
+    from stepward.vm.values import as_text
+
+    return {
+        "version": 1,
+        "plan": found.run,
+        "accepted": found.program is not None,
+        "program": found.text or None,
+        "reason": found.reason or None,
+        "tries": [{"reply": one.reply, "answer": one.answer, "accepted": one.is_accepted} for one in found.proposals],
+        "tokens": found.tokens,
+        "cost": as_text(found.cost),
+    }

@@ -1,0 +1,182 @@
+"""The planner: a model proposes a program for a task, and the gate decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from stepward.validator.gateway.judging import Judged, judge
+from stepward.validator.planner.brief import Brief, brief_of
+from stepward.validator.planner.loop import (
+    JUDGE,
+    MAX_TRIES,
+    PROPOSE,
+    TRIES,
+    planning_inputs,
+    planning_program,
+    planning_tools,
+)
+from stepward.validator.planner.verdicts import completed
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.trace import Attempt
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.signing import SigningKey
+    from stepward.vm.journal.store import Journal
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.language.program import Program
+    from stepward.vm.machine.models import Model
+    from stepward.vm.machine.observer import Observer
+    from stepward.vm.machine.run import Run
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One try: the reply of the model, and the answer of the gate, in the form for models."""
+
+    reply: str
+    answer: str
+    is_accepted: bool
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What has come of a task.
+
+    `run` is the id of the planning run in the journal. `program` is the accepted program and `text` its text; they are
+    None and empty if there is none, and `reason` says why. `policies` are those under which it was accepted: run it
+    under them. `tokens` and `cost` are those of all tries.
+    """
+
+    run: str
+    program: Program | None
+    text: str
+    reason: str
+    proposals: tuple[Proposal, ...]
+    policies: tuple[Policy, ...]
+    tokens: int
+    cost: int | Decimal
+
+
+class Planner:
+    """Makes programs for tasks: a model proposes, the gate decides, and a journal has every attempt.
+
+    `manifest` has the facts on the tools that a program may call, by name, as plain data; without it, the tools are
+    those that `policies` declare. `about` says in words what tools do. `journal` is a store (memory unless given), and
+    `key` signs its heads. `tries`, `max_tokens` and `max_cost` bound one plan. No value of an input and no sensitive
+    value is in what the model is told.
+
+    Raises ValueError for a number of tries that is not 1 to 20.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a part that users may replace
+        self,
+        model: Model,
+        manifest: Mapping[str, Any] | None = None,
+        policies: Policy | Sequence[Policy] = (),
+        journal: Journal | None = None,
+        *,
+        about: Mapping[str, str] | None = None,
+        key: SigningKey | None = None,
+        tries: int = TRIES,
+        max_tokens: int | None = None,
+        max_cost: Decimal | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        if not 1 <= tries <= MAX_TRIES:
+            raise ValueError(f"`tries` is a number from 1 to {MAX_TRIES}")
+        self._model = model
+        self._manifest = manifest
+        self._policies = tuple(policies) if isinstance(policies, Sequence) else (policies,)
+        self._journal: Journal = MemoryJournal() if journal is None else journal
+        self._about = about or {}
+        self._key = key
+        self._observer = observer
+        self._program = planning_program(tries, max_tokens, max_cost)
+
+    def brief(self, task: str, *, name: str = "plan", inputs: Mapping[str, Any] | None = None) -> Brief:
+        """Return what a plan for a task is made from; raises PlanRefused if it is none."""
+        return brief_of(
+            task, name=name, manifest=self._manifest, policies=self._policies, about=self._about, inputs=inputs
+        )
+
+    async def plan(
+        self,
+        task: str,
+        *,
+        name: str = "plan",
+        inputs: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        by: str | None = None,
+    ) -> Planned:
+        """Return what comes of a task.
+
+        `name` is that of the program. `inputs` are the types of the inputs that it may read, by name, as plain data;
+        None leaves them to the model. With the `run_id` of an earlier plan, that one is returned, or continued if it
+        was interrupted. `by` names the person who plans, for the journal.
+
+        Raises PlanRefused for a task, a name, an input or a manifest that can't be used, and the errors of the machine:
+        RunRefused, RunBusy, JournalError.
+        """
+        brief = self.brief(task, name=name, inputs=inputs)
+        machine = ExecutionVM(
+            planning_tools(brief, partial(judged, brief)),
+            self._model,
+            self._journal,
+            checker=None,  # the program is ours, and a test checks it
+            key=self._key,
+            observer=self._observer,
+        )
+        run = await machine.run(self._program, planning_inputs(brief), run_id=run_id, by=by)
+        if not run.is_over:
+            (run,) = await machine.recover(run.id)
+        return await planned(run, brief)
+
+    def plan_sync(self, task: str, **options: Any) -> Planned:
+        """Return what `plan` returns, for code without an event loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.plan(task, **options))
+        raise StepwardError("an event loop runs here: await `plan`")
+
+
+async def judged(brief: Brief, text: str) -> Judged:
+    """Return the judgement of the gate on a text under the policies of a brief; raises Refused."""
+    return await asyncio.to_thread(judge, text, brief.policies)
+
+
+async def planned(run: Run, brief: Brief) -> Planned:
+    """Return what a planning run has come to.
+
+    The gate judges the program once more: a run that existed may have been made under other policies.
+    """
+    output = run.output or {}
+    text, reason = output.get("program", ""), output.get("reason") or run.error or run.reason or run.status
+    program = None
+    if text:
+        again = await judged(brief, text)
+        program, reason = again.program, "" if again.program else again.answer
+        if program is not None and completed(program, brief) != text:
+            program, reason = None, "the facts of its tools have changed since it was accepted: make another plan"
+    proposals = await asyncio.to_thread(_proposals, run)
+    text = "" if program is None else text
+    return Planned(run.id, program, text, reason, proposals, brief.policies, run.tokens, run.cost)
+
+
+def _proposals(run: Run) -> tuple[Proposal, ...]:
+    replies: list[str] = []
+    proposals: list[Proposal] = []
+    for record in run.trace:
+        if isinstance(record, Attempt) and record.outcome == "success":
+            if record.step == PROPOSE:
+                replies.append(record.output)
+            elif record.step == JUDGE:
+                proposals.append(Proposal(replies[-1], record.output["answer"], record.output["accepted"]))
+    return tuple(proposals)

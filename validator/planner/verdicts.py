@@ -1,0 +1,103 @@
+"""The verdict on what a model has proposed: the gate's, after checks that only plans need."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stepward.validator.gateway.judging import Judged
+from stepward.validator.gateway.refusals import Refused
+from stepward.validator.planner.brief import Brief
+from stepward.validator.planner.prompts import NOTICE
+from stepward.validator.planner.surface import program_text
+from stepward.vm.language.program import Program
+from stepward.vm.language.steps import LlmCall
+from stepward.vm.reading.yaml_writer import to_yaml
+
+Gate = Callable[[str], Awaitable[Judged]]
+"""Judges the text of a program under the policies of a brief."""
+
+_HEAD: Final = ("name", "description", "version", "language", "inputs", "tools", "guardrails")
+
+_OPERATORS: Final = {
+    "system": "leave `system` out, and ask in `prompt`",
+    "model": "leave `model` out: the operator says which model is asked",
+}
+"""The fields of `llm` steps that a model must not set, and what to do."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of the gate, in the form for models; `program` is the text of an accepted program, else empty."""
+
+    answer: str
+    program: str = ""
+
+
+async def verdict_on(brief: Brief, reply: str, gate: Gate) -> Verdict:
+    """Return the verdict on the reply of a model.
+
+    An accepted program is not the text of the model: it is written anew, with the name of the brief, with the facts of
+    its tools, and with a `system` text of ours. The gate judges what is written, too.
+    """
+    try:
+        judged = await gate(program_text(reply))
+        if judged.program is None:
+            return Verdict(judged.answer)
+        _require_inputs(judged.program, brief)
+        _require_free(judged.program)
+        text = completed(judged.program, brief)
+        final = await gate(text)
+        return Verdict(final.answer, "" if final.program is None else text)
+    except Refused as error:
+        return Verdict(f"refused: {error.message}\n{f'change: {error.help}' if error.help else ''}\n")
+
+
+def completed(program: Program, brief: Brief) -> str:
+    """Return the text of a program with its name, the facts of the tools that it calls, and our `system` texts."""
+    data = program.to_dict()
+    called = {call.tool for step in program.steps for _, call in step.calls if not isinstance(call, LlmCall)}
+    data["name"] = brief.name
+    data["tools"] = {tool: spec.to_data() for tool, spec in brief.manifest.items() if tool in called}
+    data["steps"] = [_completed_step(step) for step in data.pop("steps")]
+    return to_yaml(_ordered(data, _HEAD))
+
+
+def _completed_step(data: dict[str, Any]) -> dict[str, Any]:
+    if data["type"] == "llm":
+        data["system"] = NOTICE
+    if "parallel_steps" in data:
+        data["parallel_steps"] = [_completed_step(part) for part in data.pop("parallel_steps")]
+    return _ordered(data, ("id", "type", "tool", "args", "prompt", "system"))
+
+
+def _ordered(data: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
+    """Return data with some fields first, as people write them; the others keep their order."""
+    return {**{name: data[name] for name in first if name in data}, **data}
+
+
+def _require_inputs(program: Program, brief: Brief) -> None:
+    """Raise Refused if a program reads other inputs than those of the brief, or says something else of their types."""
+    if brief.inputs is None:
+        return
+    names = ", ".join(f"`{name}`" for name in brief.inputs) or "none"
+    if program.inputs is None:
+        raise Refused("the program has no section `inputs`", f"add it, with those that it reads of {names}")
+    for name, spec in program.inputs.items():
+        if name not in brief.inputs:
+            raise Refused(f"the program has an input `{name}` that it can't get", f"the inputs are {names}")
+        if spec != brief.inputs[name]:
+            raise Refused(f"the type of input `{name}` is another one", "copy it from `inputs`")
+
+
+def _require_free(program: Program) -> None:
+    """Raise Refused if an `llm` step has a field that is the operator's."""
+    for call in _asking(program):
+        for name, help in _OPERATORS.items():
+            if getattr(call, name, None) is not None:
+                raise Refused(f"step `{call.id}` has a field `{name}`", help)
+
+
+def _asking(program: Program) -> Iterator[Any]:
+    return (call for step in program.steps for _, call in step.calls if isinstance(call, LlmCall))
