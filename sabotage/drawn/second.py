@@ -15,6 +15,12 @@ _ASKED: Final = re.compile(r"(\$[\w.]+) (==|!=|in|not in|contains|starts_with|en
 """A question about a text: a reference, an operator, and a text or a list of texts."""
 
 
+_LIST: Final = re.compile(r"\$l")
+_ITEM: Final = r"\$[\w.]+|\d[\w.]*|'[^']*'"
+_OF_LIST: Final = re.compile(rf"(\$l) (contains|not contains) ({_ITEM})|({_ITEM}) (in|not in) (\$l\b)")
+"""A list of drawn programs, and a question whether it has an item."""
+
+
 def with_language_2(data: dict[str, Any], chance: Random, share: float) -> dict[str, Any]:
     """Return a program in which `share` of the types, and of the questions about texts, have words of language 2.
 
@@ -30,6 +36,8 @@ def with_language_2(data: dict[str, Any], chance: Random, share: float) -> dict[
             name: {**tool, "returns": in_words_of_2(tool["returns"], chance, share)} if "returns" in tool else tool
             for name, tool in data["tools"].items()
         }
+    later = Random(f"{chance.random()}/items")
+    found["steps"] = [_changed(step, lambda text: _by_index(text, later, share)) for step in found["steps"]]
     return data if found == data else {**found, "language": 2}
 
 
@@ -73,6 +81,23 @@ def _set_up(step: dict[str, Any], chance: Random, share: float) -> dict[str, Any
         return step
     settings = {"model": chance.choice(("small", "large")), "temperature": 0.5, "max_output_tokens": 100}
     return {**step, **{name: value for name, value in settings.items() if chance.random() < 0.6}}
+
+
+def _by_index(text: str, chance: Random, share: float) -> str:
+    """Return an expression in which some questions about a list are about one of its items."""
+
+    def written(found: re.Match[str]) -> str:
+        if chance.random() >= share:
+            return found.group()
+        left, word, right = (one for one in found.groups() if one is not None)
+        array, item = (left, right) if "contains" in word else (right, left)
+        sign = "!=" if word.startswith("not") else "=="
+        read = f"{array}[{chance.choice((0, 0, 1))}]"
+        return chance.choice((f"{read} {sign} {item}", f"(defined({read}) and {read} {sign} {item})"))
+
+    if _LIST.fullmatch(text):
+        return f"{text}[0]" if chance.random() < share else text
+    return _OF_LIST.sub(written, text)
 
 
 def _asked(text: str, chance: Random, share: float) -> str:

@@ -53,9 +53,7 @@ class Data:
             raise Undefined(names[0])
         value = self.held[where]
         for name in fields:
-            if not isinstance(value, dict) or name not in value:
-                raise Undefined(name)
-            value = value[name]
+            value = inside(value, name)
         return value
 
     def change(self, changes: Changes) -> bool:
@@ -112,11 +110,23 @@ class Data:
 
 
 def _has(value: Any, path: FieldPath) -> bool:
-    for name in path:
-        if not isinstance(value, dict) or name not in value:
-            return False
-        value = value[name]
+    try:
+        for name in path:
+            value = inside(value, name)
+    except Undefined:
+        return False
     return True
+
+
+def inside(value: Any, name: str) -> Any:
+    """Return a field of an object, or the item of an array whose index `name` is. Raises Undefined ("Data" 3)."""
+    if name.startswith("["):
+        number = int(name[1:-1])
+        if isinstance(value, tuple) and number < len(value):
+            return value[number]
+    elif isinstance(value, dict) and name in value:
+        return value[name]
+    raise Undefined(name)
 
 
 def _differs(old: Any, new: Any) -> bool:

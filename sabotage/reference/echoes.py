@@ -48,7 +48,10 @@ def numbers_in(value: Any, paths: Iterable[FieldPath]) -> Iterator[str]:
     for path in paths:
         held = value
         for name in path:
-            held = held.get(name) if isinstance(held, Mapping) else None
+            if isinstance(held, tuple):
+                held = held[int(name[1:-1])]
+            else:
+                held = held.get(name) if isinstance(held, Mapping) else None
         yield from (written(one) for one in _numbers(held) if len(written(one)) >= LEAST)
 
 
@@ -71,7 +74,7 @@ def _part(spec: TypeSpec | None, name: str) -> TypeSpec | None:
 
 
 def echoes(value: Any, spec: TypeSpec | None, secrets: Iterable[str]) -> set[FieldPath]:
-    """Return the fields of an output that repeat a secret; `()` is the whole value. An item hides its whole array."""
+    """Return the fields and items of an output that repeat a secret; `()` is the whole value."""
     if not secrets or (spec is not None and spec.enum is not None):
         return set()
     if isinstance(value, Mapping):
@@ -81,7 +84,7 @@ def echoes(value: Any, spec: TypeSpec | None, secrets: Iterable[str]) -> set[Fie
         return {(name, *path) for name, item in value.items() for path in echoes(item, _part(spec, name), secrets)}
     if isinstance(value, tuple):
         items = spec.items if spec is not None else None
-        return {()} if any(echoes(item, items, secrets) for item in value) else set()
+        return {(f"[{at}]", *path) for at, item in enumerate(value) for path in echoes(item, items, secrets)}
     return {()} if any(says(value, secret) for secret in secrets) else set()
 
 

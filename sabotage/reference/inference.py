@@ -232,7 +232,8 @@ class _Uses(SlotResolver):
         for slot in slots:
             for depth in range(1, len(slot.path) + 1):
                 here, owner = Slot(slot.source, slot.path[:depth]), Slot(slot.source, slot.path[: depth - 1])
-                self._need(self._shape_of([owner]), {"object"})
+                is_item = slot.path[depth - 1] == ITEMS
+                self._need(self._shape_of([owner]), {"array"} if is_item else {"object"})
                 (self._read if is_read else self._asked_for).add(here)
 
     def _share_kinds(self, left: Shape, right: Shape) -> None:

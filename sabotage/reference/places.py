@@ -30,6 +30,11 @@ class Slot(NamedTuple):
         return Slot(self.source, (*self.path, *names))
 
 
+def of_items(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Return fields with every index as any item: all items of an array have one type ("Types")."""
+    return tuple(ITEMS if name.startswith("[") else name for name in fields)
+
+
 class Shape(NamedTuple):
     """Static knowledge of an expression: the kinds of its declared slots, and its undeclared slots."""
 
@@ -53,6 +58,7 @@ class SlotResolver:
     def _slots(self, names: tuple[str, ...], seen: frozenset[tuple[str, ...]] = frozenset()) -> list[Slot]:
         """Return the slots that a reference may read."""
         where, fields = holder(names, self._program)
+        fields = of_items(fields)
         if where[1:] in (("error",), ("error_name",)):
             return [Slot(("error", where[0]))]
         if where[1:] == ("output",):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from stepward.sabotage.reference.data import inside
 from stepward.sabotage.reference.expressions import CannotEvaluate, Read, Undefined, holds
 from stepward.sabotage.reference.facts import Tool, expressions_of, holder, names_read
 from stepward.vm.expressions.parser import parse
@@ -177,9 +178,7 @@ def with_args(read: Read, args: dict[str, Any] | None) -> Read:
             return read(names)
         value: Any = args
         for name in names[1:]:
-            if not isinstance(value, dict) or name not in value:
-                raise Undefined(name)
-            value = value[name]
+            value = inside(value, name)
         if args is None:
             raise Undefined("args")
         return value

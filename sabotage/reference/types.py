@@ -103,10 +103,7 @@ def completed(given: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) ->
 
 
 def hidden_paths(spec: TypeSpec | None, value: Any) -> set[tuple[str, ...]]:
-    """Return the paths of the fields that a type marks `sensitive`; `()` is the whole value.
-
-    An item hides its whole array.
-    """
+    """Return the paths of the fields and items that a type marks `sensitive`; `()` is the whole value."""
     if spec is None:
         return set()
     if spec.sensitive:
@@ -115,5 +112,5 @@ def hidden_paths(spec: TypeSpec | None, value: Any) -> set[tuple[str, ...]]:
         known, others = spec.properties or {}, spec.additional_properties
         rest = None if isinstance(others, bool) else others
         return {(name, *path) for name, item in value.items() for path in hidden_paths(known.get(name, rest), item)}
-    is_hidden = isinstance(value, list | tuple) and any(hidden_paths(spec.items, item) for item in value)
-    return {()} if is_hidden else set()
+    items = value if isinstance(value, list | tuple) else ()
+    return {(f"[{at}]", *path) for at, item in enumerate(items) for path in hidden_paths(spec.items, item)}

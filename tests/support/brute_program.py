@@ -14,6 +14,7 @@ from small_language import (
     Values,
     domain,
     frozen,
+    names_of,
     parsed,
     reference,
     references,
@@ -98,7 +99,7 @@ class Names:
 
     def root(self, text: str) -> tuple[str, tuple[str, ...]]:
         """Return the variable that a reference speaks of, and the fields below it."""
-        names = text.split(".")
+        names = names_of(text)
         size = 2 if names[0] in self.outputs and names[1:2] in (["output"], ["error"]) else 1
         if names[0] in self.outputs - self.variables and names[1:2] == ["error_name"]:
             size = 2

@@ -30,9 +30,12 @@ def lookup_in(state: Mapping[str, Any]) -> Callable[[tuple[str, ...]], Any]:
 def look_up(state: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     found: Any = state
     for name in names:
-        if not isinstance(found, dict) or name not in found:
+        is_item = name.startswith("[") and isinstance(found, tuple)
+        known = dict(enumerate(found)) if is_item else found if isinstance(found, dict) else {}
+        key: Any = int(name[1:-1]) if is_item else name
+        if key not in known:
             raise UndefinedReferenceError(".".join(names))
-        found = found[name]
+        found = known[key]
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from stepward.vm import Meaning, Policy, Program
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions import syntax
+from stepward.vm.expressions.fields import is_indexed
 from stepward.vm.expressions.operators import FUNCTION_WORDS, OPERATORS, POWERS
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.node import Node
@@ -39,7 +40,7 @@ def every_feature() -> list[str]:
     found |= {f"type {word}" for word in get_args(TypeWord)} | {"type of several words"}
     found |= {f"operator {sign}" for sign in (*OPERATORS, *POWERS, *FUNCTION_WORDS, "not", "minus", *JOINS.values())}
     found |= {f"constant {kind}" for kind in ("number", "fraction", "text", "boolean", "null", "list", "empty list")}
-    return sorted(found | {f"reference {kind}" for kind in ("variable", "field", "output", "error", "args")})
+    return sorted(found | {f"reference {kind}" for kind in ("variable", "field", "item", "output", "error", "args")})
 
 
 def _models() -> Iterator[type[Any]]:
@@ -162,6 +163,8 @@ def _of_node(node: syntax.Expression) -> Iterator[str]:
             kinds = {"output": "output", "error": "error"}
             kind = "args" if names[0] == "args" else kinds.get(names[1], "field") if len(names) > 1 else "variable"
             yield f"reference {kind}"
+            if is_indexed(names):
+                yield "reference item"
 
 
 def _kind(value: Any) -> str:

@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from small_language import LIST_QUESTIONS, MEMBER_QUESTIONS, TEXT_QUESTIONS, domain
+from small_language import (
+    ITEM_QUESTIONS,
+    LIST_QUESTIONS,
+    MEMBER_QUESTIONS,
+    ROW_QUESTIONS,
+    TEXT_ITEM_QUESTIONS,
+    TEXT_QUESTIONS,
+    domain,
+)
 from small_programs import small_program
 from stepward.sabotage.drawn.second import with_language_2
 from stepward.vm.language.types import TypeSpec, fits
@@ -47,6 +55,10 @@ COUNTS: Final[list[dict[str, Any]]] = [
     {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 1}},
     {"type": "array", "items": {"type": "boolean"}},
     *LISTS,
+]
+ROWS: Final[list[dict[str, Any]]] = [
+    {"type": "array", "items": {"type": "object", "properties": {"fine": {"type": "boolean"}}, "required": ["fine"]}},
+    {"type": "array", "items": {"type": "object", "properties": {"fine": {"type": "boolean"}}}},
 ]
 OBJECTS: Final[list[dict[str, Any]]] = [
     {"type": "object", "properties": {"fine": {"type": "boolean"}}},
@@ -92,6 +104,12 @@ KINDS: Final = {
     "number": Kind(NUMBERS, [1, "0", "1 - 2"], NUMBER_QUESTIONS),
     "object": Kind(OBJECTS, [{}, {"fine": True}], FIELDS),
 }
+ITEMS: Final = {
+    "list": Kind(LISTS, KINDS["list"].values, (*ITEM_QUESTIONS, *TEXT_ITEM_QUESTIONS)),
+    "counted": Kind(COUNTS, KINDS["counted"].values, ITEM_QUESTIONS),
+    "object": Kind(ROWS, [[], [{"fine": True}], [{"fine": False}, {"fine": True}]], ROW_QUESTIONS),
+}
+"""What is asked by an index, in place of some questions."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +123,18 @@ class Seasoned:
 
 def seasoned_program(seed: int) -> Seasoned:
     """Return the program of a seed."""
-    return _Cook(small_program(seed), Random(f"{seed}/seasoned")).served()
+    return _Cook(small_program(seed), Random(f"{seed}/seasoned"), seed).served()
 
 
-_OF_LANGUAGE_2: Final = re.compile(r"\b(?:lower|upper|trim|join|matches)\(|['\]] \+ |\+ ['\[]")
-"""A function of language 2, or a `+` beside a text or a list."""
+_OF_LANGUAGE_2: Final = re.compile(r"\b(?:lower|upper|trim|join|matches)\(|['\]] \+ |\+ ['\[]|\w\[\d")
+"""A function of language 2, a `+` beside a text or a list, or an index."""
 
 
 class _Cook:
-    def __init__(self, data: dict[str, Any], chance: Random) -> None:
+    def __init__(self, data: dict[str, Any], chance: Random, seed: int) -> None:
         self.data, self.chance = deepcopy(data), chance
+        self.later = Random(f"{seed}/items")
+        """Chance of what came later: the programs of older seeds stay what they were."""
         self.data.setdefault("tools", {})
         self.policies: list[dict[str, Any]] = []
 
@@ -207,7 +227,8 @@ class _Cook:
 
     def _two_sources(self) -> None:
         """Begin with steps that give a variable its value twice, and ask for it there, further down and in a rule."""
-        kind = KINDS[self.chance.choice(list(KINDS))]
+        word = self.chance.choice(list(KINDS))
+        kind = ITEMS[word] if word in ITEMS and self.later.random() < 0.4 else KINDS[word]
         question = self.chance.choice(kind.questions).replace("$x", "$t")
         if self.odds(0.3):
             question = f"{self.chance.choice(CONSTANTS)} {self.chance.choice(['and', 'or'])} ({question})"

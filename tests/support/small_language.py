@@ -16,12 +16,13 @@ Tree = tuple[Any, ...]
 Values = tuple[Any, ...]
 Reader = Callable[[Values], Any]
 
-REFERENCE: Final = re.compile(r"\$([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+_NAMES: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\d+\])*"
+REFERENCE: Final = re.compile(rf"\$({_NAMES})")
 OPAQUE: Final = "any"
 """The one value of an output whose type is open: nothing asks for it."""
 
 _TOKEN: Final = re.compile(
-    r"\s*(?:\$(?P<ref>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)|(?P<number>\d+)|'(?P<text>[^'\\]*)'"
+    rf"\s*(?:\$(?P<ref>{_NAMES})|(?P<number>\d+)|'(?P<text>[^'\\]*)'"
     r"|(?P<sign>==|!=|<=|>=|[<>+\-*()\[\],])|(?P<word>[a-z_]+))"
 )
 TEXT_QUESTIONS: Final = (
@@ -38,6 +39,21 @@ MEMBER_QUESTIONS: Final = (
     "$x + ['b'] contains 'a'",
 )
 """What may be asked of lists of texts, beside their length."""
+
+ITEM_QUESTIONS: Final = ("defined($x[0])", "not defined($x[1])")
+TEXT_ITEM_QUESTIONS: Final = (
+    "$x[0] == 'a'",
+    "len($x) > 1 and $x[1] != 'b'",
+    "defined($x[0]) and $x[0] + 'b' == 'ab'",
+    "$x contains 'a' and $x[0] != 'a'",
+)
+ROW_QUESTIONS: Final = (
+    "$x[0].fine",
+    "len($x) > 1 and $x[1].fine",
+    "defined($x[0].fine)",
+    "len($x) == 0 or not $x[0].fine",
+)
+"""What may be asked of lists by an index: of any, of lists of texts, and of lists of objects."""
 
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
@@ -117,14 +133,25 @@ def _texts(most: int, pattern: str) -> tuple[str, ...]:
 def _lists(items: tuple[Any, ...]) -> tuple[Items, ...]:
     """Return the lists of such items; `OPAQUE` items are texts of which any may be asked for."""
     pool = ("a", "b", "x") if items == (OPAQUE,) else items
-    questions = LIST_QUESTIONS + (MEMBER_QUESTIONS if all(isinstance(item, str) for item in pool) else ())
+    questions = (*LIST_QUESTIONS, *ITEM_QUESTIONS)
+    if all(isinstance(item, str) for item in pool):
+        questions += MEMBER_QUESTIONS + TEXT_ITEM_QUESTIONS
+    if all(isinstance(item, tuple) for item in pool):
+        questions += ROW_QUESTIONS
     return tuple(_told_apart([Items(one) for size in range(3) for one in product(pool, repeat=size)], questions))
 
 
 def _told_apart(values: list[Any], questions: tuple[str, ...]) -> list[Any]:
     """Return one value for each way in which the questions come out."""
-    readers = [compiled(parsed(text), lambda _: (0, ())) for text in questions]
-    return list({tuple(read((value,)) for read in readers): value for value in reversed(values)}.values())
+    readers = [compiled(parsed(text), lambda name: (0, names_of(name)[1:])) for text in questions]
+    return list({tuple(_answer(read, value) for read in readers): value for value in reversed(values)}.values())
+
+
+def _answer(read: Reader, value: Any) -> Any:
+    try:
+        return read((value,))
+    except Unreadable:
+        return GONE
 
 
 def _objects(spec: dict[str, Any]) -> Iterator[tuple[tuple[str, Any], ...]]:
@@ -309,12 +336,24 @@ def reference(text: str, where: Where) -> Reader:
     def read(values: Values) -> Any:
         value = values[slot]
         for field in fields:
-            value = GONE if value is GONE else dict(value).get(field, GONE)
+            value = _inside(value, field)
         if value is GONE:
             raise Unreadable(text)
         return value
 
     return read
+
+
+def names_of(text: str) -> list[str]:
+    """Return the names of a reference; an index keeps its brackets."""
+    return re.findall(r"\w+|\[\d+\]", text)
+
+
+def _inside(value: Any, field: str) -> Any:
+    if field.startswith("["):
+        number = int(field[1:-1])
+        return value[number] if isinstance(value, Items) and number < len(value) else GONE
+    return dict(value).get(field, GONE) if isinstance(value, tuple) and not isinstance(value, Items) else GONE
 
 
 def _is_defined(read: Reader, values: Values) -> bool:

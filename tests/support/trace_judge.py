@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from brute_order import before_of, needs_of
-from small_language import GONE, REFERENCE, Reader, Unreadable, compiled, frozen, parsed, references
+from small_language import GONE, REFERENCE, Reader, Unreadable, compiled, frozen, names_of, parsed, references
 
 SETTLED: Final = ("success", "fallback", "failed", "skipped")
 _NO_ARGUMENTS: Final = ((), {})
@@ -199,7 +199,7 @@ class Judge:
 
     def root(self, text: str) -> tuple[str, tuple[str, ...]]:
         """Return the variable that a reference speaks of, and the fields below it."""
-        names = text.split(".")
+        names = names_of(text)
         size = 2 if names[0] in self.calls and names[1:2] in (["output"], ["error"], ["error_name"]) else 1
         return ".".join(names[:size]), tuple(names[size:])
 

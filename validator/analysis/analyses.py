@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.vm.expressions.facts import Facts, reads
+from stepward.vm.expressions.fields import names_in
 from stepward.vm.expressions.syntax import references
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.steps import AnyPart, ToolCall
@@ -76,7 +77,7 @@ class Analyses:
     def misread(self) -> frozenset[int]:
         """The steps with an expression that does not parse, has a type problem, or reads a variable whose uses have
         conflicting types."""
-        unlike = frozenset(one.name.lstrip("$").split(".")[0] for one in self.facts.meaning.typing.conflicts)
+        unlike = frozenset(names_in(one.name)[0] for one in self.facts.meaning.typing.conflicts)
         wrong = {clause.step for clause, _ in self.type_problems}
         for clause in self.facts.meaning.clauses:
             if clause.tree is None or (unlike and any(one.names[0] in unlike for one in references(clause.tree))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.vm.expressions.fields import part as field_of
 from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, with_children
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import BaseStep, ToolCall
@@ -12,6 +13,8 @@ from stepward.vm.language.steps import BaseStep, ToolCall
 if TYPE_CHECKING:
     from stepward.vm.language.meaning import Meaning
 
+
+_ABSENT: Final = object()
 
 UNDEFINED: Final = Reference(0, 0, ("$args",))
 """Stands for an argument that is not passed. No name contains a dollar sign, but a variable may be called `args`."""
@@ -55,9 +58,9 @@ def _argument(reference: Reference, part: BaseStep, meaning: Meaning) -> Express
     if found:
         raise Inexpressible
     for field in fields:
-        if not isinstance(value, Mapping) or field not in value:
+        value = field_of(value, field, _ABSENT)
+        if value is _ABSENT:
             return UNDEFINED
-        value = value[field]
     if isinstance(value, Mapping) or (isinstance(value, str) and "$$" in value):
         raise Inexpressible
     return Constant(0, 0, value)

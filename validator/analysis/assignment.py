@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import parts, texts
 from stepward.vm.language.names import Resolution
@@ -170,7 +171,14 @@ class Assignment:
     def _is_known(self, key: Names, reading: Reading) -> bool:
         """Return whether the facts where a key is read say that it is defined: an object has its required fields."""
         known = reading.known
+        if self._may_be_text(key):
+            return False
         return known.knows_defined(key) or (key[:-1] in known.not_null and key[-1] in self.required(key[:-1]))
+
+    def _may_be_text(self, key: Names) -> bool:
+        """Return whether a key is an item of what may be a text: its length says nothing about items."""
+        meant = self.names.meaning(key[:-1]) if index_of(key[-1]) is not None else None
+        return meant is not None and "string" in self.typing.view(meant).kinds
 
     def required(self, names: Names) -> frozenset[str]:
         """Return the fields that a reference always has when it is an object; none if it may be anything but an object
@@ -312,7 +320,8 @@ class Assignment:
             case ConditionStep():
                 known = self.branch_facts(number, step, transition)
                 fields = ((*names, name) for names in known.not_null for name in self.required(names))
-                return Effect(known.defined.union(fields), frozenset())
+                defined = frozenset(one for one in known.defined if not self._may_be_text(one))
+                return Effect(defined.union(fields), frozenset())
             case LlmStep() | ToolStep() | ParallelStep():
                 return self._call_effect(number, step, transition)
             case EndStep():

@@ -8,6 +8,7 @@ from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.cases import Cases
 from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.values.domains import Domains
+from stepward.vm.expressions.fields import names_in
 
 
 class Conditions:
@@ -22,7 +23,7 @@ class Conditions:
     @cached_property
     def _in_conflict(self) -> frozenset[str]:
         """The first names of references whose uses have conflicting types."""
-        return frozenset(one.name.lstrip("$").split(".")[0] for one in self.facts.meaning.typing.conflicts)
+        return frozenset(names_in(one.name)[0] for one in self.facts.meaning.typing.conflicts)
 
     def cases(self, number: int) -> Cases | None:
         """Return the conditions of a step; None where one of them is ill-formed."""

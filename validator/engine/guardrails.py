@@ -33,6 +33,7 @@ from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
+from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.syntax import Expression, Reference, all_references, walk
 from stepward.vm.language.automata import automaton_of, bound
 from stepward.vm.language.guardrails import (
@@ -356,7 +357,7 @@ class _Judge:
             for bad in explore_counted(self.flow, monitor, self.analyses.transitions.certain).bad.values():
                 if bad.step not in found and self.analyses.transitions.is_real(bad):
                     step = self.flow.steps[bad.step].id
-                    name = "$" + ".".join(root)
+                    name = "$" + written(root)
                     message = f"`{step}` can start while `{name}` is undefined, so `{rule.when}` can't be ruled out"
                     help = f"define it on every path to `{step}`, or start the rule with `defined({name}) and`"
                     found[bad.step] = self._outcome("SW403", message, help, bad.step, self._shown(bad))

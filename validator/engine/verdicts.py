@@ -20,8 +20,9 @@ from stepward.validator.engine.smt.answers import Undecided
 from stepward.validator.engine.systems.building import Question, Test
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision
 from stepward.validator.engine.values.domains import Domains, Names
-from stepward.validator.engine.values.states import State, shown
+from stepward.validator.engine.values.states import State, holds, shown
 from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Move, Property, Verdict
+from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.syntax import Logic, Negation
 from stepward.vm.language.steps import ConditionStep
 
@@ -204,7 +205,7 @@ class ConditionVerdicts:
         elif not is_admitted(self.analyses, state):
             return _not_judged(REFUSED, evidence.layer)
         names = _named_in_message(cases.names, state, self.domains)
-        values = tuple(("$" + ".".join(name), state[name]) for name in names if name in state)
+        values = tuple(("$" + written(name), state[name]) for name in names if name in state)
         return Judged(found.verdict, replace(evidence, state=values), shown(state, names), state)
 
     # -- conditions without effect ----------------------------------------------------------------------------------
@@ -297,4 +298,4 @@ def _may_be_undefined(name: Names, state: State, domains: Domains) -> bool:
     owner = domains.parent(name)
     if owner is None:
         return False
-    return not isinstance(state[owner], dict) if owner in state else _may_be_undefined(owner, state, domains)
+    return not holds(state[owner], name[-1]) if owner in state else _may_be_undefined(owner, state, domains)

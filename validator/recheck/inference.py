@@ -16,6 +16,7 @@ from stepward.validator.recheck.failures import all_errors
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.types import WORDS, is_a, words
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
@@ -119,8 +120,8 @@ class Boundary:
         for name in fields:
             if spec is None:
                 return None
-            if name == ITEMS:
-                spec = spec.items
+            if name == ITEMS or index_of(name) is not None:
+                spec = spec.items if name == ITEMS or "array" in words(spec) else _ABSENT
             elif spec.properties is not None and name in spec.properties:
                 spec = spec.properties[name]
             elif spec.additional_properties is False or "object" not in words(spec):
@@ -408,6 +409,9 @@ class Uses:
             self.needs.setdefault(slot, []).append(kinds)
 
     def _read(self, names: Names, *, is_asked: bool) -> None:
+        for depth, name in enumerate(names):
+            for slot in self._slots(names[:depth]) if index_of(name) is not None else ():
+                self._add(slot, _ARRAY)
         for source, fields in self._slots(names):
             self._note_below(source, fields, is_asked=is_asked)
 
@@ -423,7 +427,10 @@ class Uses:
     def _slots(self, names: Names) -> list[Slot]:
         if names not in self._open:
             meant = self.lookup.meaning(names)
-            self._open[names] = [] if meant is None else [(source, meant.fields) for source in meant.sources]
+            fields = (
+                () if meant is None else tuple(ITEMS if index_of(name) is not None else name for name in meant.fields)
+            )
+            self._open[names] = [] if meant is None else [(source, fields) for source in meant.sources]
         return self._open[names]
 
 

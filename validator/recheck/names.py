@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyStep, Failing, parts
 
 Names = tuple[str, ...]
+
+ABSENT: Final = object()
+"""Stands for a field or an item that a value does not have."""
+
+
+def inside(value: Any, name: str) -> Any:
+    """Return a field of an object, or the item of an array at the index `name`; ABSENT where there is none."""
+    number = index_of(name)
+    if number is None:
+        return value[name] if isinstance(value, dict) and name in value else ABSENT
+    return value[number] if isinstance(value, tuple) and len(value) > number else ABSENT
 
 
 class Source(NamedTuple):

@@ -5,7 +5,7 @@ The machine enforces types on values from outside, so these results hold in ever
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -15,17 +15,20 @@ from stepward.validator.recheck.cells import (
     UNDEFINED,
     Block,
     allows,
+    may_have,
     meet,
     of_type,
     of_value,
+    surely_has,
 )
 from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
-from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.names import ABSENT, Names, Source, inside
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.sums import AssignedKinds
 from stepward.validator.recheck.types import NOTHING, words
 from stepward.validator.recheck.types import allows as allows_word
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, Reference, walk
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec
@@ -52,12 +55,22 @@ _NOTHING_NEW: Final = Origin(())
 
 
 def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, bool]:
-    """Return the type of a field of an object, and whether the field may be absent."""
+    """Return the type of a field of an object or of an item of an array, and whether it may be absent."""
     may_be_absent = False
     for name in fields:
-        may_be_absent |= spec is None or words(spec) != {"object"} or name not in spec.required
-        spec = None if spec is None else _field(spec, name)
+        number = index_of(name)
+        if number is None:
+            may_be_absent |= spec is None or words(spec) != {"object"} or name not in spec.required
+        else:
+            may_be_absent |= spec is None or words(spec) != {"array"} or (spec.min_items or 0) <= number
+        spec = None if spec is None else _field(spec, name) if number is None else _item(spec, number)
     return spec, may_be_absent
+
+
+def _item(spec: TypeSpec, number: int) -> TypeSpec | None:
+    """Return the type of one item of the values of a type: NOTHING where none has it, None for any value."""
+    is_longer = spec.max_items is None or spec.max_items > number
+    return spec.items if is_longer and allows_word(spec, "array") else NOTHING
 
 
 def _field(spec: TypeSpec, name: str) -> TypeSpec | None:
@@ -101,8 +114,10 @@ class Origins:
 
     def fits(self, name: Names, owners: Sequence[Block], blocks: Sequence[Block]) -> bool:
         """Return whether a field may be in these blocks while its owner is in the blocks `owners`."""
-        if all(owner.kind != "object" for owner in owners):
+        if not any(may_have(owner, name[-1]) for owner in owners):
             return UNDEFINED in blocks
+        if index_of(name[-1]) is not None:
+            return blocks != (UNDEFINED,) or not all(surely_has(owner, name[-1]) for owner in owners)
         is_object = all(owner.kind == "object" for owner in owners)
         return not (is_object and blocks == (UNDEFINED,)) or self.may_be_absent_from_object(name)
 
@@ -174,7 +189,9 @@ class Origins:
             return self._copied((*tree.names, *fields), depth + 1)
         if isinstance(tree, Arithmetic) and tree.joins and not fields:
             tree = replace(tree, joins=self._assigned_kinds.of_sum(tree))
-        return _ANYWHERE if tree is None else _NOWHERE if fields else Origin(result_blocks(tree))
+        if tree is None or (fields and index_of(fields[0]) is not None):
+            return _ANYWHERE
+        return _NOWHERE if fields else Origin(result_blocks(tree))
 
     @cached_property
     def _assigned_kinds(self) -> AssignedKinds:
@@ -289,10 +306,8 @@ def _multiplies(tree: Expression | None) -> bool:
 
 def _written(value: Any, fields: Names) -> Origin:
     for name in fields:
-        if not isinstance(value, Mapping) or name not in value:
-            return _NOWHERE
-        value = value[name]
-    return Origin((of_value(value),))
+        value = inside(value, name)
+    return _NOWHERE if value is ABSENT else Origin((of_value(value),))
 
 
 def below(names: Names, root: Names) -> bool:

@@ -6,7 +6,7 @@ of numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.failures import most_attempts
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import State
-from stepward.validator.recheck.names import Names
+from stepward.validator.recheck.names import ABSENT, Names, inside
 from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.parts import Match, by_step
 from stepward.validator.recheck.reading import Reading
@@ -233,8 +233,8 @@ class NeverWatcher(Watcher):
         part = hit.part
         if not isinstance(part, ToolCall) or len(names) < 2:
             return (UNDEFINED,)
-        value, fields = part.args.get(names[1], _ABSENT), names[2:]
-        if value is _ABSENT:
+        value, fields = part.args.get(names[1], ABSENT), names[2:]
+        if value is ABSENT:
             spec = (self.reading.tool(part.tool).args or {}).get(names[1])
             if spec is None or not has_default(spec):
                 return (UNDEFINED,)
@@ -243,9 +243,10 @@ class NeverWatcher(Watcher):
 
     def _argument(self, steps: Steps, hit: Match, value: Any, fields: Names, state: State) -> tuple[Block, ...]:
         for field in fields:
-            if isinstance(value, str) or not isinstance(value, Mapping) or field not in value:
+            inner = inside(value, field)
+            if inner is ABSENT:
                 break
-            value, fields = value[field], fields[1:]
+            value, fields = inner, fields[1:]
         found = list(embedded(value))
         if found and found[0].whole and not found[0].path:
             # The step starts, so its arguments are defined; a field of one may be absent.
@@ -256,9 +257,6 @@ class NeverWatcher(Watcher):
         if isinstance(value, str) and "$" in value:
             return (TEXT,)
         return (of_value(value),)
-
-
-_ABSENT = object()
 
 
 def _handed(part: BaseStep, names: Names) -> Names:

@@ -22,8 +22,10 @@ from stepward.validator.recheck.cells import (
     allows,
     common,
     is_exact,
+    may_have,
     meet,
     of_value,
+    surely_has,
 )
 from stepward.validator.recheck.definite import (
     FAILING,
@@ -41,7 +43,7 @@ from stepward.validator.recheck.flow import FAILS as END_FAILS
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, Followed, State
 from stepward.validator.recheck.joining import MAX_EXITS, joined_exits
-from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.names import ABSENT, Names, Source, inside
 from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.origins import Origins, field_type
 from stepward.validator.recheck.questions import Questions
@@ -126,7 +128,14 @@ class Steps:
         """Return the numbers of the possible blocks of a followed reference whose value a state leaves open."""
         name, blocks = self.followed.names[slot], self.followed.blocks[slot]
         numbers = {number for block in self._known(slot, step, state) for number in self.followed.meeting(slot, block)}
-        return [number for number in sorted(numbers) if self.origins.may_give(name, blocks[number])]
+        found = [number for number in sorted(numbers) if self.origins.may_give(name, blocks[number])]
+        owner = self.followed.slot.get(name[:-1]) if name != self.origins.root(name) else None
+        if owner is None or state[owner] in (OPEN, GIVEN):
+            return found
+        held, gone = self.followed.blocks[owner][state[owner]], self.followed.gone[slot]
+        if not may_have(held, name[-1]):
+            return [gone]
+        return [number for number in found if number != gone] if surely_has(held, name[-1]) else found
 
     def _known(self, slot: int, step: int, state: tuple[int, ...]) -> tuple[Block, ...]:
         """Return what the types say of a followed reference whose value a state leaves open."""
@@ -268,9 +277,11 @@ class Steps:
     def _possible(self, slot: int, fields: Names, chosen: dict[Names, Block], describe: DescribeField) -> Iterable[int]:
         """Return the blocks that are consistent with those chosen for the same value, and for its owner."""
         owner = chosen.get(fields[:-1]) if fields else None
-        if owner is not None and owner.kind != "object":
+        if owner is not None and not may_have(owner, fields[-1]):
             return (self.followed.gone[slot],)
         may_match, may_be_absent = describe(fields, owner is not None)
+        if owner is not None and owner.kind == "array":
+            may_be_absent = not surely_has(owner, fields[-1])
         if fields in chosen:
             blocks = self.followed.blocks[slot]
             return [
@@ -299,9 +310,9 @@ class Steps:
         def describe(fields: Names, _: bool) -> tuple[Test, bool]:
             held: Any = value
             for name in fields:
-                if not isinstance(held, dict) or name not in held:
-                    return lambda _: False, True
-                held = held[name]
+                held = inside(held, name)
+            if held is ABSENT:
+                return lambda _: False, True
             return lambda block: meet(block, of_value(held)), False
 
         return describe

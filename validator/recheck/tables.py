@@ -22,6 +22,8 @@ from stepward.validator.recheck.rules import DecisionWatcher, Watcher
 from stepward.validator.recheck.search import reached
 from stepward.validator.recheck.steps import Steps
 from stepward.validator.recheck.walking import Pair, Violations, Walk, explored, is_possible, resolved_states
+from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.fields import names_in, written
 
 MAX_STATES: Final = 5_000_000
 """The most states of one table."""
@@ -86,8 +88,8 @@ class TableCheck:
                 for target, _, _ in self.walk.targets(self.blind, pair, None, 0):
                     self._lands(pair, target, None, 0)
                 continue
-            for written, cost in row.states.items():
-                for state in resolved_states(self.steps, pair.step, written):
+            for said, cost in row.states.items():
+                for state in resolved_states(self.steps, pair.step, said):
                     for target, changes, after in self.walk.targets(self.steps, pair, state, cost):
                         moved = list(state)
                         for slot, block in changes:
@@ -123,7 +125,7 @@ class TableCheck:
 
     def _shown(self, state: tuple[int, ...]) -> str:
         known = zip(self.followed.names, self.followed.blocks, state, strict=True)
-        parts = [f"`${'.'.join(name)}` {_said(blocks[number])}" for name, blocks, number in known if number != OPEN]
+        parts = [f"`${written(name)}` {_said(blocks[number])}" for name, blocks, number in known if number != OPEN]
         return f"with {' and '.join(parts)}" if parts else "there"
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ def _references(part: Fields) -> tuple[list[Names], list[list[int]], list[tuple[
     listed: list[list[int]] = []
     cut: list[tuple[Block, ...]] = []
     for entry in part.objects("references"):
-        name = tuple(entry.text("name").removeprefix("$").split("."))
+        name = _names(entry.text("name"))
         if name in names:
             raise Refused(f"`{entry.text('name')}` is listed twice")
         given, every = read(entry.any("classes"))
@@ -238,3 +240,10 @@ def _all_states(steps: Steps, followed: Followed) -> Iterator[tuple[int, ...]]:
         state = dict(zip(order, chosen, strict=True))
         if all(is_possible(steps, followed, state, slot) for slot in order):
             yield tuple(state[slot] for slot in range(len(order)))
+
+
+def _names(text: str) -> Names:
+    try:
+        return names_in(text)
+    except ExpressionError:
+        raise Refused(f"`{text}` is no reference") from None

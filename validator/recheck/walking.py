@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED
+from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED, may_have, surely_has
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import END
 from stepward.validator.recheck.followed import Changes, Followed, State
@@ -14,6 +14,7 @@ from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import TooLarge
 from stepward.validator.recheck.rules import Memory, Watcher
 from stepward.validator.recheck.steps import Steps
+from stepward.vm.expressions.fields import index_of
 
 MAX_SPLITS: Final = 100_000
 """The most states that one state with open references stands for at a step."""
@@ -181,10 +182,13 @@ def is_possible(steps: Steps, followed: Followed, state: Mapping[int, int], slot
     owner = followed.slot.get(name[:-1]) if len(name) > len(root) else None
     if owner is not None and state[owner] in (OPEN, GIVEN):
         return True
-    if owner is not None and followed.blocks[owner][state[owner]].kind != "object":
+    held = None if owner is None else followed.blocks[owner][state[owner]]
+    if held is not None and not may_have(held, name[-1]):
         return block == UNDEFINED
     if block != UNDEFINED:
         return True
+    if held is not None and index_of(name[-1]) is not None:
+        return not surely_has(held, name[-1])
     if name == root:
         return not steps.origins.is_always_there(root)
     if owner is None:

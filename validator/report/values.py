@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding
 from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.fields import part, written
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression, all_references
 from stepward.vm.expressions.template import embedded
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _Names = tuple[str, ...]
 
+_ABSENT: Final = object()
 _LONGEST: Final = 40
 """Characters of one value that are shown."""
 
@@ -141,12 +143,12 @@ def _answers(returned: Mapping[str, Sequence[Any]], step: str, fields: _Names) -
 def _record(found: dict[str, list[str]], names: _Names, value: Any, fields: _Names) -> None:
     """Record a value, or the field that is read; a missing field is left out."""
     for field in fields:
-        if not isinstance(value, Mapping) or field not in value:
+        value = part(value, field, _ABSENT)
+        if value is _ABSENT:
             return
-        value = value[field]
     text = to_json(value)
     text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-    values = found.setdefault(".".join(names), [])
+    values = found.setdefault(written(names), [])
     if len(values) == _MAX_VISITS:
         values.append("…")
     elif len(values) < _MAX_VISITS and (not values or values[-1] != text):

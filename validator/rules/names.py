@@ -10,6 +10,7 @@ from stepward.validator.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.intended import SECTIONS, intended
+from stepward.vm.expressions.fields import index_of, written
 from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.similar import MAX_CANDIDATES, near_words, only_near
 from stepward.vm.language.steps import ToolCall
@@ -80,7 +81,7 @@ class UndefinedVariable(Rule):
         assert reading.meant is not None
         meant, (*owner, last) = intended(context, reading.reference.names), reading.reference.names
         if meant is not None:
-            return f"write `${'.'.join(meant)}`", _replacement(meant, reading.place)
+            return f"write `${written(meant)}`", _replacement(meant, reading.place)
         known = context.facts.known_fields(reading.meant)
         near, only = _meant_reference(reading, len(reading.reference.names), known), only_near(last, known)
         help = f"did you mean `{near}`?" if near else "read a field that the type declares"
@@ -104,7 +105,7 @@ class UndefinedVariable(Rule):
         meant = intended(context, reference.names)
         if meant is not None and (meant[0] == first or first in SECTIONS):
             of_step = " for the output of the step" if meant[0] == first and meant[1:2] == ("output",) else ""
-            return f"write `${'.'.join(meant)}`{of_step}", _replacement(meant, place)
+            return f"write `${written(meant)}`{of_step}", _replacement(meant, place)
         if first in position:
             return f"`{first}` is a {context.facts.program.steps[position[first]].type} step and has no output", None
         is_output = rest[:1] in (["output"], ["error"])
@@ -119,7 +120,7 @@ class UndefinedVariable(Rule):
 
 
 def _replacement(names: tuple[str, ...], place: Place) -> Correction:
-    return Correction(place, "$" + ".".join(names))
+    return Correction(place, "$" + written(names))
 
 
 class MaybeUndefined(EngineRule):
@@ -197,7 +198,7 @@ class MaybeUndefined(EngineRule):
         text = reading.reference.text()
         step = context.facts.program.steps[reading.step].id
         if len(key) > len(reading.reference.names) - len(reading.meant.fields):
-            owner = "$" + ".".join(key[:-1])
+            owner = "$" + written(key[:-1])
             if key[-1] in context.analyses.assignment.required(key[:-1]):
                 message = f"`{text}` may be undefined here: `{owner}` may be null"
                 help = f"test `{owner} != null` on every path to `{step}`, or declare a type without null"
@@ -205,7 +206,12 @@ class MaybeUndefined(EngineRule):
             meant = intended(context, reading.reference.names)
             if meant is not None and meant != reading.reference.names:
                 message = f"`{text}` may be absent: its type declares no such field"
-                help = f"write `${'.'.join(meant)}`"
+                help = f"write `${written(meant)}`"
+                return self.finding(message, help, reading.place, step=step, evidence=evidence)
+            number = index_of(key[-1])
+            if number is not None:
+                message = f"`{text}` may be absent: the array may have {'no items' if number == 0 else 'fewer items'}"
+                help = f"test `len({owner}) > {number}` first, or declare the array with `minItems: {number + 1}`"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
             near = self._meant_field(context, reading, key)
             if near:
@@ -224,7 +230,7 @@ def _meant_reference(reading: Reading, count: int, known: list[str]) -> str:
     """Return a reference with its first `count` names, the last of which is replaced by the field that is meant."""
     *owner, last = reading.reference.names[:count]
     near = near_words(last, known)[len("did you mean `") : -len("`?")]
-    return "$" + ".".join((*owner, near, *reading.reference.names[count:])) if near else ""
+    return "$" + written((*owner, near, *reading.reference.names[count:])) if near else ""
 
 
 def _definitions(reading: Reading) -> list[Place]:

@@ -10,6 +10,7 @@ from stepward.validator.context import Context
 from stepward.validator.findings import Finding
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.intended import intended
+from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.reading.source import Correction, Path, Place
 
@@ -29,8 +30,9 @@ class ForeignPlaceholder(Rule):
 
     ## What it does
     Reports `${name}`, `{{ name }}`, `$list[0]` and `$object['field']` in prompts, arguments and outputs. Only `$name`
-    and `$name.field` are replaced there. A placeholder in braces is reported if the program has that name, or if the
-    placeholder is the whole text. `$$` is an escaped dollar sign, so `$${name}` gives the text `${name}`.
+    and `$name.field` are replaced there; an index can only be read in an expression. A placeholder in braces is
+    reported if the program has that name, or if the placeholder is the whole text. `$$` is an escaped dollar sign, so
+    `$${name}` gives the text `${name}`.
 
     ## Why it is bad
     The model or the tool gets the braces and not the value. The run still succeeds, and a customer reads `Hello {{ name
@@ -71,7 +73,11 @@ class ForeignPlaceholder(Rule):
             message = (
                 f"`{shown}` gives the whole of `${match['array']}`, followed by the text `{shown[shown.index('[') :]}`"
             )
-            help = "let a tool return the item; a reference reads fields by name, and can't read an item of an array"
+            help = "let a tool return the item"
+            if "-" not in shown:
+                help = f"write `item: {shown}` in a `set` step before it, and `$item` here"
+                if context.facts.program.language == 1:
+                    help += "; for an index, the program says `language: 2`"
             yield self.finding(message, help, place, step=step)
             return
         if shown == "$$":
@@ -80,7 +86,7 @@ class ForeignPlaceholder(Rule):
         meant = intended(context, names)
         if meant is None and shown != text.strip():
             return
-        reference = "$" + ".".join(meant or names)
+        reference = "$" + written(meant or names)
         message = f"`{shown}` is not a reference here, so it is not replaced"
         help = f"write `{reference}` instead"
         glued = re.match(rf"\w|\.{NAME}", text[match.end() :]) is not None

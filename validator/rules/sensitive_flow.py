@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import NUMBER, STRING
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference
@@ -186,7 +187,10 @@ def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[st
             return None
         if spec.sensitive:
             return Origin(Place((*path, "sensitive")), _searched_kinds(_part(spec, fields[number:])))
-        spec, path = (spec.properties or {}).get(name), (*path, "properties", name)
+        if index_of(name) is not None:
+            spec, path = spec.items, (*path, "items")
+        else:
+            spec, path = (spec.properties or {}).get(name), (*path, "properties", name)
     pending = [(spec, path)] if spec is not None else []
     first, kinds = None, frozenset[str]()
     while pending:
@@ -207,7 +211,10 @@ def _part(spec: TypeSpec | None, fields: tuple[str, ...]) -> TypeSpec | None:
         if spec is None:
             return None
         rest = spec.additional_properties
-        spec = (spec.properties or {}).get(name, rest if isinstance(rest, TypeSpec) else None)
+        if index_of(name) is not None:
+            spec = spec.items
+        else:
+            spec = (spec.properties or {}).get(name, rest if isinstance(rest, TypeSpec) else None)
     return spec
 
 

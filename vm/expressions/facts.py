@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
+from stepward.vm.errors import EvaluationError
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.operands import needs
-from stepward.vm.expressions.operators import OPERATORS
+from stepward.vm.expressions.operators import OPERATORS, compare
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Compare,
@@ -24,6 +27,9 @@ from stepward.vm.expressions.syntax import (
 
 Names = tuple[str, ...]
 NOTHING: frozenset[Names] = frozenset()
+
+MAX_ITEMS: Final = 16
+"""The most items of an array that follow from its length, or from a later item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +51,17 @@ def facts(tree: Expression, outcome: bool) -> Facts:
     """Return the facts that follow if `tree` was evaluated to `outcome` (an evaluation that fails has none)."""
     match tree:
         case Defined(reference=reference):
-            return Facts(frozenset([reference.names])) if outcome else Facts()
+            return Facts(_with_earlier([reference.names])) if outcome else Facts()
         case Negation(operand=operand):
             return facts(operand, not outcome)
         case Logic(operator=operator, operands=operands):
             return _logic_facts(operands, outcome, decisive=operator == "or")
         case Compare():
-            return Facts(certain_reads(tree), _not_null(tree, outcome))
+            return Facts(_with_earlier(certain_reads(tree)) | _counted(tree, outcome), _not_null(tree, outcome))
         case Reference(names=names):  # it was true or false
-            return Facts(certain_reads(tree), frozenset([names]))
+            return Facts(_with_earlier([names]), frozenset([names]))
         case _:
-            return Facts(certain_reads(tree))
+            return Facts(_with_earlier(certain_reads(tree)))
 
 
 def _logic_facts(operands: tuple[Expression, ...], outcome: bool, *, decisive: bool) -> Facts:
@@ -76,6 +82,34 @@ def _logic_facts(operands: tuple[Expression, ...], outcome: bool, *, decisive: b
             frozenset(names for names in shared.not_null if names in earlier_not_null or names in scenario.not_null),
         )
     return shared
+
+
+def _with_earlier(defined: Iterable[Names]) -> frozenset[Names]:
+    """Return references with the items before each item among them: an array that has the third has the first."""
+    found = set(defined)
+    for names in list(found):
+        for depth, number in enumerate(map(index_of, names)):
+            found.update((*names[:depth], f"[{earlier}]") for earlier in range(min(number or 0, MAX_ITEMS)))
+    return frozenset(found)
+
+
+def _counted(tree: Compare, outcome: bool) -> frozenset[Names]:
+    """Return the items that an array has if a comparison of its length with a number has this outcome."""
+    calls = [side for side in (tree.left, tree.right) if isinstance(side, FunctionCall) and side.function == "len"]
+    bounds = [side for side in (tree.left, tree.right) if isinstance(side, Constant)]
+    if len(calls) != 1 or len(bounds) != 1 or not isinstance(calls[0].operand, Reference):
+        return NOTHING
+    array, bound, is_left = calls[0].operand.names, bounds[0].value, tree.left is calls[0]
+    least = 0
+    try:
+        while (
+            least < MAX_ITEMS
+            and compare(tree.operator, *((least, bound) if is_left else (bound, least))) is not outcome
+        ):
+            least += 1
+    except EvaluationError:
+        return NOTHING
+    return frozenset((*array, f"[{number}]") for number in range(least))
 
 
 def _not_null(tree: Compare, outcome: bool) -> frozenset[Names]:

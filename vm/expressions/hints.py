@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from stepward.vm.errors import ExpressionError
-from stepward.vm.expressions.lexer import NAME
+from stepward.vm.expressions.lexer import FIELD, INDEX, NAME
 from stepward.vm.expressions.operators import (
     FUNCTION_METHODS,
     FUNCTION_WORDS,
@@ -28,12 +28,13 @@ MAX_REWRITTEN: Final = 2_000
 _SIGN: Final = "|".join(
     map(re.escape, sorted((one for one in (*SIGNS, *INSTEAD) if not one.isidentifier()), key=len, reverse=True))
 )
+_PARTS: Final = rf"(?:\.{NAME}\b(?!\s*\()|{INDEX}|{FIELD})"
 _PIECE: Final = re.compile(
     rf"""(?P<space>\s+)
     |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[“”][^“”]*[“”]|[‘’][^‘’]*[‘’])
     |(?P<method>\.{NAME}\s*\()
-    |(?P<reference>\$\{{\s*{NAME}(?:\.{NAME})*\s*\}}|\{{\{{\s*\$?{NAME}(?:\.{NAME})*\s*\}}\}}|\${NAME}(?:\.{NAME}\b(?!\s*\())*)
-    |(?P<path>{NAME}(?:\.{NAME}\b(?!\s*\())+)
+    |(?P<reference>\$\{{\s*{NAME}{_PARTS}*\s*\}}|\{{\{{\s*\$?{NAME}{_PARTS}*\s*\}}\}}|\${NAME}{_PARTS}*)
+    |(?P<path>(?!(?:in|and|or|not)\b){NAME}{_PARTS}+)
     |(?P<word>{NAME})
     |(?P<number>[0-9]+(?:_[0-9]+)+|(?<![\w.])\.[0-9]+)
     |(?P<sign>{_SIGN}|.)""",
@@ -59,7 +60,7 @@ _TAKES_TEXT: Final = {
 """The words and signs after which a bare word is read as a text."""
 
 _MISSING: Final = {
-    "[": "an expression can't read an item of a list; test with `contains`, or let a tool do it",
+    "[": "an index is a whole number from 0, directly after the name: `$list[0]`; for any item, ask with `contains`",
     "#": "a condition holds no comment; put it beside the condition",
     "like": _ASK,
     "between": "write two comparisons joined by `and`",
@@ -201,9 +202,9 @@ def _translated(kind: str | None, piece: str, matches: list[re.Match[str]], numb
             return quoted.group(2)
         return f"'{piece[1:-1]}'" if piece[0] in "“”‘’" else piece
     if kind == "reference":
-        return "$" + piece.strip("${} \t")
+        return "$" + _with_dots(piece.strip("${} \t"))
     if kind == "path":
-        return "$" + piece.removeprefix("steps.").removeprefix("inputs.")
+        return "$" + _with_dots(piece.removeprefix("steps.").removeprefix("inputs."))
     if kind == "space":
         return piece if piece.isascii() else " "
     if kind == "number":
@@ -214,6 +215,11 @@ def _translated(kind: str | None, piece: str, matches: list[re.Match[str]], numb
     if kind == "word" and (is_bare or (piece == "not" and number)):
         return INSTEAD.get(piece) or _bare_word(piece, matches, number)
     return piece
+
+
+def _with_dots(reference: str) -> str:
+    """Write `.name` for a field in brackets that is a name."""
+    return re.sub(rf"""\[(['"])({NAME})\1\]""", r".\2", reference)
 
 
 def _after(matches: list[re.Match[str]], number: int) -> list[str]:

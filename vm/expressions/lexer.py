@@ -13,18 +13,25 @@ from stepward.vm.values import ValueRefused, exact
 NAME: Final = r"[^\W\d]\w*"
 """A name: a letter or underscore, then letters, digits and underscores, of any script."""
 
+INDEX: Final = r"\[(?:0|[1-9][0-9]{0,3})\]"
+FIELD: Final = r"""\["(?:[^"\\]|\\.)*"\]|\['(?:[^'\\]|\\.)*'\]"""
+REFERENCE: Final = rf"\${NAME}(?:\.{NAME}|{INDEX}|{FIELD})*"
+"""A reference: a name, then fields and indexes: `$order.lines[0]["unit-price"]`. An index is from 0 to 9,999."""
+
 Kind = Literal["number", "text", "reference", "word", "sign", "end"]
 
 _SIGN: Final = "|".join(map(re.escape, sorted((*SIGNS, *"()[],"), key=len, reverse=True)))
 _TOKEN: Final = re.compile(
     rf"""(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
     |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
-    |(?P<reference>\${NAME}(?:\.{NAME})*)
+    |(?P<reference>{REFERENCE})
     |(?P<word>{NAME})
     |(?P<sign>{_SIGN}))[ \t\r\n]*""",
     re.VERBOSE | re.DOTALL,
 )
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
+_PART: Final = re.compile(rf"{NAME}|{INDEX}|{FIELD}", re.DOTALL)
+_NAME: Final = re.compile(NAME)
 _ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _ESCAPED: Final = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
 
@@ -71,8 +78,30 @@ def _token(text: str, match: re.Match[str]) -> Token:
         is_plain = "\\" not in word and word.isascii()
         return Token("text", word, start, end, word[1:-1] if is_plain else _unescape(text, word, start))
     if kind == "reference":
-        return Token("reference", word, start, end, tuple(word[1:].split(".")))
+        return Token("reference", word, start, end, _names(text, word, start))
     return Token("word" if kind == "word" else "sign", word, start, end)
+
+
+def _names(text: str, word: str, start: int) -> tuple[str, ...]:
+    """Return the names of a reference; an index keeps its brackets, a field has brackets only where it needs them."""
+    if "[" not in word:
+        return tuple(word[1:].split("."))
+    names = []
+    for found in _PART.finditer(word, 1):
+        name = found.group()
+        if name[0] == "[" and name[1] in "'\"":
+            at = start + found.start() + 1
+            name = _unescape(text, name[1:-1], at)
+            end = start + found.end()
+            if name[:1] == "[":
+                message = "a field whose name begins with `[` can't be read in an expression"
+                raise ExpressionError(text, message, at - 1, end, "let a tool read it")
+            if _NAME.fullmatch(name):
+                raise ExpressionError(
+                    text, "brackets hold an index, or a field that is no name", at - 1, end, f"write `.{name}`"
+                )
+        names.append(name)
+    return tuple(names)
 
 
 def _unescape(text: str, quoted: str, start: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.operators import Comparison, Connective, FunctionName, Kinds, Sign
 
 
@@ -32,13 +33,13 @@ class Constant(Node):
 
 @dataclass(frozen=True, slots=True)
 class Reference(Node):
-    """`$name`, `$name.field`, `$step.output`: the names without the dollar sign."""
+    """`$name`, `$name.field`, `$step.output[0]`: the names without the dollar sign; an index is the name `[0]`."""
 
     names: tuple[str, ...]
 
     def text(self) -> str:
         """Return the reference as it is written."""
-        return "$" + ".".join(self.names)
+        return "$" + written(self.names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from stepward.vm.errors import ExpressionError, Problem
+from stepward.vm.expressions.fields import is_indexed
 from stepward.vm.expressions.operators import FUNCTIONS
 from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Expression, FunctionCall, walk
+from stepward.vm.expressions.syntax import Expression, FunctionCall, all_references, walk
 from stepward.vm.language.guardrails import Guardrail, Never
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.steps import Step, parts, path_of
@@ -37,8 +38,9 @@ class Use(NamedTuple):
     place: Place
 
 
-_IN_TEXT: Final = re.compile(rf"\b(?:{'|'.join(word for word, row in FUNCTIONS.items() if row.language == 2)})\b")
-"""What stands in the text of every expression with a feature of language 2, beside a parenthesis."""
+_FUNCTION_WORDS: Final = "|".join(word for word, row in FUNCTIONS.items() if row.language == 2)
+_IN_TEXT: Final = re.compile(rf"\b(?:{_FUNCTION_WORDS})\b|[\w\]]\[")
+"""What stands in the text of every expression with a feature of language 2."""
 
 
 def _functions(tree: Expression) -> Iterator[tuple[str, Expression]]:
@@ -47,13 +49,21 @@ def _functions(tree: Expression) -> Iterator[tuple[str, Expression]]:
             yield f"the function `{node.function}`", node
 
 
-IN_EXPRESSIONS: Final[tuple[Callable[[Expression], Iterator[tuple[str, Expression]]], ...]] = (_functions,)
+def _brackets(tree: Expression) -> Iterator[tuple[str, Expression]]:
+    for reference in all_references(tree):
+        if is_indexed(reference.names):
+            yield "an index", reference
+        elif '"]' in reference.text():
+            yield "a field in brackets", reference
+
+
+IN_EXPRESSIONS: Final[tuple[Callable[[Expression], Iterator[tuple[str, Expression]]], ...]] = (_functions, _brackets)
 """The features of expressions: each row yields its uses in one expression, with the node."""
 
 
 def _of_expressions(program: Written) -> Iterator[Use]:
     for path, text in _expressions(program):
-        if "(" not in text or _IN_TEXT.search(text) is None:
+        if _IN_TEXT.search(text) is None:
             continue  # most texts have none: they are not parsed here
         try:
             tree = parse(text)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from stepward.vm.expressions.fields import ITEMS, index_of, of_type
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
 from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, NUMBER, OPERATORS, STRING, Kinds
 from stepward.vm.expressions.syntax import (
@@ -24,7 +25,7 @@ from stepward.vm.expressions.syntax import (
     walk,
 )
 from stepward.vm.language.clauses import Clause
-from stepward.vm.language.name_types import ITEMS, Location, Typing, Use
+from stepward.vm.language.name_types import Location, Typing, Use
 from stepward.vm.language.names import Source
 from stepward.vm.language.views import static_kinds
 from stepward.vm.reading.source import Path
@@ -79,9 +80,11 @@ class _Collector:
     def node(self, node: Expression) -> None:
         match node:
             case Reference(names=names):
+                self.arrays(node)
                 for location in self.locations(names) if len(names) > 1 else ():  # only a field has an owner
                     self.typing.note_read(location, asked_only=False)
             case Defined(reference=reference):
+                self.arrays(reference)
                 for location in self.locations(reference.names):
                     self.typing.note_read(location, asked_only=True)
             case Compare():
@@ -92,6 +95,12 @@ class _Collector:
                 self.sum(node)
         for operand, kinds, _ in needs(node):
             self.need(operand, kinds)
+
+    def arrays(self, reference: Reference) -> None:
+        """Note that what has an index is an array."""
+        for depth, name in enumerate(reference.names):
+            if index_of(name) is not None:
+                self.need(Reference(reference.start, reference.end, reference.names[:depth]), ARRAY)
 
     def items(self, names: tuple[str, ...], kinds: Kinds | None) -> None:
         """Note what a function needs of the items of its array, None where it takes any."""
@@ -234,4 +243,4 @@ class _Collector:
 
     def locations(self, names: tuple[str, ...]) -> list[Location]:
         meant = self.typing.names.meaning(names)
-        return [(source, meant.fields) for source in meant.sources] if meant is not None else []
+        return [(source, of_type(meant.fields)) for source in meant.sources] if meant is not None else []

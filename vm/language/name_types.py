@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, assert_never
 
-from stepward.vm.expressions.operators import ANY, OBJECT, kind
+from stepward.vm.expressions.fields import ITEMS, index_of, is_indexed, of_type, written
+from stepward.vm.expressions.operators import ANY, OBJECT
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, children
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.failures import names_of
+from stepward.vm.language.items import MAX_COPIES, kinds_inside, lacks
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source
 from stepward.vm.language.program import Program
@@ -26,7 +28,6 @@ from stepward.vm.language.views import NO_VALUE, View, static_kinds, union
 from stepward.vm.reading.source import Path
 from stepward.vm.values import MAX_DEPTH
 
-ITEMS: Final = "[]"
 Location = tuple[Source, tuple[str, ...]]
 
 MAX_PATHS: Final = 100
@@ -144,6 +145,8 @@ class Typing:
                 return None
             if name == ITEMS:
                 spec = spec.items
+            elif index_of(name) is not None:
+                spec = spec.items if "array" in spec.kinds else _NEVER
             elif spec.properties is not None and name in spec.properties:
                 spec = spec.properties[name]
             elif spec.additional_properties is False or "object" not in spec.kinds:
@@ -162,7 +165,18 @@ class Typing:
 
     def fresh_view(self, meant: Resolution, *inside: str) -> View:
         """Return the view of a reference's values by the uses noted so far; not cached."""
-        return union([self._view_at((source, (*meant.fields, *inside))) for source in meant.sources])
+        return union([self._view_below(source, (*meant.fields, *inside)) for source in meant.sources])
+
+    def _view_below(self, source: Source, fields: tuple[str, ...]) -> View:
+        """Return the view of the values at some fields of a source; an item may be missing where an array is short."""
+        if not is_indexed(fields):
+            return self._view_at((source, fields))
+        constant = self._assigned(source) if source.kind == "set" else None
+        if isinstance(constant, list | tuple | dict):
+            return kinds_inside(constant, fields)
+        view = self._view_at((source, of_type(fields)))
+        may_be_missing, is_missing = lacks(self, source, fields, MAX_COPIES)
+        return view._replace(optional=view.optional or may_be_missing, never=view.never or is_missing)
 
     def _view_at(self, location: Location) -> View:
         source, path = location
@@ -199,7 +213,7 @@ class Typing:
         source, path = location
         spec = self.spec(location)
         if spec is not None:
-            return frozenset(spec.required)
+            return frozenset(name for name in spec.required if index_of(name) is None)
         depth = len(path)
         asked = {here[depth] for here in self._read_paths.get(source, ()) if len(here) > depth and here[:depth] == path}
         return frozenset(name for name in asked if (source, (*path, name)) not in self._only_asked and name != ITEMS)
@@ -248,12 +262,12 @@ class Typing:
     def _copied_locations(self, location: Location) -> list[Location]:
         """Return the locations that a `set` name copies; empty if its expression is not a lone reference."""
         source, path = location
-        copied = self._copied(source)
+        copied = self.copied(source)
         if copied is None:
             return self._joined_locations(location)
         if len(copied.fields) + len(path) > MAX_DEPTH:  # no value is that deep
             return []
-        return [(one, copied.fields + path) for one in copied.sources]
+        return [(one, of_type(copied.fields) + path) for one in copied.sources]
 
     def _joined_locations(self, location: Location) -> list[Location]:
         """Return the locations whose items a `+` joins, for items of a `set` name that is such an array."""
@@ -261,7 +275,7 @@ class Typing:
         found = []
         for part in self._joined_parts(source) if path[:1] == (ITEMS,) else ():
             meant = self.names.meaning(part.names) if isinstance(part, Reference) else None
-            found += [] if meant is None else [(one, meant.fields + path) for one in meant.sources]
+            found += [] if meant is None else [(one, of_type(meant.fields) + path) for one in meant.sources]
         return found
 
     def _joined_parts(self, source: Source) -> list[Expression]:
@@ -279,7 +293,7 @@ class Typing:
 
     def _view_of_copied(self, location: Location) -> View:
         """Return the view of a `set` name by the present views of the locations that it copies."""
-        if self._copied(location[0]) is None:
+        if self.copied(location[0]) is None:
             joined = self._joined_parts(location[0]) if location[1][:1] == (ITEMS,) else []
             return self._view_of_joined(location, joined) if joined else self._stated_view(location)
         copied = self._copied_locations(location)
@@ -299,7 +313,7 @@ class Typing:
             for one in self._joined_locations(location)
         ]
         held = [part.value for part in parts if isinstance(part, Constant) and isinstance(part.value, tuple)]
-        found += [self._kinds_inside(value, location[1]) for value in held if value]
+        found += [kinds_inside(value, location[1]) for value in held if value]
         known = [view for view in found if not view.never and view != NO_VALUE]
         if not all(view.is_known for view in known):
             return View(is_known=False)
@@ -318,23 +332,7 @@ class Typing:
 
     def _constant_view(self, source: Source, path: tuple[str, ...]) -> View:
         """Return the view of the values at a path of a constant that a `set` assigns."""
-        return self._kinds_inside(self._assigned(source), path)
-
-    @staticmethod
-    def _kinds_inside(value: object, path: tuple[str, ...]) -> View:
-        values, is_lacking = [value], False
-        for name in path:
-            held: list[object] = []
-            for one in values:
-                if name == ITEMS:
-                    held += one if isinstance(one, list | tuple) else ()
-                elif isinstance(one, dict) and name in one:
-                    held.append(one[name])
-                else:
-                    is_lacking = True
-            values = held
-        kinds = frozenset(kind(value) for value in values)
-        return View(kinds, optional=is_lacking, never=is_lacking and not kinds)
+        return kinds_inside(self._assigned(source), path)
 
     def _assigned(self, source: Source) -> object:
         """Return the constant that a `set` assigns; None, which has no fields, for an expression that calculates."""
@@ -352,7 +350,7 @@ class Typing:
         clauses = self._clauses_of.get(source.step if source.step is not None else -1, ())
         return next((clause.tree for clause in clauses if clause.path == source.path), None)
 
-    def _copied(self, source: Source) -> Resolution | None:
+    def copied(self, source: Source) -> Resolution | None:
         """Return the resolved reference that a `set` name copies, or None if its expression is not a lone reference."""
         tree = self._tree(source)
         return self.names.meaning(tree.names) if isinstance(tree, Reference) else None
@@ -488,4 +486,4 @@ def _reply(call: LlmCall) -> TypeSpec:
 def _location_text(location: Location) -> str:
     source, path = location
     name = f"{source.name}.output" if source.kind == "output" else source.name
-    return "$" + ".".join((name, *path)).replace("." + ITEMS, ITEMS)
+    return "$" + written((name, *path))

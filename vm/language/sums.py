@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from stepward.vm.expressions.fields import is_indexed, part
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import ANY, JOINABLE, Kinds, kind
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, all_references, children
@@ -19,6 +20,7 @@ from stepward.vm.language.steps import SetStep
 from stepward.vm.values import MAX_DEPTH
 
 _NONE: Final[Kinds] = frozenset()
+_ABSENT: Final = object()
 
 
 class AssignedKinds:
@@ -101,7 +103,9 @@ class AssignedKinds:
             case Reference():
                 return self._present(self._read(location, tree))
             case _:
-                return _NONE if fields else self._calculated(tree)
+                if not fields:
+                    return self._calculated(tree)
+                return ANY if is_indexed(fields) else _NONE  # of a joined array
 
     def _present(self, locations: Iterable[Location]) -> Kinds:
         return _NONE.union(*(self._known[one] for one in locations))
@@ -120,7 +124,7 @@ def _locations(meant: Resolution | None) -> list[Location]:
 
 def _kinds_within(value: object, fields: tuple[str, ...]) -> Kinds:
     for name in fields:
-        if not isinstance(value, dict) or name not in value:
+        value = part(value, name, _ABSENT)
+        if value is _ABSENT:
             return _NONE
-        value = value[name]
     return frozenset({kind(value)})

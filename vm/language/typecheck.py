@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from stepward.vm.expressions.facts import Facts, facts
+from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
 from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, JOINABLE, NUMBER, OPERATORS, STRING, Kinds
@@ -25,7 +26,6 @@ from stepward.vm.expressions.syntax import (
     children,
 )
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.name_types import ITEMS
 
 WORDS: Final = {
     "boolean": "true or false",

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import UndefinedReferenceError
+from stepward.vm.expressions.fields import part, written
 from stepward.vm.journal.canonical import Sealed, Secret, canonical, is_sealed, opened, portable
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.machine.events import RUNNING
@@ -118,16 +119,16 @@ class Reader:
         else:
             located = self.plan.locate(names)
             if located is None:
-                raise UndefinedReferenceError(".".join(names))
+                raise UndefinedReferenceError(written(names))
             value, fields = get(self.slots, located[0]), located[1]
         is_secret = False
         for field in fields:
             if type(value) is Sealed or type(value) is Secret:
                 is_secret = True
                 value = opened(value)
-            value = value.get(field, UNDEFINED) if isinstance(value, dict) else UNDEFINED
+            value = part(value, field, UNDEFINED)
         if value is UNDEFINED:
-            raise UndefinedReferenceError(".".join(names))
+            raise UndefinedReferenceError(written(names))
         return Secret(value) if is_secret else value
 
     def __call__(self, names: Names) -> Any:

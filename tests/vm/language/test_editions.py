@@ -46,6 +46,16 @@ def test_a_function_needs_language_2(word: str) -> None:
     assert {one.code for one in findings} <= {"SW205", "SW212"}  # never 'a', and nobody reads it
 
 
+@pytest.mark.parametrize(
+    ("text", "feature"),
+    [("$l[0] == 'a'", "an index"), ("defined($l[1])", "an index"), ('$o["a b"] > 1', "a field in brackets")],
+)
+def test_brackets_need_language_2(text: str, feature: str) -> None:
+    problem = problem_of(assigns(text))
+    assert (problem.code, problem.message) == ("SW002", f"{feature} needs language 2")
+    assert problem.correction == Correction(Place(), "2", "language", is_number=True)
+
+
 SPECS = {
     "const": {"const": "a"},
     "exclusiveMinimum": {"type": "number", "exclusiveMinimum": 0},

@@ -23,6 +23,7 @@ from stepward.validator.engine.values.classes import Slot
 from stepward.validator.engine.values.cuts import Cutting, TooMany, class_values
 from stepward.validator.engine.values.described import described
 from stepward.validator.engine.values.domains import Domains, Names, real
+from stepward.vm.expressions.fields import written
 from stepward.vm.language.automata import NeverAutomaton
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def _is_nothing(names: Names) -> bool:
 
 
 def _shown(names: Names) -> str:
-    return "$" + ".".join(names)
+    return "$" + written(names)
 
 
 # -- single states -----------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from stepward.validator.engine.systems.system import (
 )
 from stepward.validator.engine.values.cuts import Cutting, TooMany, class_values
 from stepward.validator.engine.values.domains import Domain, Domains, Names
-from stepward.validator.engine.values.states import UNDEFINED, references_of, value_of, within
+from stepward.validator.engine.values.states import UNDEFINED, holds, is_required, references_of, value_of, within
 from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.values import Number
 
@@ -227,9 +227,7 @@ class Search:
                 return self._copied(assign.root, origin, env)
             case Computed(tree=tree):
                 found = self._evaluated(tree, env)
-                return (
-                    None if found is UNDEFINED else tuple(found if name == assign.root else UNDEFINED for name in names)
-                )
+                return None if found is UNDEFINED else tuple(within(found, name[len(assign.root) :]) for name in names)
         return self._nothing(assign.root)
 
     def _copied(self, root: Names, origin: Names, env: Env) -> Block | None:
@@ -259,16 +257,18 @@ class Search:
         return known[root]
 
     def _combined(self, root: Names, given: Given) -> Iterator[tuple[Any, ...]]:
-        """Yield combinations of values below a root: fields have values only where their owner is an object."""
+        """Yield combinations of values below a root: fields have values only where their owner is an object, items only
+        where it is an array that is long enough."""
         found: list[dict[Names, Any]] = [{}]
         for name in self.below[root]:
             domain: Domain = self.domains.given(given.source, name[len(root) :])
-            own = [*class_values(domain, self.cutting.cuts[name]), *([UNDEFINED] if domain.undefined else [])]
+            own = class_values(domain, self.cutting.cuts[name])
+            own += [] if is_required(name, domain) else [UNDEFINED]
             owner = self.domains.parent(name)
             found = [
                 {**known, name: value}
                 for known in found
-                for value in (own if owner is None or isinstance(known[owner], dict) else [UNDEFINED])
+                for value in (own if owner is None or holds(known[owner], name[-1]) else [UNDEFINED])
             ]
             if len(found) > MAX_CHOICES:
                 raise TooMany

@@ -7,12 +7,13 @@ which the assignment connects and, where classes do not distinguish values, some
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, Undefined
 from stepward.validator.engine.values.classes import Outcome, Slot, Space
 from stepward.validator.engine.values.domains import Domain, Names, of_kinds
-from stepward.validator.engine.values.states import UNDEFINED, within
+from stepward.validator.engine.values.states import UNDEFINED, holds, is_required, within
 from stepward.vm.expressions.operands import is_condition, result_kinds
 from stepward.vm.expressions.syntax import Expression, Reference
 from stepward.vm.language.names import Source
@@ -129,9 +130,9 @@ class Transfers:
             domain = domains[slot.names]
             missing, owner = space.where(slot, _is_undefined), self.domains.parent(slot.names)
             mask &= space.expand(slot, slot.partition.classes_of(domain)) | missing
-            if not domain.undefined:
+            if is_required(slot.names, domain):
                 holder = (
-                    space.all if owner is None else space.where(space.slots[owner], lambda one: isinstance(one, dict))
+                    space.all if owner is None else space.where(space.slots[owner], partial(holds, name=slot.names[-1]))
                 )
                 mask &= ~(missing & holder)
         return mask
@@ -169,4 +170,5 @@ class Transfers:
             return _answer(self.space, slots[0], self.space.outcome(tree))
         self.blurs = True
         values = of_kinds(result_kinds(tree))
-        return self._any(slots, self._given(slots, dict.fromkeys((slot.names for slot in slots), values)))
+        whole = [slot for slot in slots if not self._fields(slot)]  # an item of a joined array may be anything
+        return self._any(slots, self._given(whole, dict.fromkeys((slot.names for slot in whole), values)))

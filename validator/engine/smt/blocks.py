@@ -27,8 +27,10 @@ from stepward.validator.engine.smt.terms import TooLarge
 from stepward.validator.engine.smt.versions import Versions
 from stepward.validator.engine.smt.walks import Walk
 from stepward.validator.engine.systems.assigned import Assigned
+from stepward.validator.engine.systems.copies import equivalence_groups
 from stepward.validator.engine.systems.system import BAD, Path, System
-from stepward.validator.engine.values.domains import Domains
+from stepward.validator.engine.values.cuts import TooMany
+from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.findings import Verdict
 from stepward.vm.expressions.syntax import Expression
 
@@ -72,6 +74,15 @@ class _Spent(Exception):  # noqa: N818 - never seen outside this file
     """The solver stopped at its limit."""
 
 
+def _copied(system: System, domains: Domains) -> list[Names]:
+    """Return what the read references are copied from: the value that a source gives has the field that a copy has."""
+    try:
+        groups = equivalence_groups(system, domains)
+    except TooMany:
+        return []
+    return [name for group in groups for name in group]
+
+
 class _Search:
     def __init__(
         self,
@@ -81,7 +92,7 @@ class _Search:
         units: int,
         clock: Clock,
     ) -> None:
-        self.shown = tuple(system.references)
+        self.shown = tuple(dict.fromkeys((*system.references, *_copied(system, domains))))
         self.units = self.left = units
         self.clock = clock
         self.terms = Versions(domains, clock)

@@ -72,7 +72,7 @@ class _Builder:
                 return None
         if not all(self.text(group) for group in self.groups()):
             return None
-        for names, array in self.arrays.items():
+        for names, array in sorted(self.arrays.items(), key=lambda one: -len(one[0])):  # items before their arrays
             items = self.items(array)
             if items is None:
                 return None
@@ -158,6 +158,7 @@ class _Builder:
     # -- arrays ----------------------------------------------------------------------------------------------------
 
     def items(self, array: Array) -> tuple[Any, ...] | None:
+        fixed = {slot.names[-1]: self.found[slot.names] for slot in array.indexed if slot.names in self.found}
         length = self.whole(array.length)
         held = [literal for (_, literal), term in array.holds.items() if self.is_true(term)]
         refused = [key for key, term in array.holds.items() if not self.is_true(term)]
@@ -171,10 +172,15 @@ class _Builder:
             else:
                 refused.append((kind_of_class(value), value))
         held = list({(kind_of_class(value), value): value for value in held}.values())
+        known = {
+            (kind_of_class(value), value) for value in fixed.values() if kind_of_class(value) not in ("array", "object")
+        }
+        held = [value for value in held if (kind_of_class(value), value) not in known]
         filler = held[0] if held else self.filler(array.items, refused, odd)
-        if len(held) > length or (filler is UNDEFINED and length):
+        if len(held) > length - len(fixed) or (filler is UNDEFINED and length > len(fixed)):
             return None
-        return (*held, *[filler] * (length - len(held)))
+        rest = iter(held)
+        return tuple(fixed[f"[{at}]"] if f"[{at}]" in fixed else next(rest, filler) for at in range(length))
 
     def filler(self, items: Domain | None, refused: list[tuple[str, Any]], odd: list[str]) -> Any:
         """Return an item that equals none of the searched ones; of another kind where the search has to fail."""

@@ -57,6 +57,8 @@ class Array:
     fails: dict[tuple[str, Any], Any] = field(default_factory=dict)
     lookups: list[tuple[Expression, Any, Any]] = field(default_factory=list)
     halves: tuple[Any, Any] | None = None
+    indexed: list[Slot] = field(default_factory=list)
+    """The items that a reference reads by their index."""
 
 
 @dataclass(eq=False)

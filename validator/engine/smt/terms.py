@@ -18,10 +18,12 @@ import z3
 
 from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.functions import Functions
+from stepward.validator.engine.smt.items import link
 from stepward.validator.engine.smt.payloads import Array, Slot, Term, Text, Truth, Value, compares, never_too_long
 from stepward.validator.engine.smt.sums import Sums
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.validator.engine.values.texts import Atom, parts_of
+from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.operators import NUMBER, Question, kind
 from stepward.vm.expressions.syntax import (
     Arithmetic,
@@ -136,7 +138,7 @@ class Terms(ABC):
         kinds = sorted(domain.kinds)
         if domain.undefined or has_holder is not True:
             kinds.append("undefined")
-        word = ".".join(names)
+        word = written(names)
         slot = Slot(names, tuple(kinds), self._guards(word, kinds))
         is_undefined = slot.guards.get("undefined", False)
         self.state(self.either(has_holder, is_undefined))
@@ -322,7 +324,7 @@ class Terms(ABC):
     def text_length(self, text: Text) -> Any:
         """Return the length of a text that is not an enum member."""
         if text.length is None:
-            text.length = self.integer(f"len {'.'.join(text.names)}")
+            text.length = self.integer(f"len {written(text.names)}")
             if text.halves is not None:
                 self.state(z3.ToReal(text.length) == self.sums.length(text))
         return text.length
@@ -390,11 +392,9 @@ class Terms(ABC):
         if isinstance(other, str):
             if isinstance(holder, str):
                 return Atom(question, other).of(holder)
-            return (
-                self._members(holder, lambda text: Atom(question, other).of(text))
-                if holder.members
-                else self.atom(holder, Atom(question, other))
-            )
+            if holder.members:
+                return self._members(holder, lambda text: Atom(question, other).of(text))
+            return self.atom(holder, Atom(question, other))
         if holder is other:
             return True
         if question == "is" and isinstance(holder, str):
@@ -436,7 +436,7 @@ class Terms(ABC):
         if text.max_length is not None and len(atom.literal) > text.max_length:
             return False
         if atom not in text.atoms:
-            text.atoms[atom] = self.boolean(f"{'.'.join(text.names)} {atom.question} {atom.literal!r}")
+            text.atoms[atom] = self.boolean(f"{written(text.names)} {atom.question} {atom.literal!r}")
             answer = self.sums.answer(text, atom)
             if answer is not None:
                 self.state(text.atoms[atom] == answer)
@@ -495,4 +495,6 @@ class Terms(ABC):
                 if one is not False:
                     self.state(z3.Implies(one, array.length >= 1))
             self.state(self.no(self.both(array.holds[key], array.fails[key])))
+            for slot in array.indexed:
+                link(self, array, key, slot)
         return Truth(array.holds[key], array.fails[key])

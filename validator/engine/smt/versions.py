@@ -8,17 +8,19 @@ of its parts, so that the formula stays linear.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
 import z3
 
 from stepward.validator.engine.clock import Clock
-from stepward.validator.engine.smt.payloads import Array, Term, Text, Truth, Value
+from stepward.validator.engine.smt.items import note_item
+from stepward.validator.engine.smt.payloads import Array, Slot, Term, Text, Truth, Value
 from stepward.validator.engine.smt.terms import Terms
 from stepward.validator.engine.values.domains import ANYTHING, Domain, Domains, Names
 from stepward.validator.engine.values.states import UNDEFINED, within
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.operators import Question, kind
 from stepward.vm.expressions.syntax import Expression, Reference
 
@@ -137,6 +139,8 @@ class Versions(Terms):
         match version:
             case Leaf():
                 return self._slotted(version, fields)
+            case Made() if fields and "array" in version.value.kinds and index_of(fields[0]) is not None:
+                return self._slotted(self.leaf(("joined",), lambda _: _ANY), fields)  # an item of any of its parts
             case Made():
                 return NO_VALUE if fields else version.value
             case Written():
@@ -152,10 +156,28 @@ class Versions(Terms):
         for size in range(len(fields) + 1):
             key = (*leaf.key, *fields[:size])
             if key not in self.slots:
-                self.slots[key] = self.made(key, leaf.domain(fields[:size]), has_holder)
-                leaf.keys.append(key)
-            has_holder = self.slots[key].guards.get("object", False)
+                self._make(leaf, fields[:size], has_holder)
+            if size < len(fields):
+                has_holder = self._has(self.slots[key], fields[size])
         return self.value_in(self.slots[(*leaf.key, *fields)])
+
+    def _make(self, leaf: Leaf, fields: Fields, has_holder: Term) -> None:
+        key, domain = (*leaf.key, *fields), leaf.domain(fields)
+        number = index_of(fields[-1]) if fields else None
+        slot = self.slots[key] = self.made(
+            key, domain if number is None else replace(domain, undefined=False), has_holder
+        )
+        leaf.keys.append(key)
+        array = self.slots[key[:-1]].array if number is not None else None
+        if array is not None:
+            note_item(self, array, slot)
+
+    def _has(self, owner: Slot, name: str) -> Term:
+        """Return when a slot has a field, or an item at an index."""
+        number = index_of(name)
+        if number is None:
+            return owner.guards.get("object", False)
+        return owner.array is not None and self.both(owner.guards["array"], owner.array.length > number)
 
     # -- merging ---------------------------------------------------------------------------------------------------
 

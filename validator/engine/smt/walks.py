@@ -27,7 +27,8 @@ from stepward.validator.engine.systems.system import (
     Step,
 )
 from stepward.validator.engine.values.domains import Domain, Domains, Names
-from stepward.validator.engine.values.states import UNDEFINED, State, value_of, with_owners, within
+from stepward.validator.engine.values.states import UNDEFINED, State, holds, value_of, with_owners, within
+from stepward.vm.expressions.fields import part
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.values import FrozenMap, freeze
 
@@ -99,15 +100,18 @@ class _Held(NamedTuple):
         fields = (*self.prefix, *fields)
         if self.leaf is None:
             return within(self.value, fields)
+        value: Any = None
         for size in range(len(fields) + 1):
             key = (*self.leaf.key, *fields[:size])
             if key in self.found:
                 value = self.found[key]
             elif key in self.leaf.keys:
                 return UNDEFINED
+            elif isinstance(value, tuple):
+                value = part(value, fields[size - 1], UNDEFINED)
             else:
                 value = simple(self.leaf.domain(fields[:size]))
-            if size < len(fields) and not isinstance(value, dict):
+            if size < len(fields) and not holds(value, fields[size]):
                 return UNDEFINED
         return value
 

@@ -22,6 +22,7 @@ from stepward.validator.engine.values.domains import (
     of_kinds,
 )
 from stepward.validator.engine.values.states import UNDEFINED, within
+from stepward.vm.expressions.fields import is_indexed
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import FUNCTIONS, NUMBER, kind
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, FunctionCall, Minus, Reference, children
@@ -90,7 +91,7 @@ class Assigned:
                 return NOTHING
             case Computed(tree=tree):
                 if fields:
-                    return _ABSENT
+                    return _UNKNOWN if is_indexed(fields) else _ABSENT  # an item of a joined array
                 kinds = result_kinds(tree)
                 found = of_kinds(kinds - NUMBER)
                 return (

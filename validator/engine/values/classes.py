@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,7 @@ from stepward.validator.engine.values.cuts import MAX_CLASSES, Cutting, TooMany,
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.numbers import simplicity
 from stepward.validator.engine.values.partition import Partition
-from stepward.validator.engine.values.states import UNDEFINED, State, references_of
+from stepward.validator.engine.values.states import UNDEFINED, State, holds, is_required, references_of
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.operators import OPERATORS, Comparison, compare, kind
@@ -96,23 +96,24 @@ class Space:
 
     def _slot(self, names: Names) -> Slot:
         owner = self.domains.parent(names)
-        may_be_missing = owner is not None and any(not isinstance(one, dict) for one in self.slots[owner].values)
+        may_be_missing = owner is not None and not all(holds(one, names[-1]) for one in self.slots[owner].values)
         domain, cuts = self.cutting.domain[names], self.cutting.cuts[names]
         return Slot(names, Partition(domain, cuts, may_be_missing=may_be_missing))
 
     @cached_property
     def possible(self) -> int:
-        """The states in which every field has its owner, and every object its required fields."""
+        """The states in which every field has its owner, every object its required fields, and every array its
+        items."""
         mask = self.all
         for name, slot in self.slots.items():
             owner = self.domains.parent(name)
             if owner is None:
                 continue
-            is_object = self.where(self.slots[owner], lambda value: isinstance(value, dict))
+            has_it = self.where(self.slots[owner], partial(holds, name=name[-1]))
             is_defined = self.where(slot, lambda value: value is not UNDEFINED)
-            mask &= is_object | (self.all & ~is_defined)
-            if not self.cutting.domain[name].undefined:
-                mask &= is_defined | (self.all & ~is_object)
+            mask &= has_it | (self.all & ~is_defined)
+            if is_required(name, self.cutting.domain[name]):
+                mask &= is_defined | (self.all & ~has_it)
         return mask
 
     # -- evaluating ------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from stepward.validator.engine.values.numbers import between, simplicity
 from stepward.validator.engine.values.shortest import shortest
 from stepward.validator.engine.values.states import UNDEFINED, references_of, with_owners
 from stepward.validator.engine.values.texts import Atom, classes, parts_of
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.operators import FUNCTIONS, OPERATORS, Operator
 from stepward.vm.expressions.syntax import (
     Compare,
@@ -109,6 +110,10 @@ class Cutting:
             self.domain.update(dict.fromkeys(group, values))
         for tree in trees:
             self._collect(tree)
+        for name in self.names:
+            number, owner = index_of(name[-1]), domains.parent(name)
+            if number is not None and owner is not None:
+                self.cuts[owner].lengths.update([0, number + 1])
         for cuts in self.cuts.values():
             cuts.keep_few_patterns()
         for name, domain in self.domain.items():

@@ -14,11 +14,11 @@ from functools import reduce
 from math import ceil, floor
 from typing import Final, NamedTuple
 
+from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import ANY, kind
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.name_types import ITEMS
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec

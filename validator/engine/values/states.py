@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from stepward.validator.engine.values.domains import Domains, Names
+from stepward.validator.engine.values.domains import Domain, Domains, Names
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import Lookup, evaluate, evaluate_condition
+from stepward.vm.expressions.fields import index_of, part, written
 from stepward.vm.expressions.syntax import Expression, all_references
 from stepward.vm.values import to_json
 
@@ -44,7 +45,7 @@ def lookup_in(state: State) -> Lookup:
 
     def lookup(names: Names) -> Any:
         if names not in state:
-            raise UndefinedReferenceError(".".join(names))
+            raise UndefinedReferenceError(written(names))
         return state[names]
 
     return lookup
@@ -69,28 +70,41 @@ def outcome(tree: Expression, state: State) -> bool | None:
 def within(value: Any, fields: Sequence[str]) -> Any:
     """Return a field of a value; UNDEFINED where there is none."""
     for name in fields:
-        if not isinstance(value, dict) or name not in value:
-            return UNDEFINED
-        value = value[name]
+        value = part(value, name, UNDEFINED)
     return value
+
+
+def holds(owner: Any, name: str) -> bool:
+    """Return whether a value may have a field, or certainly has an item; `name` is that of a field or an index.
+
+    The value is a representative of its class: an object without fields stands for all objects, an array for those of
+    its length.
+    """
+    number = index_of(name)
+    return isinstance(owner, dict) if number is None else isinstance(owner, tuple) and number < len(owner)
+
+
+def is_required(names: Names, domain: Domain) -> bool:
+    """Return whether a field is there wherever its owner may have it; an item of an array always is."""
+    return not domain.undefined or index_of(names[-1]) is not None
 
 
 def is_possible(state: State, names: Iterable[Names], domains: Domains) -> bool:
     """Return whether each value is in its reference's domain, and each object has its required fields."""
     for name in names:
         domain, owner = domains.of(name), domains.parent(name)
-        has_owner = owner is None or isinstance(state.get(owner), dict)
+        has_owner = owner is None or holds(state.get(owner), name[-1])
         if name in state:
             if not has_owner or not domain.allows(state[name]):
                 return False
-        elif has_owner and not domain.undefined:
+        elif has_owner and is_required(name, domain):
             return False
     return True
 
 
 def shown(state: State, names: Iterable[Names]) -> str:
     """Return the values of references in the words of a message: `$amount` is 500."""
-    return " and ".join(f"`${'.'.join(name)}` is {_value(state, name)}" for name in names)
+    return " and ".join(f"`${written(name)}` is {_value(state, name)}" for name in names)
 
 
 def _value(state: State, name: Names) -> str:

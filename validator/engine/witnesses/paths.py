@@ -11,7 +11,7 @@ from stepward.validator.engine.systems.building import Builder
 from stepward.validator.engine.systems.system import CompressedEdge, Computed, Given, Path
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.states import State
-from stepward.validator.engine.witnesses.reached import assembled, completed
+from stepward.validator.engine.witnesses.reached import Items, assembled, completed
 from stepward.validator.engine.witnesses.synthesis import Known, Valueless, Witnesses
 from stepward.validator.engine.witnesses.walk import Unsure, Walker
 from stepward.validator.engine.witnesses.witness import Does
@@ -161,7 +161,13 @@ class Traced:
 
 
 def _merged(first: Any, second: Any) -> Any:
-    """Return the union of the fields that two names know of one value."""
+    """Return the union of the fields and items that two names know of one value."""
+    if isinstance(first, Items) and isinstance(second, Items):
+        names = first.known | second.known
+        known = {name: _merged(first.known.get(name), second.known.get(name, first.known.get(name))) for name in names}
+        return Items(second.items, known)
+    if isinstance(first, Items) and isinstance(second, tuple):
+        return first
     if not isinstance(first, dict) or not isinstance(second, dict):
         return second
     return first | {name: _merged(first.get(name), value) for name, value in second.items()}

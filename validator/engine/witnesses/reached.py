@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.simplest import simplest
 from stepward.validator.engine.values.states import State
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.values import freeze
 
@@ -26,13 +28,25 @@ def is_admitted(analyses: Analyses, state: State) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class Items:
+    """An array of which some items are known, by their index; the others are only of the right kind."""
+
+    items: tuple[Any, ...]
+    known: dict[int, Any]
+
+
 def assembled(name: Names, state: State) -> Any:
-    """Return a value with the fields that the state names."""
-    if not isinstance(state[name], dict):
-        return state[name]
-    depth = len(name)
+    """Return a value with the fields and items that the state names, an array of which some are named as `Items`."""
+    value, depth = state[name], len(name)
+    if not isinstance(value, dict | tuple):
+        return value
     fields = [inner for inner in state if inner[:depth] == name and len(inner) == depth + 1]
-    return {inner[depth]: assembled(inner, state) for inner in fields}
+    parts = {inner[depth]: assembled(inner, state) for inner in fields}
+    if isinstance(value, dict):
+        return parts
+    known = {number: part for one, part in parts.items() if (number := index_of(one)) is not None}
+    return Items(value, known) if known else value
 
 
 def _is_of(value: Any, spec: TypeSpec | None) -> bool:
@@ -41,6 +55,8 @@ def _is_of(value: Any, spec: TypeSpec | None) -> bool:
 
 def completed(value: Any, spec: TypeSpec | None) -> Any:
     """Return a value completed with everything that its type requires: fields of objects, items of arrays."""
+    if isinstance(value, Items):
+        value = tuple(value.known.get(number, item) for number, item in enumerate(value.items))
     if isinstance(value, list | tuple):
         return _items(tuple(value), spec.items if spec is not None else None)
     if not isinstance(value, dict):

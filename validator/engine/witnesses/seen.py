@@ -12,6 +12,7 @@ from stepward.validator.engine.witnesses.witness import Claim
 from stepward.validator.findings import Move
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate_condition
+from stepward.vm.expressions.fields import names_in
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.machine.apply import apply
@@ -199,7 +200,7 @@ class Seen:
     def _is_undefined(self, number: int, reference: str) -> bool:
         """Return whether a reference is undefined before a record: the machine names only the first of several."""
         try:
-            self._reader(number).raw(tuple(reference.removeprefix("$").split(".")))
+            self._reader(number).raw(names_in(reference))
         except UndefinedReferenceError:
             return True
         return False

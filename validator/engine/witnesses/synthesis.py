@@ -22,6 +22,7 @@ from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replay
 from stepward.validator.engine.witnesses.taken import budget, common, instead, named, spent_after
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
 from stepward.validator.findings import Evidence, Move
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Resolution, Source
@@ -259,7 +260,8 @@ class Witnesses:
     @staticmethod
     def _below(spec: TypeSpec | None, fields: tuple[str, ...]) -> TypeSpec | None:
         for name in fields:
-            spec = (spec.properties or {}).get(name) if spec is not None else None
+            if spec is not None:
+                spec = (spec.properties or {}).get(name) if index_of(name) is None else spec.items
         return spec
 
     def _value(self, source: Source, values: Values) -> Any:
@@ -466,8 +468,13 @@ _DOES: Final[Mapping[str, Does]] = {
 
 
 def _with(value: Any, fields: tuple[str, ...], inner: Any) -> Any:
-    """Return a value with another value in one of its fields."""
+    """Return a value with another value in one of its fields or items; an array that is too short repeats it."""
     if not fields:
         return inner
+    number = index_of(fields[0])
+    if number is not None:
+        items = value if isinstance(value, tuple) else ()
+        found = _with(items[number] if number < len(items) else None, fields[1:], inner)
+        return (*items[:number], *[found] * (number - len(items)), found, *items[number + 1 :])
     held = value if isinstance(value, dict) else {}
     return FrozenMap({**held, fields[0]: _with(held.get(fields[0]), fields[1:], inner)})

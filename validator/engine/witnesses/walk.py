@@ -28,6 +28,7 @@ from stepward.validator.engine.values.states import UNDEFINED, within
 from stepward.validator.engine.witnesses.replay import ERROR
 from stepward.vm.errors import EvaluationError, StepwardError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.fields import written
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ConditionStep, ParallelStep
 from stepward.vm.values import FrozenMap, freeze
@@ -201,7 +202,7 @@ class Walker:
             raise Unsure("it is not known whether it has a value")
         value = within(value, names[len(root) :])
         if value is UNDEFINED:
-            raise UndefinedReferenceError(".".join(names))
+            raise UndefinedReferenceError(written(names))
         return value
 
 
