@@ -11,6 +11,7 @@ import pytest
 
 from hostile_lisp import programs
 from paths import ROOT
+from sizes import size
 
 MOST = 64 << 20
 """Bytes that the process may take over its start."""
@@ -18,7 +19,11 @@ MOST = 64 << 20
 
 @pytest.mark.parametrize(
     ("steps", "every"),
-    [(20_000, 7), pytest.param(300_000, 1, marks=pytest.mark.slow), pytest.param(1_000_000, 9, marks=pytest.mark.slow)],
+    [
+        pytest.param(20_000, 7, id="few"),
+        pytest.param(size(50_000, 300_000), 1, id="all", marks=pytest.mark.slow),
+        pytest.param(size(300_000, 1_000_000), 23, id="long", marks=pytest.mark.slow),
+    ],
 )
 def test_hostile_programs_end_with_an_error_within_bounded_memory(steps: int, every: int) -> None:
     if every == 1:
