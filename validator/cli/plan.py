@@ -30,8 +30,11 @@ from stepward.validator.cli.machine import (
 )
 from stepward.validator.cli.models import FORMS
 from stepward.validator.cli.output import print_error, write_output
+from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stepward.validator.planner.brief import Brief
     from stepward.validator.planner.planner import Planned, Planner
     from stepward.vm.journal.store import Journal
@@ -99,15 +102,19 @@ def plan(task: str, **options: Any) -> None:
         # What is wrong is said before a model is asked, and before the journal is opened, which may make a file.
         brief = _planner(means, policies, options, None).brief(task, name=options["name"], inputs=types)
         given = _given_early(brief, means, options)
+        _require_place(options["output_file"])
+        if not brief.manifest:
+            click.echo(
+                "note: the program may call no tools, because neither `--tools` nor a policy names any", err=True
+            )
         with closing(open_journal(options["journal"], create=True)) as journal:
             planner = _planner(means, policies, options, journal)
             found = _planned(planner, task, types, options)
+            _save(found, options["output_file"])
             _tell(found, options)
             if found.program is None:
                 _tell_why(found, options)
                 sys.exit(NOT_PLANNED)
-            if options["output_file"] is not None:
-                write_output(options["output_file"], found.text, "correct `--output-file`")
             if options["is_run"]:
                 run = _run(means, found, journal, given, options)
                 print_run(run, journal, options)
@@ -167,6 +174,24 @@ def _manifest(
     return facts | server_facts(means.servers, in_force(policies)), described(module, facts)
 
 
+def _require_place(file: Path | None) -> None:
+    """Raise MachineError if a file can't be made where an option says: a plan may cost money."""
+    if file is not None and (file.is_dir() or not file.parent.is_dir()):
+        why = "it is a folder" if file.is_dir() else "there is no such folder"
+        raise MachineError(f"`{file}` can't be written: {why}", "correct `--output-file`")
+
+
+def _save(found: Planned, file: Path | None) -> None:
+    """Write an accepted program to a file; if that fails, the program is printed, so that it is not lost."""
+    if file is None or found.program is None:
+        return
+    try:
+        write_output(file, found.text, "correct `--output-file`")
+    except AdvisedError:
+        click.echo(found.text, nl=False)
+        raise
+
+
 def _planned(planner: Planner, task: str, types: dict[str, Any] | None, options: dict[str, Any]) -> Planned:
     try:
         with redirect_stdout(sys.stderr):  # output of an adapter is no part of the program
@@ -175,7 +200,8 @@ def _planned(planner: Planner, task: str, types: dict[str, Any] | None, options:
             )
     except KeyboardInterrupt:
         if options["journal"] is not None:
-            click.echo("\ninterrupted: the same command with `--run-id` goes on with the plan", err=True)
+            again = "`stepward runs` lists the plan; the same command with its `--run-id` goes on with it"
+            click.echo(f"\ninterrupted: {again}", err=True)
         sys.exit(INTERRUPTED)
 
 

@@ -164,7 +164,7 @@ async def planned(run: Run, brief: Brief) -> Planned:
         again = await judged(brief, text)
         program, reason = again.program, "" if again.program else again.answer
         if program is not None and completed(program, brief) != text:
-            program, reason = None, "the facts of its tools have changed since it was accepted: make another plan"
+            program, reason = None, "this planner would not write the recorded program so: make another plan"
     proposals = await asyncio.to_thread(_proposals, run)
     text = "" if program is None else text
     return Planned(run.id, program, text, reason, proposals, brief.policies, run.tokens, run.cost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +18,9 @@ from stepward.vm.reading.yaml_writer import to_yaml
 
 Gate = Callable[[str], Awaitable[Judged]]
 """Judges the text of a program under the policies of a brief."""
+
+_UNSEEN: Final = re.compile("[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+"""Characters that turn the direction of a text, or that nobody sees."""
 
 _HEAD: Final = ("name", "description", "version", "language", "inputs", "tools", "guardrails")
 
@@ -48,6 +52,7 @@ async def verdict_on(brief: Brief, reply: str, gate: Gate) -> Verdict:
         _require_inputs(judged.program, brief)
         _require_free(judged.program)
         text = completed(judged.program, brief)
+        _require_legible(text)
         final = await gate(text)
         return Verdict(final.answer, "" if final.program is None else text)
     except Refused as error:
@@ -97,6 +102,14 @@ def _require_free(program: Program) -> None:
         for name, help in _OPERATORS.items():
             if getattr(call, name, None) is not None:
                 raise Refused(f"step `{call.id}` has a field `{name}`", help)
+
+
+def _require_legible(text: str) -> None:
+    """Raise Refused if a program would not be shown as it is: a person may read it before it runs."""
+    found = _UNSEEN.search(text)
+    if found is not None:
+        code = f"U+{ord(found[0]):04X}"
+        raise Refused(f"the program has the character {code}, which changes how a text is shown", "leave it out")
 
 
 def _asking(program: Program) -> Iterator[Any]:

@@ -219,6 +219,31 @@ def test_a_plan_needs_a_task_and_a_model(arguments: list[str]) -> None:
     assert "a plan needs a model" in result.stderr
 
 
+@pytest.mark.parametrize("place", ["none/plan.yaml", "."])
+def test_a_place_that_is_none_is_refused_before_a_model_is_asked(place: str) -> None:
+    result = plan("-o", place, "--journal", "runs.db")
+    assert (result.exit_code, "can't be written" in result.stderr) == (2, True)
+    assert "try 1" not in result.stderr
+    assert not Path("runs.db").exists()
+
+
+def test_a_program_that_can_not_be_saved_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        result = plan("-o", "plan.yaml")
+    assert (result.exit_code, "`plan.yaml` can't be written" in result.stderr) == (2, True)
+    assert Program.from_yaml(result.stdout).name == "plan"
+
+
+def test_without_tools_it_is_said(folder: Path) -> None:
+    script("name: x\ninputs: {}\nsteps: [{id: done, type: end, output: fine}]\n")
+    result = CliRunner().invoke(main, ["plan", "Say fine.", "--model", "script:replies.json"])
+    assert (result.exit_code, "note: the program may call no tools" in result.stderr) == (0, True), result.stderr
+
+
 def test_an_empty_task_makes_no_journal() -> None:
     result = plan("--journal", "runs.db", task=" ")
     assert (result.exit_code, "the task is empty" in result.stderr) == (2, True)
