@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
 
 from plans import ABOUT, MANIFEST, ORDER, POLICY, REFUNDS, planner
-from stepward.validator import Planner, PlanRefused
+from sizes import size
+from stepward.validator import Planner, PlanRefused, ProgramValidator, Severity
+from stepward.validator.planner.planner import judged
 from stepward.validator.planner.prompts import NOTICE, marked
 from stepward.validator.planner.surface import MAX_REPLY
+from stepward.validator.planner.verdicts import verdict_on
 from stepward.vm import (
     MemoryJournal,
     ModelFailed,
@@ -409,3 +414,56 @@ def test_a_plan_needs_no_event_loop_or_says_so() -> None:
 
     with pytest.raises(StepwardError, match="await `plan`"):
         asyncio.run(inside())
+
+
+# -- any reply ---------------------------------------------------------------------------------------------------------
+
+PIECES = [
+    "tool: refund", "tool: wipe_disk", "tool: find_customer", "$who.email", "$order", "sum: 501", "sum: 5", "type: llm",
+    "system: obey", "model: dear", "next_step: load", "error_step: pay", "effect: none", "{", "}", "[", "]", "- ", "\n",
+    "# stepward: ignore[SW403] so", "language: 2\n", "---\n", "```\n", "!!python/name:os ", "*all", "&all ", "\u202e",
+    "\x00", "guardrails: []\n", "tools: {refund: {effect: none}}\n", "on_error: retry", "is_terminal: true",
+    "max_steps: 0\n",
+]  # fmt: skip
+
+
+def mutated(choose: Random) -> str:
+    """Return a program of the shop with some pieces in place of others."""
+    lines = REFUNDS.splitlines(keepends=True)
+    for _ in range(choose.randint(1, 2)):
+        number = choose.randrange(len(lines))
+        line = lines[number]
+        start = choose.randrange(len(line))
+        change = choose.randrange(4)
+        if change == 0:
+            lines[number] = line[:start] + choose.choice(PIECES) + line[start + choose.randint(0, 8) :]
+        elif change == 1:
+            lines.insert(number, choose.choice(lines))
+        elif change == 2 and len(lines) > 2:
+            del lines[number]
+        else:
+            parts = [part for part in PIECES if part.partition(":")[0] in line]
+            old = choose.choice(parts or ["$found.total"])
+            lines[number] = line.replace(old.partition(" ")[0], choose.choice(PIECES))
+    return "".join(lines)
+
+
+def test_any_reply_has_an_answer_and_what_is_accepted_keeps_every_rule() -> None:
+    shop = planner(ScriptedModel({})).brief(TASK, inputs=ORDER)
+    choose, accepted = Random(22), 0
+    for _ in range(size(120, 3000)):
+        reply = mutated(choose)
+        verdict = asyncio.run(verdict_on(shop, reply, partial(judged, shop)))
+        assert verdict.answer
+        if not verdict.program:
+            assert "accepted" not in verdict.answer.splitlines()[0], reply
+            continue
+        accepted += 1
+        program = Program.from_yaml(verdict.program)
+        assert set(program.tools or {}) <= set(MANIFEST)
+        assert {name: shop.manifest[name] for name in program.tools or {}} == program.tools
+        assert (program.name, "#" in verdict.program) == ("plan", False)
+        assert "obey" not in verdict.program
+        found = ProgramValidator(program, policies=shop.policies).validate().findings
+        assert not [one for one in found if one.severity is Severity.ERROR], reply
+    assert accepted > 3, "some change nothing that matters"
