@@ -237,3 +237,21 @@ def test_a_caller_gets_confirmed_tools_and_no_word_of_their_server(world: World,
 def test_tools_of_servers_need_a_journal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPWARD_CALLER_TOKEN", "an-invented-token-of-a-caller")
     assert "tools of MCP servers need --journal" in refused("mcp", "--callers", "callers.yaml")
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_may_call_the_pinned_tools_of_a_server(world: World) -> None:
+    pin(world)
+    Path("replies.json").write_text(
+        json.dumps({"propose": ["steps: [{id: die, type: tool, tool: world.die}]", PROGRAM]})
+    )
+    takes = ["--takes", "sum=number", "--model", "script:replies.json", "--tools", "shop.py", "--journal", "runs.db"]
+    result = call("plan", "Pay after asking.", *takes, "--run-id", "p", "--run", "--input", "sum=7")
+    assert result.exit_code == 4, result.output
+    assert "`die` calls a tool that is not allowed" in result.stderr
+    assert "`ask` waits for somebody" in result.stdout
+    prompt = call("runs", "export", "p", "--journal", "runs.db").stdout
+    assert "world.pay" in prompt
+    assert "world.die" not in prompt.splitlines()[0], "it is neither pinned nor in a policy"

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from plans import POLICY, TASKS, Shop, planner, task_in
+from chat_server import chat_server, said
+from plans import ORDER, POLICY, REFUNDS, TASKS, Shop, planner, task_in
 from stepward.validator import ProgramValidator
-from stepward.vm import ExecutionVM, MemoryJournal, ScriptedModel
+from stepward.vm import ExecutionVM, MemoryJournal, OpenAIModel, ScriptedModel
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.replay import replay, replayer
 
@@ -49,3 +50,21 @@ def test_a_task_is_planned_and_its_program_runs(path: Path) -> None:
 def _script(task: Any) -> dict[str, Any]:
     script = task.get("model") or {"nobody": "asks"}
     return {step: list(said) if isinstance(said, list | tuple) else said for step, said in script.items()}
+
+
+def test_a_server_for_chat_completions_can_plan() -> None:
+    """What the model is told is a system text and one request; a reply that is cut off is no reply."""
+    with chat_server() as server:
+        server.answers = [said("```yaml\nsteps: []\n```"), said(REFUNDS)]
+        model = OpenAIModel("small", base_url=server.url)
+        found = planner(model).plan_sync("Pay an order back.", inputs=ORDER)
+        assert [one.is_accepted for one in found.proposals] == [False, True]
+        assert found.tokens == 34
+        roles = [message["role"] for message in server.asked[1].body["messages"]]
+        assert roles == ["system", "user"]
+        assert "response_format" not in server.asked[1].body
+        assert "steps: []" in server.asked[1].body["messages"][1]["content"]
+        server.answers = [said(REFUNDS[:80], finish="length")]
+        found = planner(model).plan_sync("Pay an order back.", inputs=ORDER)
+        assert (found.program, found.proposals) == (None, ())
+        assert found.reason
