@@ -269,15 +269,20 @@ def _tell(found: Planned, options: dict[str, Any]) -> None:
 
 
 def _tell_why(found: Planned, options: dict[str, Any]) -> None:
+    """Print on standard error why there is no program, but where the JSON says it."""
     from stepward.validator.report.text import safe
 
     if options["output_format"] == "json" and not options["is_run"]:
         return
-    if found.proposals and not found.proposals[-1].is_accepted and len(found.proposals) >= options["tries"]:
+    name = f"plan `{safe(found.run)}`"
+    if found.proposals and found.proposals[-1].is_accepted:
+        click.echo("".join(f"{safe(line)}\n" for line in found.reason.splitlines()), err=True)
+        print_error(f"{name}: its program was accepted once, and is not any more", "plan anew, with another `--run-id`")
+    elif len(found.proposals) >= options["tries"]:
         help = "say more in the task, give more tries with `--tries`, or take another model"
-        print_error(f"plan `{safe(found.run)}`: no try was accepted", help)
-        return
-    print_error(f"plan `{safe(found.run)}`: {safe(found.reason)}", "look at the model and its options")
+        print_error(f"{name}: no try was accepted", help)
+    else:
+        print_error(f"{name}: {safe(found.reason)}", "look at the model, its options and `--max-tokens`")
 
 
 def _data(found: Planned) -> dict[str, Any]:

@@ -158,7 +158,7 @@ async def planned(run: Run, brief: Brief) -> Planned:
     The gate judges the program once more: a run that existed may have been made under other policies.
     """
     output = run.output or {}
-    text, reason = output.get("program", ""), output.get("reason") or run.error or run.reason or run.status
+    text, reason = output.get("program", ""), output.get("reason") or run.error or _why_ended(run)
     program = None
     if text:
         again = await judged(brief, text)
@@ -168,6 +168,10 @@ async def planned(run: Run, brief: Brief) -> Planned:
     proposals = await asyncio.to_thread(_proposals, run)
     text = "" if program is None else text
     return Planned(run.id, program, text, reason, proposals, brief.policies, run.tokens, run.cost)
+
+
+def _why_ended(run: Run) -> str:
+    return f"the budget `{run.reason}` is used up" if run.status == "BUDGET_EXCEEDED" else run.reason or run.status
 
 
 def _proposals(run: Run) -> tuple[Proposal, ...]:

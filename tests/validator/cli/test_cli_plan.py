@@ -133,6 +133,34 @@ def test_a_model_that_fails_is_told() -> None:
     assert "the script has no reply for `propose`" in result.stderr
 
 
+def test_a_used_up_budget_is_told() -> None:
+    Path("adapter.py").write_text(
+        "from stepward.vm import ModelReply\n\n\nclass Adapter:\n    def complete(self, request):\n"
+        "        return ModelReply('no', tokens=50)\n"
+    )
+    result = plan("--model", "adapter.py:Adapter", "--max-tokens", "80", "--tries", "9")
+    assert result.exit_code == 1
+    assert "the budget `max_tokens` is used up" in result.stderr
+
+
+def test_a_program_that_is_not_accepted_any_more_is_neither_shown_nor_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stepward.validator.planner import loop
+    from stepward.validator.planner.verdicts import Verdict
+
+    async def forged(*_: Any) -> Verdict:
+        return Verdict("accepted", WRONG)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "verdict_on", forged)
+        first = plan("--journal", "runs.db", "--run-id", "one")
+    assert first.exit_code == 1
+    result = plan("--journal", "runs.db", "--run-id", "one", "--run", "--input", "order=A7", "-o", "plan.yaml")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "is not any more" in result.stderr
+    assert "(guardrail `limit` of policy `shop`)" in result.stderr
+    assert not Path("plan.yaml").exists()
+
+
 def test_the_model_is_told_the_tools_and_no_value(folder: Path) -> None:
     (folder / "adapter.py").write_text(
         "from stepward.vm import ModelReply\n\n\nclass Adapter:\n    def complete(self, request):\n"

@@ -298,7 +298,7 @@ def test_tokens_and_money_end() -> None:
     model = ScriptedModel({"propose": [ModelReply("no", tokens=600, cost=Decimal("0.2"))]})
     found = planner(model, tries=20, max_tokens=1000).plan_sync(TASK)
     assert (len(model.asked), found.program, found.tokens) == (2, None, 1200)
-    assert "max_tokens" in found.reason
+    assert found.reason == "the budget `max_tokens` is used up"
     model = ScriptedModel({"propose": [ModelReply("no", tokens=600, cost=Decimal("0.2"))]})
     found = planner(model, tries=20, max_cost=Decimal("0.5")).plan_sync(TASK)
     assert (len(model.asked), found.cost) == (3, Decimal("0.6"))
