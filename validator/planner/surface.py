@@ -15,6 +15,12 @@ from stepward.validator.gateway.refusals import Refused
 MAX_REPLY: Final = 50_000
 """Characters of the longest reply that is looked at."""
 
+_OTHERWISE: Final = {
+    "copy the entries that you use from `list_tools`, or leave the section out.": "leave the section out.",
+    "- `llm`: `prompt`, `system`,": "- `llm`: `prompt`,",
+}
+"""What the lesson says otherwise than a plan needs it."""
+
 _FENCED: Final = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)\n?```", re.DOTALL)
 _FENCE: Final = re.compile(r"^```", re.MULTILINE)
 _ALONE: Final = "reply with the program alone: YAML, without a word before or after it"
@@ -23,7 +29,10 @@ _ALONE: Final = "reply with the program alone: YAML, without a word before or af
 def card() -> str:
     """Return the card that teaches the language: the lesson, without its words about the tools of the MCP server."""
     lesson = page(LESSON)
-    return lesson[lesson.index("```yaml") :]
+    text = lesson[lesson.index("```yaml") :]
+    for words, ours in _OTHERWISE.items():
+        text = text.replace(words, ours)
+    return text
 
 
 def program_text(reply: str) -> str:

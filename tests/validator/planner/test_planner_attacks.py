@@ -16,7 +16,7 @@ from sizes import size
 from stepward.validator import Planner, PlanRefused, ProgramValidator, Severity
 from stepward.validator.planner.planner import judged
 from stepward.validator.planner.prompts import NOTICE, marked
-from stepward.validator.planner.surface import MAX_REPLY
+from stepward.validator.planner.surface import MAX_REPLY, card
 from stepward.validator.planner.verdicts import verdict_on
 from stepward.vm import (
     MemoryJournal,
@@ -215,6 +215,13 @@ def asked(task: str = TASK, manifest: Mapping[str, Any] = MANIFEST, **options: A
     about = options.pop("about", ABOUT)
     Planner(model, manifest, POLICY, about=about, tries=1).plan_sync(task, **options)
     return model.asked[0]
+
+
+def test_the_card_says_nothing_that_a_plan_is_refused_for() -> None:
+    told = card()
+    assert told.startswith("```yaml\nname: ")
+    assert not [word for word in ("list_tools", "check_program", "run_program", "`system`", "`model`") if word in told]
+    assert "**Steps.**" in told
 
 
 def test_a_task_stays_between_its_marks_whatever_it_says() -> None:
