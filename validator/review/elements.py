@@ -18,7 +18,7 @@ def plain_text(text: str) -> str:
     return _FORBIDDEN.sub("\ufffd", text)
 
 
-def element(tag: str, *children: Child, **attributes: str | int | None) -> Element:
+def element(tag: str, *children: Child, **attributes: str | float | None) -> Element:
     """Return an element with its children, in order; an attribute of None is left out.
 
     In the name of an attribute a `_` stands for `-`, and one at the end is dropped: `class_`, `data_step`.

@@ -34,23 +34,35 @@ def page(
     sections += [_others(others)] if others else []
     sections += [sabotage_section(sabotage)] if sabotage is not None else []
     sections += [runs_section(runs, programs)] if runs is not None else []
+    data = _data("runs-data", [list(row) for row in runs.rows] if runs is not None else [])
+    header = [element("p", _summary(programs)), _menu(programs, sections)]
+    return document("Stepward report", header, sections, style, script, data)
+
+
+def document(
+    title: str,
+    header: Sequence[Element],
+    sections: Sequence[Element],
+    style: str,
+    script: str = "",
+    data: Element | None = None,
+) -> str:
+    """Return a page of these sections with one style and, where it is not empty, one script, which may read `data`."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", **{"http-equiv": "Content-Security-Policy", "content": _policy(style, script)}),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="referrer", content="no-referrer"),
-        element("title", "Stepward report"),
+        element("title", title),
         element("style", style),
     )
     body = element(
         "body",
-        element(
-            "header", element("h1", "Stepward report"), element("p", _summary(programs)), _menu(programs, sections)
-        ),
+        element("header", element("h1", title), *header),
         element("main", *sections),
-        _data("runs-data", [list(row) for row in runs.rows] if runs is not None else []),
-        element("script", script),
+        data,
+        element("script", script) if script else None,
     )
     return html(element("html", head, body, lang="en"))
 
@@ -82,10 +94,10 @@ def _others(others: Sequence[Mapping[str, str]]) -> Element:
 
 
 def _policy(style: str, script: str) -> str:
-    """Return the content security policy: only this style and this script, and nothing from a network."""
+    """Return the content security policy: only this style and this script, if any, and nothing from a network."""
+    scripts = f"'{_digest(script)}'" if script else "'none'"
     return (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src {scripts}; base-uri 'none'; form-action 'none'"
     )
 
 
