@@ -26,6 +26,7 @@ INSTALLS = ["not run: it installs from the network"]
 NOT_RUN = {
     "README.md": INSTALLS,
     "specs/guide/first-workflow.md": INSTALLS,
+    "specs/guide/how-to/analyze.md": INSTALLS,
     "specs/guide/how-to/mcp-tools.md": INSTALLS,
     "specs/guide/how-to/mcp.md": INSTALLS,
     "specs/guide/how-to/opentelemetry.md": INSTALLS,

@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "replay",
     "recheck",
     "coverage",
+    "analyze",
     "sabotage",
     "verify",
     "manifest",

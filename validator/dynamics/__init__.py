@@ -1,0 +1,1 @@
+"""How runs behave: measures of them, baselines that are learnt from healthy runs, and alarms where a fleet changes."""
