@@ -103,10 +103,7 @@ def plan(task: str, **options: Any) -> None:
         brief = _planner(means, policies, options, None).brief(task, name=options["name"], inputs=types)
         given = _given_early(brief, means, options)
         _require_place(options["output_file"])
-        if not brief.manifest:
-            click.echo(
-                "note: the program may call no tools, because neither `--tools` nor a policy names any", err=True
-            )
+        _note_tools(brief, options["tools"], policies)
         with closing(open_journal(options["journal"], create=True)) as journal:
             planner = _planner(means, policies, options, journal)
             found = _planned(planner, task, types, options)
@@ -172,6 +169,20 @@ def _manifest(
     module = load_tools(name)
     facts = {} if name is None else tools_in(module, name)
     return facts | server_facts(means.servers, in_force(policies)), described(module, facts)
+
+
+def _note_tools(brief: Brief, module: str | None, policies: list[Policy]) -> None:
+    """Say on standard error what makes good programs unlikely: no tools, or tools of which nobody states the facts."""
+    from stepward.validator.cli.manifest import guessed_tools
+
+    if not brief.manifest:
+        click.echo("note: the program may call no tools, because neither `--tools` nor a policy names any", err=True)
+    stated = {tool for policy in policies for tool in policy.tools or ()}
+    names = [] if module is None else [tool for tool in brief.manifest if tool not in stated]
+    guessed = ", ".join(f"`{tool}`" for tool in guessed_tools(load_tools(module), names))
+    if guessed:
+        help = "say what they do with the decorator `tool` of `stepward.vm`"
+        click.echo(f"note: nobody states the effect of {guessed}, so the worst is assumed; {help}", err=True)
 
 
 def _require_place(file: Path | None) -> None:

@@ -272,6 +272,15 @@ def test_without_tools_it_is_said(folder: Path) -> None:
     assert (result.exit_code, "note: the program may call no tools" in result.stderr) == (0, True), result.stderr
 
 
+def test_tools_of_which_nobody_states_the_facts_are_named(folder: Path) -> None:
+    assert "nobody states" not in plan().stderr
+    bare = TOOLS.replace('@tool(effect="read")', "").replace('@tool(effect="write", idempotent=True)', "")
+    (folder / "bare.py").write_text(bare.replace("from stepward.vm import tool", ""))
+    (folder / "facts.yaml").write_text("policy: facts\ntools: {get_order: {effect: read}}\n")
+    result = plan("--tools", "bare.py", "--policy", "facts.yaml", "--tries", "1")
+    assert "note: nobody states the effect of `refund`, so the worst is assumed" in result.stderr
+
+
 def test_an_empty_task_makes_no_journal() -> None:
     result = plan("--journal", "runs.db", task=" ")
     assert (result.exit_code, "the task is empty" in result.stderr) == (2, True)

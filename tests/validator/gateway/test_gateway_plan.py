@@ -24,7 +24,7 @@ def rich(house: House) -> House:
 
 def gateway(house: House, *replies: Any, **fields: Any) -> tuple[Any, ScriptedModel]:
     model = ScriptedModel({"propose": [ModelReply(one, tokens=100) for one in replies]})
-    return house.gateway(model=model, policies=[ASKED], **fields), model
+    return house.gateway(model=model, policies=[ASKED], wait=300.0, **fields), model
 
 
 def test_a_plan_is_a_run_whose_program_the_caller_may_send_back(rich: House) -> None:
