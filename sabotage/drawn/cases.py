@@ -14,6 +14,7 @@ from stepward.sabotage.drawn.guards import guards_case
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.policies import policies_case
+from stepward.sabotage.drawn.room import room_case
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.spelled import misread_text
 from stepward.sabotage.drawn.stalls import stalls_case
@@ -34,6 +35,9 @@ SHARE_BESIDE_SECRETS: Final = 0.3
 
 SHARE_OF_STALLS: Final = 0.3
 """The share of the cases of the theme `budgets` that only assign like values."""
+
+SHARE_OF_ROOM: Final = 0.4
+"""The share of the cases of the theme `sizes` in which the outputs of all steps together are too large."""
 
 SHARE_WITHIN: Final = 0.3
 """The share of the cases of the theme `order` in which rules ask for one sub-step before another."""
@@ -197,6 +201,10 @@ def _ordered(theme: str, seed: str) -> DrawnCase:
     return within_case(seed) if Random(f"within? {seed}").random() < SHARE_WITHIN else _of_theme(theme, seed)
 
 
+def _sized(theme: str, seed: str) -> DrawnCase:
+    return room_case(seed) if Random(f"room? {seed}").random() < SHARE_OF_ROOM else _of_theme(theme, seed)
+
+
 def _computing(_: str, seed: str) -> DrawnCase:
     program, inputs = expression_program(seed)
     return DrawnCase(Program.from_dict(program), seed, inputs=inputs)
@@ -209,4 +217,5 @@ _MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {
     "rules": _ruled,
     "budgets": _budgeted,
     "order": _ordered,
+    "sizes": _sized,
 }

@@ -39,6 +39,9 @@ RAISING: Final = ((4, 8, 0, 0, 1, 3), (2, 9, 3, 0, 1, 1), (6, 6, 1, 1, 1, 1))
 LOST: Final = ((6, 0, 0, 4, 0, 1), (6, 0, 0, 4, 0, 1), (12, 1, 0, 4, 1, 4), *WEIGHTS[:2])
 """Kinds of answers that are often lost, so that somebody has to settle writes."""
 
+PADDINGS: Final = ("{}", "{}", "{}", " {}\n", "\t{}", "\u00a0{}\u2003")
+"""What stands around a reply of a closed set: white space is no part of it."""
+
 ODD: Final[tuple[Any, ...]] = (
     None,
     5,
@@ -171,7 +174,7 @@ class World:
         call = self.calls[step]
         if call.allowed:
             text = str(chance.choice(call.allowed))
-            return text if chance.random() < 0.8 else f" {text}\n"
+            return chance.choice(PADDINGS).format(text)
         if chance.random() < self.manner.at_limit:
             value = self._sized(call, chance)
         else:
@@ -217,7 +220,7 @@ class World:
         if kind in ("late", "lost"):
             return TimedOut() if kind == "late" else Lost()
         if kind == "wait" and not call.is_model:
-            return Waits()
+            return Waits({"for": self.words(step, visit, attempt)})
         value = chance.choice((*ODD, beside(call.returns, chance))) if kind == "odd" else self.value(step, chance)
         if not call.is_model:
             return Returned(value)

@@ -39,6 +39,7 @@ from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.history import History
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import misfits, replayer
+from stepward.vm.machine.state import Limits
 
 SHARE_OF_SENSITIVE: Final = 0.5
 SHARE_OF_PLAIN: Final = 0.1
@@ -125,7 +126,13 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
     limits = case.limits
     waived = case.waived(case.policies)
     reference = Reference(
-        case.program, case.policies, waived, max_output_bytes=limits.output_bytes, max_steps=limits.steps
+        case.program,
+        case.policies,
+        waived,
+        max_output_bytes=limits.output_bytes,
+        max_state_bytes=limits.state_bytes,
+        max_steps=limits.steps,
+        written=None if limits.state_bytes == Limits().state_bytes else machine.written,
     )
     by, envelope = world.starter(), world.envelope()
     said = None if envelope is None else Envelope(envelope[0], "gate", settles_own=envelope[1])
@@ -243,13 +250,14 @@ class _Pair:
         later = min(chance.randint(0, most + 1), most)
         policies, said = self.case.held(later), self.machine.respelled(payload)
         request: Request
+        verdict: Any = None
         if step in reference.waiting:
             token, kind = next(one.token for one in run.suspensions if one.step == step), "resumed"
             request = lambda vm: vm.resume(token, said, by=by or None)  # noqa: E731
             due = self._resumed(step, payload, by, policies)
             self.met |= {due, f"resumed {due == 'taken'}"}
         else:
-            verdict: Any = chance.choice(VERDICTS)
+            verdict = chance.choice(VERDICTS)
             run_id, kind = self.machine.run, "reconciled"
             request = lambda vm: vm.reconcile(run_id, step, verdict, said, by=by or None)  # noqa: E731
             due = self._reconciled(step, verdict, payload, by, policies)
@@ -263,10 +271,17 @@ class _Pair:
         except (DeliveryRefused, RunRefused) as error:
             came = "not taken" if isinstance(error, DeliveryRefused) else "stopped"
         equal(f"delivery by `{by}` to `{step}`", came, due, repr(payload))
+        if due == "taken":  # the machine comes first: what it writes says how large the state of both is
+            if verdict != "abandon":
+                reference.add_policies(policies, self.case.waived(policies))
+            is_taken = (
+                reference.reconcile(step, verdict, payload, by) if verdict else reference.resume(step, payload, by)
+            )
+            assert is_taken
         return run
 
     def _resumed(self, step: str, payload: Any, by: str, policies: Sequence[Policy]) -> str:
-        """Return the outcome of a payload, and deliver it to the reference if it is accepted."""
+        """Return the outcome of a payload to the reference."""
         reference, waived = self.reference, self.case.waived(policies)
         if not reference.takes(step, payload):
             return "not taken"
@@ -274,12 +289,10 @@ class _Pair:
             return "stopped"
         if not reference.may_settle(step, by, policies, waived):
             return "not taken"
-        reference.add_policies(policies, waived)
-        assert reference.resume(step, payload, by)
         return "taken"
 
     def _reconciled(self, step: str, verdict: Any, payload: Any, by: str, policies: Sequence[Policy]) -> str:
-        """Return the outcome of a verdict on a write in doubt, and deliver it to the reference if it is accepted."""
+        """Return the outcome of a verdict on a write in doubt to the reference."""
         reference, waived = self.reference, self.case.waived(policies)
         if verdict != "abandon":
             if not reference.satisfies(policies, waived):
@@ -288,8 +301,6 @@ class _Pair:
                 may_settle = reference.may_settle(step, by, policies, waived)
                 if not may_settle or not reference.takes(step, payload):
                     return "not taken"
-            reference.add_policies(policies, waived)
-        assert reference.reconcile(step, verdict, payload, by)
         return "taken"
 
     async def erase(self, run: Run) -> None:
@@ -325,6 +336,8 @@ class _Pair:
         found = machine.history()
         _compare_moves(_moves(found), reference.log, found.plan)
         equal("dialect of patterns", found.records[0].body.get("patterns"), "re2" if self._has_patterns() else None)
+        if self.case.limits.state_bytes != Limits().state_bytes:
+            equal("size of the state", found.state.size, reference.size)
         if found.last.seq == run.seq:  # a later refusal is a record, too
             again = Run(machine.run, found.plan, found.state, found.last)
             equal("state when read again", again.snapshot(), run.snapshot())

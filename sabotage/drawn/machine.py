@@ -157,6 +157,8 @@ class Machine:
         self._turns = Turns()
         self._cache = LyingCache(world.chance("cache"))
         self._keys: dict[tuple[str, int, int], str] = {}
+        self._replied: set[Attempt] = set()
+        """The replies of models that nobody has looked for in the store yet."""
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
     def vm(self, later: int = 0, *, is_mortal: bool = False) -> ExecutionVM:
@@ -203,7 +205,7 @@ class Machine:
             called = self._ask(asked, context.idempotency_key, context.resume_token)
         said = await self._said(called)
         if isinstance(said, Waits):
-            return Suspend({"for": self.world.words(step, visit, attempt)})
+            return Suspend(said.request)
         return self.respelled(said.value) if isinstance(said, Returned) else None
 
     @contextmanager
@@ -224,11 +226,24 @@ class Machine:
             call = self.world.calls[asked.step]
             equal("performance", call.writes and not call.keeps_key, False, f"{place} is made twice after a death")
             equal("attempt that is made again", asked, before.asked)
+        if self._replied and asked.step in self.world.top:
+            self._look_for_replies()
         row = self.journal.row(self.run)
         if row is None or row.expires <= self.clock.time / 1e6:
             raise Parted("lease", f"{place} is asked at {self.clock.time}, and the lease is {row}")
         found = self.calls[place] = Called(asked, self.clock.time, key, token)
         return found
+
+    def _look_for_replies(self) -> None:
+        """Check that what was paid for is in the store before the next call: a later process must not ask again."""
+        records = [json.loads(entry.record) for entry in self.journal.read(self.run)]
+        told = {
+            (one["body"]["step"], one["body"]["visit"], one["note"]["attempt"])
+            for one in records
+            if one["kind"] == "attempt"
+        }
+        equal("replies that are not in the store", self._replied - told, set())
+        self._replied = set()
 
     def _note_key(self, performance: tuple[str, int, int], key: str) -> None:
         equal("key", key, self._keys.setdefault(performance, key), str(performance))
@@ -250,6 +265,7 @@ class Machine:
         said = await self._said(called)
         if not isinstance(said, Replied):
             return ModelReply("late")
+        self._replied.add((step, visit, attempt))
         called.cost = max(said.cost, Decimal(0))
         called.tokens = said.tokens if type(said.tokens) is int and said.tokens > 0 else 0
         called.model = self.world.chance("model", step).choice(MODELS)
@@ -279,6 +295,7 @@ class Machine:
     def bury(self) -> None:
         """Let the lease of a dead process end. The outcome of a write that it had started is lost."""
         self.clock.time += 2 * LEASE
+        self._replied = set()
         started: dict[str, Attempt] = {}
         for entry in self.journal.read(self.run):
             record = json.loads(entry.record)
@@ -292,6 +309,12 @@ class Machine:
             for step, place in started.items()
             if self.world.calls[step].writes and not self.world.calls[step].keeps_key
         }
+
+    def written(self, step: str, visit: int) -> int:
+        """Return the length of the last record of a visit of a step, as its journal has it."""
+        records = (json.loads(entry.record) for entry in self.journal.read(self.run))
+        bodies = [one["body"] for one in records if one["body"].get("step") == step and one["body"]["visit"] == visit]
+        return len(json.dumps(bodies[-1], ensure_ascii=False, separators=(",", ":"), sort_keys=True))
 
     def stored_plan(self, *names: Any) -> Plan:
         """Return the cached plan of the store, which is read once for each run."""

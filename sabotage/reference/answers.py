@@ -59,7 +59,9 @@ class Lost(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """The tool suspended."""
+    """The tool suspended, with a request."""
+
+    request: Any = None
 
 
 Answer = Returned | Replied | Raised | TimedOut | Lost | Waits

@@ -130,7 +130,8 @@ def judge(call: Call, most_bytes: int) -> None:
     answer = call.answer
     assert answer is not None
     call.answer, call.may_have_happened = None, False
-    if isinstance(answer, Waits) and call.tool.suspends and not call.is_model:
+    is_asking = isinstance(answer, Waits) and size(to_value(answer.request)) <= most_bytes
+    if is_asking and call.tool.suspends and not call.is_model:
         call.phase = "waits"  # it has started and not ended ("Failure" 8)
         return
     said = meaning_of(call, answer, most_bytes)

@@ -24,8 +24,10 @@ class Reference(Later):
     """One run of a program, as the specification predicts it.
 
     `start` and each answer continue the run until a call needs an answer, a person has to act, or the run is over.
-    `policies` are those of the machine; `waived` are lifted rules, as `policy:rule`. `max_output_bytes` and `max_steps`
-    are the machine's own limits. The machine's limit on the whole state is not modelled.
+    `policies` are those of the machine; `waived` are lifted rules, as `policy:rule`. `max_output_bytes`,
+    `max_state_bytes` and `max_steps` are the machine's own limits. The state is as large as the records that its values
+    stand in, so `written` has to return the length of the record with which a visit of a step ended; without it, the
+    state has no limit.
     """
 
     _course: Pause | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +11,7 @@ from stepward.sabotage.reference.answers import Moved
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.data import Changes, Data
 from stepward.sabotage.reference.inference import Types
+from stepward.sabotage.reference.plain import size
 from stepward.sabotage.reference.rules import ALONE, Earlier, rules_of, terms_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class Run:
         waived: Collection[str] = (),
         *,
         max_output_bytes: int = 1 << 20,
+        max_state_bytes: int = 16 << 20,
         max_steps: int = 1_000_000,
+        written: Callable[[str, int], int] | None = None,
     ) -> None:
         self.program = program
         self.status = ""
@@ -64,7 +67,9 @@ class Run:
         self._terms = [terms_of(self._policies, waived)]
         self._past: list[Happened] = []
         """The events so far, which are replayed to rules that come later."""
-        self._most_bytes = max_output_bytes
+        self._most_output, self._most_state, self._written = max_output_bytes, max_state_bytes, written
+        self._sizes: dict[str, int] = {}
+        """The bytes that each step left in the state when it was left last."""
         self._most_steps = min(max_steps, program.max_steps or max_steps)
         self._types = Types(program, self._tool)
         self._rules = rules_of(program, self._terms[0], self._tool, program.guardrails)
@@ -82,6 +87,35 @@ class Run:
 
     def _tool(self, name: str) -> facts.Tool:
         return facts.tool(name, self.program, self._policies)
+
+    # -- sizes ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """The size of the state: what every step left in it at its last visit."""
+        return sum(self._sizes.values())
+
+    @property
+    def _room(self) -> int:
+        """The bytes that the current step may leave in the state, in place of those of its last visit."""
+        return self._most_state - self.size + self._sizes.get(self._at, 0)
+
+    @property
+    def _most_bytes(self) -> int:
+        """The bytes of the largest output that the current step may have."""
+        return min(self._most_output, self._room)
+
+    def _note_size(self, step: Any, how: str) -> None:
+        """Note what a step that is left leaves in the state: its record, or the outputs of its sub-steps."""
+        if self._written is None or how in ("end", "error"):
+            return
+        if step.type == "parallel" and how != "visits":
+            good = {call.step.id: call.value for call in self._calls if call.phase in ("success", "fallback")}
+            self._sizes[step.id] = size(good)
+        elif how in ("success", "fallback", "set"):
+            self._sizes[step.id] = self._written(step.id, self._visits[step.id])
+        else:
+            self._sizes[step.id] = 0
 
     # -- cost and admission of a start ---------------------------------------------------------------------------------
 
@@ -172,9 +206,11 @@ class Run:
         return self._move(step, logged, target)
 
     def _move(self, step: Any, how: str, target: str) -> str:
+        self._note_size(step, how)
         self.log.append(Moved(step.id, self._visits[step.id], how, target))
         return target
 
     def _over(self, step: Any, how: str, status: str, reason: str) -> Over:
+        self._note_size(step, how)
         self.log.append(Moved(step.id, self._visits[step.id], how, None))
         return Over(status, reason)

@@ -10,7 +10,7 @@ from stepward.sabotage.reference.calls import Call, judge
 from stepward.sabotage.reference.data import Changes, left_with, left_without
 from stepward.sabotage.reference.echoes import echoes, sought
 from stepward.sabotage.reference.expressions import Undefined
-from stepward.sabotage.reference.plain import NoValue, Unworded, to_value, written
+from stepward.sabotage.reference.plain import NoValue, Unworded, size, to_value, written
 from stepward.sabotage.reference.rules import is_allowed
 from stepward.sabotage.reference.run import Over, Run
 from stepward.sabotage.reference.templates import filled, names_in
@@ -160,6 +160,11 @@ class Waves(Run):
             # One that only lacks an output does not explain the failure ("Errors by name" 2).
             self._error_name = next((name for name in names if name != "Dependency"), names[0])
             changes += left_without(step, Unworded(f"{failed} failed: {errors}"), self._error_name)
+        elif sum(size(call.value) for call in self._calls) > self._room:
+            if all("skip" in (step.on_error, call.step.on_error) for call in self._calls):
+                raise Over("FAILED", "error")  # control flow has no exit for the failure of such a step
+            outcome, self._error_name = "failed", "BadOutput"
+            changes += left_without(step, Unworded("too large"), self._error_name)
         else:
             changes += left_with(step, good)
         self._change(changes)
@@ -172,7 +177,7 @@ class Waves(Run):
             self.log.append(Moved(call.step.id, self._visits[step.id], how, None))
             if call.phase == "success":
                 self._succeeded(call.step, self._behind(call))
-        if not failed:
+        if outcome == "joined":
             self._succeeded(step)
         return outcome
 

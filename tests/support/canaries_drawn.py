@@ -62,6 +62,22 @@ def forgets_delays_when_it_recovers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(history, "fold", folded)
 
 
+def adds_every_visit(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, apply, "_leave", ("size=state.size + size - before", "size=state.size + size"))
+
+
+def asks_for_room_twice(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, calls, "size_refusal", (" - get(state.slots, step.visits)[1]", ""))
+
+
+def strips_no_reply(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, ask, "_accepted", ("content.strip()", "content"))
+
+
+def keeps_free_replies_in_memory(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, driver.Driver, "_answer", ("elif plan.is_model:", "elif plan.is_model and result.spent.tokens:"))
+
+
 def takes_true_for_one(patch: pytest.MonkeyPatch) -> None:
     is_scalar = lambda value: value is None or isinstance(value, str | int | Decimal)  # noqa: E731
     patch.setattr(types, "key_of", lambda value: value if is_scalar(value) else REAL_KEY(value))
@@ -333,6 +349,16 @@ CANARIES = (
         forgets_delays_when_it_recovers,
     ),
     Canary("has-a-step-more", "a budget of steps is exact", "drawn-budgets", READ, has_a_step_more),
+    Canary("adds-every-visit", "a step is in the state with its last visit", "drawn-sizes", READ, adds_every_visit),
+    Canary("asks-for-room-twice", "an output takes the room of the last one", "drawn-sizes", READ, asks_for_room_twice),
+    Canary("strips-no-reply", "white space around a reply does not count", "drawn-types", READ, strips_no_reply),
+    Canary(
+        "keeps-free-replies-in-memory",
+        "a reply is in the store before the next call",
+        "drawn-errors",
+        READ,
+        keeps_free_replies_in_memory,
+    ),
     Canary("counts-characters", "the size of an output is in bytes", "drawn-sizes", READ, counts_characters),
     Canary(
         "seeks-no-groups-of-many",

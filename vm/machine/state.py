@@ -20,7 +20,10 @@ SETTLED: Final = ("success", "fallback", "skipped", "failed")
 
 
 class Limits(NamedTuple):
-    """The machine's limits on every run; sizes in bytes of canonical JSON."""
+    """The machine's limits on every run; sizes in bytes of canonical JSON.
+
+    `state_bytes` bounds what all steps together left behind at their last visits, and the inputs.
+    """
 
     output_bytes: int = 1 << 20
     state_bytes: int = 16 << 20
