@@ -115,6 +115,16 @@ def in_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def few_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What chance draws hangs on no program: a campaign that is about something else plays two programs of a seed."""
+    from stepward.sabotage.attacks import drawn
+    from stepward.sabotage.registry import attacks_in
+
+    for attack in attacks_in(drawn):
+        monkeypatch.setattr(attack, "programs", 2)
+
+
+@pytest.fixture
 def interrupted_by_default() -> Iterator[None]:
     """Ctrl-C does what it does by default, whatever the tests run under."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -134,6 +134,7 @@ def test_families_and_attacks_are_chosen() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_drawn")
 def test_every_attack_reaches_its_place_in_some_good_program() -> None:
     """Most do so in a few cases; the others are played with more."""
     policies = [Policy.load(file) for file in sorted((ROOT / "specs/policies").glob("*.yaml"))]

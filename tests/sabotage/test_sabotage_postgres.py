@@ -11,7 +11,7 @@ from canaries import repeated_here
 from databases import Place
 from paths import ROOT
 from sizes import size
-from stepward.sabotage.attacks import disks, files, kills
+from stepward.sabotage.attacks import disks, drawn, files, kills
 from stepward.sabotage.campaign import Orders, attack_program
 from stepward.sabotage.invariants import Outcome
 from stepward.sabotage.registry import ATTACKS, attacks_in
@@ -21,7 +21,7 @@ from stepward.vm.journal.postgres import PostgresVault
 from stepward.vm.journal.store import JournalError
 
 PROGRAM = ROOT / "specs/programs/good/customer_refund.yaml"
-OWN_STORES = [attack for module in (disks, files, kills) for attack in attacks_in(module)]
+OWN_STORES = [attack for module in (disks, drawn, files, kills) for attack in attacks_in(module)]
 PLAYED = tuple(attack.name for attack in ATTACKS if attack.store == "memory" and attack not in OWN_STORES)
 
 SECRET = {

@@ -65,6 +65,7 @@ def test_every_guardrail_and_rule_of_a_new_project_is_proved(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_drawn")
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_tests_of_a_new_project_pass_and_its_machine_holds(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -60,6 +60,7 @@ def test_the_same_seed_tells_the_same_but_for_seconds() -> None:
     assert one == two
 
 
+@pytest.mark.usefixtures("few_drawn")
 def test_the_json_has_every_attack_with_its_counts() -> None:
     result = run(
         "closed.yaml", "--families", "injection", "--examples", "3", "--no-specimens", "--output-format", "json"
