@@ -86,8 +86,8 @@ def test_the_tests_of_a_new_project_pass_and_its_machine_holds(
 def test_the_python_of_a_new_project_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in TEMPLATES:
         made(name, tmp_path / name, monkeypatch)
-        given = f"--config-file {ROOT}/pyproject.toml --cache-dir {tmp_path}/cache --follow-imports silent"
-        typed = run_in_shell(f"MYPYPATH={ROOT}/.typing mypy {given} *.py")
+        # From here, and with these options, it finds what `make lint` has kept of our own code.
+        typed = run_in_shell(f"cd {ROOT}/.typing && mypy --config-file ../pyproject.toml {tmp_path / name}/*.py")
         assert typed.returncode == 0, typed.stdout
 
 
