@@ -403,6 +403,7 @@ class Oracle:
         reference = self.reference
         has = run.view("tool")
         due = {**reference.values, **{f"{step}.output": value for step, value in reference.outputs.items()}}
+        due |= {f"{step}.error_name": name for step, name in reference.error_names.items()}
         held = {name: value for name, value in has.items() if not name.endswith(".error")}
         for name in due.keys() | held.keys():
             if name not in held or name not in due or not _agree(due[name], held[name]):
