@@ -43,6 +43,7 @@ _DESCRIPTIONS: Final = {
     "parallel_steps": "llm and tool steps that run at the same time",
     "depends_on": "sub-steps of the same step that have to succeed before this one starts",
     "max_concurrency": "how many of them run at once",
+    "lisp": "an expression of PTC-Lisp that reads the arguments as `data/NAME`",
     "set": "assignments, all at once; a text is an expression",
     "output_key": "the variable that is bound to the output",
     "next_step": "the step that follows",

@@ -40,7 +40,11 @@ def _changed(step: dict[str, Any], ids: list[str], chance: Random) -> dict[str, 
     found = _with_retry(step, chance) if step["type"] in ("llm", "tool") else dict(step)
     if "parallel_steps" in found:
         found["parallel_steps"] = [_with_retry(part, chance) for part in found["parallel_steps"]]
-    if found["type"] in ("llm", "tool", "parallel") and found.get("on_error") != "skip" and chance.random() < 0.7:
+    if (
+        found["type"] in ("llm", "tool", "compute", "parallel")
+        and found.get("on_error") != "skip"
+        and chance.random() < 0.7
+    ):
         found.pop("error_step", None)
         entries = [_names((*LISTED, *OTHERS, *EARLY), chance) for _ in range(chance.randint(1, 3))]
         found["catch"] = [{"errors": names, "then": chance.choice(ids)} for names in entries]

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.caches import spend
+from stepward.sabotage.drawn.computing import with_compute
 from stepward.sabotage.drawn.errors import settle_arms, with_errors
 from stepward.sabotage.drawn.orders import with_order
 from stepward.sabotage.drawn.second import with_language_2
@@ -77,7 +78,7 @@ class Theme(NamedTuple):
     such. `repeats`: a step is retried or visited again. `models`, `waits`: a call asks a model, or a tool that
     suspends. `limits`: a call has a time-out. `traps`: the program begins with a rare case of a guard. `calm`: a step
     reads nothing that may be undefined. `alike`: names begin like others. `errors`: the program has errors by name.
-    `ordered`: a parallel step has an order.
+    `ordered`: a parallel step has an order. `computes`: some steps compute.
     """
 
     kinds: tuple[str, ...] = (*["call"] * 4, *["condition"] * 2, *["set"] * 2, *["parallel"] * 2, "end")
@@ -97,6 +98,7 @@ class Theme(NamedTuple):
     alike: float = 0.5
     errors: float = 0.25
     ordered: float = 0.0
+    computes: float = 0.15
 
 
 WIDE: Final = Theme()
@@ -117,6 +119,7 @@ def wide_program(seed: str, theme: Theme = WIDE) -> Wide:
     """Return the program of a seed and its policies."""
     found = _Maker(Random(seed), theme).program()
     program = with_language_2(found.program, Random(f"{seed}/language 2"), 0.2)
+    program = with_compute(program, Random(f"{seed}/compute"), theme.computes)
     program = with_errors(program, Random(f"{seed}/errors"), theme.errors)
     return found._replace(program=with_order(program, Random(f"{seed}/order"), theme.ordered))
 

@@ -81,7 +81,7 @@ def all_parts(program: Program) -> Iterator[Any]:
             yield from step.parallel_steps
 
 
-STEP_TYPES: Final = frozenset(["llm", "tool", "condition", "set", "parallel", "end"])
+STEP_TYPES: Final = frozenset(["llm", "tool", "condition", "set", "compute", "parallel", "end"])
 """The step types that this interpreter knows. It refuses all others."""
 
 
@@ -99,7 +99,7 @@ def parts_of(step: Any) -> list[Any]:
 
 def has_output(part: Any) -> bool:
     """Whether a part has output and error, unlike conditions, `set` and `end` ("Data, Choices")."""
-    return part.type in ("llm", "tool", "parallel")
+    return part.type in ("llm", "tool", "compute", "parallel")
 
 
 def successor(step: Any, program: Program) -> str | None:

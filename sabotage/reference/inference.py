@@ -66,6 +66,8 @@ def _declared_output(part: Any, tools: Callable[[str], Tool]) -> TypeSpec | None
         return tools(part.tool).returns
     if part.type == "parallel":
         return TypeSpec(type=("object",))
+    if part.type == "compute":
+        return part.returns  # type: ignore[no-any-return]
     return part.returns if part.returns is not None else TypeSpec(type=("string",))
 
 

@@ -136,7 +136,7 @@ class Run:
         self._is_begun = True
         self._visits[step.id] = self._visits.get(step.id, 0) + 1
         self.steps += 1 + len(facts.parts_of(step))
-        if step.type not in ("llm", "tool"):  # calls are recorded when they start
+        if step.type not in ("llm", "tool", "compute"):  # these are recorded when they start
             self._starts(step, None)
 
     def _starts(self, part: Any, args: dict[str, Any] | None, earlier: Earlier = ALONE) -> None:

@@ -121,7 +121,20 @@ def test_the_machine_room_does_not_know_the_heavy_libraries() -> None:
         assert not {name.split(".")[0] for name in imported(path)} & heavy, path
 
 
-CORE = ("apply", "calls", "data", "decide", "events", "monitors", "ordering", "plan", "slots", "state", "traces")
+CORE = (
+    "apply",
+    "calls",
+    "computing",
+    "data",
+    "decide",
+    "events",
+    "monitors",
+    "ordering",
+    "plan",
+    "slots",
+    "state",
+    "traces",
+)
 
 
 def test_the_core_of_the_machine_knows_no_clock_and_no_chance() -> None:

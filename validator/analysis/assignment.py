@@ -18,6 +18,7 @@ from stepward.vm.expressions.template import parts, texts
 from stepward.vm.language.names import Resolution
 from stepward.vm.language.steps import (
     AnyStep,
+    ComputeStep,
     ConditionStep,
     EndStep,
     Failing,
@@ -322,14 +323,16 @@ class Assignment:
                 fields = ((*names, name) for names in known.not_null for name in self.required(names))
                 defined = frozenset(one for one in known.defined if not self._may_be_text(one))
                 return Effect(defined.union(fields), frozenset())
-            case LlmStep() | ToolStep() | ParallelStep():
+            case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 return self._call_effect(number, step, transition)
             case EndStep():
                 return Effect(frozenset(), frozenset())
             case _:
                 assert_never(step)
 
-    def _call_effect(self, number: int, step: LlmStep | ToolStep | ParallelStep, transition: Transition) -> Effect:
+    def _call_effect(
+        self, number: int, step: LlmStep | ToolStep | ParallelStep | ComputeStep, transition: Transition
+    ) -> Effect:
         gone = _own_names(step)
         # What was read is defined, unless the step itself undefines it.
         given = set(self._read_for_certain(number)) if transition.kind in ("success", "fallback") else set()

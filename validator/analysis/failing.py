@@ -8,7 +8,7 @@ from stepward.vm.expressions.syntax import all_references
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.failures import most_tries, names_of, started_names, tries, unstarted_names
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.steps import AnyCall, Call, Failing, ParallelStep
+from stepward.vm.language.steps import AnyCall, Call, ComputeStep, Failing, ParallelStep
 from stepward.vm.language.steps.catching import VISITS
 from stepward.vm.language.transitions import Transition
 
@@ -35,7 +35,9 @@ class FailureNames:
         return unstarted_names(part)
 
     def tries(self, call: AnyCall | Call, name: str) -> int:
-        """Return the attempts of a call that always fails with this error."""
+        """Return the attempts of a call that always fails with this error; a `compute` step has one."""
+        if isinstance(call, ComputeStep):
+            return 1
         return tries(call, name, self._tool)  # type: ignore[arg-type]
 
     def least_tries(self, call: AnyCall | Call) -> int:
@@ -44,6 +46,8 @@ class FailureNames:
 
     def most_tries(self, call: AnyCall | Call) -> int:
         """Return the most attempts of a call that fails in the end."""
+        if isinstance(call, ComputeStep):
+            return 1
         return most_tries(call, self._tool)  # type: ignore[arg-type]
 
     def retried(self, call: AnyCall | Call) -> str | None:

@@ -20,7 +20,17 @@ from stepward.validator.analysis.assignment import (
 )
 from stepward.vm.expressions.syntax import Constant, Reference
 from stepward.vm.language.names import Resolution
-from stepward.vm.language.steps import Call, ConditionStep, EndStep, Failing, LlmStep, ParallelStep, SetStep, ToolStep
+from stepward.vm.language.steps import (
+    Call,
+    ComputeStep,
+    ConditionStep,
+    EndStep,
+    Failing,
+    LlmStep,
+    ParallelStep,
+    SetStep,
+    ToolStep,
+)
 from stepward.vm.language.transitions import Transition
 
 
@@ -66,7 +76,7 @@ class NotNull:
             case SetStep():
                 if transition.kind == "success":
                     given = frozenset(self._assigned(number, step))
-            case LlmStep() | ToolStep() | ParallelStep():
+            case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 if transition.kind in ("success", "fallback"):
                     given = frozenset(self._given(step, transition))
             case EndStep():
@@ -79,7 +89,7 @@ class NotNull:
         trees = {clause.path[-1]: clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())}
         return ((name,) for name, value in step.set.items() if _is_no_null(trees.get(name, value)))
 
-    def _given(self, step: LlmStep | ToolStep | ParallelStep, transition: Transition) -> Iterator[Names]:
+    def _given(self, step: LlmStep | ToolStep | ParallelStep | ComputeStep, transition: Transition) -> Iterator[Names]:
         """Yield the names that certainly have a value other than null when a step is left with an output."""
         parts: tuple[Failing, ...] = step.sub_steps
         sure: dict[Names, bool] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 from stepward.validator.analysis.product import USED_UP, Bad, Choice
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
-from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
+from stepward.vm.language.steps import ComputeStep, ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
 from stepward.vm.language.transitions import END, Transition
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class TransitionChoices:
                 return transition.kind == "visits" or self._is_decided(step, transition) is not False
             case SetStep():
                 return transition.kind != "failed" or self._may_fail(step)
-            case LlmStep() | ToolStep() | ParallelStep():
+            case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 if transition.kind == "failed":
                     return self.facts.failing.may_take(step, transition)
                 return transition.kind != "fallback" or self.facts.falls_back(part)
@@ -78,7 +78,7 @@ class TransitionChoices:
                 return transition.kind in ("branch", "uncovered") and self._is_decided(step, transition) is True
             case SetStep():
                 return transition.kind != "failed" and is_sure
-            case LlmStep() | ToolStep() | ParallelStep():
+            case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 if transition.kind == "failed" and self.facts.failing.surely_takes(step, transition) is None:
                     return False
                 return is_sure and (transition.kind != "fallback" or self.facts.falls_back(part))

@@ -18,6 +18,7 @@ from stepward.vm.language.steps import (
     AnyPart,
     AnyStep,
     BaseStep,
+    ComputeStep,
     ConditionStep,
     EndStep,
     LlmCall,
@@ -140,7 +141,7 @@ class _Drawing:
                 return "write" if self.meaning.tool(step.tool).effect == "write" else "read"
             case ConditionStep():
                 return "condition"
-            case SetStep():
+            case SetStep() | ComputeStep():
                 return "set"
             case EndStep():
                 return step.outcome

@@ -24,6 +24,7 @@ from stepward.vm.language.steps import (
     AnyPart,
     AnyStep,
     Call,
+    ComputeStep,
     ConditionStep,
     EndStep,
     Failing,
@@ -145,6 +146,9 @@ def _action_lines(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) ->
                 yield from _lines(_assignment(name, value), most=2)
             if len(step.set) > ASSIGNMENTS:
                 yield Line(f"… and {len(step.set) - ASSIGNMENTS} more", "faint")
+        case ComputeStep():
+            yield from _lines(f"compute → ${step.output_key}" if step.output_key else "compute")
+            yield from _lines(step.lisp)
         case EndStep():
             yield Line(f"end: {step.outcome}")
         case ParallelStep():
@@ -189,6 +193,8 @@ def whole_of(step: AnyPart) -> str:
             return "\n".join(_assignment(name, value) for name, value in step.set.items())
         case LlmCall():
             return " | ".join(step.allowed_outputs or ())
+        case ComputeStep():
+            return step.lisp
         case ToolCall() | ParallelStep() | EndStep():
             return ""
         case _:

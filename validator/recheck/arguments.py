@@ -13,7 +13,7 @@ from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.types import allows as allows_kind
 from stepward.validator.recheck.types import covers, fits, has_default
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.steps import AnyCall, ToolCall
+from stepward.vm.language.steps import AnyCall, ComputeStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 
 _ANY_TEXT: Final = TypeSpec.model_construct(type=("string",))
@@ -24,11 +24,11 @@ BlocksOf = Callable[[Names], Sequence[Block]]
 """Returns the possible blocks of a reference where the call starts."""
 
 
-def starts(reading: Reading, part: AnyCall, blocks_of: BlocksOf) -> tuple[bool, bool]:
+def starts(reading: Reading, part: AnyCall | ComputeStep, blocks_of: BlocksOf) -> tuple[bool, bool]:
     """Return whether a call may start, and whether it may fail before its start."""
     read = [blocks_of(name) for name in read_by(part)]
     may_start = not any(blocks == (UNDEFINED,) for blocks in read)
-    may_fail = any(UNDEFINED in blocks for blocks in read)
+    may_fail = isinstance(part, ComputeStep) or any(UNDEFINED in blocks for blocks in read)
     if isinstance(part, ToolCall):
         declared = reading.tool(part.tool).args
         may_fail = may_fail or (declared is not None and not part.args.keys() <= declared.keys())

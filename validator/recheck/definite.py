@@ -24,6 +24,7 @@ from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import (
     AnyPart,
     AnyStep,
+    ComputeStep,
     ConditionStep,
     EndStep,
     Failing,
@@ -182,14 +183,14 @@ class Definite:
                 )
             case SetStep():
                 return self._required(number, before, self._may_succeed) if transition.kind == "success" else set()
-            case LlmStep() | ToolStep() | ParallelStep():
+            case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 return self._handed_over(step) if transition.kind in ("success", "fallback") else set()
             case EndStep():
                 return set()
             case _:
                 assert_never(step)
 
-    def _handed_over(self, step: LlmStep | ToolStep | ParallelStep) -> set[Names]:
+    def _handed_over(self, step: LlmStep | ToolStep | ParallelStep | ComputeStep) -> set[Names]:
         """Return the names that must be defined for the calls of a step to start, except calls that may be skipped."""
         return {
             one

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from stepward.validator.recheck.flow import Transition, takes
 from stepward.validator.recheck.orders import earlier
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.steps import AnyPart, Call, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import AnyPart, Call, ComputeStep, LlmCall, ParallelStep, ToolCall
 
 Tool = Callable[[str], ToolSpec]
 """Returns the facts about a tool."""
@@ -19,7 +19,7 @@ def late_errors(part: AnyPart, tool: Tool) -> list[str]:
     """Return the names of the errors of a call that has started; of a parallel step, those of its calls."""
     if isinstance(part, ParallelStep):
         return _of_calls(part, lambda call: late_errors(call, tool))
-    if not isinstance(part, Call):
+    if not isinstance(part, Call) or isinstance(part, ComputeStep):
         return []
     names = ["Unexpected"]
     if isinstance(part, ToolCall):
@@ -36,6 +36,8 @@ def early_errors(part: AnyPart) -> list[str]:
     """Return the names of the errors of a call that does not start; of a parallel step, those of its calls."""
     if isinstance(part, ParallelStep):
         return _of_calls(part, early_errors)
+    if isinstance(part, ComputeStep):
+        return ["Undefined", "BadValue", "Unexpected", "BadOutput"]
     if isinstance(part, LlmCall):
         return [name for name in _EARLY if name != "BadArguments"]
     return list(_EARLY) if isinstance(part, ToolCall) else []

@@ -7,7 +7,17 @@ from functools import cached_property
 from typing import Final, Literal, NamedTuple, assert_never
 
 from stepward.validator.recheck.refusals import Unreadable
-from stepward.vm.language.steps import AnyStep, ConditionStep, EndStep, LlmStep, ParallelStep, Routed, SetStep, ToolStep
+from stepward.vm.language.steps import (
+    AnyStep,
+    ComputeStep,
+    ConditionStep,
+    EndStep,
+    LlmStep,
+    ParallelStep,
+    Routed,
+    SetStep,
+    ToolStep,
+)
 
 END: Final = -1
 """The target of a transition that ends the run; it has a status."""
@@ -85,7 +95,7 @@ class Control:
                 yield self._after(number, step)
                 yield FAILS  # an expression has no value
                 beyond = None
-            case LlmStep() | ToolStep() | ParallelStep():
+            case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 after = self._after(number, step)
                 yield after
                 yield from self._failures(step, after)
@@ -113,7 +123,9 @@ class Control:
     def _falls_through(self, step: AnyStep) -> bool:
         return isinstance(step, Routed) and step.next_step is None and not step.is_terminal and step.id not in self.arms
 
-    def _failures(self, step: LlmStep | ToolStep | ParallelStep, after: Transition) -> Iterator[Transition]:
+    def _failures(
+        self, step: LlmStep | ToolStep | ParallelStep | ComputeStep, after: Transition
+    ) -> Iterator[Transition]:
         if isinstance(step, ParallelStep):
             if all(part.on_error == "skip" for part in step.parallel_steps):
                 return
@@ -126,7 +138,7 @@ class Control:
         if step.on_error != "skip" and not any(one.errors is None or "any" in one.errors for one in caught):
             yield FAILS
 
-    def _caught(self, step: LlmStep | ToolStep | ParallelStep) -> list[Transition]:
+    def _caught(self, step: LlmStep | ToolStep | ParallelStep | ComputeStep) -> list[Transition]:
         """Return the transitions of `catch` in order, or that of `error_step`."""
         if step.error_step is not None:
             return [Transition("failed", self._target(step.error_step))]

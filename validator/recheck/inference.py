@@ -31,7 +31,16 @@ from stepward.vm.expressions.syntax import (
     children,
     walk,
 )
-from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.steps import (
+    AnyPart,
+    ComputeStep,
+    ConditionStep,
+    EndStep,
+    LlmCall,
+    ParallelStep,
+    SetStep,
+    ToolCall,
+)
 from stepward.vm.language.types import TypeSpec
 
 ITEMS: Final = "[]"
@@ -156,6 +165,8 @@ class Boundary:
                 return _STRING if allowed is None else TypeSpec.model_construct(type=("string",), enum=tuple(allowed))
             case ParallelStep():
                 return self._joined(part)
+            case ComputeStep():
+                return part.returns
             case ConditionStep() | SetStep() | EndStep():
                 raise AssertionError(f"`{part.id}` has no output")
             case _:

@@ -54,6 +54,7 @@ from stepward.vm.language.steps import (
     AnyCall,
     AnyStep,
     BaseStep,
+    ComputeStep,
     ConditionStep,
     EndStep,
     Failing,
@@ -209,7 +210,7 @@ class Steps:
                 yield from self._end(number, step, state)
             case ParallelStep():
                 yield from joined_exits(self, number, step, state)
-            case LlmStep() | ToolStep():
+            case LlmStep() | ToolStep() | ComputeStep():
                 yield from self._call(number, step, state)
             case _:
                 assert_never(step)
@@ -326,7 +327,7 @@ class Steps:
             given = self._valued(roots, self._typed(source))
         return self.together([given, *self._without_error(part)])
 
-    def _fallback(self, part: AnyCall) -> Iterator[Changes]:
+    def _fallback(self, part: AnyCall | ComputeStep) -> Iterator[Changes]:
         given = self._valued(written_by(part), self._written(part.fallback))
         return self.together([given, *self._without_error(part)])
 
@@ -414,13 +415,13 @@ class Steps:
             ends = (transition for transition in self.transitions(number) if transition.kind == "end")
             yield from (Exit(transition, (), ALONE, NOTHING, 1) for transition in ends)
 
-    def falls_back(self, part: AnyCall) -> bool:
+    def falls_back(self, part: AnyCall | ComputeStep) -> bool:
         """Return whether a time-out may end in the fallback: a write that can't be repeated stays in doubt."""
         if part.on_timeout != "fallback":
             return False
         return not (isinstance(part, ToolCall) and self.reading.must_not_repeat(part.tool))
 
-    def starts(self, number: int, part: AnyCall, state: State) -> tuple[bool, bool]:
+    def starts(self, number: int, part: AnyCall | ComputeStep, state: State) -> tuple[bool, bool]:
         """Return whether a call may start in a state, and whether it may fail before its start."""
         if self.is_blind:
             return True, True
@@ -455,7 +456,7 @@ class Steps:
         origin = self.origins.by_sources(names, tuple(sources))
         return (UNDEFINED, *origin.blocks) if origin.may_be_absent else origin.blocks
 
-    def call_outcomes(self, number: int, part: AnyCall, state: State) -> Iterator[Outcome]:
+    def call_outcomes(self, number: int, part: AnyCall | ComputeStep, state: State) -> Iterator[Outcome]:
         """Yield the possible outcomes of a call."""
         may_start, may_fail = self.starts(number, part, state)
         if may_start:
@@ -467,7 +468,7 @@ class Steps:
         for name, _ in self._errors(number, part, is_late=False) if may_fail else ():
             yield from (Outcome("failed", change, False, 1, name) for change in self.left_without(part, name))
 
-    def _errors(self, number: int, part: AnyCall, *, is_late: bool) -> Iterator[tuple[str, int]]:
+    def _errors(self, number: int, part: AnyCall | ComputeStep, *, is_late: bool) -> Iterator[tuple[str, int]]:
         """Yield the errors of a call that a certificate tells apart, each with the attempts that end in it."""
         tool, step = self.reading.tool, self.reading.steps[number]
         names = late_errors(part, tool) if is_late else early_errors(part)
@@ -475,7 +476,7 @@ class Steps:
             names = told_apart(self.transitions(number), names, lambda name: attempts(part, name, tool))
         yield from ((name, attempts(part, name, tool)) for name in names)
 
-    def _call(self, number: int, step: LlmStep | ToolStep, state: State) -> Iterator[Exit]:
+    def _call(self, number: int, step: LlmStep | ToolStep | ComputeStep, state: State) -> Iterator[Exit]:
         transitions = self.transitions(number)
         for kind, changes, is_started, cost, error in self.call_outcomes(number, step, state):
             started, succeeded = ALONE if is_started else NOTHING, ALONE if kind == "success" else NOTHING

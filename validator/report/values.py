@@ -16,7 +16,7 @@ from stepward.vm.language.clauses import Clause
 from stepward.vm.language.guardrails import Never
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import ConditionStep, ToolCall
+from stepward.vm.language.steps import ComputeStep, ConditionStep, ToolCall
 from stepward.vm.values import to_json
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ class Values:
         self._known: dict[int, tuple[Program, Meaning]] = {}
 
     def of(self, finding: Finding) -> list[str]:
-        """Return the relevant values of a finding's witness, as `amount = 501`: inputs first, then replies in order."""
+        """Return the relevant values of a finding's witness, as `amount = 501`: inputs first, then replies in order.
+
+        What a `compute` step is supposed to come to says so.
+        """
         evidence = finding.evidence
         if evidence is None or evidence.witness is None:
             return []
@@ -50,6 +53,7 @@ class Values:
         found: dict[str, list[str]] = {}
         after: dict[str, list[str]] = {}
         returned: defaultdict[str, list[Any]] = defaultdict(list)
+        computing = {step.id for step in witness.program.steps if isinstance(step, ComputeStep)}
         for answer in witness.script:
             returned[answer.step] += [answer.value] if answer.does == "returns" else []
         for names, sources, fields in _read(witness, meaning, steps):
@@ -58,7 +62,7 @@ class Values:
                     _record(found, names, witness.inputs[source.name], fields)
                 elif source.kind == "output":
                     for value, below in _answers(returned, source.name, fields):
-                        _record(after, names, value, below)
+                        _record(after, names, value, below, is_supposed=source.name in computing)
         return [f"{name} = {', then '.join(values)}" for name, values in (found | after).items()]
 
     def _meaning(self, witness: Witness) -> Meaning:
@@ -140,7 +144,9 @@ def _answers(returned: Mapping[str, Sequence[Any]], step: str, fields: _Names) -
         yield value, fields
 
 
-def _record(found: dict[str, list[str]], names: _Names, value: Any, fields: _Names) -> None:
+def _record(
+    found: dict[str, list[str]], names: _Names, value: Any, fields: _Names, *, is_supposed: bool = False
+) -> None:
     """Record a value, or the field that is read; a missing field is left out."""
     for field in fields:
         value = part(value, field, _ABSENT)
@@ -148,6 +154,7 @@ def _record(found: dict[str, list[str]], names: _Names, value: Any, fields: _Nam
             return
     text = to_json(value)
     text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    text += " (supposed)" if is_supposed else ""
     values = found.setdefault(written(names), [])
     if len(values) == _MAX_VISITS:
         values.append("…")

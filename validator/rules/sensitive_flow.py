@@ -12,7 +12,7 @@ from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import NUMBER, STRING
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference
 from stepward.vm.language.names import Resolution, Source
-from stepward.vm.language.steps import ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.steps import ComputeStep, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Path, Place
 
@@ -39,12 +39,13 @@ class Origin(NamedTuple):
 
 
 class SensitiveFlow:
-    """The tainted values of a program: names of `set`, and outputs of tools with a sensitive argument."""
+    """The tainted values of a program: those of `set` and `compute`, and outputs of tools with a sensitive argument."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._sets: dict[str, Origin] = {}
         self._echoes: dict[str, Origin] = {}
+        self._computed: dict[str, Origin] = {}
         readings = [one for one in context.analyses.assignment.readings if one.meant is not None]
         passing = [one for one in readings if self._may_pass(one)]
         changed = True
@@ -54,10 +55,10 @@ class SensitiveFlow:
                 changed = self._propagate(reading) or changed
 
     def _may_pass(self, reading: Reading) -> bool:
-        """Return whether a step may pass on what it reads: a `set`, or a tool that may repeat its arguments."""
+        """Return whether a step may pass on what it reads: `set`, `compute`, or a tool that may repeat it."""
         reader = self._context.analyses.reader(reading)
         match reader:
-            case SetStep():
+            case SetStep() | ComputeStep():
                 return True
             case ToolCall():
                 return self._context.facts.meaning.tool(reader.tool).echoes
@@ -72,6 +73,8 @@ class SensitiveFlow:
         call = self._context.analyses.reader(reading)
         if isinstance(call, ToolCall):
             known, name = self._echoes, call.id
+        elif isinstance(call, ComputeStep):
+            known, name = self._computed, call.id
         else:
             known, name = self._sets, str(reading.place.path[3])
         if name in known:
@@ -83,6 +86,8 @@ class SensitiveFlow:
             if not origin.kinds:
                 return False
             origin = origin._replace(tool=call.tool)
+        elif isinstance(call, ComputeStep):
+            origin = origin._replace(kinds=_ANY)
         else:
             origin = origin._replace(kinds=self._kinds_after(reading, origin))
         known[name] = origin
@@ -153,6 +158,8 @@ class SensitiveFlow:
 
     def _repeated(self, source: Source, fields: tuple[str, ...]) -> Iterator[Origin]:
         call = self._context.facts.call_of(source)
+        if call.id in self._computed:
+            yield self._computed[call.id]  # the machine seals the whole value
         parts = [(call, fields)]
         if isinstance(call, ParallelStep):
             parts = [(part, fields[1:]) for part in call.parallel_steps if not fields or part.id == fields[0]]
@@ -170,6 +177,7 @@ def is_marked(context: Context) -> bool:
     specs: list[TypeSpec | None] = [*(context.facts.program.inputs or {}).values()]
     specs += [tool.returns for tool in meaning.manifest.values()]
     specs += [site.call.returns for site in meaning.calls if isinstance(site.call, LlmCall)]
+    specs += [step.returns for step in context.facts.flow.steps if isinstance(step, ComputeStep)]
     return any(_marked(spec, (), ()) is not None for spec in specs)
 
 
@@ -177,7 +185,7 @@ def _spec_path(context: Context, source: Source) -> tuple[str | int, ...]:
     call = context.facts.call_of(source) if source.kind == "output" else None
     if isinstance(call, ToolCall):
         return ("tools", call.tool, "returns")
-    return (*source.path, "returns") if isinstance(call, LlmCall) else source.path
+    return (*source.path, "returns") if isinstance(call, LlmCall | ComputeStep) else source.path
 
 
 def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[str, ...]) -> Origin | None:

@@ -15,7 +15,7 @@ from stepward.validator.rules.sensitive_flow import SensitiveFlow, is_marked
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import ConditionStep, LlmCall, ToolCall
+from stepward.vm.language.steps import ComputeStep, ConditionStep, LlmCall, ToolCall
 from stepward.vm.reading.source import Place
 
 _NO_TEXT: Final = frozenset({"integer", "number", "boolean", "null"})
@@ -94,8 +94,8 @@ class UnguardedTextToEffect(Rule):
     Reports an argument of a tool that is declared to write, if it contains a model's reply or an input of type text.
     There has to be a path to the call without a condition that reads the text. Text that is limited by `enum`,
     `pattern` or `allowed_outputs` is not free text. The output of a tool does not count as free text. The rule follows
-    values that `set` copies. Any condition that reads the text is enough, whatever it compares; `defined` does not read
-    the text.
+    values that `set` copies, and texts that `compute` steps make of what they read. Any condition that reads the text
+    is enough, whatever it compares; `defined` does not read the text.
 
     ## Why it is bad
     A user can write any text, and can make a model write any text. If the tool sends, stores or executes the text
@@ -153,21 +153,26 @@ class UnguardedTextToEffect(Rule):
             if source is None:
                 pending.pop()
             elif source not in visited and self._may_arrive(context, source, copied):
-                if source.kind != "set":
+                if source.kind != "set" and not _is_computed(context, source):
                     return source
                 visited.add(source)
                 pending.append(self._copied(context, source))
         return None
 
     def _copied(self, context: Context, source: Source) -> Iterator[tuple[Source, Reading]]:
-        """Yield the sources of the value that a `set` copies."""
+        """Yield the sources of the value that a `set` copies, or from which a `compute` step computes a text."""
         for copied in context.analyses.assignment.readings_of.get(source.step or 0, ()):
-            if copied.place.path == source.path and self._is_copy(context, source):
+            is_argument = source.kind == "output"
+            if is_argument or (copied.place.path == source.path and self._is_copy(context, source)):
                 yield from _sources_of(copied)
 
     def _may_arrive(self, context: Context, source: Source, reading: Reading) -> bool:
         assert reading.meant is not None
-        is_free = source.kind == "set" or self._is_free(context, source, reading.meant.fields)
+        is_free = (
+            source.kind == "set"
+            or _is_computed(context, source)
+            or self._is_free(context, source, reading.meant.fields)
+        )
         return is_free and self._arrives(context, source, reading)
 
     def _is_copy(self, context: Context, source: Source) -> bool:
@@ -215,6 +220,14 @@ class UnguardedTextToEffect(Rule):
 
         first = passed(source.step) if source.step is not None else {0} - checks
         return reading.step in reached(first, passed)
+
+
+def _is_computed(context: Context, source: Source) -> bool:
+    """Return whether a source is the value of a `compute` step that may be or contain a text."""
+    if source.kind != "output":
+        return False
+    call = context.facts.call_of(source)
+    return isinstance(call, ComputeStep) and (call.returns is None or not call.returns.kinds <= _NO_TEXT)
 
 
 def _sources_of(reading: Reading) -> Iterator[tuple[Source, Reading]]:

@@ -114,6 +114,8 @@ def _types(program: Written) -> Iterator[tuple[Path, TypeSpec]]:
         for sub, call in step.calls:
             if call.type == "llm" and call.returns is not None:
                 yield (*path_of(number, sub), "returns"), call.returns
+        if step.type == "compute" and step.returns is not None:
+            yield ("steps", number, "returns"), step.returns
 
 
 def _of_errors(program: Written) -> Iterator[Use]:
@@ -157,6 +159,12 @@ def _of_order(program: Written) -> Iterator[Use]:
                 yield Use("`depends_on`", Place((*path_of(number, sub), "depends_on"), key=True))
 
 
+def _of_compute(program: Written) -> Iterator[Use]:
+    for number, step in enumerate(program.steps):
+        if step.type == "compute":
+            yield Use("a `compute` step", Place(("steps", number, "type")))
+
+
 SAY_2: Final = Correction(Place(), "2", "language", is_number=True)
 """The correction of a program that does not say its language."""
 
@@ -166,6 +174,7 @@ FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (
     _of_calls,
     _of_errors,
     _of_order,
+    _of_compute,
 )
 """The table: each row yields the uses of its features in a program."""
 

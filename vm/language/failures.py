@@ -7,7 +7,7 @@ from typing import assert_never
 
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.order import order_of
-from stepward.vm.language.steps import AnyCall, BaseStep, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import AnyCall, BaseStep, ComputeStep, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.steps.catching import BAD_OUTPUT, DEPENDENCY, TIMEOUT, UNEXPECTED, UNSTARTED, VISITS, Retry
 
 Tool = Callable[[str], ToolSpec]
@@ -41,12 +41,17 @@ def _unfit(call: AnyCall) -> tuple[str, ...]:
 
 
 def unstarted_names(part: BaseStep) -> tuple[str, ...]:
-    """Return the names with which a call can fail before it starts, or a parallel step because of such a call."""
+    """Return the names with which a call can fail before it starts, or a parallel step because of such a call.
+
+    A `compute` step makes no call: all its failures are of this kind.
+    """
     match part:
         case ToolCall():
             return UNSTARTED
         case LlmCall():
             return tuple(name for name in UNSTARTED if name != "BadArguments")
+        case ComputeStep():
+            return ("Undefined", "BadValue", UNEXPECTED, BAD_OUTPUT)
         case ParallelStep():
             calls = [call for call in part.parallel_steps if call.on_error != "skip"]
             found = {name for call in calls for name in unstarted_names(call)}

@@ -21,7 +21,16 @@ from stepward.vm.language.items import MAX_COPIES, kinds_inside, lacks
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyPart, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.steps import (
+    AnyPart,
+    ComputeStep,
+    ConditionStep,
+    EndStep,
+    LlmCall,
+    ParallelStep,
+    SetStep,
+    ToolCall,
+)
 from stepward.vm.language.steps.catching import VISITS
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.language.views import NO_VALUE, View, static_kinds, union
@@ -109,11 +118,13 @@ class Typing:
     def _output(self, part: AnyPart) -> TypeSpec | None:
         match part:
             case LlmCall():
-                return _reply(part)
+                return part.returns or _reply(part)
             case ToolCall():
                 return self._tool(part.tool).returns
             case ParallelStep():
                 return self._joined(part)
+            case ComputeStep():
+                return part.returns
             case ConditionStep() | SetStep() | EndStep():
                 raise AssertionError(f"`{part.id}` has no output")
             case _:
@@ -478,8 +489,6 @@ _NEVER: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
 
 
 def _reply(call: LlmCall) -> TypeSpec:
-    if call.returns is not None:
-        return call.returns
     return _TEXT if call.allowed_outputs is None else TypeSpec(type=("string",), enum=call.allowed_outputs)
 
 

@@ -103,7 +103,8 @@ _STEP_TYPES: Final = {
     "tool": "action function call task api http script python code",
     "condition": "decision switch branch if choice router gateway conditional case route",
     "parallel": "fork concurrent all gather map",
-    "set": "assign variable let variables transform compute pass",
+    "set": "assign variable let variables pass",
+    "compute": "calculate calculation transform lisp expression formula",
     "end": "stop finish terminal exit return final done success fail failure",
 }
 """What people and models write for each type of step."""

@@ -48,7 +48,7 @@ class Analyst:
     """Turns the forms of one program into nodes.
 
     `functions` and `special` forms are those of the language, `definitions` the names that `def` gives a value
-    somewhere.
+    somewhere. `data_read` are the names of the data that were read so far.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Analyst:
         self.special = special
         self.definitions = definitions
         self.unit = Unit(None)
+        self.data_read: set[str] = set()
         self._hidden = 0
 
     def hidden(self, slot: int) -> str:
@@ -117,6 +118,7 @@ class Analyst:
         if symbol.name in self.definitions:
             return Global(symbol.name, symbol.span)
         if symbol.namespace == "data":
+            self.data_read.add(symbol.short)
             return Datum(symbol.short, symbol.span)
         name = table_name(symbol)
         if name in self.functions:

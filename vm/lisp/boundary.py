@@ -12,12 +12,15 @@ from stepward.vm.values import FrozenMap
 
 
 def to_lisp(ctx: Context, value: Any) -> Any:
-    """Return frozen data as a value: an array is a vector, an object a map with texts as keys."""
+    """Return frozen data as a value: an array is a vector, an object a map with texts as keys, in their order.
+
+    An object of the language has no order: a run that another machine continues reads it in another one.
+    """
     ctx.meter.step()
     if isinstance(value, str):
         return ctx.text(value)
     if isinstance(value, dict):
-        return ctx.map((key, to_lisp(ctx, item)) for key, item in value.items())
+        return ctx.map((key, to_lisp(ctx, value[key])) for key in sorted(value))
     if isinstance(value, tuple | list):
         return ctx.vector(to_lisp(ctx, item) for item in value)
     return value

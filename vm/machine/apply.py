@@ -122,6 +122,12 @@ def _branched(plan: Plan, state: State, event: Event) -> State:
 def _assigned(plan: Plan, state: State, event: Event) -> State:
     step = _step(plan, state, event.body)
     state = _enter(plan, state, step)
+    if step.is_computed:
+        if list(event.body["values"]) != [step.computes]:
+            raise MisfitError(f"`{step.id}` computes other names")
+        (value,) = event.body["values"].values()
+        done = _Done(output_changes(step, value), len(event.text), (step.part,))
+        return _leave(plan, state, step, event, step.transitions["success"], done)
     changes = [(plan.slot((name,)), value) for name, value in event.body["values"].items()]
     if {slot for slot, _ in changes} != step.assigned:
         raise MisfitError(f"`{step.id}` assigns other names")
@@ -329,6 +335,12 @@ def _settled_from_outside(plan: Plan, state: State, event: Event, phase: str) ->
 def _unstarted(plan: Plan, state: State, event: Event) -> State:
     """Apply `blocked` or `rejected`: a step or call did not start."""
     step = plan.steps[state.at]
+    if step.is_computed and event.body.get("reason") != "guardrail":
+        _step(plan, state, event.body)
+        name = event.body.get("error_name", "")
+        done = _Done(_failure_changes(step, event.body["error"], name), 0, ())
+        transition = _transition_of(step, event.body["kind"], name)
+        return _leave(plan, state, step, event, transition, done, entered=1)
     if event.body.get("reason") == "guardrail" or not step.calls:
         is_begun = not step.calls and event.body.get("reason") != "guardrail"
         state = _enter(plan, state, step) if is_begun else state

@@ -138,8 +138,10 @@ def _starts(plan: Plan, state: State, happened: Event) -> Iterator[Start]:
     """Yield what starts with an event: the starts that `decide` checks."""
     step = plan.steps[state.at]
     if not step.calls:
-        is_begun = happened.kind in ("branched", "assigned", "blocked") or (
-            happened.kind == "ended" and "step" in happened.body
+        is_begun = (
+            happened.kind in ("branched", "assigned")
+            or (happened.kind == "blocked" and not step.is_computed)
+            or (happened.kind == "ended" and "step" in happened.body)
         )
         if is_begun:
             yield Start((step.position, None), None, None)

@@ -312,7 +312,7 @@ def unstarted(at: Visit, call: CallPlan, kind: Kind, error: str, name: str, rule
     if rule:
         body["rule"] = rule
     if not at.step.is_parallel:
-        body |= _after(at.plan, at.step, outcome, name)
+        body |= after(at.plan, at.step, outcome, name)
     return event(kind, body)
 
 
@@ -321,7 +321,7 @@ def named(plan: Plan, name: str) -> dict[str, str]:
     return {"error_name": name} if plan.names_errors else {}
 
 
-def _after(plan: Plan, step: StepPlan, kind: str, name: str) -> dict[str, Any]:
+def after(plan: Plan, step: StepPlan, kind: str, name: str) -> dict[str, Any]:
     """Return the fields for what follows an outcome of a step; `name` is that of the error."""
     transition = step.leaving(kind, name)
     assert transition is not None, "a step has a transition for each of its outcomes"
@@ -348,7 +348,7 @@ def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallSta
         if "failed" not in step.transitions:
             return ended(plan, state, "FAILED", "error")
         body |= {"error": too_large, "kind": "failed", **named(plan, BAD_OUTPUT)}
-        return event("joined", body | _after(plan, step, "failed", BAD_OUTPUT))
+        return event("joined", body | after(plan, step, "failed", BAD_OUTPUT))
     # What did not start because of a failure does not explain it.
     own = [one for one in failed if lacking(step, one[0].sub, call_states) is None] or failed
     name = own[0][1].name  # the first in the order of the program, not in time
@@ -358,7 +358,7 @@ def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallSta
             return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
         return event("joined", body | {"kind": "again"})
     outcome = "skipped" if step.step.on_error == "skip" else "failed"
-    return event("joined", body | {"kind": outcome, **_after(plan, step, outcome, name)})
+    return event("joined", body | {"kind": outcome, **after(plan, step, outcome, name)})
 
 
 # -- what an answer means ----------------------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     if result.rule:
         body["rule"] = result.rule
     if kind in SETTLED and not step.is_parallel:
-        body |= _after(plan, step, kind, result.name)
+        body |= after(plan, step, kind, result.name)
     return unsealed("attempt", body, note) if plan.has_sensitive else event("attempt", body, note)
 
 

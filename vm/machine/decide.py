@@ -8,10 +8,20 @@ from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.evaluator import evaluate, evaluate_condition
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.journal.canonical import ErasedError, Secret
-from stepward.vm.language.steps import ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
+from stepward.vm.language.steps import (
+    ComputeStep,
+    ConditionStep,
+    EndStep,
+    Failing,
+    LlmStep,
+    ParallelStep,
+    SetStep,
+    ToolStep,
+)
 from stepward.vm.language.steps.catching import VISITS
 from stepward.vm.machine.calls import (
     NOTHING,
+    Visit,
     ended,
     enter_calls,
     go_on,
@@ -21,6 +31,7 @@ from stepward.vm.machine.calls import (
     oversize,
     successor_fields,
 )
+from stepward.vm.machine.computing import enter_compute
 from stepward.vm.machine.data import filled
 from stepward.vm.machine.events import IDLE, RUNNING, Action, Event, event, unsealed
 from stepward.vm.machine.plan import Plan, StepPlan
@@ -63,6 +74,8 @@ def _enter(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
             return _enter_set(plan, state, step, assigning, visit)
         case EndStep() as end:
             return _enter_end(plan, state, step, end, visit)
+        case ComputeStep() as compute:
+            return enter_compute(Visit(plan, state, step, visit), compute)
         case LlmStep() | ToolStep() | ParallelStep():
             return enter_calls(plan, state, step, visit)
         case _:
@@ -78,7 +91,7 @@ def _passed(plan: Plan, step: StepPlan, visit: int) -> Event:
     assert step.max_visits is not None
     transition = step.transitions["visits"]
     body = {"step": step.id, "visit": visit, "error": f"`{step.id}` has used up its {step.max_visits} visits"}
-    body |= named(plan, VISITS) if step.calls else {}
+    body |= named(plan, VISITS) if isinstance(step.step, Failing) else {}
     if transition.to < 0 or visit > step.max_visits + 1:
         return event("passed", body | {"ends": "STALLED", "reason": "visits"})
     return event("passed", body | {"next": plan.steps[transition.to].id})

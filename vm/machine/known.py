@@ -44,6 +44,11 @@ class Known:
     def _calls(self) -> dict[str, CallPlan]:
         return {call.id: call for step in self._plan.steps for call in step.calls}
 
+    @cached_property
+    def _computing(self) -> dict[str, TypeSpec | None]:
+        """The types of the values of `compute` steps."""
+        return {step.id: step.returns for step in self._plan.steps if step.is_computed}
+
     def learn(self, happened: Event) -> None:
         """Add the sensitive values of the next record of the run."""
         body = happened.body
@@ -53,6 +58,9 @@ class Known:
                 self._note(sensitive_leaves(value, types.get(name)))
         elif happened.kind == "assigned":
             self._note((text, True) for text in _sealed_numbers(tuple(body["values"].values())))
+            if body["step"] in self._computing:
+                (value,) = body["values"].values()
+                self._note(sensitive_leaves(value, self._computing[body["step"]]))
         elif brings_output(happened):
             for text, is_searched in sensitive_leaves(body["output"], self._calls[body["step"]].returns):
                 self._now[text] = self._now.get(text) or (Spellings.of(text) if is_searched else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, assert_never
 
@@ -23,7 +23,7 @@ from stepward.vm.language.names import Source
 from stepward.vm.language.order import misorders
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyStep, Failing, LlmCall, ParallelStep, ToolCall, parts
+from stepward.vm.language.steps import AnyStep, ComputeStep, Failing, LlmCall, ParallelStep, ToolCall, parts
 from stepward.vm.language.steps.catching import Retry
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
@@ -35,6 +35,18 @@ from stepward.vm.reading.source import Place
 
 Names = tuple[str, ...]
 NOWHERE: Final = -1
+
+
+class Computed(NamedTuple):
+    """What a `compute` step came to: a frozen value, or the name of an error, and the error in words."""
+
+    value: Any
+    name: str = ""
+    error: str = ""
+
+
+Supposed = Callable[[str, int], Computed | None]
+"""What the visit of a `compute` step is supposed to come to, by the id of the step; None where it is to be computed."""
 
 
 class Terms(NamedTuple):
@@ -105,7 +117,10 @@ class CallPlan:
 
 
 class StepPlan:
-    """A step of the program's list. `is_parallel`: its calls are sub-steps."""
+    """A step of the program's list. `is_parallel`: its calls are sub-steps.
+
+    `is_computed`: it is a `compute` step; `computes` is the name of its value in records, `returns` its type.
+    """
 
     def __init__(self, position: int, step: AnyStep, plan: Plan) -> None:
         self.position = position
@@ -136,6 +151,11 @@ class StepPlan:
             self.output, self.error = plan.slot((step.id, "output")), plan.slot((step.id, "error"))
             self.variable = NOWHERE if step.output_key is None else plan.slot((step.output_key,))
         self.calls = tuple(CallPlan(call, sub or 0, plan) for sub, call in step.calls)
+        self.is_computed = isinstance(step, ComputeStep)
+        self.computes, self.returns = "", None
+        if isinstance(step, ComputeStep):
+            self.computes = f"{step.id}.output" if step.output_key is None else step.output_key
+            self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[step.id])
         self.order = plan.meaning.orders.get(position)
         if self.order is not None:
             for call, before in zip(self.calls, self.order.before, strict=True):
@@ -160,6 +180,9 @@ class Plan:
     those of the start of the run, because its records are read with them.
     Raises ProgramError for a program without a clear meaning: SW005, SW101, SW106, SW109 and SW301.
     """
+
+    supposed: Supposed | None = None
+    """What `compute` steps are supposed to come to: only the replay of a witness says so."""
 
     def __init__(
         self,
@@ -316,6 +339,7 @@ class Plan:
         for tool in self.meaning.manifest.values():
             specs += [tool.returns, *(tool.args or {}).values()]
         specs += [site.call.returns for site in self.meaning.calls if isinstance(site.call, LlmCall)]
+        specs += [step.returns for step in self.program.steps if isinstance(step, ComputeStep)]
         yield from (spec for spec in specs if spec is not None)
 
     @cached_property

@@ -39,6 +39,13 @@ UNJUDGED = EXEMPT | {
     "Program.max_stalled_steps": "the enumeration keeps no values that nothing reads; the reference counts them",
     "TypeSpec.sensitive": "what reaches a prompt is judged by the campaign's oracle; proofs do not speak of it",
     "constant fraction": "numbers are whole where every run is enumerated; lists of conditions have fractions",
+    **{
+        f"ComputeStep.{field}": "to proofs its value is any of its type, as that of a tool: tools are made in its place"
+        for field in [
+            *("args", "catch", "error_step", "id", "is_terminal", "lisp", "max_visits", "next_step", "output_key"),
+            *("on_error=skip", "outcome=failure", "outcome=success", "returns"),
+        ]
+    },
     "LlmStep.outcome=failure": "a matter of chance: that of tools and of `set` is made",
 }
 """What the small and the seasoned programs, of which every run is enumerated, need not have, and who judges it."""

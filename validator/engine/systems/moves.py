@@ -44,6 +44,7 @@ from stepward.vm.language.names import Source
 from stepward.vm.language.steps import (
     AnyStep,
     Call,
+    ComputeStep,
     ConditionStep,
     EndStep,
     Failing,
@@ -179,7 +180,7 @@ class Moves:
                 yield from self._end(number, transitions)
             case ParallelStep():
                 yield from self._parallel(number, step, transitions)
-            case LlmStep() | ToolStep():
+            case LlmStep() | ToolStep() | ComputeStep():
                 yield from self._call(number, step, transitions)
             case _:
                 assert_never(step)

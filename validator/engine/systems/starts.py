@@ -11,7 +11,7 @@ from stepward.validator.engine.values.domains import Domains, Names
 from stepward.vm.expressions.operators import Comparison
 from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Logic, Reference
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.steps import Call, ToolCall
+from stepward.vm.language.steps import Call, ComputeStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Starts:
         ]
         # What siblings assign before is not in the state at the start of the step: it may be anything of its type.
         is_sure = len(wanted) == len(doubtful)
+        if isinstance(call, ComputeStep):
+            is_sure = False  # its expression may have no value
         if isinstance(call, ToolCall):
             is_sure = self.analyses.names_fit(call)
             for name, spec in (self.facts.meaning.tool(call.tool).args or {}).items():

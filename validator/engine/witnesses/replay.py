@@ -28,10 +28,12 @@ from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Match, matches
 from stepward.vm.language.steps import ToolCall
+from stepward.vm.language.steps.catching import UNEXPECTED
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.history import History
 from stepward.vm.machine.models import ANY_NAME, ModelReply, ModelRequest
+from stepward.vm.machine.plan import Computed, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
 from stepward.vm.machine.tools import InDoubt, ToolContext, ToolError
@@ -67,7 +69,10 @@ class _Clock(ManualClock):
 
 
 class _Script:
-    """The tools and the model of a witness; `missing` is the first call for which the witness has no answer."""
+    """The tools and the model of a witness; `missing` is the first call for which the witness has no answer.
+
+    What it says of a `compute` step is supposed: to the proofs its value is any one of its type.
+    """
 
     def __init__(self) -> None:
         self.clock = _Clock()
@@ -78,6 +83,13 @@ class _Script:
         """Start over with another script."""
         self.answers = {(answer.step, answer.visit, answer.attempt): answer for answer in script}
         self.missing = None
+
+    def supposed(self, step: str, visit: int) -> Computed | None:
+        """Return what a `compute` step is supposed to come to; None where the witness leaves it to the machine."""
+        answer = self.answers.get((step, visit, None))
+        if answer is None:
+            return None
+        return Computed(answer.value) if answer.does == "returns" else Computed(None, answer.error or UNEXPECTED, ERROR)
 
     def has(self, name: str) -> bool:  # noqa: ARG002
         """Return true: calls are answered by step, independent of the tool."""
@@ -106,6 +118,28 @@ class _Script:
             raise InDoubt("nobody knows in this witness")
         self.clock.is_late = answer.does == "times out"
         return answer.value
+
+
+class _Machine(ExecutionVM):
+    """A machine that supposes what a script says of `compute` steps."""
+
+    def __init__(self, script: _Script, policies: tuple[Policy, ...], max_steps: int) -> None:
+        super().__init__(
+            script,
+            script,
+            MemoryJournal(),
+            policies,
+            checker=None,
+            clock=script.clock,
+            limits=Limits(steps=max_steps),
+            retry_delay=lambda _: 0.0,
+        )
+        self._script = script
+
+    def _plan(self, program: Program) -> Plan:
+        plan = super()._plan(program)
+        plan.supposed = self._script.supposed
+        return plan
 
 
 @dataclass(frozen=True)
@@ -241,18 +275,7 @@ class Replayer:
         if key not in self._machines:
             if len(self._machines) >= MAX_MACHINES:
                 del self._machines[next(iter(self._machines))]
-            script = self._script
-            machine = ExecutionVM(
-                script,
-                script,
-                MemoryJournal(),
-                rule_set.policies,
-                checker=None,
-                clock=script.clock,
-                limits=Limits(steps=max_steps),
-                retry_delay=lambda _: 0.0,
-            )
-            self._machines[key] = rule_set, machine
+            self._machines[key] = rule_set, _Machine(self._script, rule_set.policies, max_steps)
         return self._machines[key][1]
 
 

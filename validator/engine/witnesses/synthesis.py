@@ -26,7 +26,7 @@ from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Resolution, Source
-from stepward.vm.language.steps import AnyStep, Call, ParallelStep, ToolCall
+from stepward.vm.language.steps import AnyStep, Call, ComputeStep, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.values import FrozenMap
 
@@ -404,7 +404,17 @@ class Witnesses:
             if spent:
                 witness = replace(witness, max_steps=spent)
                 seen = self._replayed(witness)
-        return witness if seen.confirmed else seen
+        return self._computed(witness, seen) if seen.confirmed else seen
+
+    def _computed(self, witness: Witness, seen: Replayed) -> Witness:
+        """Return a witness that supposes nothing of `compute` steps, if the machine confirms the same run without."""
+        computing = {step.id for step in self.program.steps if isinstance(step, ComputeStep)}
+        script = tuple(answer for answer in witness.script if answer.step not in computing)
+        if len(script) == len(witness.script):
+            return witness
+        plain = replace(witness, script=script)
+        again = self._replayed(plain)
+        return plain if again.confirmed and again.moves == seen.moves else witness
 
     def _with_siblings(self, goal: _Goal, witness: Witness, values: Values) -> tuple[Witness, Replayed]:
         """Replay a witness; where other parts of its last step start beside the rejected one, they return."""

@@ -20,6 +20,7 @@ from stepward.vm.language.steps.base import Outcome as Outcome
 from stepward.vm.language.steps.base import Routed as Routed
 from stepward.vm.language.steps.base import VariableName as VariableName
 from stepward.vm.language.steps.call import Call as Call
+from stepward.vm.language.steps.compute import ComputeStep as ComputeStep
 from stepward.vm.language.steps.condition import Case as Case
 from stepward.vm.language.steps.condition import ConditionStep as ConditionStep
 from stepward.vm.language.steps.end import EndStep as EndStep
@@ -30,12 +31,12 @@ from stepward.vm.language.steps.tool import ToolCall as ToolCall
 from stepward.vm.language.steps.tool import ToolStep as ToolStep
 from stepward.vm.reading.source import Path
 
-AnyStep = LlmStep | ToolStep | ConditionStep | ParallelStep | SetStep | EndStep
+AnyStep = LlmStep | ToolStep | ConditionStep | ParallelStep | SetStep | ComputeStep | EndStep
 AnyCall = LlmCall | ToolCall
 Step = Annotated[AnyStep, Field(discriminator="type")]
 
 AnyPart = AnyStep | AnyCall
-FailingPart = AnyCall | ParallelStep
+FailingPart = AnyCall | ParallelStep | ComputeStep
 
 
 def _by_type(models: Iterable[type[BaseStep]]) -> dict[str, type[BaseStep]]:

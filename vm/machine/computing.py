@@ -1,0 +1,68 @@
+"""Compute steps: evaluates an expression of PTC-Lisp within limits that are counted, so that every machine agrees."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, Final
+
+from stepward.vm.errors import EvaluationError, UndefinedReferenceError
+from stepward.vm.journal.canonical import ErasedError, Secret, is_sealed, opened
+from stepward.vm.language.steps import ComputeStep
+from stepward.vm.language.steps.catching import BAD_OUTPUT, UNEXPECTED
+from stepward.vm.machine.calls import Visit, after, named, oversize, successor_fields
+from stepward.vm.machine.data import filled, marked, refused
+from stepward.vm.machine.events import Event, event, unsealed
+from stepward.vm.machine.plan import Computed
+from stepward.vm.machine.state import Reader
+
+MAX_STEPS: Final = 1_000_000
+"""Evaluated forms and handled items of one visit of a `compute` step."""
+
+MAX_MEMORY: Final = 16_000_000
+"""Bytes of live data of one visit of a `compute` step."""
+
+
+def enter_compute(at: Visit, compute: ComputeStep) -> Event:
+    """Return the event of a visit of a `compute` step: its value, or why there is none."""
+    plan, state, step, visit = at
+    found = _computed(at, compute)
+    too_large = None if found.name else oversize(plan, state, step, {step.computes: found.value})
+    if too_large is not None:
+        found = Computed(None, BAD_OUTPUT, too_large)
+    if found.name:
+        kind = "skipped" if compute.on_error == "skip" else "failed"
+        body = {"error": found.error, "kind": kind, "step": step.id, "visit": visit, **named(plan, found.name)}
+        return event("blocked", body | after(plan, step, kind, found.name))
+    values = {step.computes: found.value}
+    body = {"step": step.id, "visit": visit, "values": values, **successor_fields(plan, step.transitions["success"])}
+    return unsealed("assigned", body) if plan.has_sensitive else event("assigned", body)
+
+
+def _computed(at: Visit, compute: ComputeStep) -> Computed:
+    """Return the value of a step, checked against its type and sealed if it comes from sensitive values."""
+    plan, state, step, visit = at
+    try:
+        args = filled(compute.args, Reader(plan, state.slots))
+        is_secret = plan.has_sensitive and is_sealed(args)
+        given = opened(args) if is_secret else args
+    except (EvaluationError, ErasedError) as error:
+        name = "Undefined" if isinstance(error, UndefinedReferenceError) else "BadValue"
+        return Computed(None, name, f"`{step.id}` can't be computed: {error}")
+    supposed = None if plan.supposed is None else plan.supposed(step.id, visit)
+    found = _evaluated(compute.lisp, given) if supposed is None else supposed
+    if found.name:
+        why = "its expression has no value" if is_secret else found.error  # the error may quote a sensitive value
+        return found._replace(error=f"`{step.id}` can't be computed: {why}")
+    why_not = refused(found.value, step.returns, f"the value of `{step.id}`")
+    if why_not is not None:
+        return Computed(None, BAD_OUTPUT, f"the value of `{step.id}` is not of its type" if is_secret else why_not)
+    return Computed(Secret(found.value) if is_secret else marked(found.value, step.returns))
+
+
+def _evaluated(text: str, args: Any) -> Computed:
+    from stepward.vm.lisp import Limits, evaluate
+
+    # Without a clock: a slow machine must not come to another result than a fast one.
+    outcome = evaluate(text, args, Limits(steps=MAX_STEPS, memory=MAX_MEMORY, seconds=inf))
+    error = outcome.error
+    return Computed(outcome.value) if error is None else Computed(None, UNEXPECTED, error.message)
