@@ -83,7 +83,7 @@ def test_what_is_not_run_is_known() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_block_is_of_a_kind_that_is_run_or_read(page: Path) -> None:
     for block in blocks_of(text_of(page)):
-        assert block.language in {"console", "python", "yaml", "toml", "mermaid", "text"}, block.line
+        assert block.language in {"console", "python", "yaml", "toml", "mermaid", "text", "clojure"}, block.line
         assert block.language not in {"yaml", "toml"} or block.file or block.note, f"line {block.line} names no file"
 
 

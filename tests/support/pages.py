@@ -1,6 +1,6 @@
 """Runs the blocks of a page in an empty folder, one after the other, as a reader who does what it says.
 
-- A block whose first line is a comment with a file name (`# tools.py`) is saved as that file.
+- A block whose first line is a comment with a file name (`# tools.py`, `;; plan.clj`) is saved as that file.
 - Any other `python` block is run. The blocks of a page share their names.
 - In a `console` block each line after `$ ` is a command; what follows is its output. A line `...` stands for any
   lines, `…` for any part of a line. A command without output may print anything. `TOKEN` in a command stands for the
@@ -25,7 +25,7 @@ from click.testing import CliRunner
 from stepward.validator.cli import main
 
 _BLOCK = re.compile(r"^(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.M | re.S)
-_FILE = re.compile(r"(?:#|//) ([\w./-]+\.\w+|\.[\w./-]+)\n")
+_FILE = re.compile(r"(?:#|//|;;) ([\w./-]+\.\w+|\.[\w./-]+)\n")
 _TOKEN = re.compile(r"runs resume (\S+) --payload")
 _SHELL = re.compile(r"[|<>&$*`;]")
 
@@ -44,7 +44,7 @@ class Block(NamedTuple):
         if self.note.startswith("file: "):
             return self.note.removeprefix("file: ")
         named = _FILE.match(self.text)
-        return named[1] if named and self.language in ("yaml", "python", "toml", "json") else None
+        return named[1] if named and self.language in ("yaml", "python", "toml", "json", "clojure") else None
 
     @property
     def is_run(self) -> bool:

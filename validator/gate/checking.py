@@ -43,6 +43,7 @@ from stepward.validator.gate.whole import (
 from stepward.validator.result import AdvisedError, RunResult, Suppressed
 from stepward.vm.errors import DocumentError, PolicyError
 from stepward.vm.reading.document import Format
+from stepward.vm.reading.files import LISP
 from stepward.vm.reading.limits import MAX_BYTES
 
 # A run that finds everything in the cache must not wait for the models of programs and for the rules: they are imported
@@ -479,6 +480,8 @@ def _with_file(file: str, entry: Property) -> Property:
 
 
 def _format(path: FilePath) -> Format:
+    if path.suffix in LISP:
+        return "lisp"
     return {".py": "python", ".json": "json"}.get(path.suffix, "yaml")  # type: ignore[return-value]
 
 

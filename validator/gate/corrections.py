@@ -34,6 +34,8 @@ def with_fixes(
 
     `documents` are all of the file, `number` is the index of this one; `read` reads a text in the format of the file.
     """
+    if documents[number].format == "lisp":
+        return list(findings)  # a correction changes the program, and the text is what it was compiled from
     corrections = list(dict.fromkeys(finding.correction for finding in findings if finding.correction is not None))
     fixes = _FixMaker(documents, number, read, _extents(documents[number], corrections)).fixes(corrections)
     return [

@@ -18,10 +18,10 @@ from stepward.validator.gate.settings import Configurations
 from stepward.validator.result import AdvisedError
 from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.reading.document import Document
-from stepward.vm.reading.files import decode, read_bytes, read_text
+from stepward.vm.reading.files import LISP, decode, read_bytes, read_format
 from stepward.vm.reading.limits import MAX_BYTES
 
-SUFFIXES: Final = frozenset({".yaml", ".yml", ".json", ".py"})
+SUFFIXES: Final = frozenset({".yaml", ".yml", ".json", ".py", *LISP})
 _NEVER: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__"})
 _FIELDS_OF_PROGRAMS_ALONE: Final = frozenset({"step", "inputs", "guardrails", "max_steps", "max_tokens", "max_cost"})
 
@@ -213,7 +213,7 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
 
             documents, not_literal = read_python(name, text)
         else:
-            documents = read_text(name, text, is_json=suffix == ".json")
+            documents = read_format(name, text)
     except ProgramError as error:
         is_meant = must_be_program or has_steps_on_top(content, suffix)
         if not is_meant:
@@ -243,6 +243,8 @@ def is_ruled_out(content: bytes, suffix: str, *, must_be_program: bool) -> bool:
 
     YAML and JSON may write the word `steps` with escapes. Python source is not run, so there it has to be plain.
     """
+    if suffix in LISP:  # most Clojure is for other machines: a program for this one calls a tool
+        return not must_be_program and _TOOL_CALL.search(content) is None
     if must_be_program or b"steps" in content:
         return False
     if suffix == ".py":
@@ -314,6 +316,7 @@ _SIGN: Final = re.compile(
 _PROGRAM_CALL: Final = re.compile(rb"\bProgram\s*[.(]")
 """What Python source without the word `steps` has if it makes a program of a value."""
 
+_TOOL_CALL: Final = re.compile(rb"\(\s*tool/")
 _FROM_DICT: Final = re.compile(rb"\bfrom_dict\s*\(")
 
 
@@ -322,6 +325,8 @@ def has_steps_on_top(content: bytes | mmap.mmap, suffix: str) -> bool:
 
     The search is by patterns, in memory that does not grow with the text.
     """
+    if suffix in LISP:
+        return _TOOL_CALL.search(content) is not None
     if content.find(b"steps") < 0:
         return False
     if suffix == ".py":

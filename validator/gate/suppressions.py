@@ -18,9 +18,12 @@ UNUSED: Final = "SW701"
 IDLE: Final = frozenset({UNUSED, "SW702", "SW703", "SW704"})
 """The findings on what is meant to silence or to allow something, and has no effect. No baseline hides them."""
 
-_HINT: Final = re.compile(r"#\s*stepward:\s*ignore")
-_COMMENT: Final = re.compile(r"#\s*stepward:\s*ignore\b\s*(?:\[(?P<codes>[^\]\n]*)\])?(?P<reason>[^\n]*)")
+_HINT: Final = re.compile(r"[#;]\s*stepward:\s*ignore")
+_AFTER: Final = r"\s*stepward:\s*ignore\b\s*(?:\[(?P<codes>[^\]\n]*)\])?(?P<reason>[^\n]*)"
+_COMMENT: Final = re.compile("#" + _AFTER)
+_IN_LISP: Final = re.compile(";" + _AFTER)
 _CODE: Final = re.compile(r"[^\s,]+")
+_LISP: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\\.|(?P<comment>;[^\n]*)', re.DOTALL)
 _HOW: Final = "write `# stepward: ignore[CODE] reason`"
 
 
@@ -49,13 +52,15 @@ def read_comments(text: str, format: Format) -> tuple[Comment, ...]:
     if not _HINT.search(text) or format == "json":
         return ()
     lines = LineIndex(text)
-    found = list(_python_comments(text, lines) if format == "python" else _yaml_comments(text))
+    readers = {"python": lambda: _python_comments(text, lines), "lisp": lambda: _lisp_comments(text)}
+    found = list(readers.get(format, lambda: _yaml_comments(text))())
     alone = {lines.position(start)[0] for start, is_alone in found if is_alone}
-    return tuple(comment for start, _ in found if (comment := _comment(text, start, lines, alone)))
+    pattern = _IN_LISP if format == "lisp" else _COMMENT
+    return tuple(comment for start, _ in found if (comment := _comment(pattern, text, start, lines, alone)))
 
 
-def _comment(text: str, start: int, lines: LineIndex, alone: set[int]) -> Comment | None:
-    match = _COMMENT.search(text, start, _end_of_line(text, start))
+def _comment(pattern: re.Pattern[str], text: str, start: int, lines: LineIndex, alone: set[int]) -> Comment | None:
+    match = pattern.search(text, start, _end_of_line(text, start))
     if match is None:
         return None
     target = lines.position(start)[0]
@@ -86,6 +91,14 @@ def _python_comments(text: str, lines: LineIndex) -> Iterator[tuple[int, bool]]:
                 yield lines.offset(line, column + 1), not token.line[:column].strip()
     except (tokenize.TokenError, SyntaxError):
         return  # the text after the error is not read, so nothing there is silenced
+
+
+def _lisp_comments(text: str) -> Iterator[tuple[int, bool]]:
+    """Yield the place behind the semicolons of each comment of a Lisp text."""
+    for found in _LISP.finditer(text):
+        if found["comment"]:
+            before = text.rfind("\n", 0, found.start()) + 1
+            yield found.start(), not text[before : found.start()].strip()
 
 
 def _yaml_comments(text: str) -> Iterator[tuple[int, bool]]:

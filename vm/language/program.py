@@ -67,7 +67,9 @@ class Program(Node):
 
     @classmethod
     def load(cls, path: str | FilePath) -> Program:
-        """Return the program in a YAML or JSON file; raises ProgramError if it holds none, OSError if there is no file.
+        """Return the program in a file: YAML, JSON, or Lisp (`.clj`, `.ptc`).
+
+        Raises ProgramError if it holds none, OSError if there is no file.
 
         A file with several YAML documents holds several programs: read them with `load_all`.
         """
@@ -75,7 +77,7 @@ class Program(Node):
 
     @classmethod
     def load_all(cls, path: str | FilePath) -> list[Program]:
-        """Return the programs in a YAML or JSON file, in order; raises the errors of `load`."""
+        """Return the programs in a file, in order; raises the errors of `load`."""
         from stepward.vm.reading.files import read_file
 
         return [cls.from_document(document) for document in read_file(path)]
@@ -93,6 +95,16 @@ class Program(Node):
         from stepward.vm.reading.json_format import read_json
 
         return cls.from_document(read_json(name, text))
+
+    @classmethod
+    def from_lisp(cls, text: str, name: str = "<lisp>") -> Program:
+        """Return the program that a Lisp text compiles to; `name` stands for it in messages, and names the program.
+
+        Raises ProgramError for a text that is no program, or can't be compiled.
+        """
+        from stepward.vm.lisp.compiling.document import read_lisp
+
+        return cls.from_document(read_lisp(name, text))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Program:

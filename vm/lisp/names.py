@@ -28,7 +28,7 @@ def table_name(symbol: Symbol) -> str:
 
     if not symbol.namespace:
         return symbol.name
-    if symbol.namespace == "json":
+    if symbol.namespace in ("json", "tool"):
         return symbol.name
     row = rows().get(symbol.short)
     return symbol.short if row is not None and row.space in _SPACES.get(symbol.namespace, ()) else ""

@@ -12,7 +12,7 @@ from stepward.vm.lisp.forms import Form, Parens, Symbol
 from stepward.vm.lisp.nodes import NOTHING, Constant, Do, If, IsNil, Keep, Local, Node
 
 
-def _into(step: Form, value: Form, *, last: bool) -> Form:
+def into(step: Form, value: Form, *, last: bool) -> Form:
     """Return a step with the value as its first or last argument; a name alone is a call."""
     if not isinstance(step, Parens):
         return Parens((step, value), step.span)
@@ -40,7 +40,7 @@ def _thread(*, last: bool, stops_at_nil: bool) -> Callable[[Analyst, Parens, boo
         with analyst.unit.scope():
             name = analyst.hidden(slot)
             for step in steps:
-                node = analyst.node(_into(step, Symbol(name, step.span), last=last))
+                node = analyst.node(into(step, Symbol(name, step.span), last=last))
                 nodes.append(Keep(slot, If(IsNil(Local(slot)), NOTHING, node) if stops_at_nil else node))
         return nodes[0] if len(nodes) == 1 else Do(tuple(nodes))
 
@@ -60,7 +60,7 @@ def _thread_if(*, last: bool) -> Callable[[Analyst, Parens, bool], Node]:
             test = analyst.node(test_form)
             with analyst.unit.scope():
                 name = analyst.hidden(slot)
-                node = analyst.node(_into(step, Symbol(name, step.span), last=last))
+                node = analyst.node(into(step, Symbol(name, step.span), last=last))
             nodes.append(Keep(slot, If(test, node, Local(slot))))
         return Do(tuple(nodes))
 

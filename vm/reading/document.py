@@ -10,7 +10,7 @@ from stepward.vm.errors import Problem
 from stepward.vm.reading.quoting import Style, offsets_in_text, width
 from stepward.vm.reading.source import LineIndex, Path, Place, Span
 
-Format = Literal["yaml", "json", "python"]
+Format = Literal["yaml", "json", "python", "lisp"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path as FilePath
+from typing import Final
 
 from stepward.vm.errors import Problem, ProgramError
 from stepward.vm.reading.document import Document
@@ -11,12 +12,12 @@ from stepward.vm.reading.source import LineIndex
 
 
 def read_file(path: str | FilePath) -> list[Document]:
-    """Return the documents of a YAML or JSON file; messages name its path.
+    """Return the documents of a file: YAML, JSON, or a Lisp program (`.clj`, `.ptc`); messages name its path.
 
     Raises ProgramError (SW001, SW004) if its content can't be read, OSError if there is no file.
     """
     name = str(path)
-    return read_text(name, read_bytes(FilePath(path), name), is_json=str(path).endswith(".json"))
+    return read_format(name, read_bytes(FilePath(path), name))
 
 
 def read_bytes(path: FilePath, name: str) -> str:
@@ -42,6 +43,19 @@ def decode(content: bytes, name: str) -> str:
         span = LineIndex(before).span(len(before), len(before))
         message = f"the byte 0x{content[error.start]:02x} is not UTF-8"
         raise ProgramError(name, (Problem("SW001", message, "save the file as UTF-8", span=span),)) from None
+
+
+LISP: Final = (".clj", ".ptc")
+"""The ends of the names of files with Lisp programs."""
+
+
+def read_format(name: str, text: str) -> list[Document]:
+    """Return the documents of a text in the format that the name of its file says; raises ProgramError."""
+    if name.endswith(LISP):
+        from stepward.vm.lisp.compiling.document import read_lisp
+
+        return [read_lisp(name, text)]
+    return read_text(name, text, is_json=name.endswith(".json"))
 
 
 def read_text(name: str, text: str, *, is_json: bool) -> list[Document]:

@@ -1,0 +1,129 @@
+"""Lisp programs at the gate: forty with a planted fault and their good twins, places, comments, files and commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from planted_lisp import Kind, policy_of, programs
+from stepward.validator import ProgramValidator
+from stepward.validator.cli import main
+from stepward.validator.engine.witnesses.replay import replay
+from stepward.validator.findings import Severity
+from stepward.vm import Policy, Program
+
+PLANTED = programs()
+
+
+def test_there_are_forty() -> None:
+    assert len({bad for *_, bad, _ in PLANTED}) == len({good for *_, good in PLANTED}) == 40
+
+
+@pytest.mark.parametrize(("name", "around", "kind", "bad", "good"), PLANTED, ids=[" ".join(one[:2]) for one in PLANTED])
+def test_a_planted_fault_is_refused_with_a_run_to_it_and_its_twin_passes(
+    name: str, around: str, kind: Kind, bad: str, good: str
+) -> None:
+    policy = Policy.from_dict(policy_of(kind))
+    report = ProgramValidator(Program.from_lisp(bad), [policy]).validate()
+    (finding, *_) = [one for one in report.findings if one.code == kind.code]
+    assert finding.evidence is not None
+    assert finding.evidence.witness is not None
+    assert replay(finding.evidence.witness).confirmed
+    lines = bad.splitlines()
+    shown = lines[finding.span.line - 1][finding.span.column - 1 :]
+    assert shown.startswith("(tool/") or kind.code == "SW405", shown
+    twin = ProgramValidator(Program.from_lisp(good), [policy]).validate()
+    assert not [one for one in twin.findings if one.severity is Severity.ERROR]
+    assert {one.verdict for one in twin.properties} == {"proved"}
+
+
+# -- files and commands ------------------------------------------------------------------------------------------------
+
+PLAN = """
+(let [total (sum-by :amount (tool/orders {:of data/customer}))]
+  (when (<= total 100)
+    (tool/refund {:amount total})))
+"""
+POLICY = """
+policy: money
+tools:
+  orders: {effect: read, args: {of: {type: string}}, returns: {type: array}}
+  refund: {effect: write, idempotent: true, args: {amount: {type: number}}, returns: {type: string}}
+guardrails: [{name: small, never: {tool: refund}, when: $args.amount > 100}]
+"""
+SHOP = """
+def orders(of): return [{"amount": 12.5}, {"amount": 30}]
+def refund(amount): return f"refunded {amount}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.clj").write_text(PLAN)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    (tmp_path / "shop.py").write_text(SHOP)
+    return tmp_path
+
+
+def stepward(*args: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, list(args))
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("name", ["plan.clj", "plan.ptc"])
+def test_check_takes_a_lisp_file(folder: Path, name: str) -> None:
+    (folder / name).write_text(PLAN)
+    assert stepward("check", name, "--policy", "policy.yaml") == (0, "1 program: no findings\n")
+    (folder / name).write_text(PLAN.replace("100", "1000"))
+    code, said = stepward("check", name, "--policy", "policy.yaml", "--output-format", "json")
+    (finding,) = json.loads(said)["findings"]
+    assert code == 1
+    assert (finding["code"], finding["line"]) == ("SW403", 4)
+
+
+def test_a_folder_has_lisp_files_that_call_tools_and_no_others(folder: Path) -> None:
+    (folder / "other.clj").write_text("(ns my.app (:require [clojure.string :as str]))")
+    code, said = stepward("check", "--policy", "policy.yaml")
+    assert (code, said.partition(" (")[0]) == (0, "1 program: no findings")
+    code, said = stepward("check", "other.clj")
+    assert code == 1
+    assert "error[SW001]" in said
+    assert "`ns` is not in this language" in said
+    assert " --> other.clj:1:2" in said
+
+
+@pytest.mark.parametrize("mark", [";; stepward: ignore[SW207] known", "; stepward: ignore[SW207] known"])
+def test_an_ignore_comment_stands_behind_semicolons(folder: Path, mark: str) -> None:
+    wrong = PLAN.replace("{:amount total}", '{:amount total :note "; stepward: ignore[SW207]"}')
+    (folder / "plan.clj").write_text(wrong)
+    assert "SW207" in stepward("check", "plan.clj", "--policy", "policy.yaml")[1]
+    (folder / "plan.clj").write_text(wrong.replace("    (tool/refund", f"    {mark}\n    (tool/refund"))
+    assert "SW207" not in stepward("check", "plan.clj", "--policy", "policy.yaml")[1]
+
+
+def test_fix_changes_no_lisp(folder: Path) -> None:
+    before = PLAN.replace("(tool/orders {:of", "(tool/orders {:off")
+    (folder / "plan.clj").write_text(before)
+    code, said = stepward("check", "plan.clj", "--policy", "policy.yaml", "--fix")
+    assert code == 1
+    assert "SW207" in said
+    assert (folder / "plan.clj").read_text() == before
+
+
+def test_run_graph_sabotage_and_report_take_it(folder: Path) -> None:
+    code, said = stepward("run", "plan.clj", "--policy", "policy.yaml", "--tools", "shop.py", "--input", "customer=ada")
+    assert code == 0, said
+    assert "refunded 42.5" in said
+    code, said = stepward("graph", "plan.clj", "--format", "mermaid")
+    assert code == 0
+    assert "sum-by" in said
+    attacks = ("--attacks", "steps-at-the-edge,branch-not-taken", "--no-specimens", "--examples", "1", "--seed", "1")
+    code, said = stepward("sabotage", "plan.clj", "--policy", "policy.yaml", *attacks)
+    assert code == 0, said
+    code, said = stepward("report", "plan.clj", "--policy", "policy.yaml", "-o", "out.html")
+    assert code == 0, said
+    assert "(sum-by :amount" in (folder / "out.html").read_text()

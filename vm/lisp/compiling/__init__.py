@@ -1,0 +1,1 @@
+"""Compilation of a Lisp program to a program of the language."""

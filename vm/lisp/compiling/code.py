@@ -1,0 +1,102 @@
+"""The names of a program under compilation, and the text of an expression with all names that it needs."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from stepward.vm.lisp.compiling.texts import Texts, walk
+from stepward.vm.lisp.compiling.values import Env, Inline, Reference, Value
+from stepward.vm.lisp.forms import Form, Parens, Symbol
+from stepward.vm.lisp.names import table_name
+from stepward.vm.lisp.special import SPECIAL
+
+_NO_FUNCTIONS: Final = frozenset(SPECIAL)
+
+
+class Scope:
+    """The names of one program: `data` by their symbols, `globals` of `def`, `functions` by their definitions."""
+
+    def __init__(self, texts: Texts, forms: tuple[Form, ...], name: Callable[[str], str]) -> None:
+        self.texts = texts
+        self.inputs: dict[str, str] = {}
+        """The names of the inputs of the program, by the names of the data."""
+        for one in (one for form in forms for one in walk(form)):
+            if isinstance(one, Symbol) and one.namespace == "data" and one.short not in self.inputs:
+                self.inputs[one.short] = name(one.short)
+        self.data: dict[str, Value] = {
+            f"data/{given}": Reference(f"${known}", given) for given, known in self.inputs.items()
+        }
+        self.globals: dict[str, Value] = {}
+        self.functions: dict[str, Parens] = {}
+
+    def look(self, env: Env) -> Mapping[str, Value]:
+        """Return everything that a name may stand for, from the inside out."""
+        functions: dict[str, Value] = {name: Inline(form.items[1], {}) for name, form in self.functions.items()}
+        return ChainMap(dict(env), self.globals, self.data, functions)
+
+    def is_function(self, head: Symbol) -> bool:
+        """Return whether a call of a name evaluates its arguments: a function of the program or of the language."""
+        return head.name in self.functions or head.name in self.globals or table_name(head) not in _NO_FUNCTIONS
+
+    def code(self, form: Form, env: Env) -> tuple[str, dict[str, str]]:
+        """Return the text that computes a form, with what it needs of the program, and the data that it reads."""
+        made = _Code(self)
+        made.bind(form, env)
+        text = self.texts.of(form)
+        if made.locals:
+            text = f"(let [{' '.join(f'{name} {value}' for name, value in made.locals)}]\n  {text})"
+        return "\n".join([*made.globals, text]), made.args
+
+
+class _Code:
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.args: dict[str, str] = {}
+        self.locals: list[tuple[str, str]] = []
+        self.globals: list[str] = []
+        self._seen: set[str] = set()
+
+    def bind(self, form: Form, env: Env) -> None:
+        """Bind the names of a form. Those that a function takes from around it come before those of the form."""
+        names = list(dict.fromkeys(one.name for one in walk(form) if isinstance(one, Symbol)))
+        for name in names:
+            found = env.get(name)
+            if found is None:
+                self._need(name)
+            elif not isinstance(found, Reference):
+                self.bind(found.form, found.env)
+                self._local(name, self.scope.texts.of(found.form))
+        for name in names:
+            found = env.get(name)
+            if isinstance(found, Reference):
+                self.args[found.argument] = found.text
+                self._local(name, f"data/{found.argument}")
+
+    def _local(self, name: str, text: str) -> None:
+        if next((value for known, value in reversed(self.locals) if known == name), None) != text:
+            self.locals.append((name, text))
+
+    def _need(self, name: str) -> None:
+        scope = self.scope
+        found = scope.data.get(name)
+        if isinstance(found, Reference):
+            self.args[name.partition("/")[2]] = found.text
+        elif name not in self._seen and (name in scope.globals or name in scope.functions):
+            self._seen.add(name)
+            value = scope.globals.get(name)
+            if isinstance(value, Reference):
+                self.args[value.argument] = value.text
+                self.globals.append(f"(def {name} data/{value.argument})")
+            elif value is not None:
+                self._needs_of(value.form)
+                self.globals.append(f"(def {name} {scope.texts.of(value.form)})")
+            else:
+                self._needs_of(scope.functions[name])
+                self.globals.append(scope.texts.of(scope.functions[name]))
+
+    def _needs_of(self, form: Form) -> None:
+        for one in walk(form):
+            if isinstance(one, Symbol):
+                self._need(one.name)

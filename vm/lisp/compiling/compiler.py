@@ -1,0 +1,277 @@
+"""Compiles the forms of a program: what has effects becomes steps and branches, what has none is computed.
+
+Evaluation is strict, from left to right, and so are the steps: what stands before a call is computed before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from stepward.vm.lisp.compiling.bench import Bench
+from stepward.vm.lisp.compiling.code import Scope
+from stepward.vm.lisp.compiling.compiling import DISCARD, TAIL
+from stepward.vm.lisp.compiling.control import control_of, nested
+from stepward.vm.lisp.compiling.effects import Effects
+from stepward.vm.lisp.compiling.expressions import number
+from stepward.vm.lisp.compiling.forms import (
+    args_of,
+    has_names,
+    head_of,
+    is_constant,
+    is_definition,
+    key_of,
+    nil,
+    symbol,
+    threaded,
+)
+from stepward.vm.lisp.compiling.kinds import type_of
+from stepward.vm.lisp.compiling.refusals import is_loop, refused
+from stepward.vm.lisp.compiling.texts import Texts
+from stepward.vm.lisp.compiling.values import ANY, NUMBER, Env, Inline, Pure, Reference, Type, Value
+from stepward.vm.lisp.faults import Fault
+from stepward.vm.lisp.forms import Braces, Brackets, Form, Literal, Members, Parens, Pattern, Short, Symbol
+from stepward.vm.lisp.values import Keyword
+from stepward.vm.reading.source import Path, Span
+
+ARGUMENT: Final[Type] = {}
+"""Asks for a value whose type is that of its uses."""
+
+ROOT: Final[Env] = {}
+
+
+class Compiler:
+    """Compiles one program. A target is TAIL, DISCARD, or the name of the variable that a value goes to."""
+
+    def __init__(self, text: str, forms: tuple[Form, ...]) -> None:
+        self.forms = forms
+        texts = Texts(text, forms)
+        self.bench = Bench(texts)
+        self.scope = Scope(texts, forms, self.bench.name)
+        self.effects = Effects()
+        self.within: list[str] = []
+        """The functions with effects whose calls are being compiled."""
+
+    def program(self) -> None:
+        """Compile all forms: the last one gives the value of the program."""
+        last = len(self.forms) - 1
+        for position, form in enumerate(self.forms):
+            if is_definition(form):
+                self._define(form)
+            else:
+                self.run(form, ROOT, TAIL if position == last else DISCARD)
+        if self.forms and is_definition(self.forms[-1]):
+            self.run(nil(self.forms[-1].span), ROOT, TAIL)
+
+    def _define(self, form: Parens) -> None:
+        name, value = form.items[1], form.items[-1]
+        assert isinstance(name, Symbol), "the analysis has looked at it"
+        if name.name in self.scope.globals or name.name in self.scope.functions:
+            raise Fault("refused", f"`{name.name}` is defined twice", "give each value a name of its own", form.span)
+        if head_of(form) in ("defn", "defn-") or head_of(value) == "fn":
+            self.scope.functions[name.name] = form
+            if any(map(self.effects.are_in, form.items[1:])):
+                self.effects.add_function(name.name)
+            return
+        found = self.value(value, ROOT, name.name)
+        self.scope.globals[name.name] = found if isinstance(found, Inline) else self.computed(found, form, name.name)
+
+    # -- running a form ------------------------------------------------------------------------------------------------
+
+    def run(self, form: Form, env: Env, target: str) -> None:
+        """Make the steps of a form; its value goes to a target."""
+        if self.bench.is_over:
+            return
+        control = control_of(self, form, env)
+        if control is not None and isinstance(form, Parens):
+            control(self, form, env, target)
+        else:
+            self.store(self.value(form, env), form, target)
+
+    def body(self, forms: tuple[Form, ...], env: Env, target: str, span: Span) -> None:
+        """Run forms in order; the value of the last one goes to the target."""
+        for form in forms[:-1]:
+            self.run(form, env, DISCARD)
+        self.run(forms[-1] if forms else nil(span), env, target)
+
+    def store(self, value: Value, form: Form, target: str) -> None:
+        """Bring a value to its target."""
+        if self.bench.is_over:
+            return
+        if target == TAIL:
+            self.end("success", self.template(value, form), form)
+        elif target == DISCARD:
+            if isinstance(value, Pure):
+                self.computed(value, form, "value")  # it may have no value, and then the program fails here
+        else:
+            self._assign(target, value, form)
+
+    def end(self, outcome: str, output: Any, form: Form) -> None:
+        """Make an `end` step."""
+        name = self.bench.name("done" if outcome == "success" else "failed")
+        self.bench.add(name, "end", form, {"outcome": outcome, "output": output}, {})
+
+    def _assign(self, variable: str, value: Value, form: Form) -> None:
+        is_constant = isinstance(value, Inline) and isinstance(value.form, Literal)
+        if is_constant and not isinstance(value.form.value, str | Keyword):  # type: ignore[union-attr]
+            held = value.form.value  # type: ignore[union-attr]
+        else:
+            held = self.computed(value, form, variable).text
+        self.bench.add(self.bench.name(f"set_{variable}"), "set", form, {"set": {variable: held}}, {})
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def value(self, form: Form, env: Env, hint: str = "value") -> Value:
+        """Return what a form stands for, after the steps of its effects."""
+        if self.bench.is_over:
+            return Inline(nil(form.span), ROOT)
+        if not self.effects.are_in(form):
+            return self.simple(form, env)
+        match form:
+            case Parens(items=(Symbol() as head, *rest)) if head.name not in env:
+                if head.namespace == "tool":
+                    return self._call(form, head.short, tuple(rest), env)
+                if head.name in ("->", "->>"):
+                    return self.value(threaded(form), env, hint)
+                if control_of(self, form, env) is not None:
+                    return self._branched(form, env, hint)
+                if is_loop(head.name) and any(map(self._is_handed_on, rest)):
+                    raise refused(form)
+                if self.scope.is_function(head):
+                    return Pure(replace(form, items=(head, *self.hoisted(tuple(rest), env))), env)
+                raise refused(form)
+            case Parens(items=(Literal() as head, *rest)):
+                return Pure(replace(form, items=(head, *self.hoisted(tuple(rest), env))), env)
+            case Brackets(items=items) | Braces(items=items) | Members(items=items):
+                return Pure(replace(form, items=self.hoisted(items, env)), env)
+            case _:
+                raise refused(form)
+
+    def _is_handed_on(self, form: Form) -> bool:
+        """Return whether a form is a function with effects."""
+        is_function = isinstance(form, Short | Symbol) or head_of(form) == "fn"
+        return is_function and self.effects.are_in(form)
+
+    def simple(self, form: Form, env: Env) -> Value:
+        """Return what a form without effects stands for."""
+        if isinstance(form, Symbol):
+            return self.scope.look(env).get(form.name) or Inline(form, env)
+        is_inline = isinstance(form, Literal | Short) or head_of(form) == "fn" or is_constant(form)
+        return Inline(form, env) if is_inline else Pure(form, env)
+
+    def _branched(self, form: Parens, env: Env, hint: str) -> Value:
+        """Return the value of a form that branches, or binds names: it goes through a variable."""
+        inner = nested(self, form, env)
+        if inner is not None:
+            return self.value(inner[0], inner[1], hint)
+        variable = self.bench.name(hint)
+        self.run(form, env, variable)
+        return Reference(f"${variable}", variable, ANY)
+
+    def hoisted(self, items: tuple[Form, ...], env: Env) -> tuple[Form, ...]:
+        """Return the arguments of a call after their effects: what stands before the last one is computed first."""
+        last = max(number for number, one in enumerate(items) if self.effects.are_in(one))
+        before = [self.held(one, env) for one in items[:last]]
+        value = self.value(items[last], env)
+        if isinstance(value, Pure) and value.env is env:  # nothing happens before it is computed with the rest
+            return (*before, value.form, *items[last + 1 :])
+        return (*before, self.read(value, items[last]), *items[last + 1 :])
+
+    def held(self, form: Form, env: Env) -> Form:
+        """Return a form that reads the value of a form, which is computed here."""
+        value = self.value(form, env)
+        return form if isinstance(value, Inline) and not self.effects.are_in(form) else self.read(value, form)
+
+    def read(self, value: Value, form: Form) -> Form:
+        """Return a form that reads a value, which is computed here."""
+        if isinstance(value, Inline):
+            return value.form
+        found = self.computed(value, form, "value")
+        self.scope.data[f"data/{found.argument}"] = found
+        return symbol(f"data/{found.argument}", form)
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def _call(self, form: Parens, tool: str, rest: tuple[Form, ...], env: Env) -> Value:
+        pairs = args_of(form, rest)
+        spans: dict[Path, Span] = {("tool",): form.items[0].span}
+        args: dict[str, Any] = {}
+        for key, given in pairs:
+            name = key_of(key)
+            if name is None or name in args:
+                raise Fault(
+                    "refused", "the argument of a tool has no name, or a name twice", "write `{:name value}`", key.span
+                )
+            args[name] = self.template(self.value(given, env), given, is_argument=True)
+            spans["args", name] = given.span
+        if self.bench.is_over:
+            return Inline(nil(form.span), ROOT)
+        step = self.bench.name(tool)
+        self.bench.add(step, "tool", form, {"tool": tool, **({"args": args} if args else {})}, spans)
+        return Reference(f"${step}.output", step)
+
+    def template(self, value: Value, form: Form, *, is_argument: bool = False) -> Any:
+        """Return a value as an argument or an output: references are filled in when the step starts.
+
+        A value of which nothing is known becomes an argument by a step with the type of its use: it fails if the tool
+        takes no such value.
+        """
+        match value:
+            case Reference():
+                return (self.computed(value, form, value.argument, ARGUMENT) if is_argument else value).text
+            case Inline(form=Literal(value=constant)):
+                if isinstance(constant, Keyword):
+                    return constant.name.replace("$", "$$")
+                return constant.replace("$", "$$") if isinstance(constant, str) else constant
+            case Pure(form=Brackets(items=items), env=env) | Inline(form=Brackets(items=items), env=env):
+                return [self.template(self.simple(one, env), one, is_argument=is_argument) for one in items]
+            case Pure(form=Braces() as map) | Inline(form=Braces() as map) if has_names(map.items):
+                pairs = zip(map.items[::2], map.items[1::2], strict=True)
+                return {
+                    str(key_of(key)): self.template(self.simple(one, value.env), one, is_argument=is_argument)
+                    for key, one in pairs
+                }
+            case Pure() | Inline(form=Braces() | Members() | Pattern()):
+                return self.computed(value, form, "value", ARGUMENT).text
+            case Inline():
+                raise Fault("refused", "a function is no data", "call it, or leave it out", form.span)
+
+    def computed(self, value: Value, form: Form, hint: str, wanted: Type | None = None) -> Reference:
+        """Return a reference to a value, after the step that computes it.
+
+        `wanted` is NUMBER where only a number makes sense, ARGUMENT where its uses say what it has to be.
+        """
+        if isinstance(value, Reference):
+            is_fit = value.is_number or value.type is None or (wanted is ARGUMENT and value.type != ANY)
+            if wanted is None or is_fit:
+                return value
+            self.scope.data[f"data/{value.argument}"] = value
+            value = Pure(symbol(f"data/{value.argument}", form), ROOT)
+        text, args = self.scope.code(value.form, value.env)
+        known = self.bench.known.setdefault((text, tuple(sorted(args.items()))), ())
+        fit = (one for one in known if (one.is_number if wanted is NUMBER else one.type != ANY or wanted is None))
+        found = next(fit, None)
+        if found is None:
+            found = self._compute(value, text, args, form, hint, wanted)
+            self.bench.known[text, tuple(sorted(args.items()))] = (*known, found)
+        return found
+
+    def _compute(
+        self, value: Inline | Pure, text: str, args: dict[str, str], form: Form, hint: str, wanted: Type | None
+    ) -> Reference:
+        scope = self.scope.look(value.env)
+        name = self.bench.name(hint)
+        sum = number(value.form, scope) if isinstance(value.form, Parens) else None
+        if sum is not None:
+            self.bench.add(
+                self.bench.name(f"set_{name}"), "set", form, {"set": {name: sum}}, {("set", name): form.span}
+            )
+            return Reference(f"${name}", name, NUMBER)
+        type = type_of(value.form, scope)
+        if wanted is NUMBER and type.get("type") not in ("number", "integer"):
+            type = NUMBER
+        stated: Type | None = None if wanted is ARGUMENT and type == ANY else type
+        fields: dict[str, Any] = {"lisp": text, **({"args": args} if args else {})}
+        fields |= {} if stated is None else {"returns": dict(stated)}
+        self.bench.add(name, "compute", form, fields, {("lisp",): form.span})
+        return Reference(f"${name}.output", name, type if stated is not None else ARGUMENT)

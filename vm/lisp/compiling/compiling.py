@@ -1,0 +1,51 @@
+"""What the forms that branch need of the compiler."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from stepward.vm.lisp.compiling.bench import Bench
+from stepward.vm.lisp.compiling.code import Scope
+from stepward.vm.lisp.compiling.effects import Effects
+from stepward.vm.lisp.compiling.values import Env, Reference, Type, Value
+from stepward.vm.lisp.forms import Form
+from stepward.vm.reading.source import Span
+
+TAIL: Final = "the value of the program"
+DISCARD: Final = "no value"
+
+
+class Compiling(Protocol):
+    """A program under compilation. A target is TAIL, DISCARD, or the name of the variable that a value goes to.
+
+    `within` are the functions with effects whose calls are being compiled.
+    """
+
+    bench: Bench
+    scope: Scope
+    effects: Effects
+    within: list[str]
+
+    def run(self, form: Form, env: Env, target: str) -> None:
+        """Make the steps of a form; its value goes to a target."""
+
+    def body(self, forms: tuple[Form, ...], env: Env, target: str, span: Span) -> None:
+        """Run forms in order; the value of the last one goes to the target."""
+
+    def end(self, outcome: str, output: Any, form: Form) -> None:
+        """Make an `end` step."""
+
+    def value(self, form: Form, env: Env, hint: str = "value") -> Value:
+        """Return what a form stands for, after the steps of its effects."""
+
+    def simple(self, form: Form, env: Env) -> Value:
+        """Return what a form without effects stands for."""
+
+    def hoisted(self, items: tuple[Form, ...], env: Env) -> tuple[Form, ...]:
+        """Return the arguments of a call after their effects."""
+
+    def template(self, value: Value, form: Form) -> Any:
+        """Return a value as an output: references are filled in."""
+
+    def computed(self, value: Value, form: Form, hint: str, wanted: Type | None = None) -> Reference:
+        """Return a reference to a value, after the step that computes it."""
