@@ -153,3 +153,28 @@ def test_parts_of_the_program_stand_at_their_forms() -> None:
     assert spans[places["b"]] == (3, 5, 3, 27)
     assert spans[Place(("steps", 2, "args", "y"))] == (3, 24, 3, 25)
     assert spans[places["done_2"]][:2] == (4, 5)
+
+
+DOUBLING = "\n".join(
+    ["(defn f0 [] (tool/a))", *(f"(defn f{number} [] (f{number - 1}) (f{number - 1}))" for number in range(1, 40))]
+)
+CLOSURES = " ".join(["f0 #(inc %)", "f1 #(f0 %)", *(f"f{n} #(f{n - 1} (f{n - 2} %))" for n in range(2, 60))])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{DOUBLING}\n(f39)", "more than 10,000 steps"),
+        (f"(cond {' '.join(f'(> (tool/a) {n}) (tool/b)' for n in range(3000))})", "nested too deep"),
+        (f"(-> 1 {'(str (tool/a)) ' * 3000})", "nested too deep"),
+        ("(do " + "(tool/a) " * 12_000 + ")", "characters"),
+    ],
+)
+def test_a_hostile_program_is_refused_in_words(text: str, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        Program.from_lisp(text)
+
+
+def test_functions_of_functions_are_written_once() -> None:
+    (_, computed, _) = steps(f"(let [{CLOSURES} n (tool/a)] (f59 n))")
+    assert len(computed["lisp"]) < 2_000

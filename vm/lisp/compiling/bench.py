@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.lisp.compiling.texts import Texts
+from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.forms import Form
 from stepward.vm.reading.source import Path, Span
+
+MAX_STEPS: Final = 10_000
+"""The most steps of a compiled program."""
 
 _UNFIT: Final = re.compile(r"\W+", re.ASCII)
 
@@ -30,6 +34,12 @@ class Bench:
         self.stretches: dict[Path, tuple[int, int]] = {}
         self.ways: list[Way] = [Way({}, "start")]
         self._taken = {"args"}
+        self._numbers: dict[str, int] = {}
+        """The last number that a name got, so that the next one is found at once."""
+        self._count = 0
+        self.depth = 0
+        """How many bodies of loops the steps are in."""
+        self._prefix: Path = ()
         self.known: dict[Any, Any] = {}
         """What was computed on every way to here, so that it need not be computed again."""
 
@@ -42,25 +52,44 @@ class Bench:
         """Return a name that nothing else has: of a step, or of a variable."""
         name = _UNFIT.sub("_", wanted).strip("_") or "value"
         name = f"v_{name}" if name[0].isdigit() else name
-        number, found = 1, name
+        number, found = self._numbers.get(name, 1), name
         while found in self._taken:
             number += 1
             found = f"{name}_{number}"
+        self._numbers[name] = number
         self._taken.add(found)
         return found
 
     def add(self, id: str, kind: str, form: Form, fields: Mapping[str, Any], spans: Mapping[Path, Span]) -> None:
         """Add a step. All open ways lead to it; `spans` are those of its fields, by their path below it."""
+        self._count += 1
+        if self._count > MAX_STEPS:
+            hint = "call a function with tools less often: its steps are made anew for each call"
+            raise Fault("refused", f"the program has more than {MAX_STEPS:,} steps", hint, form.span)
         step = {"id": id, "type": kind, **fields}
         for way in self.ways:
             way.step[way.field] = id
         number = len(self.steps)
         self.steps.append(step)
-        self.stretches["steps", number] = self.texts.offsets(form.span)
+        place = (*self._prefix, "steps", number)
+        self.stretches[place] = self.texts.offsets(form.span)
         for path, span in spans.items():
-            self.stretches["steps", number, *path] = self.texts.offsets(span)
+            self.stretches[*place, *path] = self.texts.offsets(span)
         ends = {"end": [], "condition": [Way(step, "then"), Way(step, "otherwise")]}
         self.ways = ends.get(kind, [Way(step, "next_step")])
+
+    @contextmanager
+    def body(self) -> Iterator[list[dict[str, Any]]]:
+        """Steps that are made inside are the body of the step that comes next."""
+        outside = self.steps, self.ways, self._prefix, self.known
+        self._prefix = (*self._prefix, "steps", len(self.steps))
+        self.steps, self.ways, self.known = [], [Way({}, "start")], dict(self.known)
+        self.depth += 1
+        try:
+            yield self.steps
+        finally:
+            self.depth -= 1
+            self.steps, self.ways, self._prefix, self.known = outside
 
     @contextmanager
     def branch(self, ways: list[Way]) -> Iterator[None]:

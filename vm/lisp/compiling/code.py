@@ -57,6 +57,8 @@ class _Code:
         self.locals: list[tuple[str, str]] = []
         self.globals: list[str] = []
         self._seen: set[str] = set()
+        self._bound: dict[str, Value] = {}
+        """What each name stands for at the end of the bindings so far."""
 
     def bind(self, form: Form, env: Env) -> None:
         """Bind the names of a form. Those that a function takes from around it come before those of the form."""
@@ -65,14 +67,16 @@ class _Code:
             found = env.get(name)
             if found is None:
                 self._need(name)
-            elif not isinstance(found, Reference):
+            elif not isinstance(found, Reference) and self._bound.get(name) is not found:
                 self.bind(found.form, found.env)
                 self._local(name, self.scope.texts.of(found.form))
+                self._bound[name] = found
         for name in names:
             found = env.get(name)
             if isinstance(found, Reference):
                 self.args[found.argument] = found.text
                 self._local(name, f"data/{found.argument}")
+                self._bound[name] = found
 
     def _local(self, name: str, text: str) -> None:
         if next((value for known, value in reversed(self.locals) if known == name), None) != text:

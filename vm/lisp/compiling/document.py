@@ -22,6 +22,11 @@ def read_lisp(name: str, text: str) -> Document:
     except Fault as fault:
         problem = Problem("SW001", fault.message, fault.hint or "see specs/lisp.md", span=fault.span)
         raise ProgramError(name, (problem,)) from None
+    except RecursionError:
+        problem = Problem(
+            "SW004", "branches with calls of tools are nested too deep", "write fewer clauses in one form"
+        )
+        raise ProgramError(name, (problem,)) from None
     title = re.sub(r"[^\w-]+", "_", os.path.splitext(os.path.basename(name))[0]).strip("_") or "program"
 
     def locate(wanted: Wanted) -> dict[Path, Extent]:
