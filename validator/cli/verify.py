@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -22,12 +22,23 @@ from stepward.validator.cli.machine import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepward.validator.runs.changed import Changed
     from stepward.vm.journal.receipts import Receipt
     from stepward.vm.journal.signing import VerifyKey
     from stepward.vm.journal.store import Journal
     from stepward.vm.journal.verdict import Verdict
 
+    Changes = Callable[[Verdict], Sequence[Changed]]
+
 DAMAGED, NOTHING_TO_VERIFY = 1, 3
+
+KNOWN: Final = {
+    "copy": "the copy has it as it was written",
+    "program": "the program says how it was written, and the chain confirms it",
+}
+"""Where the record comes from that was written, in words."""
 
 
 @click.command()
@@ -37,12 +48,14 @@ DAMAGED, NOTHING_TO_VERIFY = 1, 3
     "--key", "keys", type=FILE, multiple=True, metavar="FILE", help="A public key to verify signatures (repeatable)."
 )
 @click.option("--receipt", "receipts", type=FILE, multiple=True, metavar="FILE", help="A receipt (repeatable).")
+@click.option("--copy", metavar="FILE", help="A copy of the journal: it shows what was changed in a record.")
 @format_option
 def verify(journal: str, run: str | None, keys: tuple[Path, ...], receipts: tuple[Path, ...], **options: Any) -> None:
     """Check that a journal is as it was written.
 
     Checks one RUN or all of them, and reports all damage. With a key, every head must be signed by that key. A receipt
-    shows whether records were rewritten or cut since the receipt was made.
+    shows whether records were rewritten or cut since the receipt was made. Where a changed record can be known as it
+    was written, from a copy or from the program, the report says what was changed in it.
 
     Exit status: 0 everything is intact, 1 something is not, 2 the journal can't be read, 3 it has no runs.
     """
@@ -53,7 +66,9 @@ def verify(journal: str, run: str | None, keys: tuple[Path, ...], receipts: tupl
         known = [VerifyKey.load(file) for file in keys]
         verdicts = _verdicts(opened, run, known, [_receipt(file) for file in receipts])
         is_json = options["output_format"] == "json"
-        verified, intact = (_print_json if is_json else _print_verdicts)(verdicts)
+        with _copy(options["copy"]) as copy:
+            changed = partial(_changed, opened, copy)
+            verified, intact = (_print_json if is_json else _print_verdicts)(verdicts, changed)
     if not verified:
         click.echo("error: nothing to verify: the journal has no runs", err=True)
         sys.exit(NOTHING_TO_VERIFY)
@@ -89,30 +104,47 @@ def _verdicts(
     return [check(journal, run, keys=keys, receipts=receipts, replay=replayer(journal, run, receipts))]
 
 
-def _print_verdicts(verdicts: Iterable[Verdict]) -> tuple[int, int]:
+@contextmanager
+def _copy(name: str | None) -> Iterator[Journal | None]:
+    if name is None:
+        yield None
+        return
+    with closing(open_journal(name)) as opened:
+        yield opened
+
+
+def _changed(journal: Journal, copy: Journal | None, verdict: Verdict) -> list[Changed]:
+    """Return what was changed in the records of a run that is not intact."""
+    from stepward.validator.runs.changed import changed_records
+
+    return [] if verdict.is_intact else list(changed_records(journal, verdict.run, copy))
+
+
+def _print_verdicts(verdicts: Iterable[Verdict], changed: Changes) -> tuple[int, int]:
     """Print each verdict when it is known; return the number of verdicts, and of intact runs."""
     verified = intact = 0
     for verdict in verdicts:
-        click.echo("".join(f"{line}\n" for line in _lines(verdict)), nl=False)
+        click.echo("".join(f"{line}\n" for line in _lines(verdict, changed(verdict))), nl=False)
         verified, intact = verified + 1, intact + verdict.is_intact
     return verified, intact
 
 
-def _print_json(verdicts: Iterable[Verdict]) -> tuple[int, int]:
+def _print_json(verdicts: Iterable[Verdict], changed: Changes) -> tuple[int, int]:
     """Print verdicts as one JSON object, each when it is known; return the same numbers."""
     from stepward.vm.values import to_json
 
     verified = intact = 0
     click.echo('{\n  "version": 1,\n  "runs": [', nl=False)
     for verdict in verdicts:
-        text = to_json(_data(verdict), indent=2).replace("\n", "\n    ")
+        text = to_json(_data(verdict, changed(verdict)), indent=2).replace("\n", "\n    ")
         click.echo(f"{',' if verified else ''}\n    {text}", nl=False)
         verified, intact = verified + 1, intact + verdict.is_intact
     click.echo("\n  ]\n}" if verified else "]\n}")
     return verified, intact
 
 
-def _lines(verdict: Verdict) -> Iterator[str]:
+def _lines(verdict: Verdict, changed: Sequence[Changed]) -> Iterator[str]:
+    from stepward.validator.report.difference import difference_words
     from stepward.validator.report.text import counted, safe
 
     parts = [counted(verdict.records, "record")]
@@ -123,6 +155,11 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     for fault in verdict.faults:
         yield f"  error: {safe(fault.what)}"
         yield f"    = help: {safe(fault.help)}"
+    for one in changed:
+        yield f"  record {one.seq} was changed; {KNOWN[one.known_from]}:"
+        yield from (f"    {safe(difference_words(*difference))}" for difference in one.differences)
+        if not one.differences:
+            yield "    what is here is no record any more"
 
 
 def _summary(verified: int, intact: int, *, is_held: bool) -> str:
@@ -135,7 +172,7 @@ def _summary(verified: int, intact: int, *, is_held: bool) -> str:
     return text
 
 
-def _data(verdict: Verdict) -> dict[str, Any]:
+def _data(verdict: Verdict, changed: Sequence[Changed]) -> dict[str, Any]:
     head = verdict.head
     return {
         "run": verdict.run,
@@ -144,5 +181,16 @@ def _data(verdict: Verdict) -> dict[str, Any]:
         "signed_by": verdict.signed_by,
         "receipts": verdict.receipts,
         "intact": verdict.is_intact,
+        "changed": [
+            {
+                "seq": one.seq,
+                "known_from": one.known_from,
+                "differences": [
+                    {"path": list(path), "written": None if missing == 1 else before, "present": after}
+                    for path, before, after, missing in one.differences
+                ],
+            }
+            for one in changed
+        ],
         "faults": [{"seq": fault.seq, "what": fault.what, "help": fault.help} for fault in verdict.faults],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,6 +62,19 @@ def _cell(row: Difference, run: History, which: int) -> str:
     if seq is None or row.missing == which + 1:
         return NOTHING
     text = to_json((row.before, row.after)[which]) if row.path else words_of(run.events[seq])
+    return _shortened(text)
+
+
+def difference_words(path: Sequence[str | int], before: Any, after: Any, missing: int) -> str:
+    """Return in words what was changed in a record: where, from what, to what."""
+    one, other = (
+        NOTHING if missing == side else _shortened(json.dumps(value, ensure_ascii=False))
+        for side, value in ((1, before), (2, after))
+    )
+    return f"{_path_text(path)}: {one} → {other}"
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
 
 

@@ -1,1 +1,1 @@
-"""What the records of runs tell by themselves: how two runs differ, and the same runs in formats of other tools."""
+"""What the records of runs tell by themselves: how two runs differ, what was changed in a record, formats of others."""

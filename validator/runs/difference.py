@@ -76,8 +76,8 @@ def _between(before: Data, after: Data) -> Iterator[Difference]:
     body = before["body"]
     seq = (before["seq"], after["seq"])
     values = [
-        *_values(body, after["body"], ()),
-        *_values(_comparable(before["note"]), _comparable(after["note"]), ()),
+        *values_between(body, after["body"]),
+        *values_between(_comparable(before["note"]), _comparable(after["note"])),
     ]
     for path, old, new, missing in values:
         yield Difference(before["kind"], body.get("step", ""), body.get("visit", 0), seq, path, old, new, missing)
@@ -87,7 +87,9 @@ def _comparable(note: Data) -> Data:
     return {name: value for name, value in note.items() if name not in ALWAYS_DIFFERENT}
 
 
-def _values(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[tuple[Any, Any, Any, int]]:
+def values_between(
+    before: Any, after: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], Any, Any, int]]:
     """Yield the path of each difference between two values, both values, and which one is missing."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted(before.keys() | after.keys()):
@@ -96,12 +98,12 @@ def _values(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[tu
             elif name not in before:
                 yield (*path, name), None, after[name], 1
             else:
-                yield from _values(before[name], after[name], (*path, name))
+                yield from values_between(before[name], after[name], (*path, name))
         return
     if isinstance(before, list | tuple) and isinstance(after, list | tuple):
         common = min(len(before), len(after))
         for number in range(common):
-            yield from _values(before[number], after[number], (*path, number))
+            yield from values_between(before[number], after[number], (*path, number))
         for number in range(common, len(before)):
             yield (*path, number), before[number], None, 2
         for number in range(common, len(after)):

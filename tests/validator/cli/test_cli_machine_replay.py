@@ -81,7 +81,7 @@ def test_a_changed_bit_is_found_where_it_is() -> None:
     assert data["version"] == 1
     (run,) = data["runs"]
     assert (run["intact"], run["records"], [fault["seq"] for fault in run["faults"]]) == (False, 9, [5])
-    assert run.keys() == {"run", "records", "head", "signed_by", "receipts", "intact", "faults"}
+    assert run.keys() == {"run", "records", "head", "signed_by", "receipts", "intact", "faults", "changed"}
     for command in (["runs", "r1"], ["replay", "runs.db", "r1"], ["runs", "receipt", "r1"], ["runs", "cancel", "r1"]):
         says(stepward(*command), 2, "error: record 5 of run `r1` is not what was written; see `stepward verify`")
 
