@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -15,6 +17,9 @@ from typing import Any, Final
 
 CAN_BROWSE: Final = shutil.which("chromedriver") is not None and shutil.which("chromium") is not None
 WHY_NOT: Final = "chromium and chromedriver are not installed"
+
+AXE: Final = os.environ.get("STEPWARD_AXE", "")
+"""The file `axe.min.js` of the package axe-core, if it is there: `.ci/run` fetches it."""
 
 PATIENCE: Final = 30.0
 """Seconds after which an answer of the browser is late."""
@@ -45,6 +50,28 @@ class Browser:
         """Press keys one after the other, where the focus is."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         _post(f"{self._session}/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+
+    def run_later(self, script: str) -> Any:
+        """Return what a script gives to the function that is its last argument."""
+        return _post(f"{self._session}/execute/async", {"script": script, "args": []})
+
+    def resize(self, width: int, height: int) -> None:
+        """Make the part of the window that shows the page so large, in pixels of CSS."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._command("Emulation.setDeviceMetricsOverride", size)
+
+    def prefer(self, scheme: str) -> None:
+        """Show pages as on a system that is `dark` or `light`."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._command("Emulation.setEmulatedMedia", {"features": features})
+
+    def _command(self, name: str, parameters: dict[str, Any]) -> None:
+        _post(f"{self._session}/goog/cdp/execute", {"cmd": name, "params": parameters})
+
+    def picture(self) -> bytes:
+        """Return a picture of the window as PNG."""
+        with urllib.request.urlopen(f"{self._session}/screenshot", timeout=PATIENCE) as answer:
+            return base64.b64decode(json.load(answer)["value"])
 
     def log(self) -> list[str]:
         """Return what the page has written to the console since the last call, as texts."""

@@ -31,6 +31,26 @@ def bypassed() -> dict[str, Any]:
     }
 
 
+def large() -> dict[str, Any]:
+    """Return a program of 150 steps with 30 findings, which branches go around guardrails."""
+    steps = []
+    for number in range(75):
+        onward = f"c{number + 1}" if number < 74 else "e"
+        way = {"then": f"t{number}", "otherwise": onward}
+        steps.append({"id": f"c{number}", "type": "condition", "condition": f"$n > {number}", **way})
+        steps.append({"id": f"t{number}", "type": "tool", "tool": "pay", "next_step": onward})
+    rules = [
+        {"name": f"g{number}", "protects": {"step": f"t{number}"}, "requires": {"tool": "ask"}} for number in range(30)
+    ]
+    return {
+        "name": "large",
+        "inputs": {"n": {"type": "integer"}},
+        "tools": {"pay": {"effect": "write", "idempotent": False}, "ask": {"effect": "read"}},
+        "guardrails": rules,
+        "steps": [*steps, {"id": "e", "type": "tool", "tool": "ask"}],
+    }
+
+
 def hostile() -> dict[str, Any]:
     """Return a program whose names and values are markup and script."""
     data = bypassed()

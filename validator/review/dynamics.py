@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from xml.etree.ElementTree import Element
 
 from stepward.validator.dynamics.series import series_of
-from stepward.validator.report.dynamics import HEADINGS, alarm_lines, cells_of, day, fleet_name, number
+from stepward.validator.report.dynamics import HEADINGS, alarm_lines, cells_of, day, number
 from stepward.validator.report.text import counted
 from stepward.validator.review.charts import chart
 from stepward.validator.review.elements import add_all, element, table
@@ -27,10 +27,14 @@ def analysis_page(fleets: Sequence[Fleet], notes: Sequence[str]) -> str:
     alarms = sum(len(fleet.alarms) for fleet in fleets)
     runs = sum(len(fleet.courses) for fleet in fleets)
     summary = f"{counted(runs, 'run')}, {counted(len(fleets), 'fleet')}, {counted(alarms, 'alarm')}"
-    links = [element("a", fleet_name(fleet), href=f"#fleet{at}") for at, fleet in enumerate(fleets)]
-    header = [element("p", " ".join((summary, *notes))), element("nav", *links, aria_label="fleets", class_="menu")]
+    links = [element("a", _name(fleet), href=f"#fleet{at}") for at, fleet in enumerate(fleets)]
+    header = [element("p", ". ".join((summary, *notes))), element("nav", *links, aria_label="fleets", class_="menu")]
     style = files("stepward.validator.review").joinpath("page.css").read_text(encoding="utf-8")
     return document("Stepward analysis", header, sections, style)
+
+
+def _name(fleet: Fleet) -> str:
+    return f"{fleet.program} ({fleet.family})" if fleet.family else fleet.program
 
 
 def _section(fleet: Fleet, at: int) -> Element:
@@ -44,7 +48,7 @@ def _section(fleet: Fleet, at: int) -> Element:
     work = sorted(fleet.work.items(), key=lambda item: (-item[1].took, item[0]))[:MOST_STEPS]
     return element(
         "section",
-        element("h2", fleet_name(fleet), " ", element("small", counted(len(runs), "run"))),
+        element("h2", _name(fleet), " ", element("small", counted(len(runs), "run"))),
         *_alarms(fleet),
         *(chart(one, len(runs), shaded) for one in series_of(fleet)),
         table(("runs", "from", *HEADINGS.values()), rows, "Measures; their definitions are in specs/analysis.md"),

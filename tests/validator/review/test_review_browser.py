@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from browser import CAN_BROWSE, WHY_NOT, Browser, browser
-from review_pages import HOSTILE, NAME, bypassed, hostile, journal_of_two_runs, write_report
+from browser import AXE, CAN_BROWSE, WHY_NOT, Browser, browser
+from otlp_fleets import HEALTHY, write_fleet
+from review_pages import HOSTILE, NAME, bypassed, hostile, journal_of_two_runs, large, write_report
+from stepward.validator.cli import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CAN_BROWSE, reason=WHY_NOT)]
 
@@ -56,30 +60,108 @@ def test_a_finding_shows_its_step_and_a_run_moves_the_mark(window: Browser, tmp_
     assert window.log() == []
 
 
-def test_what_a_reviewer_needs_is_visible_without_scrolling(window: Browser, tmp_path: Path) -> None:
+VISIBLE = """
+const found = Array.from(document.querySelectorAll(arguments[0])).find(
+  e => e.textContent.includes(arguments[1]) && e.getClientRects().length);
+if (!found) { return "missing"; }
+const box = found.getBoundingClientRect();
+if (box.top < 0 || box.bottom > innerHeight || box.left < 0 || box.right > innerWidth) { return "outside"; }
+// What lies on top at its corners: a frame that scrolls may hide what lies in the window.
+const inside = [[box.left + 2, box.top + 2], [box.right - 2, box.bottom - 2]].every(([x, y]) => {
+  const top = document.elementFromPoint(x, y);
+  return top && (found.contains(top) || top.contains(found)) && !top.matches("body, main, section");
+});
+return inside ? "visible" : "hidden";
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "guardrail", "parts"),
+    [
+        (bypassed(), "look-first", "Leaves the safe path at check."),
+        (large(), "g0", "this path avoids it where branch `then` of `c0` goes to `t0`"),  # no path of it is safe
+    ],
+)
+def test_what_a_reviewer_needs_is_visible_at_1280x800_without_scrolling(
+    window: Browser, tmp_path: Path, program: dict[str, Any], guardrail: str, parts: str
+) -> None:
+    window.resize(1280, 800)
+    opened(window, write_report(tmp_path, program))
+    assert window.run("return [innerWidth, innerHeight]") == [1280, 800]
+    assert window.run("return document.documentElement.scrollHeight") >= 800, "there is more to scroll to"
+    assert window.run(VISIBLE, ".finding .message", guardrail) == "visible"
+    assert window.run(VISIBLE, ".finding .help", "Do: route every path") == "visible"
+    assert window.run(VISIBLE, ".finding p", parts) == "visible"
+    assert window.run("return [scrollY, document.querySelector('.chosen').scrollTop]") == [0, 0]
+    assert window.run(VISIBLE, ".diagram .step.picked", "") == "visible", "so is the step"
+
+
+def test_each_finding_of_many_shows_its_step_in_diagram_and_source(window: Browser, tmp_path: Path) -> None:
+    window.resize(1280, 800)
+    opened(window, write_report(tmp_path, large()))
+    for number in (30, 1, 17):
+        button = f".program li:nth-child({number}) > .pick"
+        step = window.run("return document.querySelector(arguments[0]).dataset.step", button)
+        window.run("document.querySelector(arguments[0]).scrollIntoView()", button)
+        window.click(button)
+        assert classes(window, "picked") == [step]
+        assert window.run(VISIBLE, ".diagram .step.picked", "") == "visible"
+        assert window.run(VISIBLE, ".finding:not([hidden]) .message", f"`{step}`") == "visible"
+        lines = window.run("return Array.from(document.querySelectorAll('.line.picked')).map(e => e.dataset.step)")
+        assert set(lines) == {step}
+    assert window.log() == []
+
+
+FOCUS = """
+const at = document.activeElement;
+const all = Array.from(document.querySelectorAll("a[href], button, input, select, summary, [tabindex]"));
+const shown = all.filter(e => e.getClientRects().length && !e.disabled && e.tabIndex >= 0);
+return [shown.indexOf(at), shown.length, getComputedStyle(at).outlineStyle, at.className.baseVal ?? at.className];
+"""
+
+
+def test_all_can_be_reached_with_the_keyboard_in_the_order_of_the_page(window: Browser, tmp_path: Path) -> None:
+    window.resize(1280, 800)
     opened(window, write_report(tmp_path, bypassed()))
-    for words in ("guardrail-bypassed", "Leaves the safe path at", "Do: "):
-        script = """
-        const inside = Array.from(document.querySelectorAll('.finding *'));
-        const found = inside.find(e => e.textContent.includes(arguments[0]));
-        const box = found.getBoundingClientRect();
-        return box.top >= 0 && box.bottom <= window.innerHeight && box.height > 0"""
-        assert window.run(script, words) is True
+    order, seen = [], []
+    for _ in range(window.run(FOCUS)[1]):
+        window.press("\ue004")
+        at, _, outline, name = window.run(FOCUS)
+        order.append(at)
+        seen.append(name)
+        assert outline != "none", f"nobody sees the focus of {name}"
+    assert order == list(range(len(order)))
+    kinds = [next(i for i, name in enumerate(seen) if kind in name) for kind in ("pick", "step", "step-name")]
+    assert kinds == sorted(kinds), "findings, then the diagram, then what was chosen"
 
 
-def test_all_can_be_done_with_the_keyboard(window: Browser, tmp_path: Path) -> None:
+def test_enter_picks_a_step_of_the_diagram(window: Browser, tmp_path: Path) -> None:
     opened(window, write_report(tmp_path, bypassed()))
     window.run("document.querySelector('.diagram .step').focus()")
     step = window.run("return document.activeElement.dataset.step")
     window.press("\ue007")
     assert classes(window, "picked") == [step]
-    order = []
-    window.run("document.activeElement.blur(); window.scrollTo(0, 0)")
-    for _ in range(12):
-        window.press("\ue004")
-        order.append(window.run("return document.activeElement.className?.baseVal ?? document.activeElement.className"))
-    assert "pick error" in order
-    assert "step" in " ".join(order)
+
+
+@pytest.mark.skipif(not AXE, reason="axe-core is not there: STEPWARD_AXE names its file")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(window: Browser, tmp_path: Path, scheme: str) -> None:
+    program, journal = journal_of_two_runs(tmp_path)
+    fleet_page = tmp_path / "fleet.html"
+    spans = write_fleet(tmp_path / "spans.json", HEALTHY, 1, 12, 100)
+    assert CliRunner().invoke(main, ["analyze", str(spans), "-o", str(fleet_page)]).exit_code == 0
+    window.prefer(scheme)
+    window.resize(1280, 800)
+    for page in (
+        lambda: write_report(tmp_path, bypassed()),
+        lambda: write_report(tmp_path, program, "--journal", str(journal)),
+        lambda: fleet_page,
+    ):
+        opened(window, page())
+        script = Path(AXE).read_text(encoding="utf-8")
+        found = window.run_later(f"{script}; const done = arguments[arguments.length - 1]; axe.run().then(done)")
+        serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+        assert [(one["id"], [node["html"] for node in one["nodes"][:3]]) for one in serious] == []
 
 
 def test_runs_are_filtered_and_shown_with_their_path(window: Browser, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paths import ROOT
-from review_pages import HOSTILE, NAME, bypassed, hostile, journal_of_two_runs, write_report
+from review_pages import HOSTILE, NAME, bypassed, hostile, journal_of_two_runs, large, write_report
 from stepward.validator.cli import main
 from stepward.validator.review.elements import element, html, plain_text
 from stepward.vm import SQLiteJournal
@@ -196,27 +196,6 @@ def test_what_can_not_be_used_is_said(
 
 
 def test_a_page_of_150_steps_and_30_findings_is_below_3_megabytes(tmp_path: Path) -> None:
-    steps = []
-    for number in range(75):
-        onward = f"c{number + 1}" if number < 74 else "e"
-        steps.append(
-            {
-                "id": f"c{number}",
-                "type": "condition",
-                "condition": f"$n > {number}",
-                "then": f"t{number}",
-                "otherwise": onward,
-            }
-        )
-        steps.append({"id": f"t{number}", "type": "tool", "tool": "pay", "next_step": onward})
-    rules = [
-        {"name": f"g{number}", "protects": {"step": f"t{number}"}, "requires": {"tool": "ask"}} for number in range(30)
-    ]
-    data = {
-        "name": "large", "inputs": {"n": {"type": "integer"}},
-        "tools": {"pay": {"effect": "write", "idempotent": False}, "ask": {"effect": "read"}},
-        "guardrails": rules, "steps": [*steps, {"id": "e", "type": "tool", "tool": "ask"}],
-    }  # fmt: skip
-    page = write_report(tmp_path, data)
+    page = write_report(tmp_path, large())
     assert "".join(parsed(page).texts).count("guardrail-bypassed") == 30
     assert page.stat().st_size < 3_000_000
