@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import sqlite3
 import subprocess
@@ -22,7 +23,9 @@ sys.path.insert(0, str(BENCHMARKS))
 from clock import multiple, spread  # noqa: E402
 from commits import listening  # noqa: E402
 from crashes import ENGINES, IDEMPOTENT, PLAIN, Outcome, crash  # noqa: E402
+from drift import HEALTHY, NEVER, Side, delays, measured, thresholds  # noqa: E402
 from engine import covered, decided  # noqa: E402
+from fleets import FLEETS, fleet  # noqa: E402
 from floors import Commit, Database, OnDisk, Same, Small  # noqa: E402
 from hard import CASES, HARD, Hard  # noqa: E402
 from machine import bytes_per_step, commits_of_a_run, long_run, memory_contenders  # noqa: E402
@@ -337,3 +340,33 @@ def test_a_mistake_whose_text_is_gone_is_an_error(tmp_path: Path) -> None:
     (mistake,) = patches(tmp_path)
     with pytest.raises(ValueError, match=r"`gone\.patch` does not fit"):
         planted(mistake, tmp_path / "stepward")
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_a_fleet_is_the_same_for_one_seed_and_healthy_up_to_its_change(name: str) -> None:
+    runs = list(fleet(name, 3, 300, 40))
+    assert runs == list(fleet(name, 3, 300, 40))
+    assert runs != list(fleet(name, 4, 300, 40))
+    assert runs[:40] == list(fleet(name, 3, 40, NEVER))
+    assert (runs[40:] == list(fleet(name, 3, 300, NEVER))[40:]) == (name == HEALTHY)
+
+
+def test_fixed_thresholds_keep_the_rate_on_the_runs_that_they_are_tuned_on_and_delays_are_counted_from_the_change() -> (
+    None
+):
+    healthy = list(fleet(HEALTHY, 2, 1_000, NEVER))
+    side = thresholds("fixed", measured, healthy)
+    assert sum(side.alarms(healthy)) <= 1
+    third = Side("third", lambda courses: [course.run == "run-00102" for course in courses])
+    assert delays(third, "slow drift", [1]) == [3]
+    never = Side("never", lambda courses: [False] * len(courses))
+    assert delays(never, "retry storms", [1]) == [1_001]
+
+
+@pytest.mark.skipif(not is_installed(NANO), reason="llm-nano-vm is not installed")
+def test_the_entropy_of_the_other_analyser_is_joint_over_pairs_of_steps() -> None:
+    from drift import nano
+
+    line = next(course for course in fleet(HEALTHY, 1, 50, NEVER) if len(course.moves) == len(set(course.moves)))
+    pairs = len(line.moves) - 2
+    assert nano(line)(line)[-1] == pytest.approx(math.log2(pairs) if pairs > 1 else 0.0)

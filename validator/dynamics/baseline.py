@@ -31,9 +31,9 @@ HEAVIER: Final = 3.0
 MANY: Final = 1_000
 """Healthy runs at which half the rate is aimed at, so that it is kept; with fewer runs it is much less."""
 
-LEAST_ODDS: Final = 0.0
-LEAST_BITS: Final = 10.0
-"""No threshold is below these: a change is more probable than none, other shares explain a run 1,000 times better."""
+LEAST_ODDS: Final = log(19)
+LEAST_BITS: Final = 8.0
+"""No threshold is below these: a change is 95 % probable, other shares explain a run 256 times better."""
 
 BLOCK: Final = 25
 DRAWN: Final = 4_000
