@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import BaseStep, ConditionStep, Failing, FailingStep, parts, path_of
+from stepward.vm.language.steps import BaseStep, ConditionStep, Failing, FailingStep, Stage, parts
 from stepward.vm.language.steps import Call as CallPart
 from stepward.vm.machine.plan import Plan
 from stepward.vm.reading.source import Place, Span
@@ -122,7 +122,7 @@ def coverage_by(program: Program, runs: Iterable[Taken], file: str = "") -> Cove
 
 def _caught(program: Program, ways: Iterable[Way]) -> Iterator[Way]:
     """Yield the entries of `catch` that the errors of runs have taken."""
-    catching = {step.id: step.caught for step in program.steps if isinstance(step, FailingStep) and step.catch}
+    catching = {step.id: step.caught for step in program.layout.steps if isinstance(step, FailingStep) and step.catch}
     for way in ways:
         word, _, name = way.how.partition(" ")
         if word == ERROR and way.step in catching:
@@ -185,17 +185,17 @@ def _located(program: Program) -> Iterator[Goal]:
 
 def _goals(program: Program) -> Iterator[tuple[Goal, Place]]:
     flow = Flow(program)
-    for number, step in enumerate(program.steps):
-        for sub, part in parts(step):
-            place = Place(path_of(number, sub))
+    for number, step in enumerate(program.layout.steps):
+        for sub, part in parts(step) if not isinstance(step, Stage) else ():
+            place = Place(program.layout.path(number, sub))
             yield Goal(Way(part.id), "step"), place.child("id")
             for how, to, field in _errors(part):
                 yield Goal(Way(part.id, how), "error", to), place.child(*field)
         if isinstance(step, ConditionStep):
-            place = Place(path_of(number, None))
+            place = Place(program.layout.path(number))
             for one in flow.transitions[number]:
                 if one.kind == "branch":
-                    to = program.steps[one.to].id if one.to >= 0 else ""
+                    to = program.layout.steps[one.to].id if one.to >= 0 else ""
                     yield Goal(Way(step.id, _named(one.branch)), "branch", to), place.child(*one.field)
                 elif one.kind == "uncovered":
                     yield Goal(Way(step.id, UNCOVERED), "error"), place.child("id")

@@ -272,11 +272,13 @@ def _step_places(document: Document | None) -> dict[str, Place]:
     if document is None or not isinstance(document.data, dict):
         return {}
     places: dict[str, Place] = {}
-    for number, step in enumerate(document.data["steps"]):
-        own = Place(("steps", number))
+    pending = [(Place(("steps", number)), step) for number, step in enumerate(document.data["steps"])]
+    while pending:
+        own, step = pending.pop(0)
         places.setdefault(step["id"], own.child("id"))
-        for part, sub_step in enumerate(step.get("parallel_steps") or ()):
-            places.setdefault(sub_step["id"], own.child("parallel_steps", part, "id"))
+        for name in ("parallel_steps", "steps"):
+            pending += [(own.child(name, number), inner) for number, inner in enumerate(step.get(name) or ())]
+        pending += [(own.child("do"), step["do"])] if step.get("do") else []
     return places
 
 

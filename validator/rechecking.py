@@ -104,7 +104,7 @@ class _Second:
     def _place_of(self, step: str) -> Place:
         number = self.context.facts.flow.position.get(step)
         if number is not None:
-            return Place(("steps", number, "id"))
+            return Place((*self.context.facts.flow.layout.path(number), "id"))
         (path,) = (site.path for site in self.context.facts.meaning.calls if site.call.id == step)
         return Place((*path, "id"))
 

@@ -22,7 +22,8 @@ class Verdicts:
     @cached_property
     def judgements(self) -> tuple[Judgement, ...]:
         """The verdict on every guardrail."""
-        if not self._facts.meaning.rules and not self._facts.meaning.policies:
+        meaning = self._facts.meaning
+        if not meaning.rules and not meaning.body_rules and not meaning.policies:
             return ()
         from stepward.validator.engine.guardrails import judge
 

@@ -27,22 +27,28 @@ class TraceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord(TraceRecord):
-    """A record about a step: `step` is the id of a step or sub-step, `visit` counts its visits from 1."""
+    """A record about a step: `step` is the id of a step or sub-step, `visit` counts its visits from 1.
+
+    `frame` says for which items of for_each steps it was performed: for each of them, from the outside in, the step id,
+    its visit, its round and the number of the item from 0.
+    """
 
     step: str
     visit: int
+    frame: tuple[tuple[str, int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeavingRecord(StepRecord):
     """A record that may leave its step.
 
-    `next` is the id of the next step. Or `ends` is the status with which the run ends, and `reason` says why. All three
-    are None if the run stays at the step.
+    `next` is the id of the next step. Or `ends` is the status with which the run ends, `closes` that with which the
+    body of the step ends, and `reason` says why. All four are None if the run stays at the step.
     """
 
     next: str | None = None
     ends: str | None = None
+    closes: str | None = None
     reason: str | None = None
 
 
@@ -143,12 +149,36 @@ class Resumed(LeavingRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Joined(LeavingRecord):
-    """The sub-steps of a parallel step are done."""
+    """The sub-steps of a parallel step, or the items of a for_each step, are done."""
 
     kind: ClassVar[str] = "joined"
     outcome: Literal["success", "skipped", "failed", "again"]
     error: str | None = None
     error_name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened(StepRecord):
+    """A for_each step starts: its items, and the first values of the variables that they carry on."""
+
+    kind: ClassVar[str] = "opened"
+    items: tuple[Any, ...]
+    carry: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item(StepRecord):
+    """An item of a for_each step starts; the last member of `frame` names it."""
+
+    kind: ClassVar[str] = "item"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closed(LeavingRecord):
+    """An `end` step ended the body for an item; its `output` is that of the item."""
+
+    kind: ClassVar[str] = "closed"
+    output: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +283,9 @@ AnyRecord = (
     | Reconciled
     | Resumed
     | Joined
+    | Opened
+    | Item
+    | Closed
     | Branched
     | Assigned
     | Passed

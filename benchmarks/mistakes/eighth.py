@@ -60,19 +60,19 @@ EIGHTH: Final = (
             (
                 "vm/machine/replay.py",
                 """\
-    return _outcome_misfit(plan, step, call, call_state, happened) or _output_misfit(plan, state, happened)
+    return _outcome_misfit(plan, state, call, call_state, happened) or _output_misfit(plan, state, happened)
 """,
                 """\
-    return _outcome_misfit(plan, step, call, happened) or _output_misfit(plan, state, happened)
+    return _outcome_misfit(plan, state, call, happened) or _output_misfit(plan, state, happened)
 """,
             ),
             (
                 "vm/machine/replay.py",
                 """\
-def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, call_state: CallState, happened: Event) -> str | None:
+def _outcome_misfit(plan: Plan, state: State, call: CallPlan, call_state: CallState, happened: Event) -> str | None:
 """,
                 """\
-def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, happened: Event) -> str | None:
+def _outcome_misfit(plan: Plan, state: State, call: CallPlan, happened: Event) -> str | None:
 """,
             ),
             (
@@ -93,14 +93,14 @@ def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, happened: Event)
                 "vm/machine/apply.py",
                 """\
         else:
-            changes += _failure_changes(call, call_state.error, call_state.name)
+            changes += failure_changes(call, call_state.error, call_state.name)
         if call_state.phase == "success":
             succeeded.append((step.position, sub))
 """,
                 """\
             succeeded.append((step.position, sub))
         else:
-            changes += _failure_changes(call, call_state.error, call_state.name)
+            changes += failure_changes(call, call_state.error, call_state.name)
 """,
             ),
         ),

@@ -123,15 +123,15 @@ from base64 import urlsafe_b64encode
             (
                 "vm/language/automata.py",
                 """\
-        (number, sub)
-        for number, step in enumerate(meaning.program.steps)
-        for sub, part in parts(step)
-        if isinstance(part, Failing) and part.id == name[0]
+            (number, sub)
+            for number, step in enumerate(meaning.flow.steps)
+            for sub, part in parts(step)
+            if isinstance(part, Failing) and part.id == name[0]
 """,
                 """\
-        (number, None)
-        for number, step in enumerate(meaning.program.steps)
-        if isinstance(step, Failing) and step.id == name[0]
+            (number, None)
+            for number, step in enumerate(meaning.flow.steps)
+            if isinstance(step, Failing) and step.id == name[0]
 """,
             ),
         ),

@@ -44,7 +44,7 @@ FOURTH: Final = (
             (
                 "vm/machine/apply.py",
                 """    for call in step.calls if step.is_parallel else ():
-        changes += _failure_changes(call, error, name)
+        changes += failure_changes(call, error, name)
 """,
                 """""",
             ),

@@ -83,15 +83,13 @@ SEVENTH: Final = (
         (
             (
                 "vm/machine/runs.py",
-                """            token = stored_token(secret, found.run, call_state.token, plan.digest, call.id, visit)
-            suspensions.append(Suspension(call.id, token, call_state.value))
+                """            suspensions.append(Suspension(call.id, token, call_state.value, frame))
         elif call_state.phase == "doubt":
-            key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance)
+            key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance, frame)
 """,
-                """            token = stored_token(secret, found.run, call_state.token, plan.digest, call.id, visit)
-            suspensions.append(Suspension(call.id, token, call_state.value))
+                """            suspensions.append(Suspension(call.id, token, call_state.value, frame))
         elif call_state.phase == "doubt":
-            key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.attempt)
+            key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.attempt, frame)
 """,
             ),
         ),

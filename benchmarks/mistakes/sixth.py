@@ -38,13 +38,13 @@ SIXTH: Final = (
             (
                 "vm/machine/apply.py",
                 """        else:
-            changes += _failure_changes(call, call_state.error, call_state.name)
+            changes += failure_changes(call, call_state.error, call_state.name)
         if call_state.phase == "success":
             succeeded.append((step.position, sub))
 """,
                 """            succeeded.append((step.position, sub))
         else:
-            changes += _failure_changes(call, call_state.error, call_state.name)
+            changes += failure_changes(call, call_state.error, call_state.name)
 """,
             ),
         ),

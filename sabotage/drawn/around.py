@@ -9,7 +9,7 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import Any, Final
 
-from stepward.sabotage.drawn.machine import Machine, Parted, equal
+from stepward.sabotage.drawn.machine import Machine, Parted, equal, place_on_record
 from stepward.sabotage.reference import Lost, Raised, Reference, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.stores.plain_verifier import canonical
 from stepward.vm import Run
@@ -42,7 +42,7 @@ def compare_held(machine: Machine, run: Run) -> None:
         equal("token", suspension.token, called.token)
         equal("run of a token", suspension.token.rpartition(".")[0], run.id)
         if not machine.world.plan.has_sensitive:
-            words = machine.world.words(*called.asked[:3])
+            words = machine.world.words(*called.asked.place)
             equal("request", dict(suspension.request), {"for": words})
     stored = machine.journal.vault.get(run.id).items()
     salts = [secret[:16] for name, secret in stored if not name.startswith("token:")]
@@ -108,13 +108,13 @@ def _names(machine: Machine, digests: Sequence[str]) -> list[str]:
 
 def _compare_attempts(machine: Machine, records: Sequence[dict[str, Any]]) -> None:
     """Compare the attempts and intents on record with the calls."""
-    found: set[tuple[str, int, int]] = set()
-    intents: set[tuple[str, int, int]] = set()
+    found: set[tuple[Any, ...]] = set()
+    intents: set[tuple[Any, ...]] = set()
     for record in records:
         body, note = record["body"], record["note"]
         if record["kind"] not in ("attempt", "intent"):
             continue
-        place = (body["step"], body["visit"], note["attempt"])
+        place = place_on_record(record)
         called = machine.calls.get(place)
         if record["kind"] == "intent":
             intents.add(place)
@@ -161,7 +161,7 @@ def _compare_intent(machine: Machine, called: Any, record: dict[str, Any]) -> No
         "secret": secret,
         "step": body["step"],
         "visit": body["visit"],
-    }
+    } | ({"frame": body["frame"]} if "frame" in body else {})
     due = sha256(b"stepward.resume-token.1\n" + canonical(name).encode()).hexdigest()
     equal("digest of a token", note["token"], due)
 
@@ -199,15 +199,15 @@ def _compare_due_times(machine: Machine, records: Sequence[dict[str, Any]]) -> N
 
     The clock never goes back, so a start is late enough also after a death.
     """
-    made: dict[tuple[str, int], int] = {}
-    before: dict[tuple[str, int], int] = {}
+    made: dict[tuple[Any, ...], int] = {}
+    before: dict[tuple[Any, ...], int] = {}
     for record in records:
         body, note = record["body"], record["note"]
         if record["kind"] == "joined" and body["kind"] == "again":
             made.clear()  # each round of a parallel step counts anew
         if record["kind"] != "attempt":
             continue
-        place = body["step"], body["visit"]
+        place = body["step"], body["visit"], str(body.get("frame"))
         made[place] = made.get(place, 0) + 1
         if place in before:
             equal("start that is due", note["started"] >= before.pop(place), True, str(place))

@@ -44,12 +44,22 @@ def with_compute(data: dict[str, Any], chance: Random, share: float) -> dict[str
     changed."""
     if chance.random() >= share:
         return data
-    ids = [step["id"] for step in data["steps"]]
-    steps = [_computing(step, ids, chance) if step["type"] == "set" else dict(step) for step in data["steps"]]
+    steps = _all_computing(data["steps"], chance)
     if steps == data["steps"]:
         return data
-    settle_arms(steps)
     return {**data, "language": 2, "steps": steps}
+
+
+def _all_computing(steps: list[dict[str, Any]], chance: Random) -> list[dict[str, Any]]:
+    """Return the steps of a list, those of bodies included, with some that compute."""
+    ids = [step["id"] for step in steps]
+    found = [_computing(step, ids, chance) if step["type"] == "set" else dict(step) for step in steps]
+    for step in found:
+        if "steps" in step:
+            step["steps"] = _all_computing(step["steps"], chance)
+    if found != steps:
+        settle_arms(found)
+    return found
 
 
 def _computing(step: dict[str, Any], ids: list[str], chance: Random) -> dict[str, Any]:

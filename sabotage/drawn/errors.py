@@ -11,6 +11,7 @@ LISTED: Final = ("Declined", "Busy", "VeryBusy", "Lost")
 
 OTHERS: Final = ("Unexpected", "Timeout", "BadOutput")
 EARLY: Final = ("Undefined", "BadArguments", "BadValue", "Refused", "Visits", "Dependency")
+OF_BODIES: Final = ("TooManyItems", "Declared", "Uncovered")
 
 LONG: Final = 130
 """A delay in seconds after which the lease of a dead process is over, and more."""
@@ -24,9 +25,7 @@ def with_errors(data: dict[str, Any], chance: Random, share: float) -> dict[str,
     if chance.random() >= share:
         return data
     tools = {name: _listing(tool, chance) for name, tool in data.get("tools", {}).items()}
-    ids = [step["id"] for step in data["steps"]]
-    steps = [_changed(step, ids, chance) for step in data["steps"]]
-    settle_arms(steps)
+    steps = _all_changed(data["steps"], chance)
     return {**data, "language": 2, "steps": steps} | ({"tools": tools} if "tools" in data else {})
 
 
@@ -36,19 +35,31 @@ def _listing(tool: dict[str, Any], chance: Random) -> dict[str, Any]:
     return {**tool, "errors": chance.sample(LISTED, chance.randint(0, len(LISTED)))}
 
 
+def _all_changed(steps: list[dict[str, Any]], chance: Random) -> list[dict[str, Any]]:
+    ids = [step["id"] for step in steps]
+    found = [_changed(step, ids, chance) for step in steps]
+    settle_arms(found)
+    return found
+
+
 def _changed(step: dict[str, Any], ids: list[str], chance: Random) -> dict[str, Any]:
     found = _with_retry(step, chance) if step["type"] in ("llm", "tool") else dict(step)
+    if "steps" in found:
+        found["steps"] = _all_changed(found["steps"], chance)
+    if "do" in found:
+        found["do"] = _with_retry(found["do"], chance)
+    known = (*LISTED, *OTHERS, *EARLY, *(OF_BODIES if found["type"] == "for_each" else ()))
     if "parallel_steps" in found:
         found["parallel_steps"] = [_with_retry(part, chance) for part in found["parallel_steps"]]
     if (
-        found["type"] in ("llm", "tool", "compute", "parallel")
+        found["type"] in ("llm", "tool", "compute", "parallel", "for_each")
         and found.get("on_error") != "skip"
         and chance.random() < 0.7
     ):
         found.pop("error_step", None)
-        entries = [_names((*LISTED, *OTHERS, *EARLY), chance) for _ in range(chance.randint(1, 3))]
+        entries = [_names(known, chance) for _ in range(chance.randint(1, 3))]
         found["catch"] = [{"errors": names, "then": chance.choice(ids)} for names in entries]
-    return {name: _reading(value, chance) for name, value in found.items()}
+    return {name: value if name in ("steps", "do") else _reading(value, chance) for name, value in found.items()}
 
 
 def _with_retry(call: dict[str, Any], chance: Random) -> dict[str, Any]:

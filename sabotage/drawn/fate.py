@@ -123,12 +123,12 @@ class World:
         self.secrets = secrets
         self.said: set[str] = set()
         self.calls: dict[str, CallPlan] = {call.id: call for step in plan.steps for call in step.calls}
-        self.top = {step.id for step in plan.program.steps}
+        self.top = {step.id for step in plan.program.layout.steps}
         self.weights = self.chance("weights").choice(manner.weights)
         self.cancelled_at = self.chance("cancel").choice([0] * 9 + [1, 2, 3])
         """The number of the call during which the run is cancelled; 0 for never."""
         self.plan = plan
-        self.lost: set[tuple[str, int, int]] = set()
+        self.lost: set[tuple[Any, ...]] = set()
         """The attempts whose outcomes died with a process."""
         self.deaths = 0 if self.cancelled_at or self._has_waves(plan) else self.chance("deaths").choice(DEATHS)
         self._most_bytes = most_bytes
@@ -141,9 +141,9 @@ class World:
         """Return whether a call is a sub-step of a step with `depends_on`."""
         return any(one.order is not None and any(call.id == step for call in one.calls) for one in self.plan.steps)
 
-    def rank(self, step: str, visit: int, attempt: int) -> float:
+    def rank(self, *place: Any) -> float:
         """Return the rank of an attempt among those under way: the one with the lowest is answered first."""
-        return self.chance("rank", step, visit, attempt).random()
+        return self.chance("rank", *place).random()
 
     def chance(self, *names: Any) -> Random:
         """Return the random source of one decision."""
@@ -206,10 +206,10 @@ class World:
             self.said.add(said)
         return said
 
-    def answer(self, step: str, visit: int, attempt: int) -> Answer:
-        """Return the answer to an attempt."""
-        call, chance = self.calls[step], self.chance(step, visit, attempt)
-        if (step, visit, attempt) in self.lost:
+    def answer(self, step: str, visit: int, attempt: int, *frame: Any) -> Answer:
+        """Return the answer to an attempt; `frame` are the items in whose bodies it is made."""
+        call, chance = self.calls[step], self.chance(step, visit, attempt, *frame)
+        if (step, visit, attempt, *frame) in self.lost:
             return Lost()
         kind = chance.choices(KINDS, self.weights)[0]
         cannot_wait = kind == "wait" and not call.may_suspend and chance.random() < 0.9
@@ -224,14 +224,14 @@ class World:
         value = chance.choice((*ODD, beside(call.returns, chance))) if kind == "odd" else self.value(step, chance)
         if not call.is_model:
             return Returned(value)
-        return Replied(value, chance.choice(TOKENS), self._cost(step, visit, attempt))
+        return Replied(value, chance.choice(TOKENS), self._cost(step, visit, attempt, *frame))
 
-    def _cost(self, step: str, visit: int, attempt: int) -> Decimal:
-        return Decimal(self.chance("cost", step, visit, attempt).choice(COSTS))
+    def _cost(self, *place: Any) -> Decimal:
+        return Decimal(self.chance("cost", *place).choice(COSTS))
 
-    def words(self, step: str, visit: int, attempt: int) -> str:
-        """Return the text of an error or a request, which may quote a sensitive value."""
-        chance = self.chance("words", step, visit, attempt)
+    def words(self, *place: Any) -> str:
+        """Return the text of an error or a request of an attempt, which may quote a sensitive value."""
+        chance = self.chance("words", *place)
         return self.spelled(chance) if chance.random() < self.manner.echoes else "it broke"
 
     def envelope(self) -> tuple[str, bool] | None:

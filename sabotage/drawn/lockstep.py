@@ -79,6 +79,8 @@ def _move(kind: str, body: Mapping[str, Any]) -> Moved | None:
         how = "joined" if how == "success" else how
     elif kind == "branched":
         how = "uncovered" if body["branch"] is None else str(body["branch"])
+    elif kind == "closed":
+        how = "end"
     elif kind == "ended":
         if "step" not in body:
             return None
@@ -87,7 +89,7 @@ def _move(kind: str, body: Mapping[str, Any]) -> Moved | None:
         how = {"assigned": "set", "passed": "visits", "rejected": "blocked"}[kind]
     elif kind != "blocked":
         return None
-    return Moved(body["step"], body["visit"], how, body.get("next"))
+    return Moved(body["step"], body["visit"], how, body.get("next"), tuple(map(tuple, body.get("frame", ()))))
 
 
 class RunSummary(NamedTuple):
@@ -220,7 +222,7 @@ class _Pair:
                 if self.world.cancels(asked.step, len(self.answered)):
                     self.reference.cancel()
                     self.met.add("cancelled at work")
-                said = self.world.answer(asked.step, asked.visit, asked.attempt)
+                said = self.world.answer(*asked.place)
                 self.met.add(type(said).__name__)
                 self.reference.answer(asked.step, said)
 
@@ -364,6 +366,7 @@ class _Pair:
             **{f"{step}.output": value for step, value in reference.outputs.items()},
             **{f"{step}.error": Unworded() for step in reference.errors},
             **{f"{step}.error_name": name for step, name in reference.error_names.items()},
+            **{f"{step}.errors": value for step, value in reference.item_errors.items()},
         }
         equal("names", sorted(known), sorted(told))
         for name, value in known.items():
@@ -375,7 +378,9 @@ class _Pair:
 
     def _compare_calls(self) -> None:
         lost = self.world.lost
-        asked, answered = ([one for one in many if one[:3] not in lost] for many in (self.machine.asked, self.answered))
+        asked, answered = (
+            [one for one in many if one.place not in lost] for many in (self.machine.asked, self.answered)
+        )
         equal("asked", len(asked), len(answered), str(asked[-1:]) + str(answered[-1:]))
         for ours, theirs in zip(sorted(asked, key=_order), sorted(answered, key=_order), strict=True):
             equal("asked", _order(ours), _order(theirs))
@@ -403,7 +408,7 @@ class _Pair:
 
 
 def _compare_moves(moves: list[Moved], log: list[Moved], plan: Plan) -> None:
-    steps = {step.id: step for step in plan.program.steps}
+    steps = {step.id: step for step in plan.program.layout.steps if step.type != "stage"}
     kinds = {name: step.type for name, step in steps.items()}
     top = [
         move._replace(how="error") if kinds[move.step] in ("set", "condition", "end") and move.how == "failed" else move
@@ -412,14 +417,14 @@ def _compare_moves(moves: list[Moved], log: list[Moved], plan: Plan) -> None:
     ]
     equal("moves", top, [move for move in log if move.step in kinds])
     # A sub-step ended as its last record of the visit says. Sub-steps of a step that never joined are not in the log.
-    last = {(move.step, move.visit): move for move in moves if move.step not in kinds}
+    last = {(move.step, move.visit, move.frame): move for move in moves if move.step not in kinds}
     for move in log:
         if move.step not in kinds:
-            equal("sub-step", last.get((move.step, move.visit)), move)
+            equal("sub-step", last.get((move.step, move.visit, move.frame)), move)
 
 
-def _order(asked: Asked) -> tuple[str, int, int]:
-    return asked.step, asked.visit, asked.attempt
+def _order(asked: Asked) -> tuple[Any, ...]:
+    return asked.place
 
 
 def _has_pattern(data: Any) -> bool:

@@ -41,6 +41,12 @@ LATE: Final = 22 * 3_600_000_000
 USUAL: Final = Manner()
 
 
+def place_on_record(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the place of an attempt, as `Asked` has it, from its record."""
+    body = record["body"]
+    return (body["step"], body["visit"], record["note"]["attempt"], *map(tuple, body.get("frame", ())))
+
+
 def _plain(value: Any) -> Any:
     """Return what JSON has no word for as something that it has one for."""
     return dict(value) if isinstance(value, Mapping) else float(value)
@@ -113,8 +119,8 @@ LEASE: Final = 60_000_000
 
 MOST_DEATHS: Final = 4
 
-Attempt = tuple[str, int, int]
-"""A step or sub-step, its visit and its attempt."""
+Attempt = tuple[Any, ...]
+"""A step or sub-step, its visit, its attempt, and its frame."""
 
 
 @dataclass
@@ -156,8 +162,8 @@ class Machine:
         self.parameters = {"model": "the world"}
         self._turns = Turns()
         self._cache = LyingCache(world.chance("cache"))
-        self._keys: dict[tuple[str, int, int], str] = {}
-        self._replied: set[Attempt] = set()
+        self._keys: dict[tuple[Any, ...], str] = {}
+        self._replied: set[tuple[Any, ...]] = set()
         """The replies of models that nobody has looked for in the store yet."""
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
@@ -198,10 +204,10 @@ class Machine:
     async def call(self, name: str, args: Any, context: ToolContext) -> Any:
         """Answer as the world."""
         step, visit, attempt, performance = context.step, context.visit, context.attempt, context.performance
-        asked = Asked(step, visit, attempt, performance, name, args)
+        asked = Asked(step, visit, attempt, performance, name, args, frame=context.frame)
         with self._noting():
             equal("run and program of a context", (context.run, context.program), (self.run, self.world.plan.digest))
-            self._note_key((step, visit, performance), context.idempotency_key)
+            self._note_key((step, visit, performance, *context.frame), context.idempotency_key)
             called = self._ask(asked, context.idempotency_key, context.resume_token)
         said = await self._said(called)
         if isinstance(said, Waits):
@@ -218,7 +224,7 @@ class Machine:
 
     def _ask(self, asked: Asked, key: str = "", token: str = "") -> Called:
         """Note an attempt. After a death an attempt is made again, unless it could happen twice."""
-        place = (asked.step, asked.visit, asked.attempt)
+        place = asked.place
         before = self.calls.get(place)
         if before is None:
             self.asked.append(asked)
@@ -237,15 +243,11 @@ class Machine:
     def _look_for_replies(self) -> None:
         """Check that what was paid for is in the store before the next call: a later process must not ask again."""
         records = [json.loads(entry.record) for entry in self.journal.read(self.run)]
-        told = {
-            (one["body"]["step"], one["body"]["visit"], one["note"]["attempt"])
-            for one in records
-            if one["kind"] == "attempt"
-        }
+        told = {place_on_record(one) for one in records if one["kind"] == "attempt"}
         equal("replies that are not in the store", self._replied - told, set())
         self._replied = set()
 
-    def _note_key(self, performance: tuple[str, int, int], key: str) -> None:
+    def _note_key(self, performance: tuple[Any, ...], key: str) -> None:
         equal("key", key, self._keys.setdefault(performance, key), str(performance))
         others = [one for one, held in self._keys.items() if held == key and one != performance]
         equal("performances under one key", others, [])
@@ -254,36 +256,38 @@ class Machine:
 
     async def complete(self, request: Any) -> ModelReply:
         """Answer as the world."""
-        step, visit, attempt = request.step, request.visit, request.attempt
+        step = request.step
         call = self.world.calls[step].call
         allowed, returns = getattr(call, "allowed_outputs", None), getattr(call, "returns", None)
         with self._noting():
-            called = self._ask(Asked(step, visit, attempt, 0, "", {}, request.prompt, request.system))
+            called = self._ask(
+                Asked(step, request.visit, request.attempt, 0, "", {}, request.prompt, request.system, request.frame)
+            )
             equal("allowed", request.allowed, allowed)
             declared = None if returns is None else json.dumps(returns.to_data(), default=_plain, sort_keys=True)
             equal("schema", request.schema and json.dumps(request.schema, sort_keys=True), declared)
         said = await self._said(called)
         if not isinstance(said, Replied):
             return ModelReply("late")
-        self._replied.add((step, visit, attempt))
+        self._replied.add(called.asked.place)
         called.cost = max(said.cost, Decimal(0))
         called.tokens = said.tokens if type(said.tokens) is int and said.tokens > 0 else 0
         called.model = self.world.chance("model", step).choice(MODELS)
         return ModelReply(self.respelled(said.content), said.tokens, said.cost, called.model)
 
     async def _said(self, called: Called) -> Answer:
-        step, visit, attempt = called.asked[:3]
+        step, place = called.asked.step, called.asked.place
         if self.world.is_ordered(step):
-            await self._turns.come((step, visit, attempt), self.world.rank(step, visit, attempt))
+            await self._turns.come(place, self.world.rank(*place))
         if self.world.cancels(step, len(self.asked)):
             self.clock.is_even = True
             await self.vm().cancel(self.run)
             self.clock.is_even = False
-        said = called.answer = self.world.answer(step, visit, attempt)
+        said = called.answer = self.world.answer(*place)
         if isinstance(said, Raised):
-            raise raised(said.names, f"{said.why} {self.world.words(step, visit, attempt)}")
+            raise raised(said.names, f"{said.why} {self.world.words(*place)}")
         if isinstance(said, Lost):
-            raise InDoubt(self.world.words(step, visit, attempt))
+            raise InDoubt(self.world.words(*place))
         if isinstance(said, TimedOut):
             timeout = self.world.calls[step].timeout
             assert timeout is not None, "only what has a time-out is late"
@@ -301,7 +305,7 @@ class Machine:
             record = json.loads(entry.record)
             step = record["body"].get("step")
             if record["kind"] == "intent":
-                started[step] = (step, record["body"]["visit"], record["note"]["attempt"])
+                started[step] = place_on_record(record)
             elif record["kind"] in ("attempt", "doubt"):
                 started.pop(step, None)
         self.world.lost |= {

@@ -16,10 +16,14 @@ def with_order(data: dict[str, Any], chance: Random, share: float, *, reads: boo
     With `reads`, some of these read what they depend on. The program says `language: 2` if there is one. The program
     that was given is not changed.
     """
-    steps = [
-        _ordered(step, chance, reads=reads) if _may_have_order(step) and chance.random() < share else step
-        for step in data["steps"]
-    ]
+
+    def changed(step: dict[str, Any]) -> dict[str, Any]:
+        if "steps" in step:
+            return {**step, "steps": list(map(changed, step["steps"]))}
+        is_chosen = _may_have_order(step) and chance.random() < share
+        return _ordered(step, chance, reads=reads) if is_chosen else step
+
+    steps = list(map(changed, data["steps"]))
     return data if steps == data["steps"] else {**data, "steps": steps, "language": 2}
 
 
@@ -61,9 +65,9 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[str, int, int], float] = {}
+        self._waiting: dict[tuple[Any, ...], float] = {}
 
-    async def come(self, place: tuple[str, int, int], rank: float) -> None:
+    async def come(self, place: tuple[Any, ...], rank: float) -> None:
         """Return when it is the turn of an attempt: no other one has come for a while, and it has the lowest rank."""
         self._waiting[place] = rank
         quiet, seen = 0, frozenset(self._waiting)

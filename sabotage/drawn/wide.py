@@ -5,6 +5,7 @@ Most expressions are well-typed, some are not, and the programs are not checked:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -13,61 +14,9 @@ from stepward.sabotage.drawn.computing import with_compute
 from stepward.sabotage.drawn.errors import settle_arms, with_errors
 from stepward.sabotage.drawn.orders import with_order
 from stepward.sabotage.drawn.second import with_language_2
+from stepward.sabotage.drawn.stock import FALLBACKS, INPUTS, NUMBER, OK, OKS, STRING, TOOLS, VARIABLES
 from stepward.sabotage.drawn.traps import trap
 from stepward.sabotage.drawn.values import ONE_LIMIT, POOL, drawn_type
-
-NUMBER: Final = {"type": "number"}
-STRING: Final = {"type": "string"}
-TOOLS: Final[dict[str, dict[str, Any]]] = {
-    "get": {"effect": "read"},
-    "get_total": {
-        "effect": "read",
-        "idempotent": True,
-        "args": {"n": NUMBER},
-        "returns": {
-            "type": "object",
-            "properties": {"total": NUMBER, "note": STRING, "tags": {"type": "array", "items": STRING}},
-            "required": ["total"],
-        },
-    },
-    "pay": {
-        "effect": "write",
-        "args": {"amount": {"type": "number", "maximum": 50}, "to": {"type": "string", "default": "me"}},
-        "returns": {"type": "number", "minimum": 0},
-    },
-    "mail": {"effect": "write", "idempotent": True, "returns": {"type": ["string", "null"]}},
-    "sign": {"effect": "none", "suspends": True, "returns": {"type": ["boolean", "null"]}},
-    "push": {"effect": "write", "suspends": True},
-    "push_all": {
-        "effect": "write",
-        "idempotent": True,
-        "suspends": True,
-        "returns": {"type": ["integer", "string", "null"], "enum": [1, "a", None]},
-    },
-    "open": {
-        "effect": "read",
-        "returns": {
-            "type": "object",
-            "properties": {"pin": {"type": "string", "sensitive": True}, "size": {"type": "integer"}},
-            "required": ["pin"],
-            "additionalProperties": False,
-        },
-    },
-}
-INPUTS: Final[dict[str, dict[str, Any]]] = {
-    "x": NUMBER,
-    "s": {"type": "string", "maxLength": 12, "default": "ok"},
-    "o": {"type": "object", "properties": {"a": NUMBER}, "additionalProperties": STRING},
-    "l": {"type": "array", "items": NUMBER},
-    "u": {},
-    "h": {"type": "string", "sensitive": True},
-    "q": {"type": ["integer", "null"], "default": None},
-    "f": {"type": "boolean"},
-}
-FALLBACKS: Final = {"get_total": {"total": 2}, "sign": None, "open": {"pin": "p"}, "mail": "m", "push_all": "a"}
-OK: Final = "'ok'"
-OKS: Final = "['ok']"
-VARIABLES: Final = ("v", "w", "vw")
 
 
 class Theme(NamedTuple):
@@ -137,6 +86,8 @@ class _Maker:
         self.tools = {name: self.tool(facts) for name, facts in TOOLS.items()}
         self.parts: list[str] = []
         self.called: list[str] = list(TOOLS)
+        self.variables: tuple[str, ...] = VARIABLES
+        """The variables that steps may assign."""
         self.subs = {name: [f"{name}_{number}" for number in range(chance.randint(1, 4))] for name in self.ids}
 
     def odds(self, share: float) -> bool:
@@ -236,7 +187,7 @@ class _Maker:
         if self.odds(0.4):
             fields["max_retries"] = self.chance.randint(1, 4)
         if self.odds(0.5):
-            fields["output_key"] = self.chance.choice(VARIABLES)
+            fields["output_key"] = self.chance.choice(self.variables)
         return fields
 
     def call(self, name: str, *, top: bool) -> dict[str, Any]:
@@ -288,6 +239,8 @@ class _Maker:
 
     def step(self, name: str) -> dict[str, Any]:
         kind = self.chance.choice(self.theme.kinds)
+        if kind == "for_each":
+            return self.each(name)
         if kind == "end":
             return {"id": name, "type": "end", "outcome": self.pick("success", "failure"), "output": self.template()}
         if kind == "condition":
@@ -313,6 +266,10 @@ class _Maker:
             return {"next_step": self.chance.choice(self.ids)}
         return {"is_terminal": True, "outcome": self.pick("success", "failure")} if route == "terminal" else {}
 
+    def each(self, name: str) -> dict[str, Any]:
+        """Return a for_each step, in a program that has them."""
+        raise NotImplementedError
+
     def assigning(self, name: str) -> dict[str, Any]:
         plain = self.pick(
             3, [1, 2], {"total": 1.5}, None, ["$x", "'a'", [f"${self.ids[0]}.output"]], {"total": "$x + 1"}
@@ -320,9 +277,9 @@ class _Maker:
         value = self.pick(self.number(), self.condition(), self.reference(), "'ok'", plain)
         if self.odds(self.theme.types):
             value = self.pick(*(one for one in POOL if not isinstance(one, str)))
-        step: dict[str, Any] = {"id": name, "type": "set", "set": {self.chance.choice(VARIABLES): value}}
+        step: dict[str, Any] = {"id": name, "type": "set", "set": {self.chance.choice(self.variables): value}}
         if self.odds(0.3):
-            step["set"][self.chance.choice(VARIABLES)] = self.reference()
+            step["set"][self.chance.choice(self.variables)] = self.reference()
         return step
 
     def branching(self, name: str) -> dict[str, Any]:
@@ -453,8 +410,11 @@ class _Maker:
 
     def program(self) -> Wide:
         steps = [self.step(name) for name in self.ids]
-        self.parts = [part["id"] for step in steps for part in step.get("parallel_steps", ())]
-        found_tools = {part.get("tool") for step in steps for part in (step, *step.get("parallel_steps", ()))} - {None}
+        everywhere = list(all_steps(steps))
+        self.parts = [part["id"] for step in everywhere for part in step.get("parallel_steps", ())]
+        self.parts += [step["id"] for step in everywhere if step["id"] not in self.ids]
+        found_tools = {part.get("tool") for step in everywhere for part in (step, *step.get("parallel_steps", ()))}
+        found_tools -= {None}
         self.called = sorted(found_tools) or list(TOOLS)
         rules = [self.rule(self.named("r", number), steps) for number in range(self.chance.randint(1, 3))]
         if self.odds(self.theme.traps):
@@ -483,8 +443,19 @@ class _Maker:
         return Wide(*(_without_sensitive(found) if is_plain else found))
 
 
+Maker = _Maker
+"""Draws the parts of a program; programs with bodies are drawn by a class below it."""
+
+
 def _without_sensitive(data: Any) -> Any:
     """Return data without the marks of sensitive values."""
     if isinstance(data, dict):
         return {key: _without_sensitive(item) for key, item in data.items() if key != "sensitive"}
     return type(data)(map(_without_sensitive, data)) if isinstance(data, list | tuple) else data
+
+
+def all_steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a list, and those of the bodies in it."""
+    for step in steps:
+        yield step
+        yield from all_steps([*step.get("steps", ()), *([step["do"]] if "do" in step else ())])

@@ -11,7 +11,8 @@ class Asked(NamedTuple):
     """A call that has no answer yet.
 
     `step` is the sub-step's id inside a parallel step. `attempt` counts from 1 within the visit. `performance` counts
-    performances within the visit; starts under one key are one performance. `tool` is empty for a model.
+    performances within the visit; starts under one key are one performance. `tool` is empty for a model. `frame`
+    has the items in whose bodies the call is, from the outside in: step id, visit, round and item.
     """
 
     step: str
@@ -22,6 +23,12 @@ class Asked(NamedTuple):
     args: Mapping[str, Any]
     prompt: str = ""
     system: str | None = None
+    frame: tuple[tuple[str, int, int, int], ...] = ()
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """What no other attempt of the run shares: the step, its visit, the attempt, and the frame."""
+        return (self.step, self.visit, self.attempt, *self.frame)
 
 
 class Returned(NamedTuple):
@@ -74,10 +81,11 @@ class Moved(NamedTuple):
     step; `set` and `end` for steps of these types; `then`, `otherwise`, the number of the case, or `uncovered` for a
     condition. Any of them may also have `visits` (used up), `blocked` (by a guardrail, a call that no policy allows, or
     a prompt with a sensitive value), or `error` (a condition, `set` or `end` that can't be evaluated). `next` is the
-    next step, or None at the end of the run and for a sub-step.
+    next step, or None at the end of the run or of a body, and for a sub-step. `frame` is as in `Asked`.
     """
 
     step: str
     visit: int
     how: str
     next: str | None
+    frame: tuple[tuple[str, int, int, int], ...] = ()

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Answer, Asked, Raised, Replied, TimedOut
+from stepward.sabotage.reference.bodies import Bodies, name_of
 from stepward.sabotage.reference.calls import Call, fitting
-from stepward.sabotage.reference.data import left_with, left_without
+from stepward.sabotage.reference.data import GONE, left_with, left_without
 from stepward.sabotage.reference.echoes import numbers_in, sought
 from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined, holds
-from stepward.sabotage.reference.later import Later
-from stepward.sabotage.reference.plain import NoValue, Unworded, size, to_value
+from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size, to_value
 from stepward.sabotage.reference.run import Happened, Over
 from stepward.sabotage.reference.templates import filled, names_in
 from stepward.sabotage.reference.types import completed, is_of
@@ -21,7 +21,7 @@ from stepward.sabotage.reference.waves import Pause
 from stepward.vm.expressions.parser import parse
 
 
-class Reference(Later):
+class Reference(Bodies):
     """One run of a program, as the specification predicts it.
 
     `start` and each answer continue the run until a call needs an answer, a person has to act, or the run is over.
@@ -56,6 +56,11 @@ class Reference(Later):
         return {where[0]: name for where, name in self._data.held.items() if where[1:] == ("error_name",)}
 
     @property
+    def item_errors(self) -> dict[str, Any]:
+        """The errors of items that are defined, by step."""
+        return {where[0]: value for where, value in self._data.held.items() if where[1:] == ("errors",)}
+
+    @property
     def hidden(self) -> set[str]:
         """The variables and outputs that are sensitive or have a sensitive part."""
         return {".".join(where) for where in self._data.hidden}
@@ -68,7 +73,8 @@ class Reference(Later):
     def _asked(self, call: Call) -> Asked:
         tool = "" if call.is_model else call.step.tool
         visit = self._visits[self._at]
-        return Asked(call.step.id, visit, call.attempt, call.performance, tool, call.args, call.prompt, call.system)
+        said = (call.step.id, visit, call.attempt, call.performance, tool, call.args, call.prompt, call.system)
+        return Asked(*said, self._frames)
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -88,8 +94,9 @@ class Reference(Later):
     def broken(self) -> tuple[str, ...]:
         """Return the `followed_by` rules that the ended run broke."""
         if not self.is_over:
-            return ()
-        return tuple(monitor.rule.name for monitor in self._rules if monitor.is_broken(self.status, self.reason))
+            return tuple(self._broken)
+        last = [monitor.rule.name for monitor in self._rules if monitor.is_broken(self.status, self.reason)]
+        return (*self._broken, *last)
 
     # -- events of a run -----------------------------------------------------------------------------------------------
 
@@ -196,19 +203,24 @@ class Reference(Later):
         self.status, self.reason = over.status, over.reason
         if over.reason in ("cancelled", "guardrail", "max_steps", "max_tokens", "cost"):
             writes = (call for call in self._calls if not call.is_model and call.tool.effect == "write")
-            self.in_doubt = [call.step.id for call in writes if call.phase == "doubt" or call.may_have_happened]
+            ids = [call.step.id for call in writes if call.phase == "doubt" or call.may_have_happened]
+            within = "".join(f"{step}[{item}]/" for step, _, _, item in self._frames)
+            self.in_doubt = [f"{within}{name}" for name in ids]
         self._calls = []
 
     # -- one step after the other --------------------------------------------------------------------------------------
 
     def _run(self) -> Pause:
         """Run the program from its first step ("Control flow")."""
-        by_id = {step.id: step for step in reversed(self.program.steps)}
         facts.refuse_unknown(self.program)
-        self._at = self.program.steps[0].id
+        yield from self._list(list(self.program.steps))
+
+    def _list(self, steps: list[Any]) -> Pause:
+        by_id = {step.id: step for step in reversed(steps)}
+        at = steps[0].id
         while True:
-            self._calls, self._is_begun = [], False
-            self._at = yield from self._enter(by_id[self._at])
+            self._calls, self._is_begun, self._at = [], False, at
+            at = yield from self._enter(by_id[at])
 
     def _enter(self, step: Any) -> Generator[None, None, str]:
         """Check visits and budgets, then execute a step. Return the next step."""
@@ -222,6 +234,9 @@ class Reference(Later):
         if step.type in ("llm", "tool"):
             outcome = yield from self._perform(step, [step])
             return self._leave(step, outcome)
+        if step.type == "for_each":
+            outcome = yield from self._for_each(step)
+            return self._leave(step, outcome)
         self._ask_rules(step, [(step, None)])
         if step.type == "parallel":
             outcome = yield from self._perform(step, list(step.parallel_steps))
@@ -231,8 +246,9 @@ class Reference(Later):
             return self._leave(step, self._compute(step))
         try:
             return self._decide(step)
-        except (CannotEvaluate, NoValue):
+        except (CannotEvaluate, NoValue) as error:
             # Conditions, `set` and `end` have no `error_step` ("Failure, Choices").
+            self._error_name = name_of(error)
             raise self._over(step, "error", "FAILED", "error") from None
 
     def _beyond(self, step: Any, visit: int) -> str:
@@ -241,7 +257,10 @@ class Reference(Later):
         self._visits[step.id] = visit
         why = Unworded(f"visits of {step.id}")
         parts = [*facts.parts_of(step), step]
-        self._change([change for part in parts for change in left_without(part, why, "Visits")])
+        changes = [change for part in parts for change in left_without(part, why, "Visits")]
+        if step.type == "for_each":
+            changes += [((step.id, "errors"), GONE), *(((name,), GONE) for name in step.carry)]
+        self._change(changes)
         target = facts.caught(step, "Visits") if facts.has_output(step) else None
         if target is None or visit > step.max_visits + 1:
             raise self._over(step, "visits", "STALLED", "visits")
@@ -253,8 +272,12 @@ class Reference(Later):
         if step.type == "set":
             return self._assign(step)
         assert step.type == "end", f"the reference does not say what a `{step.type}` step does"
-        self.output = to_value(filled(step.output, self._data.read))
-        raise self._over(step, "end", "SUCCESS" if step.outcome == "success" else "FAILED", "declared")
+        output = to_value(filled(step.output, self._data.read))
+        if not self._frames:
+            self.output = output
+        elif size(output) > self._most_bytes:
+            raise TooLarge("too large")
+        raise self._over(step, "end", "SUCCESS" if step.outcome == "success" else "FAILED", "declared", output)
 
     def _choose(self, step: Any) -> str:
         """Choose the first case that holds; later ones are not evaluated ("Steps", "Conditions" 1)."""
@@ -313,7 +336,7 @@ class Reference(Later):
         }
         new = {name: value for name, (value, _) in computed.items()}
         if size(new) > self._most_bytes:
-            raise NoValue("too large")
+            raise TooLarge("too large")
         self._change([((name,), value) for name, value in new.items()])
         for name, value in new.items():
             paths = computed[name][1]

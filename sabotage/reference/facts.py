@@ -74,14 +74,40 @@ def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
 
 
 def all_parts(program: Program) -> Iterator[Any]:
-    """Yield the steps and sub-steps of a program."""
-    for step in program.steps:
+    """Yield the steps and sub-steps of a program, those of bodies included."""
+    for step in all_steps(program.steps):
         yield step
-        if step.type == "parallel":
-            yield from step.parallel_steps
+        yield from parts_of(step)
 
 
-STEP_TYPES: Final = frozenset(["llm", "tool", "condition", "set", "compute", "parallel", "end"])
+def all_steps(steps: Sequence[Any]) -> Iterator[Any]:
+    """Yield the steps of a list and of the bodies in it."""
+    for step in steps:
+        yield step
+        yield from steps_inside(step)
+
+
+def steps_inside(step: Any) -> Iterator[Any]:
+    """Yield the steps in the body of a step, and in bodies of these."""
+    if step.type == "for_each":
+        yield from all_steps(step.body)
+
+
+def parts_inside(step: Any) -> Iterator[Any]:
+    """Yield the steps and sub-steps in the body of a step."""
+    for inner in steps_inside(step):
+        yield inner
+        yield from parts_of(inner)
+
+
+def items_named(step: Any) -> list[str]:
+    """Return the names that a for_each step gives to an item and its index."""
+    if step.type != "for_each":
+        return []
+    return [vars(step)["as"], *([step.index_as] if step.index_as is not None else [])]
+
+
+STEP_TYPES: Final = frozenset(["llm", "tool", "condition", "set", "compute", "parallel", "for_each", "end"])
 """The step types that this interpreter knows. It refuses all others."""
 
 
@@ -99,7 +125,7 @@ def parts_of(step: Any) -> list[Any]:
 
 def has_output(part: Any) -> bool:
     """Whether a part has output and error, unlike conditions, `set` and `end` ("Data, Choices")."""
-    return part.type in ("llm", "tool", "compute", "parallel")
+    return part.type in ("llm", "tool", "compute", "parallel", "for_each")
 
 
 def successor(step: Any, program: Program) -> str | None:
@@ -111,7 +137,8 @@ def successor(step: Any, program: Program) -> str | None:
         return str(step.next_step)
     if step.is_terminal or step.id in _arms(program):
         return None
-    ids = [one.id for one in program.steps]
+    lists = [program.steps, *(one.body for one in all_steps(program.steps) if one.type == "for_each")]
+    ids = next(ids for steps in lists if step.id in (ids := [one.id for one in steps]))
     following = ids.index(step.id) + 1
     return ids[following] if following < len(ids) else None
 
@@ -119,11 +146,11 @@ def successor(step: Any, program: Program) -> str | None:
 def _arms(program: Program) -> set[str | None]:
     """Return the targets of branches, cases, `error_step` and `catch` fields ("Control flow" 3)."""
     named: set[str | None] = set()
-    for step in program.steps:
+    for step in all_steps(program.steps):
         if step.type == "condition":
             named |= {step.then, step.otherwise, *(case.then for case in step.cases or ())}
         elif has_output(step):
-            named |= {step.error_step, *(entry.then for entry in step.catch or ())}  # type: ignore[union-attr]
+            named |= {step.error_step, *(entry.then for entry in step.catch or ())}
     return named
 
 
@@ -144,6 +171,8 @@ def expressions_of(step: Any, language: int) -> list[syntax.Expression]:
         ]
     if step.type == "set":
         return [parse(value, language) for value in step.set.values() if isinstance(value, str)]
+    if step.type == "for_each":
+        return [parse(value, language) for value in step.carry.values() if isinstance(value, str)]
     return []
 
 
@@ -160,8 +189,11 @@ def holder(names: tuple[str, ...], program: Program) -> tuple[tuple[str, ...], t
     """
     owner = next((part for part in all_parts(program) if part.id == names[0]), None) if len(names) > 1 else None
     is_steps = owner is not None and names[1] in ("output", "error")
+    if owner is not None and names[1] == "errors":
+        is_steps = owner.type == "for_each"
     if owner is not None and names[1] == "error_name" and program.language == 2 and has_output(owner):
-        assigned = {name for step in program.steps for name in assigned_by(step)}
+        steps = list(all_steps(program.steps))
+        assigned = {name for step in steps for name in (*assigned_by(step), *((one,) for one in items_named(step)))}
         is_steps = names[:1] not in assigned and names[0] not in (program.inputs or {})
     return (names[:2], names[2:]) if is_steps else (names[:1], names[1:])
 
@@ -176,17 +208,20 @@ def assigned_by(step: Any) -> list[tuple[str, ...]]:
             found += [(part.id, "output"), (part.id, "error"), (part.id, "error_name")]
             if part.output_key is not None:
                 found.append((part.output_key,))
+    if step.type == "for_each":
+        found += [(step.id, "errors"), *((name,) for name in step.carry)]
     return found
 
 
 def undeclared_inputs(program: Program) -> list[str]:
     """Return the inputs of a program without `inputs`: the names that it reads but does not define ("The program"
     3)."""
-    given = {name[0] for step in program.steps for name in assigned_by(step) if len(name) == 1}
+    given = {name[0] for step in all_steps(program.steps) for name in assigned_by(step) if len(name) == 1}
+    given |= {name for step in all_steps(program.steps) for name in items_named(step)}
     outputs = {part.id for part in all_parts(program) if has_output(part)}
     found: dict[str, None] = {}
     for part in all_parts(program):
-        texts = [getattr(part, field, None) for field in ("prompt", "system", "args", "output")]
+        texts = [getattr(part, field, None) for field in ("prompt", "system", "args", "output", "items")]
         names = [*names_in(texts), *(name for tree in expressions_of(part, 1) for name in sorted(names_read(tree)))]
         for name in names:
             if len(holder(name, program)[0]) == 1 and name[0] not in given | outputs:

@@ -13,6 +13,7 @@ from stepward.sabotage.reference.expressions import FUNCTIONS, JOINED, TAKEN
 from stepward.sabotage.reference.facts import (
     Tool,
     all_parts,
+    all_steps,
     expressions_of,
     has_output,
     undeclared_inputs,
@@ -49,6 +50,14 @@ class Types:
         """Return the output type of a step or sub-step, or None if it accepts any value."""
         return self._outputs[part]
 
+    def most_items(self, step: Any) -> int:
+        """Return how many items a for_each step takes at most: `max_items`, or what the type of its list says."""
+        if step.max_items is not None:
+            return int(step.max_items)
+        if isinstance(step.items, tuple):
+            return len(step.items)
+        return max(self._uses.most_items(step.id, vars(step)["as"]))
+
     def hidden_input(self, name: str, value: Any) -> set[tuple[str, ...]]:
         """Return the sensitive fields of an input."""
         return hidden_paths(self.inputs.get(name), value)
@@ -68,6 +77,8 @@ def _declared_output(part: Any, tools: Callable[[str], Tool]) -> TypeSpec | None
         return TypeSpec(type=("object",))
     if part.type == "compute":
         return part.returns  # type: ignore[no-any-return]
+    if part.type == "for_each":
+        return TypeSpec(type=("array",))
     return part.returns if part.returns is not None else TypeSpec(type=("string",))
 
 
@@ -94,7 +105,7 @@ class _Uses(SlotResolver):
         self._sums: dict[int, _Sum] = {}
         later: list[syntax.Compare] = []
         # Assignments come first, so that every use sees the same known arrays.
-        for step in sorted(program.steps, key=lambda step: step.type == "condition"):
+        for step in sorted(all_steps(program.steps), key=lambda step: step.type == "condition"):
             for tree in expressions_of(step, program.language):
                 self._note(tree, later)
                 if step.type == "condition":
@@ -228,6 +239,12 @@ class _Uses(SlotResolver):
             self._has_kind_of([Slot(("set", step, name))], tree)
             shape = Shape(frozenset({kind(value)})) if tree is None else self._shape(tree)
             self._share_kinds(Shape(slots=(Slot(("set", step, name)),)), shape)
+        for step, name in self._lists:
+            listed = self._listed(step, name, frozenset())
+            self._need(self._shape_of(listed), {"array"})
+            items = [slot.below(ITEMS) for slot in listed]
+            self._read |= set(items)
+            self._share_kinds(Shape(slots=(Slot(("item", step, name)),)), self._shape_of(items))
 
     def _note_read(self, slots: list[Slot], *, is_read: bool) -> None:
         """Make the owners of fields objects. A field is required if it is read, and optional under `defined`."""
@@ -271,6 +288,11 @@ class _Uses(SlotResolver):
             self._need(Shape(slots=(a,)), set(self._kinds.pop(b)))
         if b in self._nullable:
             self._nullable.add(a)
+
+    def most_items(self, step: str, name: str) -> list[int]:
+        """Return the most items of each list of a for_each step."""
+        specs = [self._spec(slot) for slot in self._listed(step, name, frozenset())]
+        return [spec.max_items for spec in specs if spec is not None and spec.max_items is not None]
 
     # -- enforced types ------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.sabotage.reference.expressions import FUNCTIONS
-from stepward.sabotage.reference.facts import holder
+from stepward.sabotage.reference.facts import all_steps, holder, items_named
 from stepward.sabotage.reference.plain import kind
+from stepward.sabotage.reference.templates import names_in
 from stepward.vm.expressions import syntax
 from stepward.vm.expressions.parser import parse
 
@@ -51,9 +52,11 @@ class SlotResolver:
         self._program = program
         self._written = written
         self._parts = parts
-        self._sets = {
-            (step.id, name): value for step in program.steps if step.type == "set" for name, value in step.set.items()
-        }
+        steps = list(all_steps(program.steps))
+        self._sets = {(step.id, name): value for step in steps for name, value in _assigned_values(step).items()}
+        self._lists = {(step.id, items_named(step)[0]): step.items for step in steps if step.type == "for_each"}
+        """The items of for_each steps, by step and name."""
+        self._indices = {name for step in steps for name in items_named(step)[1:]}
 
     def _slots(self, names: tuple[str, ...], seen: frozenset[tuple[str, ...]] = frozenset()) -> list[Slot]:
         """Return the slots that a reference may read."""
@@ -61,6 +64,8 @@ class SlotResolver:
         fields = of_items(fields)
         if where[1:] in (("error",), ("error_name",)):
             return [Slot(("error", where[0]))]
+        if where[1:] == ("errors",):
+            return [Slot(("errors", where[0]), fields)]
         if where[1:] == ("output",):
             return [self._inside(Slot(("output", where[0]), fields))] if where[0] in self._parts else []
         found = [Slot(("input", where[0]), fields)] if ("input", where[0]) in self._written else []
@@ -70,7 +75,25 @@ class SlotResolver:
         for step, name in self._sets:
             if name == where[0] and ("set", step, name) not in seen:
                 found += self._assigned(step, name, fields, seen | {("set", step, name)})
+        if where[0] in self._indices:
+            found.append(Slot(("index", where[0]), fields))
+        for step, name in self._lists:
+            if name == where[0] and ("item", step, name) not in seen:
+                found += self._item(step, name, fields, seen | {("item", step, name)})
         return found
+
+    def _item(self, step: str, name: str, fields: tuple[str, ...], seen: frozenset[tuple[str, ...]]) -> list[Slot]:
+        """Return the slots of an item: those of the items of its list if declared, else a new one."""
+        inside = (slot.below(ITEMS, *fields) for slot in self._listed(step, name, seen))
+        declared = [slot for slot in inside if self._is_declared(slot)]
+        return declared or [Slot(("item", step, name), fields)]
+
+    def _listed(self, step: str, name: str, seen: frozenset[tuple[str, ...]]) -> list[Slot]:
+        """Return the slots of the list of a for_each step, if that is one reference."""
+        text = self._lists[step, name]
+        names = list(names_in(text)) if isinstance(text, str) else []
+        is_alone = len(names) == 1 and text == "$" + ".".join(names[0])
+        return self._slots(names[0], seen) if is_alone else []
 
     def _assigned(self, step: str, name: str, fields: tuple[str, ...], seen: frozenset[tuple[str, ...]]) -> list[Slot]:
         """Return the slots of a variable of a `set`: those of the assigned reference if declared, else a new one."""
@@ -101,7 +124,7 @@ class SlotResolver:
 
     def _is_declared(self, slot: Slot) -> bool:
         """Whether the type of a slot is declared: it has `type` or `enum` ("Types, Choices")."""
-        if slot.source[0] == "error" or self._is_impossible(slot):
+        if slot.source[0] in ("error", "index") or self._is_impossible(slot):
             return True
         spec = self._spec(slot)
         return spec is not None and (spec.type is not None or spec.enum is not None)
@@ -140,8 +163,8 @@ class SlotResolver:
         for slot in slots:
             if not self._is_declared(slot):
                 open_slots.append(slot)
-            elif slot.source[0] == "error":
-                kinds |= {"string"}
+            elif slot.source[0] in ("error", "index"):
+                kinds |= {"string" if slot.source[0] == "error" else "number"}
             else:
                 kinds |= _kinds_of(self._spec(slot))
         return Shape(kinds, tuple(open_slots))
@@ -153,6 +176,13 @@ class SlotResolver:
         if isinstance(tree, syntax.Reference):
             return self._shape_of(slot.below(ITEMS) for slot in self._slots(tree.names))
         return Shape()
+
+
+def _assigned_values(step: Any) -> dict[str, Any]:
+    """Return what a step assigns by `set` or `carry`."""
+    if step.type == "set":
+        return dict(step.set)
+    return dict(step.carry) if step.type == "for_each" else {}
 
 
 def _kinds_of(spec: TypeSpec | None) -> frozenset[str]:

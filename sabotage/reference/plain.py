@@ -20,6 +20,10 @@ class NoValue(Exception):  # noqa: N818 - it says what something is not
     """An object from outside is not a value of the language."""
 
 
+class TooLarge(NoValue):
+    """A value of a step has too many bytes."""
+
+
 class Unworded(str):
     """The text of an error. The language does not define its words, so nothing may depend on them."""
 

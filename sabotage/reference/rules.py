@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.reference.data import inside
 from stepward.sabotage.reference.expressions import CannotEvaluate, Read, Undefined, holds
-from stepward.sabotage.reference.facts import Tool, expressions_of, holder, names_read
+from stepward.sabotage.reference.facts import Tool, all_steps, expressions_of, holder, names_read
 from stepward.vm.expressions.parser import parse
 
 if TYPE_CHECKING:
@@ -36,8 +36,12 @@ ALONE: Final = Earlier()
 class RuleMonitor:
     """The monitor of one rule over one run. `came` and `stale` are guards, `performed` sides; `owes` is a follow-up."""
 
-    def __init__(self, rule: Any, program: Program, tools: Callable[[str], Tool]) -> None:
+    def __init__(
+        self, rule: Any, program: Program, tools: Callable[[str], Tool], inside: Collection[str] | None = None
+    ) -> None:
         self.rule = rule
+        self._inside = inside
+        """The steps and sub-steps that a rule of a body sees; None for a rule of the program."""
         self.form = next(form for form in _FORMS if hasattr(rule, form))
         self._program = program
         self._tools = tools
@@ -50,6 +54,8 @@ class RuleMonitor:
     def selects(self, selector: Any, part: Any) -> bool:
         """Return whether a selector P matches a step or sub-step: by id, by tool, or by a tool that writes
         ("Guardrails")."""
+        if self._inside is not None and part.id not in self._inside:
+            return False
         if hasattr(selector, "step"):
             return bool(part.id == selector.step)
         if part.type != "tool":
@@ -128,7 +134,8 @@ class RuleMonitor:
     def took(self, step: Any, labels: Collection[str | int | None]) -> None:
         """Record a taken branch, by its name or number. It is fresh again."""
         for guard in self._guards:
-            if guard_matches(guard, step) and guard.branch in labels:
+            is_seen = self._inside is None or step.id in self._inside
+            if is_seen and guard_matches(guard, step) and guard.branch in labels:
                 self.came.add(repr(guard))
                 self.stale.discard(repr(guard))
 
@@ -137,7 +144,7 @@ class RuleMonitor:
         if self.form != "requires" or not self.rule.fresh:
             return
         for guard in self._guards:
-            step = next((one for one in self._program.steps if guard_matches(guard, one)), None)
+            step = next((one for one in all_steps(self._program.steps) if guard_matches(guard, one)), None)
             if step is not None:
                 read = {holder(name, self._program)[0] for tree in expressions_of(step, 1) for name in names_read(tree)}
                 if read & set(holders):

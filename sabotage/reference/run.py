@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Moved
 from stepward.sabotage.reference.calls import Call
-from stepward.sabotage.reference.data import Changes, Data
+from stepward.sabotage.reference.data import GONE, Changes, Data
 from stepward.sabotage.reference.inference import Types
 from stepward.sabotage.reference.plain import size
 from stepward.sabotage.reference.rules import ALONE, Earlier, rules_of, terms_of
@@ -24,6 +24,14 @@ class Over(Exception):  # noqa: N818 - it is no error, the run is over
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(status, reason)
         self.status, self.reason = status, reason
+
+
+class Closed(Exception):  # noqa: N818 - it is no error, the body is over
+    """The end of a body: its status, the reason, the output of its `end` step, and the name of its error."""
+
+    def __init__(self, status: str, reason: str, output: Any = GONE, name: str = "") -> None:
+        super().__init__(status, reason)
+        self.status, self.reason, self.output, self.name = status, reason, output, name
 
 
 class Happened(NamedTuple):
@@ -77,6 +85,10 @@ class Run:
         self._secrets: set[str] = set()
         """The sensitive values of the run at the start of its current step ("Data" 8)."""
         self._visits: dict[str, int] = {}
+        self._frames: tuple[tuple[str, int, int, int], ...] = ()
+        """The items whose bodies are performed, from the outside in: step id, visit, round and item."""
+        self._broken: list[str] = []
+        """The `followed_by` rules that frames broke."""
         self._idle = 0
         self._calls: list[Call] = []
         self._at = ""
@@ -159,7 +171,7 @@ class Run:
         for part, args in starts:
             if any(monitor.forbids(part, args, self._data.read) for monitor in self._rules):
                 visit = self._visits.get(step.id, 0) + (not self._is_begun)
-                self.log.append(Moved(part.id, visit, "blocked", None))
+                self.log.append(Moved(part.id, visit, "blocked", None, self._frames))
                 self._restore(before)
                 raise Over("FAILED", "guardrail")
             self._note_start(part)
@@ -207,10 +219,13 @@ class Run:
 
     def _move(self, step: Any, how: str, target: str) -> str:
         self._note_size(step, how)
-        self.log.append(Moved(step.id, self._visits[step.id], how, target))
+        self.log.append(Moved(step.id, self._visits[step.id], how, target, self._frames))
         return target
 
-    def _over(self, step: Any, how: str, status: str, reason: str) -> Over:
+    def _over(self, step: Any, how: str, status: str, reason: str, output: Any = GONE) -> Over | Closed:
         self._note_size(step, how)
-        self.log.append(Moved(step.id, self._visits[step.id], how, None))
-        return Over(status, reason)
+        self.log.append(Moved(step.id, self._visits[step.id], how, None, self._frames))
+        if not self._frames:
+            return Over(status, reason)
+        name = self._error_name if reason == "error" else reason.capitalize()  # "Bodies" says these names
+        return Closed(status, reason, output, "" if status == "SUCCESS" else name)

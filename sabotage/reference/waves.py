@@ -174,7 +174,7 @@ class Waves(Run):
         self._secrets |= self._brought()
         for call in self._calls:
             how = "blocked" if call.is_blocked else call.phase
-            self.log.append(Moved(call.step.id, self._visits[step.id], how, None))
+            self.log.append(Moved(call.step.id, self._visits[step.id], how, None, self._frames))
             if call.phase == "success":
                 self._succeeded(call.step, self._behind(call))
         if outcome == "joined":

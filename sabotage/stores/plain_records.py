@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from stepward.sabotage.stores.plain_verifier import canonical
 
-_LEAVES: Final = frozenset({"next", "ends", "reason", "in_doubt"})
+_LEAVES: Final = frozenset({"next", "ends", "closes", "reason", "in_doubt"})
 _CALL: Final = frozenset({"kind", "step", "visit", "output", "error", "error_name"})
 _BODIES: Final[Mapping[str, frozenset[str]]] = {
     "started": frozenset({"inputs", "patterns", "policies", "program", "waived"}),
@@ -21,6 +21,9 @@ _BODIES: Final[Mapping[str, frozenset[str]]] = {
     "reconciled": frozenset({"step", "visit", "kind", "output"}) | _LEAVES,
     "resumed": frozenset({"step", "visit", "kind", "output"}) | _LEAVES,
     "joined": frozenset({"step", "visit", "kind", "error", "error_name"}) | _LEAVES,
+    "opened": frozenset({"step", "visit", "carry", "items"}),
+    "item": frozenset({"step", "visit"}),
+    "closed": frozenset({"step", "visit", "output"}) | _LEAVES,
     "branched": frozenset({"step", "visit", "branch"}) | _LEAVES,
     "assigned": frozenset({"step", "visit", "values"}) | _LEAVES,
     "passed": frozenset({"step", "visit", "error", "error_name"}) | _LEAVES,
@@ -42,7 +45,7 @@ _NOTES: Final[Mapping[str, frozenset[str]]] = {
 }
 
 _SORTED: Final = ("waived", "references")
-_ITEMS: Final = ("started", "governed", "branched", "assigned", "passed", "ended")
+_ITEMS: Final = ("started", "governed", "branched", "assigned", "passed", "ended", "opened", "item", "closed")
 _ITEMS_THAT_SETTLE: Final = ("attempt", "resumed", "reconciled", "blocked", "rejected")
 _SETTLED: Final = ("success", "fallback", "skipped", "failed")
 
@@ -54,11 +57,13 @@ def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> 
         kind, body, note = record["kind"], record["body"], record["note"]
         if canonical(record).encode() != raw:
             yield f"record {record['seq']} is not canonical"
-        odd = [*(body.keys() - _BODIES[kind]), *(note.keys() - _NOTES.get(kind, frozenset()))]
+        within = {"frame"} if "step" in body else set()
+        odd = [*(body.keys() - _BODIES[kind] - within), *(note.keys() - _NOTES.get(kind, frozenset()))]
         odd += [name for name in _SORTED if list(body.get(name, ())) != sorted(body.get(name, ()))]
         if odd:
             yield f"record {record['seq']}, `{kind}`, has `{odd[0]}`, which it should not have so"
-        if record["v"] != (2 if kind == "governed" or note.keys() & {"by", "cached", "due", "envelope"} else 1):
+        least = 2 if kind == "governed" or note.keys() & {"by", "cached", "due", "envelope"} else 1
+        if record["v"] != (3 if "frame" in body or kind in ("opened", "item", "closed") else least):
             yield f"record {record['seq']}, `{kind}`, is of version {record['v']}"
     yield from _odd_intents(run, made)
     due = trace_hash(made, json.loads(program)).hex()
@@ -77,40 +82,91 @@ def _odd_intents(run: str, records: Sequence[Mapping[str, Any]]) -> Iterator[str
             continue
         name = {"performance": note["performance"], "program": program, "run": run}
         name |= {"step": body["step"], "visit": body["visit"]}
+        name |= {"frame": body["frame"]} if "frame" in body else {}
         key = sha256(b"stepward.idempotency-key.1\n" + canonical(name).encode()).hexdigest()
         if note["key"] != key or set(body["policies"]) != policies:
             yield f"record {record['seq']} is an intent of another key, or under other policies"
 
 
+def all_steps(steps: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the steps of a list, and those of the bodies in it."""
+    for step in steps:
+        yield step
+        yield from all_steps([*step.get("steps", ()), *([step["do"]] if "do" in step else ())])
+
+
+class _Trace:
+    """The trace hash of a run, record by record.
+
+    `outside` has the traces around what is open: around each for_each step, and after it the digest of its items.
+    """
+
+    def __init__(self, program: Mapping[str, Any]) -> None:
+        steps = list(all_steps(program["steps"]))
+        self.parts_of = {step["id"]: [part["id"] for part in step.get("parallel_steps", ())] for step in steps}
+        self.each = {step["id"] for step in steps if step["type"] == "for_each"}
+        self.parts = {part for parts in self.parts_of.values() for part in parts}
+        self.trace = bytes(32)
+        self.outside: list[bytes] = []
+        self.traces: dict[str, bytes] = {}
+        self.failed: set[str] = set()
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take in a record."""
+        body, step = record["body"], record["body"].get("step")
+        if record["kind"] == "item":
+            self._open(_extended(bytes(32), _item(record)))
+        elif record["kind"] == "joined" and step in self.each:
+            self._join_items(record)
+        elif record["kind"] == "joined":
+            self._join(record)
+        elif step in self.parts and "ends" not in body and _is_item(record):
+            self.traces[step] = _extended(self.traces.get(step, bytes(32)), _item(record))
+            self.failed |= {step} if body.get("kind") == "failed" else set()
+        elif _is_item(record):
+            while "ends" in body and self.outside:  # an item into the items of its step, and these into what is around
+                self.trace = _extended(self.outside.pop(), self.trace)
+            self.trace = _extended(self.trace, _item(record))
+            if record["kind"] == "opened":
+                self._open(bytes(32))
+        if "closes" in body:
+            self.trace = _extended(self.outside.pop(), self.trace)
+
+    def _open(self, inside: bytes) -> None:
+        self.outside.append(self.trace)
+        self.trace = inside
+
+    def _join_items(self, record: Mapping[str, Any]) -> None:
+        self.trace = _extended(self.outside.pop(), self.trace)
+        if record["body"]["kind"] == "again":
+            self._open(bytes(32))
+        else:
+            self.trace = _extended(self.trace, _item(record))
+
+    def _join(self, record: Mapping[str, Any]) -> None:
+        parts = self.parts_of[record["body"]["step"]]
+        self.trace = _extended(self.trace, b"".join(self.traces.get(part, bytes(32)) for part in parts))
+        if record["body"]["kind"] == "again":  # the failed ones run again
+            self.traces = {part: digest for part, digest in self.traces.items() if part not in self.failed}
+        else:
+            self.traces, self.trace = {}, _extended(self.trace, _item(record))
+        self.failed = set()
+
+
 def trace_hash(records: Iterable[Mapping[str, Any]], program: Mapping[str, Any]) -> bytes:
     """Return the trace hash of a run of a program, from its records."""
-    parts_of = {step["id"]: [part["id"] for part in step.get("parallel_steps", ())] for step in program["steps"]}
-    is_part = {part for parts in parts_of.values() for part in parts}
-    trace, traces, failed = bytes(32), dict[str, bytes](), set[str]()
+    found = _Trace(program)
     for record in records:
-        body, step = record["body"], record["body"].get("step")
-        if record["kind"] == "joined":
-            trace = _extended(trace, b"".join(traces.get(part, bytes(32)) for part in parts_of[step]))
-            if body["kind"] == "again":  # the failed ones run again
-                traces = {part: digest for part, digest in traces.items() if part not in failed}
-            else:
-                traces, trace = {}, _extended(trace, _item(record))
-            failed = set()
-        elif not _is_item(record):
-            continue
-        elif step in is_part and "ends" not in body:
-            traces[step] = _extended(traces.get(step, bytes(32)), _item(record))
-            failed |= {step} if body.get("kind") == "failed" else set()
-        else:
-            trace = _extended(trace, _item(record))
-    return trace
+        found.take(record)
+    return found.trace
 
 
 def _is_item(record: Mapping[str, Any]) -> bool:
     kind, body = record["kind"], record["body"]
     if kind in _ITEMS or (kind == "attempt" and "rule" in body):
         return True
-    return kind in _ITEMS_THAT_SETTLE and (body.get("kind") in _SETTLED or "next" in body or "ends" in body)
+    leaves = bool(body.keys() & {"next", "ends", "closes"})
+    return kind in _ITEMS_THAT_SETTLE and (body.get("kind") in _SETTLED or leaves)
 
 
 def _item(record: Mapping[str, Any]) -> bytes:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from stepward.sabotage.stores.plain_records import all_steps
 from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.store import Append, Journal, Lease
 
@@ -25,7 +26,7 @@ def siblings_of(program: Mapping[str, Any]) -> Siblings:
     """Return the calls of the step of each call of a program, which is plain data."""
     found: dict[str, frozenset[str]] = {}
     needs: dict[str, frozenset[str]] = {}
-    for step in program["steps"]:
+    for step in all_steps(program["steps"]):
         parts = step.get("parallel_steps") or [step]
         calls = frozenset(part["id"] for part in parts)
         found |= dict.fromkeys(calls, calls)
@@ -53,7 +54,7 @@ class Standing:
         step, how = body.get("step"), body.get("kind", "")
         self._ended = self._ended or body.get("ends", "")
         self._is_cancelled = self._is_cancelled or kind == "cancel"
-        if "next" in body:
+        if "next" in body or "closes" in body:
             self._calls = {}
         elif kind == "joined" and how == "again":
             self._calls = {call: "again" if done == "failed" else done for call, done in self._calls.items()}

@@ -122,18 +122,8 @@ def test_the_machine_room_does_not_know_the_heavy_libraries() -> None:
 
 
 CORE = (
-    "apply",
-    "calls",
-    "computing",
-    "data",
-    "decide",
-    "events",
-    "monitors",
-    "ordering",
-    "plan",
-    "slots",
-    "state",
-    "traces",
+    *("apply", "bodies", "calls", "computing", "data", "decide", "events", "items", "keys", "leaving", "monitors"),
+    *("ordering", "plan", "slots", "state", "traces"),
 )
 
 

@@ -103,6 +103,16 @@ def test_in_lockstep_on_wide_programs(first: int) -> None:
     assert len(runs) > 80
 
 
+def body_runs(first: int, last: int) -> Iterator[RunSummary]:
+    cases = (drawn_case("bodies", str(seed)) for seed in range(first, last))
+    return (lockstep(case) for case in cases if case is not None)
+
+
+def test_in_lockstep_on_programs_with_bodies() -> None:
+    met = frozenset[str]().union(*(one.met for one in body_runs(0, 120)))
+    assert met >= {"joined", "skipped", "died", "resumed True"}
+
+
 @pytest.mark.slow
 def test_in_lockstep_on_all_of_them_often() -> None:
     count = asked_for("STEPWARD_LOCKSTEP", 300, 600)
@@ -156,7 +166,7 @@ MISTAKES: dict[str, tuple[str, Any]] = {
     "a rule that is never asked": ("monitors.Watch.objection", lambda *_: None),
     "a branch that never goes stale": ("monitors.bound", never_stale),
     "a write that is never in doubt": ("calls._outcome", no_doubt),
-    "an output that stays when a step fails": ("apply._failure_changes", lambda step, error: [(step.error, error)]),
+    "an output that stays when a step fails": ("apply.failure_changes", lambda step, error, _: [(step.error, error)]),
     "retries in place of repeats": ("calls._is_new_performance", lambda *_: True),
     "a list of allowed tools that nobody asks": ("calls.forbidden", lambda *_: None),
     "arguments of a model call": ("calls._arguments", lambda attempt: FrozenMap(attempt.args or {})),

@@ -49,10 +49,14 @@ from small_language import (
 
 def truth(program: dict[str, Any], *, blind: bool = False) -> Truth:
     """Return what happens on some run; with `blind` every condition may take any branch, and nothing is undefined."""
-    return _Search(program, blind=blind).run()
+    if any(step["type"] == "for_each" for step in program["steps"]):
+        from brute_bodies import truth_of_bodies
+
+        return truth_of_bodies(program)
+    return Search(program, blind=blind).run()
 
 
-class _Search:
+class Search:
     def __init__(self, program: dict[str, Any], *, blind: bool) -> None:
         if "max_stalled_steps" in program:
             raise NotSmallError("stalled steps are not counted here")
@@ -113,10 +117,9 @@ class _Search:
     def run(self) -> Truth:
         """Visit every state, those first that have spent least."""
         limit = self.program.get("max_steps")
-        memory = tuple(rule.start for rule in self.rules)
         levels: list[list[Any]] = [[] for _ in range((limit or 0) + 1)]
         # What a reply takes is the model's to say: after one, `max_tokens` or `max_cost` may be used up. Counted last.
-        levels[0] = [(0, values, (0,) * (len(self.bounds) + 1), memory) for values in self._starts()]
+        levels[0] = [self._begin(values) for values in self._starts()]
         seen = set()
         for spent, level in enumerate(levels):
             while level:
@@ -131,9 +134,14 @@ class _Search:
                         levels[spent + cost if limit is not None else 0].append(following)
         return self._finished(len(seen))
 
+    def _begin(self, values: Values) -> Any:
+        return (0, values, (0,) * (len(self.bounds) + 1), tuple(rule.start for rule in self.rules))
+
     def _starts(self) -> Iterator[Values]:
         empty = [GONE] * len(self.names.slots)
-        read = [(self.names.slots[name], domain(spec)) for name, spec in self._inputs() if name in self.names.slots]
+        read = [
+            (self.names.slots[name], self._values_of(spec)) for name, spec in self._inputs() if name in self.names.slots
+        ]
         for choice in product(*(values for _, values in read)):
             start = list(empty)
             for (slot, _), value in zip(read, choice, strict=True):
@@ -142,6 +150,9 @@ class _Search:
 
     def _inputs(self) -> Iterable[tuple[str, dict[str, Any]]]:
         return self.program.get("inputs", {}).items()
+
+    def _values_of(self, spec: dict[str, Any]) -> tuple[Any, ...]:
+        return domain(spec)
 
     def _following(self, state: Any, spent: int, limit: int | None) -> Iterator[tuple[int, Any]]:
         number, values, visits, memory = state
@@ -233,7 +244,7 @@ class _Search:
         """A visit too many: the outputs become undefined, and control goes to the error step, once."""
         target = caught_by(step, "Visits")
         if target is None or not first:
-            return Move(END, values, Event(number, ending="STALLED"), 0)
+            return Move(END, values, Event(number, ending="STALLED"), 0, "Visits")
         after = list(values)
         for call in self.calls[number]:
             call.bind(after, Fate("failed", name="Visits"))
@@ -289,7 +300,8 @@ class _Search:
         except Unreadable as why:
             if why.reference is not None:
                 self.truth.undefined.add((step["id"], why.reference))
-            return Move(END, values, event._replace(ending="FAILED"), 1)
+            name = "BadValue" if why.reference is None else "Undefined"
+            return Move(END, values, event._replace(ending="FAILED"), 1, name)
         if step["type"] == "end":
             return Move(END, values, event._replace(ending=_status(step)), 1)
         return self._assign(number, step, values, event, held)
@@ -328,7 +340,7 @@ class _Search:
     def _branch(self, number: int, values: Values, event: Event, target: str | None, labels: tuple[Any, ...]) -> Move:
         if target is None:
             self.truth.uncovered.add(self.steps[number]["id"])
-            return Move(END, values, event._replace(ending="FAILED"), 1)
+            return Move(END, values, event._replace(ending="FAILED"), 1, "Uncovered")
         event = event._replace(succeeded=event.started, branch=labels)
         return Move(self.position[target], values, event, 1)
 
@@ -367,7 +379,8 @@ class _Search:
                 succeeded.append(step["id"])
             to, ending = self._way(number, step, kind, name)
             event = Event(number, started, again, tuple(succeeded), (), assigned, ending)
-            yield Move(to, tuple(after), event, self._spent(number, step, fates))
+            error = name if kind == "failed" else "Declared"
+            yield Move(to, tuple(after), event, self._spent(number, step, fates), error)
 
     def _in_order(self, number: int, step: dict[str, Any], values: Values) -> Iterator[Move]:
         """The ways out of a step with `depends_on`, each with every order of starts and ends that leads there."""
@@ -397,7 +410,7 @@ class _Search:
                 if moves > MAX_MOVES:
                     raise NotSmallError(f"`{step['id']}` has more than {MAX_MOVES} ways out")
                 event = Event(number, started, again, succeeded, (), assigned, ending, happens)
-                yield Move(to, tuple(after), event, cost)
+                yield Move(to, tuple(after), event, cost, name if kind == "failed" else "Declared")
 
     def _way(self, number: int, step: dict[str, Any], kind: str, name: str) -> tuple[int, str]:
         if kind != "failed":

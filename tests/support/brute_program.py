@@ -72,12 +72,14 @@ class Event(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One way out of a step: where to, with which values, what guardrails see of it, and what it cost."""
+    """One way out of a step: where to, with which values, what guardrails see of it, what it cost, and the name of the
+    error with which it ends a body."""
 
     to: int
     values: Values
     event: Event
     cost: int
+    name: str = "Declared"
 
 
 class Names:
@@ -89,10 +91,11 @@ class Names:
             part["id"]
             for step in program["steps"]
             for part in (step, *step.get("parallel_steps", ()))
-            if part["type"] in ("llm", "tool", "parallel")
+            if part["type"] in ("llm", "tool", "parallel", "for_each")
         }
-        self.variables = {part["output_key"] for part in _parts(program) if "output_key" in part}
-        self.variables |= {name for step in program["steps"] for name in step.get("set", ())}
+        fields = ("output_key", "as", "index_as")
+        self.variables = {part[field] for part in _parts(program) for field in fields if field in part}
+        self.variables |= {name for step in program["steps"] for name in (*step.get("set", ()), *step.get("carry", ()))}
         for text in () if blind else _all_references(program):
             if not text.startswith("args."):
                 self.slots.setdefault(self.root(text)[0], len(self.slots))
@@ -134,15 +137,18 @@ def _all_references(program: dict[str, Any]) -> Iterator[str]:
         for text in _expressions(step):
             yield from references(parsed(text))
         for part in (step, *step.get("parallel_steps", ())):
-            for value in (part.get("prompt"), part.get("output"), *part.get("args", {}).values()):
+            items = part.get("items")
+            listed = items if isinstance(items, list) else [items]
+            for value in (part.get("prompt"), part.get("output"), *listed, *part.get("args", {}).values()):
                 yield from REFERENCE.findall(value) if isinstance(value, str) else ()
-    for rule in program.get("guardrails", ()):
+    own = [rule for step in program["steps"] for rule in step.get("guardrails", ())]
+    for rule in (*program.get("guardrails", ()), *own):
         yield from references(parsed(rule["when"])) if "when" in rule else ()
 
 
 def _expressions(step: dict[str, Any]) -> list[str]:
-    if step["type"] == "set":
-        return [value for value in step["set"].values() if isinstance(value, str)]
+    if step["type"] in ("set", "for_each"):
+        return [value for value in step.get("set", step.get("carry", {})).values() if isinstance(value, str)]
     return [case["when"] for case in cases_of(step)] if step["type"] == "condition" else []
 
 

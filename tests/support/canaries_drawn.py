@@ -42,7 +42,7 @@ REAL_FOLD = history.fold
 
 
 def keeps_outputs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(apply, "_failure_changes", lambda step, error, name: [(step.error, error)] if step.error >= 0 else [])
+    patch.setattr(apply, "failure_changes", lambda step, error, name: [(step.error, error)] if step.error >= 0 else [])
 
 
 def goes_to_the_first_catch(patch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,7 @@ def takes_orders(patch: pytest.MonkeyPatch) -> None:
         body = {name: value for name, value in happened.body.items() if name not in ("ends", "reason")}
         return event("attempt", body | {"next": step.id}, note)
 
-    leave = fold._leave
+    leave = fold.leave
 
     def believed(plan: Any, state: Any, step: Any, happened: Any, way: Any, done: Any, *, entered: int = 0) -> Any:
         to = ordered(plan, happened.body.get("output"))
@@ -181,7 +181,7 @@ def takes_orders(patch: pytest.MonkeyPatch) -> None:
         return leave(plan, state, step, happened, way, done, entered=entered)
 
     patch.setattr(driver, "judge", judged)
-    patch.setattr(fold, "_leave", believed)
+    patch.setattr(fold, "leave", believed)
 
 
 def suspends_for_anybody(patch: pytest.MonkeyPatch) -> None:

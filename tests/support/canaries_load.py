@@ -13,8 +13,7 @@ from stepward.sabotage.playing.world import COST_OF_A_REPLY
 from stepward.vm import values
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Lease
-from stepward.vm.machine import apply as fold
-from stepward.vm.machine import calls, decide, driver, runs
+from stepward.vm.machine import calls, decide, driver, leaving, runs
 from stepward.vm.machine.events import FREE, Event, event
 from stepward.vm.machine.plan import StepPlan
 from stepward.vm.machine.state import State
@@ -186,7 +185,7 @@ def charges_no_rejected_replies(patch: pytest.MonkeyPatch) -> None:
 
 
 def sees_progress_everywhere(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fold, "_is_same", lambda before, after: False)
+    patch.setattr(leaving, "_is_same", lambda before, after: False)
 
 
 def counts_no_visits(patch: pytest.MonkeyPatch) -> None:

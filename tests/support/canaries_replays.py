@@ -15,7 +15,7 @@ from rewriting import rewrite, rewritten
 from stepward.vm.journal import sealing, sqlite_vault
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite_file import DatabaseFile
-from stepward.vm.machine import apply, deliveries, driver, history, runs, tools
+from stepward.vm.machine import apply, deliveries, driver, history, leaving, runs, tools
 from stepward.vm.machine.deliveries import Deliveries
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.keys import Token, idempotency_key
@@ -125,7 +125,8 @@ def cancelling_does_not_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def endings_still_wait(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, apply, "_end", ("calls=None, ", ""))
+    rewrite(patch, leaving, "end", ("calls=None,", ""))
+    patch.setattr(apply, "end", leaving.end)
 
 
 def reconciles_anything(patch: pytest.MonkeyPatch) -> None:

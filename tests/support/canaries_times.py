@@ -12,7 +12,7 @@ from rewriting import rewrite, rewritten
 from stepward.vm.journal import chain, verify
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite_vault import SQLiteVault
-from stepward.vm.machine import apply, ask, calls, driver, history
+from stepward.vm.machine import apply, ask, calls, driver, history, leaving
 from stepward.vm.machine.clock import DatedClock
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.runs import Runs
@@ -64,7 +64,8 @@ def commits_no_replies(patch: pytest.MonkeyPatch) -> None:
 
 
 def trace_has_times(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, apply, "traced", ("event.kind), text)", "event.kind), f\"{text}{event.note.get('started')}\")"))
+    for module in (apply, leaving):
+        rewrite(patch, module, "traced", ("event.kind), text)", "event.kind), f\"{text}{event.note.get('started')}\")"))
 
 
 def dates_anything(patch: pytest.MonkeyPatch) -> None:

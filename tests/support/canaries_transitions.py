@@ -90,18 +90,18 @@ def endless(patch: pytest.MonkeyPatch) -> None:
 
 def follows_the_cursor(patch: pytest.MonkeyPatch) -> None:
     """Control goes where the record says."""
-    whole = apply._leave
+    whole = apply.leave
 
     def leave(plan: Any, state: Any, step: Any, event: Event, way: Any, done: Any, **entered: Any) -> Any:
         to = next((other.position for other in plan.steps if other.id == event.body.get("next")), way.to)
         return whole(plan, state, step, event, way._replace(to=to), done, **entered)
 
-    patch.setattr(apply, "_leave", leave)
+    patch.setattr(apply, "leave", leave)
 
 
 def any_place(patch: pytest.MonkeyPatch) -> None:
     """A record is of whatever step it says, and nobody asks whether it was its turn."""
-    patch.setattr(apply, "_step", lambda plan, _, body: next(step for step in plan.steps if step.id == body["step"]))
+    patch.setattr(apply, "step_of", lambda plan, _, body: next(step for step in plan.steps if step.id == body["step"]))
     no_meaning(patch)
 
 

@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from brute_bodies import flat
 from brute_force import Truth, truth
 from small_language import NotSmallError
 from stepward.validator import Finding, ProgramValidator, Report, Verdict
@@ -161,7 +162,7 @@ def _parts(step: dict[str, Any]) -> tuple[dict[str, Any], ...]:
 def dead_steps(data: dict[str, Any]) -> set[str]:
     """Return all that SW103 speaks of: its findings name the first step of each region, and count the others."""
     program = Program.from_dict(data)
-    return {program.steps[number].id for number in Context(program).proofs.dead.infeasible}
+    return {program.layout.steps[number].id for number in Context(program).proofs.dead.infeasible}
 
 
 def compare_warnings(report: Report, found: Truth, dead: set[str], result: Comparison) -> None:
@@ -176,7 +177,8 @@ def compare_warnings(report: Report, found: Truth, dead: set[str], result: Compa
             said["SW303"].add(step)
             is_true = ("always true" not in finding.message) not in found.values.get(step, set())
         elif finding.code == "SW304":
-            number = finding.place.path[3] + 1  # type: ignore[operator]
+            path = finding.place.path
+            number = path[path.index("cases") + 1] + 1  # type: ignore[operator]
             said["SW304"].add((step, number))
             is_true = number not in found.taken.get(step, set())
         else:
@@ -195,7 +197,7 @@ def compare_warnings(report: Report, found: Truth, dead: set[str], result: Compa
 
 def compare_readings(data: dict[str, Any], report: Report, found: Truth, result: Comparison) -> None:
     """SW202: every reading that can fail is said; what is said and can't happen is counted."""
-    owners = {part["id"]: step["id"] for step in data["steps"] for part in step.get("parallel_steps", ())}
+    owners = {part["id"]: step["id"] for step in flat(data["steps"]) for part in step.get("parallel_steps", ())}
     true = {(owners.get(reader, reader), name) for reader, name in found.undefined}
     said = {
         (owners.get(finding.step or "", finding.step or ""), finding.message.split("`")[1].removeprefix("$"))

@@ -99,7 +99,7 @@ def an_end_never_fails(patch: Patch) -> None:
 
 @planted()
 def a_set_assigns_one_name_after_the_other(patch: Patch) -> None:
-    true = moves.Moves._assigned
+    true = moves.Moves.assigned
 
     def assigned(self: Any, step: Any, trees: Any, known: Any) -> Iterator[Assign]:
         late = {}
@@ -112,7 +112,7 @@ def a_set_assigns_one_name_after_the_other(patch: Patch) -> None:
             elif root not in late:
                 yield one
 
-    patch.setattr(moves.Moves, "_assigned", assigned)
+    patch.setattr(moves.Moves, "assigned", assigned)
 
 
 @planted(sign="parallel_steps")
@@ -128,7 +128,7 @@ def siblings_of_a_failed_part_lose_their_outputs(patch: Patch) -> None:
 
 @planted(sign="max_visits")
 def what_used_up_its_visits_keeps_its_output(patch: Patch) -> None:
-    patch.setattr(moves.Moves, "_unset", lambda self, step: iter(()))
+    patch.setattr(moves.Moves, "unset", lambda self, step: iter(()))
 
 
 # -- what rules remember -----------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class Analyses:
 
     def reader(self, reading: Reading) -> AnyPart:
         """Return the step or sub-step that contains the reference."""
-        step = self.facts.program.steps[reading.step]
+        step = self.facts.flow.steps[reading.step]
         return step if reading.sub is None else step.sub_steps[reading.sub]
 
     def starts_for_certain(self, number: int) -> bool:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
+from stepward.validator.analysis.bodies import own_names
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Reference
-from stepward.vm.expressions.template import parts, texts
+from stepward.vm.expressions.template import lone_reference, parts, texts
 from stepward.vm.language.names import Resolution
 from stepward.vm.language.steps import (
     AnyStep,
@@ -22,9 +23,11 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     Failing,
+    ForEachStep,
     LlmStep,
     ParallelStep,
     SetStep,
+    Stage,
     ToolStep,
 )
 from stepward.vm.language.steps import parts as all_parts
@@ -103,7 +106,7 @@ class Assignment:
             for node, known in reads(clause.tree) if clause.tree is not None else ():
                 yield Reading(number, None, clause.path, node, meaning(node.names), known)
         for sub, path, value in self.flow.steps[number].templates:
-            for text_path, text in texts(value, ("steps", number, *path)):
+            for text_path, text in texts(value, (*self.flow.layout.path(number), *path)):
                 # A problem of a name is reported once for each text that contains the name.
                 for node in _first_of_each(parts(text)):
                     yield Reading(number, sub, text_path, node, meaning(node.names), _NOTHING_KNOWN)
@@ -313,6 +316,15 @@ class Assignment:
 
     def effect(self, number: int, transition: Transition) -> Effect:
         """Return the names that one transition of a step defines and undefines."""
+        found = self._own_effect(number, transition)
+        ending = transition.ending
+        owner = self.facts.bodies.reverts(number, ending.status if ending is not None else None)
+        if owner is None:
+            return found
+        lost = self.facts.bodies.may_lose(owner)  # the values from before the item may be none
+        return Effect(found.given - lost, found.gone | lost)
+
+    def _own_effect(self, number: int, transition: Transition) -> Effect:
         step = self.flow.steps[number]
         match step:
             case SetStep():
@@ -327,8 +339,36 @@ class Assignment:
                 return self._call_effect(number, step, transition)
             case EndStep():
                 return Effect(frozenset(), frozenset())
+            case ForEachStep():
+                return self._started(number, step, transition)
+            case Stage():
+                return self._between(number, transition)
             case _:
                 assert_never(step)
+
+    def _started(self, number: int, step: ForEachStep, transition: Transition) -> Effect:
+        """Return the effect of the start of a for_each step: its carried variables get their first values."""
+        carried = {(name,) for name in step.carry}
+        gone = frozenset(own_names(step) | carried)
+        if transition.kind != "success":
+            return Effect(frozenset({(step.id, "error"), (step.id, "error_name")}), gone)
+        return Effect(frozenset(self._read_for_certain(number) - gone | carried), gone)
+
+    def _between(self, number: int, transition: Transition) -> Effect:
+        """Return the effect of a stage: the body leaves nothing, and an item or the whole step begins or ends."""
+        bodies = self.facts.bodies
+        body, step = bodies.of_stages[number], bodies.step_of(number)
+        gone = set(bodies.locals(body.owner))
+        carried = {(name,) for name in step.carry}
+        if transition.kind == "item":
+            return Effect(bodies.item_names(step), frozenset(gone))
+        if transition.kind == "again":
+            return Effect(frozenset(carried), frozenset(gone | carried))
+        gone |= own_names(step)
+        if transition.kind == "success":
+            return Effect(frozenset(output_names(step) | {(step.id, "errors")}), frozenset(gone))
+        given = {(step.id, what) for what in ("error", "error_name", "errors")}
+        return Effect(frozenset(given), frozenset(gone | carried))
 
     def _call_effect(
         self, number: int, step: LlmStep | ToolStep | ParallelStep | ComputeStep, transition: Transition
@@ -356,9 +396,11 @@ class Assignment:
         """Return the names that must have been defined for the step to succeed, except those that only skippable
         sub-steps read."""
         step = self.flow.steps[number]
-        if isinstance(step, SetStep):
+        if isinstance(step, SetStep | ForEachStep):
             trees = [clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())]
-            return frozenset().union(*(certain_reads(tree) for tree in trees if tree is not None))
+            certain = frozenset[Names]().union(*(certain_reads(tree) for tree in trees if tree is not None))
+            items = [names for _, _, value in step.templates if (names := lone_reference(value)) is not None]
+            return certain.union(items)
         return frozenset(
             reading.reference.names
             for reading in self.readings_of.get(number, ())
@@ -413,6 +455,8 @@ def output_names(step: Failing) -> set[Names]:
 def assigned_names(step: AnyStep) -> set[Names]:
     """Return the names that a step assigns when it starts: outputs, errors and `set` names, sub-steps included."""
     names: set[Names] = {(name,) for name in step.assigns}
+    if isinstance(step, Stage):
+        return names
     for _, part in all_parts(step):
         if isinstance(part, Failing):
             names |= _own_names(part)

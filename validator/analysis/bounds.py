@@ -1,12 +1,12 @@
 """Static bounds: the most steps, model calls and calls of each tool that one run can make.
 
 The counts are those of the machine (specs/language.md, "Control flow" 9 and 10, "Failure" 7): `max_visits` bounds the
-starts of a step, each visit may use all its attempts, and `max_steps` caps every count. Only control flow is
-considered: a condition may take any branch, and a call may end in any manner. Then
+starts of a step, `max_items` the items of a for_each step, each visit may use all its attempts, and `max_steps` caps
+every count. Only control flow is considered: a condition may take any branch, and a call may end in any manner. Then
 
 - the counts are exact, and some such run attains them, where no loop has more than one step with `max_visits`;
-- they are upper bounds where several steps of a loop have it, where `max_steps` caps them, and for tools that are
-  called from so many steps that _PASSES are used up.
+- they are upper bounds where several steps of a loop have it, in programs with for_each steps, where `max_steps` caps
+  them, and for tools that are called from so many steps that _PASSES are used up.
 
 Events from outside of the program are not counted: each reconciliation as *not done* may add one attempt, and a call
 that recovery repeats after a crash is the same attempt. Limits that only end runs sooner are ignored: token budgets,
@@ -23,6 +23,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.heaviest import HeaviestRun, Loop, Part, Weights
+from stepward.vm.language.steps import ForEachStep, Stage
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
@@ -134,6 +135,8 @@ class Bounds:
         budget = self.facts.program.max_steps
         if budget is None:
             return False
+        if self.flow.layout.bodies:
+            return True  # proofs do not count items
         return bool(self._run.unbounded) or self._run.weigh(self._visits.steps, self._run.parts) > budget
 
     @cached_property
@@ -156,7 +159,7 @@ class Bounds:
 
     @cached_property
     def _run(self) -> HeaviestRun:
-        return HeaviestRun(self.facts.graph)
+        return HeaviestRun(self.facts.graph, self.facts.meaning.most_items)
 
     def _tools(self) -> Iterator[tuple[str, ToolBounds]]:
         parts = self._run.parts
@@ -205,6 +208,10 @@ class Bounds:
     def _cost(self, number: int, step: AnyStep, visits: _Visits) -> int:
         """Return the steps that one visit of a step can take, and add its calls to the visits."""
         calls = [call for _, call in step.calls]
+        if isinstance(step, Stage):
+            return 0
+        if isinstance(step, ForEachStep):
+            return step.max_retries if step.on_error == "retry" else 1
         if not calls:
             return 1
         rounds, cost = 1, 0

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from stepward.validator.analysis.bodies import Bodies
 from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.failing import FailureNames
 from stepward.validator.analysis.graph import StepGraph
@@ -18,7 +19,17 @@ from stepward.vm.language.order import misorders
 from stepward.vm.language.policy import require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Match, matches
-from stepward.vm.language.steps import AnyPart, BaseStep, Call, ConditionStep, Failing, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import (
+    AnyPart,
+    BaseStep,
+    Call,
+    ConditionStep,
+    Failing,
+    LlmCall,
+    ParallelStep,
+    Stage,
+    ToolCall,
+)
 from stepward.vm.language.types import TypeSpec, fits, implies
 
 if TYPE_CHECKING:
@@ -52,6 +63,11 @@ class ProgramFacts:
         return tuple((number, step) for number, step in enumerate(self.flow.steps) if isinstance(step, ParallelStep))
 
     @cached_property
+    def bodies(self) -> Bodies:
+        """The bodies of for_each steps."""
+        return Bodies(self.meaning)
+
+    @cached_property
     def writing_calls(self) -> tuple[tuple[CallSite, ToolCall], ...]:
         """The calls of tools that write, and of tools about which nothing is declared, in list order."""
         calls = [(site, site.call) for site in self.meaning.calls if isinstance(site.call, ToolCall)]
@@ -62,7 +78,7 @@ class ProgramFacts:
     def call_of(self, source: Source) -> AnyPart:
         """Return the step or sub-step whose output a source is."""
         assert source.step is not None
-        step = self.program.steps[source.step]
+        step = self.flow.steps[source.step]
         return step if source.sub is None else step.sub_steps[source.sub]
 
     def declared_output(self, call: LlmCall | ToolCall) -> TypeSpec | None:
@@ -132,7 +148,9 @@ class ProgramFacts:
     def cost(self, number: int, *, failed: bool = False) -> int:
         """Return the cost of a step in `max_steps`: the step and its sub-steps, and with `failed` also the most
         retries."""
-        step = self.program.steps[number]
+        step = self.flow.steps[number]
+        if isinstance(step, Stage):
+            return 0
         parts = step.sub_steps
         if not failed or not isinstance(step, Failing):
             return 1 + len(parts)

@@ -6,9 +6,17 @@ from functools import cached_property
 
 from stepward.vm.expressions.syntax import all_references
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.failures import most_tries, names_of, started_names, tries, unstarted_names
+from stepward.vm.language.failures import (
+    BEFORE_ITEMS,
+    most_tries,
+    names_of,
+    names_of_items,
+    started_names,
+    tries,
+    unstarted_names,
+)
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.steps import AnyCall, Call, ComputeStep, Failing, ParallelStep
+from stepward.vm.language.steps import AnyCall, AnyStep, Call, ComputeStep, Failing, ForEachStep, Stage
 from stepward.vm.language.steps.catching import VISITS
 from stepward.vm.language.transitions import Transition
 
@@ -72,10 +80,25 @@ class FailureNames:
 
     def _leaving(self, number: int, *, is_sure: bool) -> tuple[str, ...]:
         step = self.flow.steps[number]
+        if isinstance(step, Stage | ForEachStep):
+            return () if is_sure else self.at(number)
         assert isinstance(step, Failing)
         if is_sure:
             return self.started(step)
         return tuple(name for name in self.all(step) if name != VISITS)
+
+    def at(self, number: int) -> tuple[str, ...]:
+        """Return the names with which a for_each step can fail at its start or at one of its stages: one of each group
+        that nothing in the program tells apart."""
+        step = self.flow.steps[number]
+        owner = self.flow.steps[self.flow.layout.body_of(number).owner] if isinstance(step, Stage) else step
+        assert isinstance(owner, ForEachStep)
+        return self.groups(number, owner, self._between(owner, step))
+
+    def _between(self, owner: ForEachStep, step: AnyStep) -> tuple[str, ...]:
+        if not isinstance(step, Stage):
+            return BEFORE_ITEMS
+        return names_of_items(owner, self._tool) if step.role == "failed" else ()
 
     def groups(self, number: int, part: Failing, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return one of each group of names that nothing in the program tells apart: they take the same transition of
@@ -87,8 +110,8 @@ class FailureNames:
             return names
         found: dict[object, str] = {}
         for name in names:
-            cost = 0 if isinstance(part, ParallelStep) else self.tries(part, name)  # type: ignore[arg-type]
-            leads = part is step or part.on_error != "skip"  # else the step goes on
+            cost = self.tries(part, name) if isinstance(part, Call) else 0
+            leads = not step.sub_steps or part is step or part.on_error != "skip"  # else the step goes on
             found.setdefault((self.flow.failure(number, name) if leads else None, cost), name)
         return tuple(found.values())
 
@@ -104,7 +127,7 @@ class FailureNames:
             if clause.tree is not None
             for reference in all_references(clause.tree)
         ]
-        for step in meaning.program.steps:
+        for step in meaning.flow.steps:
             names += [found.reference.names for one in step.templates for found in embedded(one.value)]
         found = {meaning.names.locate(one) for one in names}
         in_rules = [text for _, text in meaning.whens]

@@ -88,6 +88,36 @@ class StepGraph:
         """Return the loops that remain without some steps; each lies within a loop of the whole graph."""
         return self.loops_among(number for loop in self.loops for number in loop if number not in taken_out)
 
+    @cached_property
+    def written_loops(self) -> Components:
+        """The loops that steps of one list make among themselves, in list order: items of for_each steps make none."""
+        return self.written_loops_without(())
+
+    def written_loops_without(self, taken_out: Container[int]) -> Components:
+        """Return the loops of steps of one list that remain without some steps."""
+        import networkx
+
+        if not self.flow.layout.bodies:
+            return self.loops_without(taken_out)
+        graph = self.digraph.subgraph(number for number in self.digraph if number not in taken_out).copy()
+        between = ("item", "again")
+        graph.remove_edges_from(
+            [(a, b) for a, b, held in graph.edges(data="transitions") if all(one.kind in between for one in held)]
+        )
+        found = [list(part) for part in networkx.strongly_connected_components(graph)]
+        return sorted(sorted(part) for part in found if len(part) > 1 or graph.has_edge(part[0], part[0]))
+
+    @cached_property
+    def in_written_loop(self) -> frozenset[int]:
+        """The steps that are part of some loop of steps of one list, or in the body of a step that is."""
+        layout = self.flow.layout
+        found = {step for loop in self.written_loops for step in loop}
+        return frozenset(
+            number
+            for number in range(len(self.flow.steps))
+            if number in found or not found.isdisjoint(layout.owners_of(number))
+        )
+
     def leads_out(self, loop: list[int]) -> bool:
         """Return whether an edge leads out of a loop."""
         inside = set(loop)

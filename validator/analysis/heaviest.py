@@ -7,16 +7,21 @@ a step with `max_visits: n` at most n times, then goes to its `error_step` at mo
 
 That is exact where one step cuts the loop, because all rounds are equal. Where several steps cut it, their
 contributions are added, which may be more than a run can collect. A loop that nothing cuts must have weight zero.
+
+The stage between the items of a for_each step cuts the loop of items: a run gets there once for each item, and once at
+their end. `max_visits` in a body counts in each item, so that it cuts a loop only where the number of items is bounded,
+and with the visits of all items. Nothing bounds the items of a for_each step that is in a loop itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.reached import reached
+from stepward.vm.language.steps import ForEachStep
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.graph import StepGraph
@@ -61,21 +66,53 @@ Part = int | Loop
 class HeaviestRun:
     """The steps and loops of a program in the order of the computation: from the ends of runs to the entry."""
 
-    def __init__(self, graph: StepGraph) -> None:
+    def __init__(self, graph: StepGraph, most_items: Callable[[int], int | None]) -> None:
         self.graph = graph
+        self.most_items = most_items
         self.flow = graph.flow
         self.successors = graph.flow.successors
         self.visits: dict[int, int] = {}
         self.passed: dict[int, int] = {}  # the target, once, after the visits of a step are used up
         self.onward = list(self.successors)  # the targets of a step that was started
+        items = self.items = self._items() if self.flow.layout.bodies else {}
+        self.stages = frozenset(self.flow.layout.bodies[owner].next for owner in items)
+        for owner, most in items.items():
+            outer = self.flow.layout.owner(owner)
+            ends = self._rounds(owner) * (1 if outer is None else items[outer])
+            self.visits[self.flow.layout.bodies[owner].next] = most + ends
         for number, step in enumerate(self.flow.steps):
-            if step.max_visits is not None:
+            owner_of_step = self.flow.layout.owner(number)
+            if step.max_visits is not None and owner_of_step is not None:
+                if owner_of_step in items:  # in each item, its visits and the one that passes it
+                    self.visits[number] = items[owner_of_step] * (step.max_visits + 1)
+            elif step.max_visits is not None:
                 self.visits[number] = step.max_visits
                 transitions = [transition for transition in self.flow.transitions[number] if transition.to >= 0]
                 self.passed.update((number, transition.to) for transition in transitions if transition.kind == "visits")
                 self.onward[number] = tuple(
                     dict.fromkeys(transition.to for transition in transitions if transition.kind != "visits")
                 )
+
+    def _items(self) -> dict[int, int]:
+        """Return how many items of each for_each step a run can start, where that is bounded."""
+        layout, found = self.flow.layout, dict[int, int]()
+        for owner in sorted(layout.bodies):  # an outer one comes before those in its body
+            outer, most = layout.owner(owner), self.most_items(owner)
+            around = self.graph.reachable if outer is None else self.graph.reachable.intersection(layout.inside(outer))
+            times = 1 if outer is None else found.get(outer)
+            if most is None or times is None or self._repeats(owner, around):
+                continue
+            found[owner] = times * self._rounds(owner) * most
+        return found
+
+    def _repeats(self, step: int, around: Iterable[int]) -> bool:
+        """Return whether a step is in a loop of the steps around it."""
+        found = next((one for one in self.graph.components(around) if step in one), None)
+        return found is not None and self.graph.is_loop(found)
+
+    def _rounds(self, owner: int) -> int:
+        step = self.flow.steps[owner]
+        return step.max_retries if isinstance(step, ForEachStep) and step.on_error == "retry" else 1
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -167,6 +204,12 @@ class HeaviestRun:
                 back[step] = _NEVER if returns == _NEVER else returns + weight
                 away[step] = leaves + weight
         starts = [(self.visits[step], weights.get(step, 0), *ahead(self.onward[step])) for step in cut.bounded]
+        if len(starts) == 1 and cut.bounded[0] in self.stages:  # its last visit always leaves the loop
+            visits, weight, returns, leaves = starts[0]
+            rounds = visits * weight + (visits - 1) * max(returns, 0) + leaves
+            return {step: max(away[step], back[step] + rounds if back[step] != _NEVER else 0) for step in away} | {
+                cut.bounded[0]: rounds
+            }
         passes = [ahead([self.passed[step]]) for step in cut.bounded if step in self.passed]
         rounds = _rounds_of_one(*starts[0], passes) if len(starts) == 1 else _rounds_of_all(starts, passes)
         found = {step: max(away[step], back[step] + rounds if back[step] != _NEVER else 0) for step in away}
@@ -184,10 +227,20 @@ class HeaviestRun:
                 for step in part.steps:
                     most = min(starts[step] for starts in found)
                     result[step] = min(most, self.visits.get(step, most))
+        for step, most_of_items in self._once_in_each_item():
+            result[step] = min(result[step] or 0, most_of_items)
         for loop in self.unbounded:
             for step in loop:
                 result[step] = None
         return result
+
+    def _once_in_each_item(self) -> Iterator[tuple[int, int]]:
+        """Yield the steps of bodies that no loop of their body repeats, each with the items that a run can start."""
+        layout = self.flow.layout
+        for owner, most in self.items.items():
+            for component in self.graph.components(self.graph.reachable.intersection(layout.inside(owner))):
+                if not self.graph.is_loop(component) and layout.owner(component[0]) == owner:
+                    yield component[0], most
 
     def _starts(self, cut: Cut, loop: Loop) -> dict[int, int]:
         """Return how often the steps of a loop start: on entry, after each start of a bounded step, and after its pass.
@@ -206,8 +259,9 @@ class HeaviestRun:
         if not comes_back:  # except from its error step, which is reached only after the last visit
             result[bounded] = 1
         after_the_pass = self._reached([self.passed[bounded]] if bounded in self.passed and comes_back else [], within)
+        onward = result[bounded] - (bounded in self.stages)  # the last visit of a stage starts no item
         for step in left:
-            rounds = result[bounded] * (step in after_a_start)
+            rounds = onward * (step in after_a_start)
             result[step] = (step in after_entry) + rounds + (step in after_the_pass)
         return result
 

@@ -15,7 +15,7 @@ from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
 from stepward.vm.language.order import order_of
 from stepward.vm.language.selectors import Match, by_step
-from stepward.vm.language.steps import BaseStep, Call, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import BaseStep, Call, ForEachStep, LlmCall, ParallelStep, ToolCall
 from stepward.vm.language.transitions import Transition
 
 
@@ -58,6 +58,8 @@ def some_start(
         return (any(call_outcomes.get(hit.sub) != "unstarted" for hit in hits),)
     if transition.kind == "visits":
         return (False,)
+    if isinstance(hits[0].part, ForEachStep):
+        return (transition.kind == "success",)
     is_part = any(hit.sub is not None for hit in hits)
     if is_part and not any(_is_reached(hit, transition, analyses) for hit in hits):
         return (True, False)
@@ -72,7 +74,7 @@ def _is_reached(hit: Match, transition: Transition, analyses: Analyses) -> bool:
     order = analyses.facts.meaning.orders.get(hit.step)
     if order is None or hit.sub is None or not order.before[hit.sub]:
         return True
-    parts = analyses.facts.program.steps[hit.step].sub_steps
+    parts = analyses.facts.flow.steps[hit.step].sub_steps
     return transition.kind == "success" and all(parts[one].on_error != "skip" for one in order.before[hit.sub])
 
 
@@ -102,17 +104,27 @@ class RuleMonitor(Monitor):
     `doubtless` restricts paths to certain starts, as in a search for violations.
     """
 
-    def __init__(self, analyses: Analyses, found: Bound, *, doubtless: bool = False) -> None:
+    def __init__(self, analyses: Analyses, found: Bound, *, doubtless: bool = False, owner: int | None = None) -> None:
+        body = None if owner is None else analyses.facts.flow.layout.bodies[owner]
+        stages = () if body is None else (body.next, body.failed)
+        self.renewing = frozenset(stage for stage in stages if stage is not None)
+        """The stages at which a rule of a body begins anew: each item is a frame of its own."""
         self.facts, self.analyses = analyses.facts, analyses
         self.automaton, self.doubtless, self.stale_by = found.automaton, doubtless, found.stale_by
         self.stale_parts, self.orders = found.stale_parts, analyses.facts.meaning.orders
         self.starts = [by_step(hits) for hits in found.starts]
-        self.comes = [by_step(without_ineffective_fallbacks(hits, analyses)) for hits in found.comes]
+        self.comes = [by_step(self._at_ends(without_ineffective_fallbacks(hits, analyses))) for hits in found.comes]
         self.starting = {step: self._starting(step) for hits in self.starts for step in hits}
         self.asks_ends = self.automaton.counts("SUCCESS", "declared")
         self.may_end_anywhere = self.automaton.counts("CANCELLED", "cancelled")
-        self.concerned = self.starting.keys() | frozenset().union(*self.comes, *self.stale_by)
+        self.concerned = self.starting.keys() | self.renewing.union(*self.comes, *self.stale_by)
         self.watched = None if self.may_end_anywhere else self.concerned
+
+    def _at_ends(self, hits: Iterable[Match]) -> Iterator[Match]:
+        """Yield matches; a for_each step succeeds at its stage behind the last item, not where it starts."""
+        for hit in hits:
+            body = self.facts.flow.layout.bodies.get(hit.step)
+            yield hit if body is None else hit._replace(step=body.next)
 
     def _starting(self, step: int) -> list[_Start]:
         found: dict[int | None, _Start] = {}
@@ -131,7 +143,7 @@ class RuleMonitor(Monitor):
             return False  # a parallel step starts once; its retries repeat only its sub-steps
         if self.facts.failing.most_tries(hit.part) > 1:
             return True
-        whole = self.facts.program.steps[hit.step]
+        whole = self.facts.flow.steps[hit.step]
         is_in_rounds = isinstance(whole, ParallelStep) and hit.part.on_error != "skip"
         return is_in_rounds and whole.on_error == "retry" and whole.max_retries > 1  # type: ignore[union-attr]
 
@@ -200,7 +212,7 @@ class RuleMonitor(Monitor):
         program = self.facts.program
         if program.max_stalled_steps is not None or self.analyses.bounds.may_run_out:
             return True
-        calls = program.steps[step].calls
+        calls = self.facts.flow.steps[step].calls
         return bool(program.model_budgets) and any(isinstance(call, LlmCall) for _, call in calls)
 
     def leave(
@@ -208,6 +220,8 @@ class RuleMonitor(Monitor):
     ) -> Iterable[State]:
         if step not in self.concerned:
             return (state,)
+        if step in self.renewing:
+            return (self.start(),)
         automaton, states = self.automaton, [state]
         if automaton.counts_starts and step in self.starting:
             states = [
@@ -251,7 +265,7 @@ class RuleMonitor(Monitor):
         self, step: int, hits: list[Match], transition: Transition, call_outcomes: CallOutcomes
     ) -> tuple[bool, ...]:
         """Return whether some matched part succeeded; one after which Q has started within the step does not count."""
-        whole, order = self.facts.program.steps[step], self.orders.get(step)
+        whole, order = self.facts.flow.steps[step], self.orders.get(step)
         if order is None or not self.automaton.counts_starts:
             return some_succeed(hits, transition, whole, call_outcomes)
         starting = [one.hit for one in self.starting.get(step, ())]

@@ -18,6 +18,7 @@ from stepward.validator.analysis.assignment import (
     assigned_names,
     output_names,
 )
+from stepward.validator.analysis.bodies import own_names
 from stepward.vm.expressions.syntax import Constant, Reference
 from stepward.vm.language.names import Resolution
 from stepward.vm.language.steps import (
@@ -26,9 +27,11 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     Failing,
+    ForEachStep,
     LlmStep,
     ParallelStep,
     SetStep,
+    Stage,
     ToolStep,
 )
 from stepward.vm.language.transitions import Transition
@@ -79,10 +82,23 @@ class NotNull:
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 if transition.kind in ("success", "fallback"):
                     given = frozenset(self._given(step, transition))
+            case ForEachStep():
+                gone |= frozenset(own_names(step))
+            case Stage():
+                body = self.facts.bodies.of_stages[number]
+                whole = self.facts.bodies.step_of(number)
+                carried = frozenset((name,) for name in whole.carry)
+                lost = carried if transition.kind not in ("item", "success") else frozenset[Names]()
+                gone |= self.facts.bodies.locals(body.owner) | own_names(whole) | lost
             case EndStep():
                 pass
             case _:
                 assert_never(step)
+        ending = transition.ending
+        owner = self.facts.bodies.reverts(number, ending.status if ending is not None else None)
+        if owner is not None:  # the carried variables have the values from before the item
+            gone |= frozenset((name,) for name in self.facts.bodies.each(owner).carry)
+            given -= gone
         return Effect(given, gone)
 
     def _assigned(self, number: int, step: SetStep) -> Iterator[Names]:

@@ -15,8 +15,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from functools import cached_property
 from typing import Final, Literal
 
+from stepward.validator.analysis.bodies import MAX_COUNTED_ITEMS
 from stepward.validator.findings import Move
 from stepward.vm.language.flow import Flow
+from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.transitions import END, Transition
 
 State = Hashable
@@ -31,6 +33,9 @@ NOT_KNOWN: Final[CallOutcomes] = {}
 
 USED_UP: Final = "has used up its visits"
 """The words of a path for a step that was not started again."""
+
+ON_TO_ITEM: Final = "goes on to an item"
+"""The words of a path for a stage at which the next item starts."""
 
 MAX_PAIRS: Final = 4_000_000
 """Pairs of step and monitor state that one search may visit."""
@@ -285,7 +290,7 @@ def explore_counted(
     """
     counting = counted(flow, monitor)
     if counting is not None:
-        found = explore(flow, counting, passable, limit=min(most_counted, MAX_COUNTS // len(counting.bounds)))
+        found = explore(flow, counting, passable, limit=min(most_counted, MAX_COUNTS // len(counting.slot)))
         if found.is_complete:
             return found
     return explore(flow, monitor, passable, limit=limit)
@@ -294,18 +299,39 @@ def explore_counted(
 def counted(flow: Flow, monitor: Monitor) -> _Counting | None:
     """Return the monitor extended with counts of visits of every bounded step; None where no step has `max_visits`."""
     bounds = {number: step.max_visits for number, step in enumerate(flow.steps) if step.max_visits is not None}
-    return _Counting(flow, monitor, bounds) if bounds else None
+    items = dict(_few_items(flow))
+    return _Counting(flow, monitor, bounds, items) if bounds or items else None
+
+
+def _few_items(flow: Flow) -> Iterator[tuple[int, int]]:
+    """Yield the stages between the items of for_each steps with few of them, each with its `max_items`."""
+    for body in flow.layout.bodies.values():
+        step = flow.steps[body.owner]
+        if isinstance(step, ForEachStep) and step.max_items is not None and step.max_items <= MAX_COUNTED_ITEMS:
+            yield body.next, step.max_items
 
 
 class _Counting(Monitor):
-    """A monitor extended with counts of visits of every bounded step."""
+    """A monitor extended with counts of visits of every bounded step, and of items at stages with few of them.
 
-    def __init__(self, flow: Flow, monitor: Monitor, bounds: dict[int, int]) -> None:
+    In a body, both count from the start of an item.
+    """
+
+    def __init__(self, flow: Flow, monitor: Monitor, visits: dict[int, int], items: dict[int, int]) -> None:
         self.monitor = monitor
         self.asks_ends = monitor.asks_ends
-        self.watched = None if monitor.watched is None else bounds.keys() | set(monitor.watched)
-        self.bounds = bounds
+        bounds = visits | items
+        self.bounds, self.items = visits, items
         self.slot = {step: number for number, step in enumerate(bounds)}
+        self.inside = {
+            stage: [self.slot[step] for step in flow.layout.inside(body.owner) if step in self.slot]
+            for body in flow.layout.bodies.values()
+            for stage in (body.next, *([body.failed] if body.failed is not None else []))
+        }
+        self.stage_of = {body.failed: body.next for body in flow.layout.bodies.values() if body.failed is not None}
+        of_stages = self.inside.keys()
+        self.watched = None if monitor.watched is None else bounds.keys() | of_stages | set(monitor.watched)
+        bounds = visits
         self.routed = {
             step
             for step in bounds
@@ -313,12 +339,12 @@ class _Counting(Monitor):
         }
 
     def start(self) -> State:
-        return self.monitor.start(), (0,) * len(self.bounds)
+        return self.monitor.start(), (0,) * len(self.slot)
 
     def enter(self, step: int, state: State) -> str | None:
         inner, counts = _split(state)
         kind = self.monitor.enter(step, inner)
-        if step in self.slot and counts[self.slot[step]] >= self.bounds[step]:
+        if step in self.bounds and counts[self.slot[step]] >= self.bounds[step]:
             return kind if kind == "missing" else None  # it is not started, but an obligation from before remains
         return kind
 
@@ -329,13 +355,30 @@ class _Counting(Monitor):
         self, step: int, state: State, transition: Transition, call_outcomes: CallOutcomes = NOT_KNOWN
     ) -> Iterator[State]:
         inner, counts = _split(state)
-        if step in self.slot:
+        if step in self.inside:
+            counts = self._between(step, transition, counts)
+            if not counts and self.slot:
+                return
+        elif step in self.slot:
             slot, bound = self.slot[step], self.bounds[step]
             if not self._applies(transition, counts[slot], bound, has_route=step in self.routed):
                 return
             counts = (*counts[:slot], counts[slot] + 1, *counts[slot + 1 :])
         for after in self.monitor.leave(step, inner, transition, call_outcomes):
             yield after, counts
+
+    def _between(self, stage: int, transition: Transition, counts: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the counts after a transition between items; empty if there is no item left."""
+        found = list(counts)
+        for slot in self.inside[stage]:
+            found[slot] = 0
+        at = self.stage_of.get(stage, stage)
+        if at in self.items:
+            slot = self.slot[at]
+            if transition.kind == "item" and counts[slot] >= self.items[at]:
+                return ()
+            found[slot] = counts[slot] + 1 if transition.kind == "item" else 0
+        return tuple(found)
 
     @staticmethod
     def _applies(transition: Transition, count: int, bound: int, *, has_route: bool) -> bool:
@@ -366,5 +409,7 @@ def how(transition: Transition) -> str:
         "uncovered": "takes no branch",
         "visits": USED_UP,
         "end": "ends the run",
+        "item": ON_TO_ITEM,
+        "again": "tries again",
     }
     return words[transition.kind]

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, assert_never
 from stepward.validator.analysis.product import USED_UP, Bad, Choice
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
-from stepward.vm.language.steps import ComputeStep, ConditionStep, EndStep, LlmStep, ParallelStep, SetStep, ToolStep
+from stepward.vm.language.steps import (
+    ComputeStep,
+    ConditionStep,
+    EndStep,
+    ForEachStep,
+    LlmStep,
+    ParallelStep,
+    SetStep,
+    Stage,
+    ToolStep,
+)
 from stepward.vm.language.transitions import END, Transition
 
 if TYPE_CHECKING:
@@ -63,8 +73,12 @@ class TransitionChoices:
                 if transition.kind == "failed":
                     return self.facts.failing.may_take(step, transition)
                 return transition.kind != "fallback" or self.facts.falls_back(part)
-            case EndStep():
+            case ForEachStep():
+                return transition.kind not in ("failed", "skipped") or self._may_not_start(step)
+            case Stage():
                 return True
+            case EndStep():
+                return transition.kind != "failed" or step in self.doubtful
             case _:
                 assert_never(part)
 
@@ -82,8 +96,12 @@ class TransitionChoices:
                 if transition.kind == "failed" and self.facts.failing.surely_takes(step, transition) is None:
                     return False
                 return is_sure and (transition.kind != "fallback" or self.facts.falls_back(part))
+            case ForEachStep():
+                return transition.kind == "success" and not self._may_not_start(step)
+            case Stage():
+                return False  # it depends on the number of items, and on the attempts before
             case EndStep():
-                return is_sure
+                return is_sure and transition.kind != "failed"
             case _:
                 assert_never(part)
 
@@ -102,6 +120,10 @@ class TransitionChoices:
     def _may_fail(self, step: int) -> bool:
         """Whether an expression of a condition or a `set` may fail in some state."""
         return step in self.doubtful or step in self._unsure() or self._computes(step)
+
+    def _may_not_start(self, step: int) -> bool:
+        """Whether a for_each step may fail before it starts: its items may be none, or its first values may fail."""
+        return self._may_fail(step) or not self.facts.bodies.list_fits(step)
 
     def _computes(self, step: int) -> bool:
         """Whether an expression of the step does arithmetic, and so may have too many digits."""

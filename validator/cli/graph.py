@@ -141,7 +141,7 @@ def _check_step(program: Program, step: str | None) -> None:
     """Refuse a step to draw around that the program does not have."""
     from stepward.validator.gate.settings import ConfigurationError, did_you_mean
 
-    ids = [part.id for one in program.steps for part in (one, *one.sub_steps)]
+    ids = [part.id for one in program.layout.steps for part in (one, *one.sub_steps) if part.type != "stage"]
     if step is not None and step not in ids:
         raise ConfigurationError(
             f"--around: program `{program.name}` has no step `{step}`",

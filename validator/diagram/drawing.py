@@ -21,9 +21,11 @@ from stepward.vm.language.steps import (
     ComputeStep,
     ConditionStep,
     EndStep,
+    ForEachStep,
     LlmCall,
     ParallelStep,
     SetStep,
+    Stage,
     ToolCall,
 )
 from stepward.vm.language.transitions import ANY, END, MISSING, Transition
@@ -141,7 +143,7 @@ class _Drawing:
                 return "write" if self.meaning.tool(step.tool).effect == "write" else "read"
             case ConditionStep():
                 return "condition"
-            case SetStep() | ComputeStep():
+            case SetStep() | ComputeStep() | ForEachStep() | Stage():
                 return "set"
             case EndStep():
                 return step.outcome

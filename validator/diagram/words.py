@@ -28,9 +28,11 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     Failing,
+    ForEachStep,
     LlmCall,
     ParallelStep,
     SetStep,
+    Stage,
     ToolCall,
 )
 from stepward.vm.language.transitions import ANY
@@ -153,6 +155,10 @@ def _action_lines(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) ->
             yield Line(f"end: {step.outcome}")
         case ParallelStep():
             yield Line("parallel")
+        case ForEachStep():
+            yield from _lines(f"for each {step.item_name} in {step.items}")
+        case Stage():
+            yield Line("next item" if step.role == "next" else "an item failed")
         case _:
             assert_never(step)
 
@@ -195,7 +201,7 @@ def whole_of(step: AnyPart) -> str:
             return " | ".join(step.allowed_outputs or ())
         case ComputeStep():
             return step.lisp
-        case ToolCall() | ParallelStep() | EndStep():
+        case ToolCall() | ParallelStep() | EndStep() | ForEachStep() | Stage():
             return ""
         case _:
             assert_never(step)

@@ -18,7 +18,8 @@ from stepward.validator.engine.search.explicit import LAYER as EXPLICIT
 from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import LAYER as FINITE
 from stepward.validator.engine.search.finite import Table
-from stepward.validator.engine.systems.moves import Leaving, outcomes
+from stepward.validator.engine.systems.deciding import outcomes
+from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.slicing import UNSET, next_nodes
 from stepward.validator.engine.systems.system import FAILS, CompressedEdge, Edge, System
 from stepward.validator.engine.values.cuts import TooMany

@@ -37,6 +37,7 @@ from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.syntax import Expression, Reference, all_references, walk
 from stepward.vm.language.automata import automaton_of, bound
 from stepward.vm.language.guardrails import (
+    AnyGuard,
     AnyRule,
     AnySelector,
     AtMostOnce,
@@ -55,6 +56,7 @@ from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
+    from stepward.validator.analysis.facts import ProgramFacts
     from stepward.validator.engine.certificates.ground import ProofPart
     from stepward.validator.engine.reach import Answer
     from stepward.validator.engine.systems.building import Question, Test
@@ -88,6 +90,14 @@ def judge(proofs: Proofs) -> Iterator[Judgement]:
             automaton_of(rule).kind, rule.name, Verdict.UNKNOWN, _NOTHING, policy=name, number=counts[name]
         )
         work = _Judge(proofs, rule, origin).judged
+        yield _isolated(proofs, f"guardrail `{rule.name}`", asked, origin, work)
+    layout, in_body = proofs.facts.flow.layout, Counter[int]()
+    for rule, owner in proofs.facts.meaning.body_rules:
+        origin = Origin(rule.name, None, Place((*layout.path(owner), "guardrails", in_body[owner], "name")))
+        in_body[owner] += 1
+        counts[None] += 1
+        asked = Property(automaton_of(rule).kind, rule.name, Verdict.UNKNOWN, _NOTHING, number=counts[None])
+        work = _Judge(proofs, rule, origin, owner).judged
         yield _isolated(proofs, f"guardrail `{rule.name}`", asked, origin, work)
     for policy in proofs.facts.meaning.policies:
         yield from _allow_list(proofs, policy)
@@ -134,25 +144,43 @@ def _allow_list(proofs: Proofs, policy: Policy) -> Iterator[Judgement]:
         rule = Never.model_construct(name="allow", never=StepSelector(step=call.id), when=when)
         asked = Property("allow", call.tool, Verdict.UNKNOWN, _NOTHING, policy=policy.policy, step=call.id)
         work = partial(_Judge(proofs, rule, origin).allowed, Match(site.step, site.sub, call), when)
-        place = Place(("steps", site.step, "id"))
+        place = Place((*facts.flow.layout.path(site.step), "id"))
         yield _isolated(proofs, f"the allow-list at `{call.id}`", asked, origin, work, place)
 
 
-def monitor_of(rule: AnyRule, analyses: Analyses, *, doubtless: bool = False) -> Monitor:
-    """Return the monitor of a rule; with `doubtless`, a part that may have started counts as started."""
-    return RuleMonitor(analyses, bound(rule, analyses.facts.meaning, analyses.facts.hits), doubtless=doubtless)
+def hits_in(facts: ProgramFacts, selector: AnySelector | AnyGuard, owner: int | None) -> list[Match]:
+    """Return the parts that a selector matches, in the body of the step at `owner` if there is one."""
+    found = facts.hits(selector)
+    return found if owner is None else [hit for hit in found if hit.step in facts.flow.layout.inside(owner)]
+
+
+def monitor_of(rule: AnyRule, analyses: Analyses, *, doubtless: bool = False, owner: int | None = None) -> Monitor:
+    """Return the monitor of a rule; with `doubtless`, a part that may have started counts as started.
+
+    `owner` is the position of the step in whose body the rule stands.
+    """
+    found = bound(rule, analyses.facts.meaning, partial(hits_in, analyses.facts, owner=owner))
+    return RuleMonitor(analyses, found, doubtless=doubtless, owner=owner)
 
 
 class _Judge:
     """Judges one rule."""
 
-    def __init__(self, proofs: Proofs, rule: AnyRule, origin: Origin) -> None:
+    def __init__(self, proofs: Proofs, rule: AnyRule, origin: Origin, owner: int | None = None) -> None:
+        self.owner = owner
         self.facts, self.analyses, self.proofs = proofs.facts, proofs.analyses, proofs
         self.flow = proofs.facts.flow
         self.rule, self.origin = rule, origin
 
+    def _hits(self, selector: AnySelector | AnyGuard) -> list[Match]:
+        """Return the parts that a selector of the rule matches; that of a body selects in the body."""
+        return hits_in(self.facts, selector, self.owner)
+
     def judged(self) -> Found:
-        """Judge a rule of the program or of a policy."""
+        """Judge a rule of the program, of a body or of a policy."""
+        if self.owner is not None and isinstance(self.rule, FollowedBy):
+            evidence = Evidence(LAYER, reason="what follows within one item is not proved yet")
+            return self._summed([not_judged(f"guardrail `{self.rule.name}`", self.origin, evidence)], evidence)
         outcomes = list(vacuous(self.facts, self.rule, self.origin))
         if self._applies():
             verdict, evidence, found = self._reached()
@@ -162,7 +190,9 @@ class _Judge:
             return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
         evidence = Evidence(LAYER, cut=(f"`{self.rule.name}` selects no step that a run reaches",))
         if self.proofs.certifies:
-            evidence = replace(evidence, certificate=self._proof_parts(monitor_of(self.rule, self.analyses)))
+            evidence = replace(
+                evidence, certificate=self._proof_parts(monitor_of(self.rule, self.analyses, owner=self.owner))
+            )
         return Verdict.PROVED, evidence, []
 
     def allowed(self, hit: Match, when: str | None) -> Found:
@@ -182,7 +212,7 @@ class _Judge:
             return self._never_when(rule, rule.when)
         # The other rules have no strict monitor.
         strict = monitor_of(rule, analyses, doubtless=True) if isinstance(rule, FollowedBy) else None
-        return self._decide(monitor_of(rule, analyses), strict)
+        return self._decide(monitor_of(rule, analyses, owner=self.owner), strict)
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
@@ -190,7 +220,7 @@ class _Judge:
         """True if reachable steps match the rule's selectors; they need not for a policy's rule."""
         selectors = protected(self.rule)
         needed = selectors if isinstance(self.rule, Exclusive) else selectors[:1]
-        hits, reachable = self.facts.hits, self.facts.graph.reachable
+        hits, reachable = self._hits, self.facts.graph.reachable
         return all(any(hit.step in reachable for hit in hits(selector)) for selector in needed)
 
     def _decide(self, monitor: Monitor, strict: Monitor | None = None) -> Found:
@@ -294,7 +324,7 @@ class _Judge:
             what = f"it reads `{lacking}`, which the program does not have"
             return self._senseless(f"the program has no `{lacking}`", what, help)
         value = constant_value(tree)
-        monitor = never(self.analyses, self.facts.hits(rule.never))
+        monitor = never(self.analyses, self._hits(rule.never))
         if value is False:
             proof = Evidence("constants", cut=(f"`{when}` is false",), certificate=self._proof_parts(monitor))
             return Verdict.PROVED, proof, []
@@ -305,7 +335,7 @@ class _Judge:
             return Verdict.PROVED, self._cut(monitor, possible), []
         broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree)}
         proof, outcomes = Evidence(LAYER), list(broken.values())
-        for hit in self.facts.hits(rule.never):
+        for hit in self._hits(rule.never):
             if self.flow.steps[hit.step].id in broken or ("forbidden", hit.step) not in possible.bad:
                 continue
             found = self._tested(hit, tree)
@@ -352,7 +382,7 @@ class _Judge:
             if names[0] == "args" or meant is None or any(source.kind == "input" for source in meant.sources):
                 continue
             root = names[: len(names) - len(meant.fields)]
-            hits = [hit for hit in self.facts.hits(rule.never) if not self._is_assigned_earlier(hit, root)]
+            hits = [hit for hit in self._hits(rule.never) if not self._is_assigned_earlier(hit, root)]
             monitor = UndefinedMonitor(self.analyses, root, [hit.step for hit in hits])
             for bad in explore_counted(self.flow, monitor, self.analyses.transitions.certain).bad.values():
                 if bad.step not in found and self.analyses.transitions.is_real(bad):
@@ -365,7 +395,7 @@ class _Judge:
 
     def _lacking(self, tree: Expression, selector: AnySelector) -> str | None:
         """Return a reference of a `when` that the program does not have, or None."""
-        parts = [hit.part for hit in self.facts.hits(selector)]
+        parts = [hit.part for hit in self._hits(selector)]
         arguments = {name for part in parts if isinstance(part, ToolCall) for name in self._arguments(part)}
         for node in walk(tree):
             if isinstance(node, Reference):
@@ -414,12 +444,12 @@ class _Judge:
         step, rule = self.flow.steps[number], self.rule
         if number not in self.facts.meaning.orders or not isinstance(rule, Requires):
             return step.id
-        hits = [hit.part.id for hit in self.facts.hits(rule.protects) if hit.step == number]
+        hits = [hit.part.id for hit in self._hits(rule.protects) if hit.step == number]
         return hits[0] if len(hits) == 1 else step.id
 
     def _performed_before(self, number: int, evidence: Evidence) -> str:
         """Return the other step of a path that performs what a step performs again, or an empty text."""
-        steps = {self.flow.steps[hit.step].id for one in protected(self.rule) for hit in self.facts.hits(one)}
+        steps = {self.flow.steps[hit.step].id for one in protected(self.rule) for hit in self._hits(one)}
         before = [move.step for move in evidence.path[:-1] if move.step in steps]
         return before[0] if before and before[0] != self.flow.steps[number].id else ""
 
@@ -458,10 +488,10 @@ class _Judge:
     def _location(self, number: int) -> Place:
         """Return the location of the step's id, or of the id of the sub-step that the rule selects."""
         for selector in protected(self.rule):
-            for hit in self.facts.hits(selector):
+            for hit in self._hits(selector):
                 if hit.step == number and hit.sub is not None:
-                    return Place(("steps", number, "parallel_steps", hit.sub, "id"))
-        return Place(("steps", number, "id"))
+                    return Place((*self.flow.layout.path(number, hit.sub), "id"))
+        return Place((*self.flow.layout.path(number), "id"))
 
 
 def _both(one: Evidence | None, other: Evidence) -> Evidence:

@@ -62,7 +62,7 @@ async def verdict_on(brief: Brief, reply: str, gate: Gate) -> Verdict:
 def completed(program: Program, brief: Brief) -> str:
     """Return the text of a program with its name, the facts of the tools that it calls, and our `system` texts."""
     data = program.to_dict()
-    called = {call.tool for step in program.steps for _, call in step.calls if not isinstance(call, LlmCall)}
+    called = {call.tool for step in program.layout.steps for _, call in step.calls if not isinstance(call, LlmCall)}
     data["name"] = brief.name
     data["tools"] = {tool: spec.to_data() for tool, spec in brief.manifest.items() if tool in called}
     data["steps"] = [_completed_step(step) for step in data.pop("steps")]
@@ -72,8 +72,11 @@ def completed(program: Program, brief: Brief) -> str:
 def _completed_step(data: dict[str, Any]) -> dict[str, Any]:
     if data["type"] == "llm":
         data["system"] = NOTICE
-    if "parallel_steps" in data:
-        data["parallel_steps"] = [_completed_step(part) for part in data.pop("parallel_steps")]
+    for name in ("parallel_steps", "steps"):
+        if name in data:
+            data[name] = [_completed_step(part) for part in data.pop(name)]
+    if "do" in data:
+        data["do"] = _completed_step(data.pop("do"))
     return _ordered(data, ("id", "type", "tool", "args", "prompt", "system"))
 
 
@@ -113,4 +116,4 @@ def _require_legible(text: str) -> None:
 
 
 def _asking(program: Program) -> Iterator[Any]:
-    return (call for step in program.steps for _, call in step.calls if isinstance(call, LlmCall))
+    return (call for step in program.layout.steps for _, call in step.calls if isinstance(call, LlmCall))

@@ -27,6 +27,8 @@ class Budget:
 
     def most(self) -> int | None:
         """Return the most steps that a run takes; None where it is unbounded, or beyond MAX_NODES."""
+        if self.reading.layout.bodies:
+            return None  # how many items there are is not counted here
         entry: Node = (0, (0,) * len(self.bounds))
         known: dict[Node, int] = {}
         path: dict[Node, Iterator[Node]] = {entry: self._following(entry)}

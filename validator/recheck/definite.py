@@ -28,9 +28,11 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     Failing,
+    ForEachStep,
     LlmStep,
     ParallelStep,
     SetStep,
+    Stage,
     ToolStep,
     parts,
 )
@@ -55,6 +57,52 @@ def assigned_by(step: AnyPart) -> frozenset[Names]:
     found = [part for _, part in parts(step)]
     errors = [(part.id, what) for part in found if isinstance(part, Failing) for what in ("error", "error_name")]
     return frozenset((*(name for part in found for name in written_by(part)), *errors))
+
+
+def body_names(reading: Parsed, owner: int) -> frozenset[Names]:
+    """Return the names that belong to a body: what its steps assign and its items are, but not what these carry on."""
+    step = reading.steps[owner]
+    assert isinstance(step, ForEachStep)
+    found: set[Names] = {(step.item_name,), *(((step.index_as,),) if step.index_as is not None else ())}
+    for number in reading.layout.inside(owner):
+        inner = reading.steps[number]
+        if isinstance(inner, Stage):
+            continue
+        found |= assigned_by(inner)
+        if isinstance(inner, ForEachStep):
+            found |= {(inner.id, "errors"), (inner.item_name,)}
+            found |= {(inner.index_as,)} if inner.index_as is not None else set()
+    return frozenset(found - {(name,) for name in step.carry})
+
+
+def whole_names(step: ForEachStep) -> frozenset[Names]:
+    """Return the names that a for_each step binds when it ends."""
+    return (assigned_by(step) | {(step.id, "errors")}) - {(name,) for name in step.carry}
+
+
+def overwritten(reading: Parsed, number: int) -> frozenset[Names]:
+    """Return the names that a step assigns, or makes undefined, by whatever transition it is left."""
+    step = reading.steps[number]
+    if isinstance(step, ForEachStep):
+        return frozenset((name,) for name in step.carry)
+    return body_names(reading, owner_of(reading, number)) if isinstance(step, Stage) else assigned_by(step)
+
+
+def touched(reading: Parsed, number: int) -> frozenset[Names]:
+    """Return the names that a step may assign, or make undefined; those of a body change between its items."""
+    step = reading.steps[number]
+    if isinstance(step, ForEachStep):
+        return assigned_by(step) | {(step.id, "errors")}
+    if not isinstance(step, Stage):
+        return assigned_by(step)
+    owner = owner_of(reading, number)
+    inside = (reading.steps[one] for one in reading.layout.inside(owner))
+    return body_names(reading, owner).union(*(assigned_by(one) for one in inside if not isinstance(one, Stage)))
+
+
+def owner_of(reading: Parsed, stage: int) -> int:
+    """Return the position of the step to which a stage belongs."""
+    return next(body.owner for body in reading.layout.bodies.values() if stage in (body.next, body.failed))
 
 
 class _Numbered:
@@ -99,7 +147,7 @@ class Definite:
         self.reading = reading
         self.origins = origins
         self.transitions = reading.control.transitions
-        self._assigned = [assigned_by(step) for step in reading.steps]
+        self._assigned = [overwritten(reading, number) for number in range(len(reading.steps))]
         self._tracked = Tracked(reading, origins, self._assigned)
         self._numbered = _Numbered(self._tracked.count)
 
@@ -172,7 +220,51 @@ class Definite:
                 return None
             known |= self._numbered.set_of(survived)
         known = self._tracked.after(number, transition, known)
-        return known & ~self._numbered.below(self._assigned[number]) | self._numbered.set_of(_given(step, transition))
+        known = self._tracked.forgotten(self._earlier(number, transition), known)
+        gone, given = self._assigned[number], _given(step, transition)
+        if isinstance(step, ForEachStep):
+            gone |= whole_names(step)
+            given = iter([(name,) for name in step.carry] if transition.kind == "success" else [(step.id, "error")])
+        elif isinstance(step, Stage):
+            gone, given = self._between(number, transition)
+        elif transition.closes not in (None, "SUCCESS"):
+            gone |= self._lost(number)
+        return known & ~self._numbered.below(gone) | self._numbered.set_of(given)
+
+    def _between(self, number: int, transition: Transition) -> tuple[frozenset[Names], Iterator[Names]]:
+        """Return the names that a stage makes undefined, and those that certainly have a value after it."""
+        owner = owner_of(self.reading, number)
+        step = self.reading.steps[owner]
+        assert isinstance(step, ForEachStep)
+        gone, carried = self._assigned[number], frozenset((name,) for name in step.carry)
+        if transition.kind == "item":
+            index = [(step.index_as,)] if step.index_as is not None else []
+            return gone, iter([(step.item_name,), *index])
+        if transition.kind == "again":
+            return gone | carried, iter(carried)
+        gone |= whole_names(step)
+        if transition.kind == "success":
+            outputs = [names for names in written_by(step) if names not in carried]
+            return gone, iter([*outputs, (step.id, "errors")])
+        return gone | carried, iter([(step.id, "error")])
+
+    def _earlier(self, number: int, transition: Transition) -> tuple[str, ...]:
+        """Return the carried variables that a transition may give earlier values again."""
+        is_failed = transition.closes not in (None, "SUCCESS")
+        owner = self.reading.layout.owner(number) if is_failed else None
+        if transition.kind == "again":
+            owner = owner_of(self.reading, number)
+        step = self.reading.steps[owner] if owner is not None else None
+        return tuple(step.carry) if isinstance(step, ForEachStep) else ()
+
+    def _lost(self, number: int) -> frozenset[Names]:
+        """Return the carried variables that may have no value where an item is skipped: those that calls assign."""
+        owner = self.reading.layout.owner(number)
+        step = self.reading.steps[owner] if owner is not None else None
+        if owner is None or not isinstance(step, ForEachStep) or step.on_item_error != "skip":
+            return frozenset()
+        variables = self.reading.lookup.variables
+        return frozenset((name,) for name in step.carry if any(one.kind == "output" for one in variables[name]))
 
     def _survived(self, number: int, step: AnyStep, transition: Transition, before: int) -> set[Names] | None:
         """Return the names that must have been defined for a step to take this transition."""
@@ -185,7 +277,10 @@ class Definite:
                 return self._required(number, before, self._may_succeed) if transition.kind == "success" else set()
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 return self._handed_over(step) if transition.kind in ("success", "fallback") else set()
-            case EndStep():
+            case ForEachStep():
+                names = read_by(step) if transition.kind == "success" else []
+                return {one for name in names for one in prefixes(name) if below(one, self.origins.root(name))}
+            case EndStep() | Stage():
                 return set()
             case _:
                 assert_never(step)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from stepward.validator.recheck.flow import Transition, takes
 from stepward.validator.recheck.orders import earlier
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.steps import AnyPart, Call, ComputeStep, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import (
+    AnyPart,
+    AnyStep,
+    Call,
+    ComputeStep,
+    ConditionStep,
+    Failing,
+    ForEachStep,
+    LlmCall,
+    ParallelStep,
+    Stage,
+    ToolCall,
+)
 
 Tool = Callable[[str], ToolSpec]
 """Returns the facts about a tool."""
@@ -43,6 +55,39 @@ def early_errors(part: AnyPart) -> list[str]:
     return list(_EARLY) if isinstance(part, ToolCall) else []
 
 
+def errors_before_items() -> tuple[str, ...]:
+    """Return the names of the errors of a for_each step that does not start."""
+    return ("Undefined", "BadValue", "TooManyItems")
+
+
+def errors_of_items(step: ForEachStep, tool: Tool) -> tuple[str, ...]:
+    """Return the names of the errors with which an item of a for_each step can fail."""
+    return tuple(dict.fromkeys(name for inner in step.body for name in _ending(inner, tool)))
+
+
+def errors_at(step: ForEachStep, stage: Stage, tool: Tool) -> tuple[str, ...]:
+    """Return the names of the errors with which a for_each step can fail at one of its stages."""
+    return errors_of_items(step, tool) if stage.role == "failed" else ()
+
+
+def _ending(step: AnyStep, tool: Tool) -> Iterator[str]:
+    """Yield the names of the errors with which a step of a body can end it."""
+    if isinstance(step, Failing):
+        caught = [entry.errors for entry in getattr(step, "catch", None) or ()]
+        is_caught = step.on_error == "skip" or getattr(step, "error_step", None) is not None
+        for name in () if is_caught else all_errors(step, step, tool):
+            if not any(takes(errors, name) for errors in caught):
+                yield name
+    else:
+        yield from ("Undefined", "BadValue", "BadOutput")  # its expressions, or its output
+    if isinstance(step, ConditionStep):
+        yield "Uncovered"
+    if getattr(step, "outcome", None) == "failure":
+        yield "Declared"
+    if step.max_visits is not None:
+        yield "Visits"  # the second one too many ends the body, whatever catches the first
+
+
 def _of_calls(step: ParallelStep, names: Callable[[AnyPart], list[str]]) -> list[str]:
     found = [name for call in step.parallel_steps if call.on_error != "skip" for name in names(call)]
     return list(dict.fromkeys(found))
@@ -51,6 +96,9 @@ def _of_calls(step: ParallelStep, names: Callable[[AnyPart], list[str]]) -> list
 def all_errors(part: AnyPart, whole: AnyPart, tool: Tool) -> tuple[str, ...]:
     """Return every name that `error_name` of a step, or of a sub-step of `whole`, can have."""
     found = late_errors(part, tool) + early_errors(part)
+    if isinstance(part, ForEachStep):
+        found += errors_before_items()
+        found += errors_of_items(part, tool) if part.on_item_error == "fail" else ()
     if isinstance(part, ParallelStep) and found:
         found.append("BadOutput")  # all outputs together are too large
     if _may_lack(part):

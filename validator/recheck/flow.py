@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, assert_never
 
 from stepward.validator.recheck.refusals import Unreadable
+from stepward.vm.language.layout import Body, Layout
 from stepward.vm.language.steps import (
     AnyStep,
     ComputeStep,
     ConditionStep,
     EndStep,
+    FailingStep,
+    ForEachStep,
     LlmStep,
     ParallelStep,
     Routed,
     SetStep,
+    Stage,
     ToolStep,
 )
 
 END: Final = -1
 """The target of a transition that ends the run; it has a status."""
 
-Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered", "visits", "end"]
+Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered", "visits", "end", "item", "again"]
 """The outcome of the step: `visits` means that it was not started again, `uncovered` that a condition has no branch."""
 
 
@@ -30,6 +34,8 @@ class Transition(NamedTuple):
     """A transition to another step, by position, or to the end of the run, then with a status.
 
     `branch` is `then`, `otherwise`, or the number of a case, counted from 1. `errors` are those that a `catch` names.
+    `closes` is the status with which it ends the body in which the step is; it then leads to a stage of the step with
+    the body.
     """
 
     kind: Kind
@@ -37,6 +43,7 @@ class Transition(NamedTuple):
     status: str | None = None
     branch: str | int | None = None
     errors: tuple[str, ...] | None = None
+    closes: str | None = None
 
 
 def takes(errors: tuple[str, ...] | None, name: str) -> bool:
@@ -52,8 +59,11 @@ STALLS: Final = Transition("visits", END, "STALLED")
 class Control:
     """The control flow of the steps of a program; raises Unreadable where it is not well defined."""
 
-    def __init__(self, steps: Sequence[AnyStep]) -> None:
-        self.steps = steps
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.steps = steps = layout.steps
+        self._of_stage = {stage: body for body in layout.bodies.values() for stage in (body.next, body.failed)}
+        self._above = {layout.after(number): number for number in range(len(steps))}
         self.position: dict[str, int] = {}
         for number, step in enumerate(steps):
             self.position.setdefault(step.id, number)
@@ -77,83 +87,119 @@ class Control:
             tuple(transition for transition in transitions if transition.to == END) for transitions in self.transitions
         ]
 
-    def _target(self, name: str) -> int:
+    def _target(self, number: int, name: str) -> int:
         found = self.position.get(name)
-        if found is None:
-            raise Unreadable(f"the program does not say where control goes: it has no step `{name}`")
+        if found is None or self.layout.owner(found) != self.layout.owner(number):
+            raise Unreadable(f"the program does not say where control goes: it has no step `{name}` there")
         return found
+
+    def _ended(self, number: int, kind: Kind, status: str) -> Transition:
+        """Return the transition that ends the run, or the body in which the step is."""
+        owner = self.layout.owner(number)
+        if owner is None:
+            return Transition(kind, END, status)
+        body = self.layout.bodies[owner]
+        stage = body.next if status == "SUCCESS" or body.failed is None else body.failed
+        return Transition(kind, stage, closes=status)
 
     def _transitions(self, number: int, step: AnyStep) -> Iterator[Transition]:
         match step:
             case EndStep():
-                yield Transition("end", END, _status(step.outcome))
+                yield self._ended(number, "end", _status(step.outcome))
+                if self.layout.owner(number) is not None:
+                    yield self._ended(number, "failed", "FAILED")  # its output can't be evaluated
+                return
+            case Stage():
+                yield from self._between(self._of_stage[number], step)
                 return
             case ConditionStep():
-                yield from self._branches(step)
+                yield from self._branches(number, step)
                 beyond = None
             case SetStep():
                 yield self._after(number, step)
-                yield FAILS  # an expression has no value
+                yield self._ended(number, "failed", "FAILED")  # an expression has no value
                 beyond = None
+            case ForEachStep():
+                yield Transition("success", self.layout.bodies[number].next)
+                yield from self._failures(number, step, self._after(number, step))
+                beyond = self._beyond(number, step)
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 after = self._after(number, step)
                 yield after
-                yield from self._failures(step, after)
-                beyond = next((one for one in self._caught(step) if takes(one.errors, "Visits")), None)
+                yield from self._failures(number, step, after)
+                beyond = self._beyond(number, step)
             case _:
                 assert_never(step)
         if step.max_visits is not None:
             if beyond is not None:
                 yield Transition("visits", beyond.to)  # once; the second time the run stalls
-            yield STALLS
+            yield self._ended(number, "visits", "STALLED")
+
+    def _beyond(self, number: int, step: FailingStep) -> Transition | None:
+        """Return the transition of the first visit too many, None if it stalls the run."""
+        return next((one for one in self._caught(number, step) if takes(one.errors, "Visits")), None)
+
+    def _between(self, body: Body, stage: Stage) -> Iterator[Transition]:
+        """Yield the transitions between items, and those of the step behind them."""
+        step = self.steps[body.owner]
+        assert isinstance(step, ForEachStep)
+        after = self._after(body.owner, step)
+        if stage.role == "next":
+            yield Transition("item", body.first)
+            yield after
+            return
+        yield from self._failures(body.owner, step, after)
+        if step.on_error == "retry":
+            yield Transition("again", body.next)
 
     def _after(self, number: int, step: Routed) -> Transition:
         """Return the transition after a success: the first of the rules 1 to 4 that applies."""
         if step.next_step is not None:
-            return Transition("success", self._target(step.next_step))
-        is_last, is_arm = number + 1 == len(self.steps), step.id in self.arms
-        if step.is_terminal or is_last:
-            return Transition("success", END, _status(step.outcome))
+            return Transition("success", self._target(number, step.next_step))
+        following, is_arm = self.layout.after(number), step.id in self.arms
+        if step.is_terminal or following is None:
+            return self._ended(number, "success", _status(step.outcome))
         if not is_arm:
-            return Transition("success", number + 1)
-        if self.position[step.id] == number and (number == 0 or self._falls_through(self.steps[number - 1])):
+            return Transition("success", following)
+        above = self._above.get(number)
+        if self.position[step.id] == number and (above is None or self._falls_through(self.steps[above])):
             raise Unreadable(f"the program does not say where control goes after `{step.id}`")
-        return Transition("success", END, _status(step.outcome))
+        return self._ended(number, "success", _status(step.outcome))
 
     def _falls_through(self, step: AnyStep) -> bool:
         return isinstance(step, Routed) and step.next_step is None and not step.is_terminal and step.id not in self.arms
 
     def _failures(
-        self, step: LlmStep | ToolStep | ParallelStep | ComputeStep, after: Transition
+        self, number: int, step: LlmStep | ToolStep | ParallelStep | ForEachStep | ComputeStep, after: Transition
     ) -> Iterator[Transition]:
         if isinstance(step, ParallelStep):
             if all(part.on_error == "skip" for part in step.parallel_steps):
                 return
-        elif step.on_timeout == "fallback":
+        elif not isinstance(step, ForEachStep) and step.on_timeout == "fallback":
             yield after._replace(kind="fallback")
         if step.on_error == "skip":
             yield after._replace(kind="skipped")
-        caught = self._caught(step)
+        caught = self._caught(number, step)
         yield from caught
         if step.on_error != "skip" and not any(one.errors is None or "any" in one.errors for one in caught):
-            yield FAILS
+            yield self._ended(number, "failed", "FAILED")
 
-    def _caught(self, step: LlmStep | ToolStep | ParallelStep | ComputeStep) -> list[Transition]:
+    def _caught(self, number: int, step: FailingStep) -> list[Transition]:
         """Return the transitions of `catch` in order, or that of `error_step`."""
         if step.error_step is not None:
-            return [Transition("failed", self._target(step.error_step))]
-        return [Transition("failed", self._target(one.then), errors=one.errors) for one in step.catch or ()]
+            return [Transition("failed", self._target(number, step.error_step))]
+        return [Transition("failed", self._target(number, one.then), errors=one.errors) for one in step.catch or ()]
 
-    def _branches(self, step: ConditionStep) -> Iterator[Transition]:
+    def _branches(self, number: int, step: ConditionStep) -> Iterator[Transition]:
         if step.then is not None:
-            yield Transition("branch", self._target(step.then), branch="then")
-        for number, case in enumerate(step.cases or (), start=1):
-            yield Transition("branch", self._target(case.then), branch=number)
+            yield Transition("branch", self._target(number, step.then), branch="then")
+        for case_number, case in enumerate(step.cases or (), start=1):
+            yield Transition("branch", self._target(number, case.then), branch=case_number)
         if step.otherwise is not None:
-            yield Transition("branch", self._target(step.otherwise), branch="otherwise")
+            yield Transition("branch", self._target(number, step.otherwise), branch="otherwise")
         if not has_every_branch(step):
-            yield UNCOVERED
-        yield FAILS
+            yield self._ended(number, "uncovered", "FAILED")
+        yield self._ended(number, "failed", "FAILED")
 
 
 def has_every_branch(step: ConditionStep) -> bool:

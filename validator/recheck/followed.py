@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepward.validator.recheck.cells import UNDEFINED, Block, meet
@@ -14,6 +14,12 @@ State = tuple[int, ...] | None
 
 Changes = tuple[tuple[int, int], ...]
 """New blocks of followed references, as pairs of slot and block number."""
+
+Test = Callable[[Block], bool]
+
+DescribeField = Callable[[Names, bool], tuple[Test, bool]]
+"""Takes the fields below a value, and whether their owner is known to be an object. Returns a test whether the value
+may be in a block, and whether it may be undefined."""
 
 
 class Followed:

@@ -31,14 +31,17 @@ from stepward.vm.expressions.syntax import (
     children,
     walk,
 )
+from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.steps import (
     AnyPart,
     ComputeStep,
     ConditionStep,
     EndStep,
+    ForEachStep,
     LlmCall,
     ParallelStep,
     SetStep,
+    Stage,
     ToolCall,
 )
 from stepward.vm.language.types import TypeSpec
@@ -52,6 +55,8 @@ _OBJECT: Final = frozenset({"object"})
 _NUMBER: Final = frozenset({"number"})
 _BOOLEAN: Final = frozenset({"boolean"})
 _STRING: Final = TypeSpec.model_construct(type=("string",))
+_LIST: Final = TypeSpec.model_construct(type=("array",))
+_WHOLE: Final = TypeSpec.model_construct(type=("integer",), minimum=0)
 _ABSENT: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
 """The type of a field that a declared object can't have."""
 
@@ -149,8 +154,10 @@ class Boundary:
                 return TypeSpec.model_construct(type=("string",), enum=names) if names else _STRING
             case "input":
                 return (self.reading.program.inputs or {}).get(source.name)
-            case "set":
+            case "set" | "item" | "errors":
                 return None
+            case "index":
+                return _WHOLE
             case "output":
                 return self._output(self.reading.part(source.step, source.sub))
 
@@ -167,7 +174,9 @@ class Boundary:
                 return self._joined(part)
             case ComputeStep():
                 return part.returns
-            case ConditionStep() | SetStep() | EndStep():
+            case ForEachStep():
+                return _LIST
+            case ConditionStep() | SetStep() | EndStep() | Stage():
                 raise AssertionError(f"`{part.id}` has no output")
             case _:
                 assert_never(part)
@@ -233,14 +242,16 @@ class Uses:
     def _collect(self) -> None:
         for number, step in enumerate(self.boundary.reading.steps):
             expressions = self.boundary.reading.expressions(number)
-            if not isinstance(step, SetStep):
+            if isinstance(step, ForEachStep):
+                self._items(number, step)
+            if not isinstance(step, SetStep | ForEachStep):
                 for tree in expressions or ():
                     if tree is not None:
                         self._need(tree, _BOOLEAN)
                         self._nodes(tree)
                 continue
             texts = iter(expressions)
-            for name, value in step.set.items():
+            for name, value in step.assigns.items():
                 slot: Slot = (Source("set", name, number), ())
                 if not isinstance(value, str):
                     self._add(slot, kind_of(value))
@@ -249,6 +260,15 @@ class Uses:
                 if tree is not None:
                     self._equate(slot, tree)
                     self._nodes(tree)
+
+    def _items(self, number: int, step: ForEachStep) -> None:
+        """Record that an item has the type of the items of its list."""
+        names = lone_reference(step.items)
+        stage = self.boundary.reading.layout.bodies[number].next
+        for source, fields in self._slots(names) if names is not None else ():
+            self._add((source, fields), _ARRAY)
+            self._note_below(source, (*fields, ITEMS), is_asked=False)
+            self._pair((Source("item", step.item_name, stage), ()), (source, (*fields, ITEMS)))
 
     def _nodes(self, tree: Expression) -> None:
         for node in walk(tree):

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyStep, Failing, parts
+from stepward.vm.language.steps import AnyStep, Failing, ForEachStep, Stage, parts
 
 Names = tuple[str, ...]
 
@@ -26,10 +26,11 @@ def inside(value: Any, name: str) -> Any:
 class Source(NamedTuple):
     """A source of values: an input, the output, the error or its name of a step or sub-step, or one name of a `set`.
 
-    `name` is the name of the input or of the `set`, or the id of the step; `step` and `sub` are positions.
+    Of a for_each step: an item, its index, or the errors of its items. `name` is the name of the input, of the `set` or
+    of the item, or the id of the step; `step` and `sub` are positions, for an item and its index that of the stage.
     """
 
-    kind: Literal["input", "output", "error", "error_name", "set"]
+    kind: Literal["input", "output", "error", "error_name", "set", "item", "index", "errors"]
     name: str
     step: int = -1
     sub: int | None = None
@@ -56,8 +57,17 @@ class Lookup:
         self._known: dict[Names, Meant | None] = {}
         for name in program.inputs or ():
             self._gives(name, Source("input", name))
-        for number, step in enumerate(program.steps):
-            self._note(number, step)
+        self._listed: dict[str, int] = {}
+        layout = program.layout
+        for number, step in enumerate(layout.steps):
+            if isinstance(step, ForEachStep):
+                self._listed[step.id] = number
+                stage = layout.bodies[number].next
+                self._gives(step.item_name, Source("item", step.item_name, stage))
+                if step.index_as is not None:
+                    self._gives(step.index_as, Source("index", step.index_as, stage))
+            if not isinstance(step, Stage):
+                self._note(number, step)
 
     def _note(self, number: int, step: AnyStep) -> None:
         for name in step.assigns:
@@ -87,6 +97,8 @@ class Lookup:
                 return Meant(names[:2], (Source(kind, first, *self.calls[first]),), names[2:])
             if first in self._silent:
                 return None
+        if len(names) > 1 and names[1] == "errors" and first in self._listed:
+            return Meant(names[:2], (Source("errors", first, self._listed[first]),), names[2:])
         sources: Sequence[Source] = self.variables.get(first, ())
         if self._names_errors and not sources and names[1:2] == ("error_name",) and first in self.calls:
             return Meant(names[:2], (Source("error_name", first, *self.calls[first]),), names[2:])

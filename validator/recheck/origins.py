@@ -30,7 +30,8 @@ from stepward.validator.recheck.types import NOTHING, words
 from stepward.validator.recheck.types import allows as allows_word
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, Reference, walk
-from stepward.vm.language.steps import SetStep
+from stepward.vm.expressions.template import lone_reference
+from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.types import TypeSpec
 
 MAX_COPIES: Final = 20
@@ -142,13 +143,24 @@ class Origins:
 
     def spec(self, source: Source) -> TypeSpec | None:
         """Return the type that the machine enforces on the values of a source."""
-        return self.boundary.spec(source)
+        return self._item_spec(source) if source.kind == "item" else self.boundary.spec(source)
+
+    def _item_spec(self, source: Source) -> TypeSpec | None:
+        """Return the type of an item: that of the items of its list, if one value from outside is the list."""
+        body = next(body for body in self.reading.layout.bodies.values() if body.next == source.step)
+        step = self.reading.steps[body.owner]
+        assert isinstance(step, ForEachStep)
+        names = lone_reference(step.items)
+        meant = None if names is None else self.lookup.meaning(names)
+        if meant is None or len(meant.sources) != 1 or meant.sources[0].kind in ("set", "item"):
+            return None
+        listed, _ = field_type(self.boundary.spec(meant.sources[0]), meant.fields)
+        return None if listed is None else listed.items
 
     def tree(self, source: Source) -> Expression | None:
         """Return the expression of a name of a `set`; None where it is written as a value, or can't be parsed."""
-        step = self.reading.steps[source.step]
-        assert isinstance(step, SetStep)
-        texts = [name for name, value in step.set.items() if isinstance(value, str)]
+        assigned = self.reading.steps[source.step].assigns
+        texts = [name for name, value in assigned.items() if isinstance(value, str)]
         return self.reading.expressions(source.step)[texts.index(source.name)] if source.name in texts else None
 
     def _copied(self, names: Names, depth: int) -> Origin:
@@ -178,9 +190,7 @@ class Origins:
         if source.kind != "set":
             spec, may_be_absent = field_type(self.spec(source), fields)
             return Origin(of_type(spec), may_be_absent)
-        step = self.reading.steps[source.step]
-        assert isinstance(step, SetStep)
-        value, tree = step.set[source.name], self.tree(source)
+        value, tree = self.reading.steps[source.step].assigns[source.name], self.tree(source)
         if not isinstance(value, str) or isinstance(tree, Constant):
             return _written(tree.value if isinstance(tree, Constant) else value, fields)
         if isinstance(tree, Reference):

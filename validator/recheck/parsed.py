@@ -19,7 +19,7 @@ from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyPart, AnyStep, ToolCall, parts
+from stepward.vm.language.steps import AnyPart, AnyStep, ForEachStep, ToolCall, parts
 
 _EFFECTS: Final = ("none", "read", "write")
 _UNKNOWN: Final = ToolSpec.model_construct(effect="write", idempotent=False)
@@ -57,7 +57,8 @@ class Parsed:
 
     def __init__(self, program: Program, policies: Sequence[Policy] = (), watch: Watch | None = None) -> None:
         self.program = program
-        self.steps: tuple[AnyStep, ...] = program.steps
+        self.layout = program.layout
+        self.steps: tuple[AnyStep, ...] = program.layout.steps
         self.policies = tuple(policy for policy in policies if _applies(policy, program))
         known: dict[str, Policy] = {}
         for policy in self.policies:
@@ -73,7 +74,7 @@ class Parsed:
     @cached_property
     def control(self) -> Control:
         """The control flow; raises Unreadable where it is not well defined."""
-        return Control(self.steps)
+        return Control(self.layout)
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -101,7 +102,12 @@ class Parsed:
     @cached_property
     def parts(self) -> tuple[Match, ...]:
         """Every step, and every sub-step after its step."""
-        return tuple(Match(number, sub, part) for number, step in enumerate(self.steps) for sub, part in parts(step))
+        return tuple(
+            Match(number, sub, part)
+            for number, step in enumerate(self.steps)
+            for sub, part in parts(step)
+            if part.type != "stage"
+        )
 
     @cached_property
     def calls(self) -> tuple[Match, ...]:
@@ -125,6 +131,11 @@ class Parsed:
         """Return the guardrails of the program, then those of the policies, each with the name of its policy."""
         own: list[tuple[AnyRule, str | None]] = [(rule, None) for rule in self.program.guardrails]
         return own + [(rule, policy.policy) for policy in self.policies for rule in policy.guardrails]
+
+    def body_rules(self) -> list[tuple[AnyRule, int | None]]:
+        """Return the guardrails of bodies, each with the position of the step that has the body."""
+        steps = ((owner, self.steps[owner]) for owner in self.layout.bodies)
+        return [(rule, owner) for owner, step in steps if isinstance(step, ForEachStep) for rule in step.guardrails]
 
     @cached_property
     def bounds(self) -> dict[int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from stepward.validator.recheck.definite import Definite, assigned_by
+from stepward.validator.recheck.definite import Definite, overwritten, touched
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.parsed import Parsed
@@ -41,8 +41,13 @@ class Reading(Parsed):
 
     @cached_property
     def assigned(self) -> list[frozenset[Names]]:
-        """The names that each step assigns, its sub-steps included."""
-        return [assigned_by(step) for step in self.steps]
+        """The names that each step assigns, its sub-steps included, by whatever transition it is left."""
+        return [overwritten(self, number) for number in range(len(self.steps))]
+
+    @cached_property
+    def touched(self) -> list[frozenset[Names]]:
+        """The names that each step may assign."""
+        return [touched(self, number) for number in range(len(self.steps))]
 
     def plain(self, tree: Expression, step: int) -> Expression:
         """Return an equivalent condition at the start of a step, in which references of the same value are compared

@@ -27,6 +27,7 @@ from stepward.validator.recheck.selectors import branch_of, guards, matches
 from stepward.validator.recheck.steps import Part, Steps
 from stepward.validator.recheck.tracked import plain
 from stepward.validator.recheck.types import has_default
+from stepward.validator.recheck.within import Within
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.expressions.template import embedded
@@ -64,6 +65,8 @@ class Watcher:
 
     ends_matter = False
     sees_everything = False
+    renewing: frozenset[int] = frozenset()
+    """The stages at which a rule of a body begins anew, because each item is a frame of its own."""
     condition: Expression | None = None
     """The condition that, together with the path, decides whether a hit breaks the rule."""
 
@@ -106,6 +109,13 @@ class Watcher:
         return 1 + len(self.reading.steps[step].sub_steps)
 
 
+def at_ends(hits: Iterable[Match], reading: Reading) -> Iterator[Match]:
+    """Yield hits; a for_each step succeeds at its stage behind the last item, not where it starts."""
+    for hit in hits:
+        body = reading.layout.bodies.get(hit.step)
+        yield hit if body is None else hit._replace(step=body.next)
+
+
 class RequiresWatcher(Watcher):
     """`protects: P, requires: G`: remembers of every G whether it never succeeded, is stale, or is fresh."""
 
@@ -113,14 +123,14 @@ class RequiresWatcher(Watcher):
         super().__init__(reading, matches(rule.protects, reading))
         self.requirement = rule.requires
         self.guards = guards(rule.requires)
-        self.coming = [by_step(matches(guard, reading)) for guard in self.guards]
+        self.coming = [by_step(at_ends(matches(guard, reading), reading)) for guard in self.guards]
         self.parts |= {(hit.step, hit.sub) for found in self.coming for hits in found.values() for hit in hits}
         self.reads = [self._reads(guard) if rule.fresh else frozenset() for guard in self.guards]
 
     @cached_property
     def seen(self) -> Collection[int]:
         read = frozenset().union(*self.reads)
-        touched = [number for number, names in enumerate(self.reading.assigned) if names & read] if read else ()
+        touched = [number for number, names in enumerate(self.reading.touched) if names & read] if read else ()
         return {*self.hits, *(step for found in self.coming for step in found), *touched}
 
     def _reads(self, guard: AnyGuard) -> frozenset[Names]:
@@ -167,7 +177,7 @@ class RequiresWatcher(Watcher):
         for hit in self.coming[number].get(step, ()):
             if self._came(self.guards[number], hit, exit_):
                 return FRESH
-        return STALE if before == FRESH and self.reads[number] & self.reading.assigned[step] else before
+        return STALE if before == FRESH and self.reads[number] & self.reading.touched[step] else before
 
     @staticmethod
     def _came(guard: AnyGuard, hit: Match, exit_: Exit) -> bool:
@@ -333,7 +343,8 @@ class FollowedByWatcher(Watcher):
         super().__init__(reading, then)
         self.ends = rule.ends
         self.ends_matter, self.sees_everything = True, rule.ends == "any"
-        self.first = frozenset((hit.step, hit.sub) for hit in matches(rule.followed_by.first, reading)) - self.parts
+        begun = {hit for hit in matches(rule.followed_by.first, reading) if (hit.step, hit.sub) not in self.parts}
+        self.first = frozenset((hit.step, hit.sub) for hit in at_ends(begun, reading))
         self.parts |= self.first
 
     @cached_property
@@ -442,14 +453,25 @@ def watcher(claim: Property, reading: Reading) -> Watcher:
         return DecisionWatcher(reading, step, exclusive=claim.property == "exclusive cases")
     if claim.property == "allow":
         return _allowed(claim, reading)
-    own = [rule for rule, policy in reading.rules() if policy == claim.policy]
+    own: list[tuple[AnyRule, int | None]] = [(rule, None) for rule, policy in reading.rules() if policy == claim.policy]
+    own += reading.body_rules() if claim.policy is None else []
     if claim.number is not None and 0 < claim.number <= len(own):
-        rule = own[claim.number - 1]
+        rule, owner = own[claim.number - 1]
         kind, watch = _KINDS[type(rule)]
         if rule.name == claim.rule and kind == claim.property:
-            return watch(rule, reading)
+            return watch(rule, reading) if owner is None else _within(watch, rule, reading, owner)
     of = f" of policy `{claim.policy}`" if claim.policy else ""
     raise Refused(f"there is no guardrail `{claim.rule}`{of} of the kind `{claim.property}`")
+
+
+def _within(watch: Callable[[Any, Any], Watcher], rule: AnyRule, reading: Reading, owner: int) -> Watcher:
+    """Return the watcher of a rule of a body: it sees the steps of the body, and begins anew at each item."""
+    if isinstance(rule, FollowedBy):
+        raise Refused("what follows within one item is not checked")
+    found = watch(rule, Within(reading, owner))
+    body = reading.layout.bodies[owner]
+    found.renewing = frozenset(stage for stage in (body.next, body.failed) if stage is not None)
+    return found
 
 
 _KINDS: Final[dict[type[AnyRule], tuple[str, Callable[[Any, Reading], Watcher]]]] = {

@@ -27,7 +27,7 @@ from stepward.validator.recheck.steps import Steps
 from stepward.validator.recheck.walking import Pair, Violations, Walk, resolved_states
 from stepward.vm.expressions.syntax import Constant, Expression, walk
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.steps import SetStep, ToolCall
+from stepward.vm.language.steps import ForEachStep, SetStep, ToolCall
 
 MAX_STATES: Final = 4_000
 """States that are explored beside a formula."""
@@ -61,7 +61,7 @@ def reached(
     reading = walk_.reading
     steps = walk_.steps(followed, is_search=True)
     answers = _answer_slots(steps)
-    lost = [[slot for slot in answers if not one.isdisjoint(answers[slot])] for one in reading.assigned]
+    lost = [[slot for slot in answers if not one.isdisjoint(answers[slot])] for one in reading.touched]
     live = _live(reading, steps, walk_.watcher)
     origins = reading.origins
     first = tuple(
@@ -150,7 +150,8 @@ def _live(reading: Reading, steps: Steps, watcher: Watcher) -> list[frozenset[in
         own = {*steps.read_slots(number), *(judged if number in watcher.hits else ())}
         reads.append(frozenset((*_with_owners(followed, own), *(slot for slot, _ in steps.asked(number)))))
         lost = {one for one in roots if roots[one] in assigned}
-        stays.append(every - lost - {slot for slot in answers if not assigned.isdisjoint(answers[slot])})
+        changed = reading.touched[number]
+        stays.append(every - lost - {slot for slot in answers if not changed.isdisjoint(answers[slot])})
     live = [frozenset[int]()] * len(reads)
     pending = list(range(len(reads)))
     while pending:
@@ -228,7 +229,7 @@ class Groups:
         self._constants: dict[Names, dict[Any, Any]] = {}
         for number, step in enumerate(reading.steps):
             trees = [tree for tree in reading.expressions(number) if tree is not None]
-            if isinstance(step, SetStep):
+            if isinstance(step, SetStep | ForEachStep):
                 self._assigned(number, step)
                 continue
             for tree in trees:
@@ -245,9 +246,9 @@ class Groups:
         """Return the constants in expressions of a reference's group."""
         return self._constants.get(name, {}).values()
 
-    def _assigned(self, number: int, step: SetStep) -> None:
+    def _assigned(self, number: int, step: SetStep | ForEachStep) -> None:
         texts = iter(self.reading.expressions(number))
-        for name, value in step.set.items():
+        for name, value in step.assigns.items():
             tree = next(texts) if isinstance(value, str) else None
             if tree is not None:
                 self._join([(name,), *references([tree])], _constants(tree))

@@ -6,13 +6,14 @@ reference one block; where the state is not known, every value that the types al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any, assert_never
 
 from stepward.validator.recheck.arguments import starts
+from stepward.validator.recheck.between import between, reverted, started
 from stepward.validator.recheck.cells import (
     GIVEN,
     OPEN,
@@ -41,7 +42,7 @@ from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome
 from stepward.validator.recheck.failures import attempts, early_errors, late_errors, leaving, told_apart
 from stepward.validator.recheck.flow import FAILS as END_FAILS
 from stepward.validator.recheck.flow import Transition
-from stepward.validator.recheck.followed import Changes, Followed, State
+from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
 from stepward.validator.recheck.joining import MAX_EXITS, joined_exits
 from stepward.validator.recheck.names import ABSENT, Names, Source, inside
 from stepward.validator.recheck.orders import earlier, is_ordered
@@ -59,22 +60,17 @@ from stepward.vm.language.steps import (
     EndStep,
     Failing,
     FailingPart,
+    ForEachStep,
     LlmStep,
     ParallelStep,
     SetStep,
+    Stage,
     ToolCall,
     ToolStep,
 )
 
 Part = tuple[int, int | None]
 """A step by its position, or a sub-step of it."""
-
-Test = Callable[[Block], bool]
-
-
-DescribeField = Callable[[Names, bool], tuple[Test, bool]]
-"""Takes the fields below a value, and whether their owner is known to be an object. Returns a test whether the value
-may be in a block, and whether it may be undefined."""
 
 
 @dataclass(eq=False)
@@ -150,7 +146,7 @@ class Steps:
         """Return the possible blocks of references at the start of a step in a state."""
         return {name: self.blocks(name, step, state) for name in names}
 
-    def _fitting(self, names: Sequence[Names], environment: Environment) -> Iterator[Environment]:
+    def fitting(self, names: Sequence[Names], environment: Environment) -> Iterator[Environment]:
         """Return environments as `splits` does, without those in which a field contradicts its owner."""
         fields = [name for name in names if name[:-1] in environment and self.origins.root(name) != name]
         found = splits(names, environment)
@@ -161,7 +157,14 @@ class Steps:
         slots = (*self.read_slots(number), *(slot for slot, _ in self.asked(number)))
         key = (number, None if state is None else tuple(state[slot] for slot in slots))
         if key not in self._exits:
-            self._exits[key] = tuple(dict.fromkeys(self._all(number, self.reading.steps[number], state)))
+            found = self._all(number, self.reading.steps[number], state)
+            self._exits[key] = tuple(
+                dict.fromkeys(
+                    after
+                    for one in found
+                    for after in ((one,) if one.transition.closes is None else reverted(self, number, one))
+                )
+            )
         return self._exits[key]
 
     def read_slots(self, number: int) -> tuple[int, ...]:
@@ -176,7 +179,7 @@ class Steps:
         for part in (step, *step.sub_steps):
             names.extend(read_by(part))
         slots = {self.followed.slot[name] for name in names if name in self.followed.slot}
-        if isinstance(step, SetStep):
+        if isinstance(step, SetStep | ForEachStep):
             slots |= {slot for name in names for slot in self.followed.under(name)}
         yield from slots
 
@@ -212,6 +215,10 @@ class Steps:
                 yield from joined_exits(self, number, step, state)
             case LlmStep() | ToolStep() | ComputeStep():
                 yield from self._call(number, step, state)
+            case ForEachStep():
+                yield from started(self, number, step, state)
+            case Stage():
+                yield from between(self, number)
             case _:
                 assert_never(step)
         for transition in self.transitions(number):
@@ -245,7 +252,7 @@ class Steps:
 
     def given(self, root: Names, source: Source) -> Iterator[Changes]:
         """Yield the changes by which a root gets a value from outside."""
-        return self._valued([root], self._typed(source))
+        return self.valued([root], self._typed(source))
 
     def _later(self, roots: Sequence[Names], source: Source) -> Changes:
         """Return the change that delays the choice of a value from outside; an empty one where it can't be delayed.
@@ -260,7 +267,7 @@ class Steps:
             return ()
         return tuple((slot, GIVEN) for slot in self.followed.under(followed[0]))
 
-    def _valued(self, roots: Sequence[Names], describe: DescribeField) -> Iterator[Changes]:
+    def valued(self, roots: Sequence[Names], describe: DescribeField) -> Iterator[Changes]:
         """Yield the changes of roots that all get the same value."""
         found: list[tuple[dict[Names, Block], Changes]] = [({}, ())]
         for root in roots:
@@ -321,14 +328,14 @@ class Steps:
     def success(self, part: FailingPart) -> Iterator[Changes]:
         """Yield the changes of a part that succeeded: it has an output, and no error."""
         source = Source("output", part.id, *self.reading.lookup.calls[part.id])
-        roots = written_by(part)
+        roots = [root for root in written_by(part) if root[0] not in part.assigns or len(root) > 1]
         given: Iterable[Changes] = [self._later(roots, source)] if self.is_lazy else [()]
         if not all(given):
-            given = self._valued(roots, self._typed(source))
+            given = self.valued(roots, self._typed(source))
         return self.together([given, *self._without_error(part)])
 
     def _fallback(self, part: AnyCall | ComputeStep) -> Iterator[Changes]:
-        given = self._valued(written_by(part), self._written(part.fallback))
+        given = self.valued(written_by(part), self._written(part.fallback))
         return self.together([given, *self._without_error(part)])
 
     def _without_error(self, part: FailingPart) -> list[Iterator[Changes]]:
@@ -336,8 +343,8 @@ class Steps:
 
     def left_without(self, part: FailingPart, name: str) -> Iterator[Changes]:
         """Yield the changes of a part that failed: it has an error of a name, and no output."""
-        error = self._valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
-        named = self._valued([(part.id, "error_name")], self._written(name))
+        error = self.valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
+        named = self.valued([(part.id, "error_name")], self._written(name))
         gone = [self.undefined(root) for root in written_by(part)]
         return self.together([*gone, error, named])
 
@@ -352,7 +359,7 @@ class Steps:
         names = references(trees)
         environment = self.environment(names, number, state)
         may_overflow = self.origins.may_overflow
-        return {one for split in self._fitting(names, environment) for one in outcomes(trees, split, may_overflow)}
+        return {one for split in self.fitting(names, environment) for one in outcomes(trees, split, may_overflow)}
 
     def _condition(self, number: int, step: ConditionStep, state: State) -> Iterator[Exit]:
         taken = set() if self.is_blind else {branch_taken(step, outcome) for outcome in self.outcomes(number, state)}
@@ -371,28 +378,30 @@ class Steps:
         environment = self.environment(names, number, state)
         fails = False
         changes: dict[Changes, None] = {}
-        for split in self._fitting(names, environment):
+        for split in self.fitting(names, environment):
             results = [values(tree, split, may_overflow=self.origins.may_overflow(tree)) for tree in trees]
             fails = fails or any(FAILS in found for found in results)
             if all(found != {FAILS} for found in results):
-                changes.update(dict.fromkeys(self._assigned(number, step, state, results)))
+                changes.update(dict.fromkeys(self.assigned(number, step, state, results)))
         for transition in self.transitions(number):
             if transition.kind == "success":
                 yield from (Exit(transition, change, ALONE, ALONE, 1) for change in changes)
             elif transition.kind == "failed" and fails:
                 yield Exit(transition, (), ALONE, NOTHING, 1)
 
-    def _assigned(self, number: int, step: SetStep, state: State, results: list[set[Block]]) -> Iterator[Changes]:
+    def assigned(
+        self, number: int, step: SetStep | ForEachStep, state: State, results: list[set[Block]]
+    ) -> Iterator[Changes]:
         """Yield the changes of a `set` in order, given the results of its texts."""
         choices: list[Iterable[Changes]] = []
         texts = iter(zip(self.trees(number, state), results, strict=True))
-        for name, value in step.set.items():
+        for name, value in step.assigns.items():
             if not isinstance(value, str):
-                choices.append(self._valued([(name,)], self._written(value)))
+                choices.append(self.valued([(name,)], self._written(value)))
                 continue
             tree, found = next(texts)
             origin = tree.names if isinstance(tree, Reference) else None
-            choices.append(self._valued([(name,)], self._result(found - {FAILS}, origin, number, state)))
+            choices.append(self.valued([(name,)], self._result(found - {FAILS}, origin, number, state)))
         return self.together(choices)
 
     def _result(self, found: set[Block], origin: Names | None, step: int, state: State) -> DescribeField:
@@ -409,7 +418,8 @@ class Steps:
     def _end(self, number: int, step: EndStep, state: State) -> Iterator[Exit]:
         read = [(UNDEFINED, TEXT)] if self.is_blind else [self.blocks(name, number, state) for name in read_by(step)]
         if any(UNDEFINED in blocks for blocks in read):
-            yield Exit(END_FAILS, (), ALONE, NOTHING, 1)
+            fails = next((one for one in self.transitions(number) if one.kind == "failed"), END_FAILS)
+            yield Exit(fails, (), ALONE, NOTHING, 1)
         if not any(blocks == (UNDEFINED,) for blocks in read):
             # The run is over: an `end` does not succeed, and starts no obligation.
             ends = (transition for transition in self.transitions(number) if transition.kind == "end")

@@ -10,7 +10,7 @@ from stepward.validator.recheck.inference import KINDS, NOTHING, kind_of
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, children
-from stepward.vm.language.steps import SetStep
+from stepward.vm.language.steps import ForEachStep, SetStep
 
 MAX_ROUNDS: Final = 50
 """The most rounds over all assignments; without a result after them, every kind is possible."""
@@ -21,7 +21,7 @@ Given = Callable[[Source, Names], Kinds]
 
 
 class AssignedKinds:
-    """The kinds of value of each name of each `set`: the least that the assignments allow."""
+    """The kinds of value of each name of each `set` and `carry`: the least that the assignments allow."""
 
     def __init__(self, reading: Parsed, given: Given) -> None:
         self._reading = reading
@@ -29,7 +29,7 @@ class AssignedKinds:
         self._trees = {
             Source("set", name, number): tree
             for number, step in enumerate(reading.steps)
-            if isinstance(step, SetStep)
+            if isinstance(step, SetStep | ForEachStep)
             for name, tree in _trees(step, reading.expressions(number))
         }
         self._kinds: dict[Source, Kinds] = dict.fromkeys(self._trees, NOTHING)
@@ -68,7 +68,7 @@ class AssignedKinds:
         return KINDS if fields else self._kinds[source]
 
 
-def _trees(step: SetStep, texts: Iterable[Expression | None]) -> Iterable[tuple[str, Expression | None]]:
+def _trees(step: SetStep | ForEachStep, texts: Iterable[Expression | None]) -> Iterable[tuple[str, Expression | None]]:
     parsed = iter(texts)
-    for name, value in step.set.items():
+    for name, value in step.assigns.items():
         yield name, next(parsed) if isinstance(value, str) else Constant(0, 0, value)

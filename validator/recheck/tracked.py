@@ -6,7 +6,7 @@ certainly have a value (`definite`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, Literal
 
@@ -59,6 +59,14 @@ class Tracked:
             change = self._changes[number, is_done] = self._changed(number, is_done=is_done)
         gone, come = change
         return facts & ~gone if transition.kind == "visits" else facts & ~gone | come
+
+    def forgotten(self, names: Iterable[str], facts: int) -> int:
+        """Return the facts without those about some variables, whose values may be earlier ones again."""
+        for name in names:
+            facts &= ~self._pairs_with.get(name, 0)
+            for _, bit in self._by_name.get(name, ()):
+                facts &= ~bit
+        return facts
 
     def sources(self, name: str, facts: int) -> tuple[Source, ...] | None:
         """Return the sources that may have given the current value of a variable; None for all."""

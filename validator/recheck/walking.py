@@ -15,6 +15,7 @@ from stepward.validator.recheck.refusals import TooLarge
 from stepward.validator.recheck.rules import Memory, Watcher
 from stepward.validator.recheck.steps import Steps
 from stepward.vm.expressions.fields import index_of
+from stepward.vm.language.steps import ForEachStep
 
 MAX_SPLITS: Final = 100_000
 """The most states that one state with open references stands for at a step."""
@@ -43,7 +44,14 @@ class Walk:
         self.most = most
         self.broken: Violations = set()
         self.bounds = reading.bounds
-        self.slot = {step: number for number, step in enumerate(self.bounds)}
+        self.items = dict(_few_items(reading))
+        self.slot = {step: number for number, step in enumerate((*self.bounds, *self.items))}
+        self.inside = {
+            stage: [self.slot[one] for one in reading.layout.inside(body.owner) if one in self.slot]
+            for body in reading.layout.bodies.values()
+            for stage in (body.next, body.failed)
+        }
+        self.next_of = {body.failed: body.next for body in reading.layout.bodies.values()}
 
     def steps(self, followed: Followed, *, is_search: bool = False) -> Steps:
         """Return the steps of the program, seen through followed references.
@@ -57,7 +65,7 @@ class Walk:
 
     def first(self, *, counts: bool) -> Pair:
         """Return the pair at the entry."""
-        return Pair(0, self.watcher.start(), (0,) * len(self.bounds) if counts else None)
+        return Pair(0, self.watcher.start(), (0,) * len(self.slot) if counts else None)
 
     def targets(self, steps: Steps, pair: Pair, state: State, cost: int) -> Iterator[tuple[Pair, Changes, int]]:
         """Yield the successors of a state with changes and cost; and collect the violations."""
@@ -75,25 +83,42 @@ class Walk:
             after = cost + exit_.cost
             if self.most is not None and after > self.most:
                 continue
-            remembered = self.watcher.after(step, memory, exit_)
+            is_anew = step in self.watcher.renewing
+            remembered = self.watcher.start() if is_anew else self.watcher.after(step, memory, exit_)
             if exit_.transition.to == END:
                 if self.watcher.ended(remembered, exit_.transition):
                     self.broken.add((step, "missing"))
             else:
-                yield Pair(exit_.transition.to, remembered, self._counted(pair)), exit_.changes, after
+                yield Pair(exit_.transition.to, remembered, self._counted(pair, exit_)), exit_.changes, after
 
     def _note(self, step: int, cost: int, found: Iterable[Any]) -> None:
         self.broken.update((step, one.kind) for one in found if self.most is None or cost + one.cost <= self.most)
 
-    def _counted(self, pair: Pair) -> tuple[int, ...] | None:
+    def _counted(self, pair: Pair, exit_: Exit) -> tuple[int, ...] | None:
+        if pair.visits is not None and pair.step in self.inside:
+            return self._between(pair.step, pair.visits, is_item=exit_.transition.kind == "item")
         if pair.visits is None or pair.step not in self.slot:
             return pair.visits
         slot = self.slot[pair.step]
         return (*pair.visits[:slot], pair.visits[slot] + 1, *pair.visits[slot + 1 :])
 
+    def _between(self, stage: int, visits: tuple[int, ...], *, is_item: bool) -> tuple[int, ...]:
+        """Return the counts behind a stage: in a body, they begin anew with each item."""
+        found = list(visits)
+        for slot in self.inside[stage]:
+            found[slot] = 0
+        at = self.next_of.get(stage, stage)
+        if at in self.items:
+            found[self.slot[at]] = visits[self.slot[at]] + 1 if is_item else 0
+        return tuple(found)
+
     def _exits(self, steps: Steps, pair: Pair, state: State) -> Iterator[Exit]:
         """Yield the exits that the visits so far allow."""
         exits = steps.exits(pair.step, state)
+        if pair.visits is not None and pair.step in self.items:
+            is_last = pair.visits[self.slot[pair.step]] >= self.items[pair.step]
+            yield from (one for one in exits if not (is_last and one.transition.kind == "item"))
+            return
         if pair.visits is None or pair.step not in self.slot:
             yield from exits
             return
@@ -106,6 +131,18 @@ class Walk:
                     yield exit_
             elif count >= bound and (exit_.transition.to != END) is goes_on:
                 yield exit_
+
+
+MAX_COUNTED_ITEMS: Final = 3
+"""The largest `max_items` of a for_each step whose items are counted."""
+
+
+def _few_items(reading: Reading) -> Iterator[tuple[int, int]]:
+    """Yield the stages between items of which there are few, each with the most items."""
+    for body in reading.layout.bodies.values():
+        step = reading.steps[body.owner]
+        if isinstance(step, ForEachStep) and step.max_items is not None and step.max_items <= MAX_COUNTED_ITEMS:
+            yield body.next, step.max_items
 
 
 def explored(reading: Reading, watcher: Watcher, *, counts: bool = False, is_blind: bool = False) -> Violations:
@@ -144,7 +181,7 @@ def _explored_by_graph(reading: Reading, watcher: Watcher) -> Violations:
     while pending:
         number, memory = pending.pop()
         found: Iterable[tuple[int, Memory]]
-        if number in watcher.seen:
+        if number in watcher.seen or number in watcher.renewing:
             pair = Pair(number, memory, None)
             found = [(one.step, one.memory) for one, _, _ in walk.targets(steps, pair, None, 0)]
         else:

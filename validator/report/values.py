@@ -53,7 +53,7 @@ class Values:
         found: dict[str, list[str]] = {}
         after: dict[str, list[str]] = {}
         returned: defaultdict[str, list[Any]] = defaultdict(list)
-        computing = {step.id for step in witness.program.steps if isinstance(step, ComputeStep)}
+        computing = {step.id for step in witness.program.layout.steps if isinstance(step, ComputeStep)}
         for answer in witness.script:
             returned[answer.step] += [answer.value] if answer.does == "returns" else []
         for names, sources, fields in _read(witness, meaning, steps):

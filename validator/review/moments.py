@@ -28,7 +28,7 @@ def moments_of(found: History, program: Program) -> list[Moment]:
     """Return the records of a run of a program, without sensitive values."""
     names = {
         part.id: getattr(part, "output_key", None) or f"{part.id}.output"
-        for step in program.steps
+        for step in program.layout.steps
         for part in (step, *step.sub_steps)
     }
     return [

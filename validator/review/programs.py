@@ -90,14 +90,17 @@ def _parting(context: Context, claim: Claim, path: Sequence[Move]) -> str:
 
 def _lines(program: Program) -> dict[str, tuple[int, int]]:
     """Return the lines of each step and sub-step."""
+    from stepward.vm.language.steps import parts
     from stepward.vm.reading.source import Place
 
     document = program.document
     if document is None:
         return {}
-    places = {step.id: Place(("steps", number)) for number, step in enumerate(program.steps)}
-    for number, step in enumerate(program.steps):
-        for part, sub_step in enumerate(step.sub_steps):
-            places[sub_step.id] = Place(("steps", number, "parallel_steps", part))
+    layout = program.layout
+    places = {
+        part.id: Place(layout.path(number, sub))
+        for number, step in enumerate(layout.steps)
+        for sub, part in parts(step)
+    }
     spans = document.locate(places.values())
     return {id: (spans[place].line, spans[place].end_line) for id, place in places.items()}

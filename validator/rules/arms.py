@@ -9,6 +9,7 @@ from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.control_flow import CycleWithoutExit, UnboundedCycle, UnreachableStep
 from stepward.validator.rules.naming import MAX_TRIED, naming_transitions
+from stepward.vm.language.flow import Flow
 from stepward.vm.reading.source import Correction, Place
 
 
@@ -56,21 +57,35 @@ class AmbiguousArm(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every arm without `next_step` and `is_terminal` that is the entry or that control falls into."""
-        steps = context.facts.program.steps
+        steps = context.facts.flow.steps
         for count, number in enumerate(sorted(context.facts.flow.ambiguous_arms)):
             step = steps[number]
-            above = f"step `{steps[number - 1].id}` above leads to it" if number else "it is the entry of the program"
+            before = _above(context.facts.flow, number)
+            of = "body" if number in context.facts.flow.layout.owners else "program"
+            above = f"it is the entry of the {of}"
+            if before is not None:
+                above = f"step `{steps[before].id}` above leads to it"
             message = f"`{step.id}` is an arm, and {above}: it is not clear whether the run ends after it"
             related = [
-                Label(Place(("steps", source, *transition.field)), "it is named here")
+                Label(Place((*context.facts.flow.layout.path(source), *transition.field)), "it is named here")
                 for source, transition in list(naming_transitions(context.facts.flow, step.id))[:1]
             ]
             help, correction = (
                 _suggestions(context, number) if count < MAX_TRIED else (_say_where_it_goes(step.id), None)
             )
             yield self.finding(
-                message, help, Place(("steps", number, "id")), step=step.id, related=related, correction=correction
+                message,
+                help,
+                Place((*context.facts.flow.layout.path(number), "id")),
+                step=step.id,
+                related=related,
+                correction=correction,
             )
+
+
+def _above(flow: Flow, number: int) -> int | None:
+    """Return the step above a step in its list, None for the first one."""
+    return next((one for one in range(len(flow.steps)) if flow.layout.after(one) == number), None)
 
 
 def _say_where_it_goes(step: str) -> str:
@@ -83,15 +98,20 @@ def _suggestions(context: Context, number: int) -> tuple[str, Correction | None]
     A change that makes a loop without a bound or an exit, or a step unreachable, is not suggested. To go on is safe
     where to end would be such a change: then nothing else leads to the step behind the arm.
     """
-    steps = context.facts.program.steps
-    step, following = steps[number], steps[number + 1].id
+    steps, after = context.facts.flow.steps, context.facts.flow.layout.after(number)
+    assert after is not None, "an ambiguous arm is not the last step"
+    step, following, above = steps[number], steps[after].id, _above(context.facts.flow, number)
     goes_on, ends = _is_sound(context, number, next_step=following), _is_sound(context, number, is_terminal=True)
     suggestions = [f"add `next_step: {following}` to `{step.id}` to go on"] if goes_on else []
     if ends:
         suggestions.append(f"add `is_terminal: true` to `{step.id}` to end")
-    if number and _is_sound(context, number - 1, next_step=following):
-        suggestions.append(f"add `next_step: {following}` to `{steps[number - 1].id}` to skip it")
-    correction = Correction(Place(("steps", number)), following, "next_step") if goes_on and not ends else None
+    if above is not None and _is_sound(context, above, next_step=following):
+        suggestions.append(f"add `next_step: {following}` to `{steps[above].id}` to skip it")
+    correction = (
+        Correction(Place(context.facts.flow.layout.path(number)), following, "next_step")
+        if goes_on and not ends
+        else None
+    )
     if not suggestions:
         return _say_where_it_goes(step.id), None
     return ", or ".join(suggestions), correction
@@ -100,6 +120,8 @@ def _suggestions(context: Context, number: int) -> tuple[str, Correction | None]
 def _is_sound(context: Context, number: int, **fields: object) -> bool:
     """Return whether adding fields to one step removes an ambiguous arm and causes no error of control flow."""
     program = context.facts.program
+    if program.layout.bodies:
+        return False  # positions are not those of its list
     steps = [step.replace(**fields) if one == number else step for one, step in enumerate(program.steps)]
     changed = Context(program.model_copy(update={"steps": tuple(steps)}))
     if len(changed.facts.flow.ambiguous_arms) >= len(context.facts.flow.ambiguous_arms):

@@ -42,7 +42,10 @@ class Rule(ABC):
         policy: PolicyTag | None = None,
         correction: Correction | None = None,
     ) -> Finding:
-        """Return a finding of this rule."""
+        """Return a finding of this rule; one at a stage of a for_each step is at that step."""
+        if step is not None and " " in step:  # no step of a program has such an id
+            stage, step = step, step.partition(" ")[0]
+            message, help = (text.replace(f"`{stage}`", f"`{step}`") for text in (message, help))
         return Finding(
             code=self.code,
             name=self.name,

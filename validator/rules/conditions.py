@@ -75,7 +75,7 @@ class ConditionSyntax(Rule):
             if error is not None:
                 help = error.help if clause.is_condition else _text_help(error, str(clause.path[-1]))
                 place = Place(clause.path, within=(error.start, error.end))
-                step = context.facts.program.steps[clause.step].id
+                step = context.facts.flow.steps[clause.step].id
                 correction = None
                 if help == error.help:
                     help, correction = _offer(error, clause.path, context.facts.program)
@@ -174,7 +174,7 @@ class UncoveredCondition(EngineRule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield conditions that take no branch in a state that certainly occurs."""
         for number, step, judged in _judged(context, COVERAGE, Verdict.VIOLATED):
-            place = Place(("steps", number, "id"))
+            place = Place((*context.facts.flow.layout.path(number), "id"))
             if judged.when:
                 message = f"`{step.id}` takes no branch when {judged.when}"
                 help = _missing_branch(step)
@@ -192,11 +192,23 @@ def undecided_conditions(context: Context, rule: Rule) -> Iterator[Finding]:
     for number, step, judged in _judged(context, COVERAGE, Verdict.UNKNOWN):
         unknown, broken = f"`{step.id}` always takes a branch", f"`{step.id}` takes no branch"
         message, help = _undecided_message(unknown, broken, judged), _missing_branch(step)
-        yield rule.finding(message, help, Place(("steps", number, "id")), step=step.id, evidence=judged.evidence)
+        yield rule.finding(
+            message,
+            help,
+            Place((*context.facts.flow.layout.path(number), "id")),
+            step=step.id,
+            evidence=judged.evidence,
+        )
     for number, step, judged in _judged(context, EXCLUSIVE_CASES, Verdict.UNKNOWN):
         message = _undecided_message(f"no two cases of `{step.id}` hold at once", _both_hold(step, judged.pair), judged)
         help = "remove `exclusive: true`: the first case that holds wins anyway"
-        yield rule.finding(message, help, Place(("steps", number, "exclusive")), step=step.id, evidence=judged.evidence)
+        yield rule.finding(
+            message,
+            help,
+            Place((*context.facts.flow.layout.path(number), "exclusive")),
+            step=step.id,
+            evidence=judged.evidence,
+        )
 
 
 def _undecided_message(unknown: str, broken: str, judged: Judged) -> str:
@@ -277,12 +289,15 @@ class ConstantCondition(EngineRule):
                 )
                 by_types = "the types of the values decide the result: compare with another value"
                 help = by_what_comes_before if _is_by_what_comes_before(evidence) else by_types
-            if ("steps", number, "condition") not in quoted:
+            if (*context.facts.flow.layout.path(number), "condition") not in quoted:
                 never = "otherwise" if value else "then"
                 lost = getattr(step, never) is not None
                 message = f"the condition is always {str(value).lower()}"
                 message += f": `{never}` is never taken{unreached_words(context, number)}" if lost else ""
-                help, place = help + removal_suggestion(number, context), Place(("steps", number, "condition"))
+                help, place = (
+                    help + removal_suggestion(number, context),
+                    Place((*context.facts.flow.layout.path(number), "condition")),
+                )
                 yield self.finding(message, help, place, step=step.id, evidence=evidence)
 
 
@@ -346,7 +361,7 @@ class ShadowedCase(EngineRule):
         seen: dict[str, Place] = {}
         always: Place | None = None
         for position, case in enumerate(step.cases or ()):
-            place = Place(("steps", number, "cases", position, "when"))
+            place = Place((*context.facts.flow.layout.path(number), "cases", position, "when"))
             value, text = constant_text(case.when, context.facts.program.language), " ".join(case.when.split())
             if always is not None:
                 related = [Label(always, "this case always holds")]
@@ -371,7 +386,7 @@ class ShadowedCase(EngineRule):
         if found is None:
             return
         evidence, is_false, earlier = found
-        place = Place(("steps", number, "cases", position, "when"))
+        place = Place((*context.facts.flow.layout.path(number), "cases", position, "when"))
         message = "this case is never taken: whenever it holds, an earlier one does"
         help = "move this case up" + _OR_DROP
         related = []
@@ -382,7 +397,12 @@ class ShadowedCase(EngineRule):
             message = "this case is never taken: no value of its types makes it true"
             help = "compare with a value that can be" + _OR_DROP
         elif earlier is not None:
-            related = [Label(Place(("steps", number, "cases", earlier, "when")), "this case holds whenever it does")]
+            related = [
+                Label(
+                    Place((*context.facts.flow.layout.path(number), "cases", earlier, "when")),
+                    "this case holds whenever it does",
+                )
+            ]
         yield self.finding(message, help, place, step=step.id, related=related, evidence=evidence)
 
 
@@ -446,7 +466,9 @@ class OverlappingCases(EngineRule):
         """Yield conditions of which two cases hold in a state that certainly occurs."""
         for number, step, judged in _judged(context, EXCLUSIVE_CASES, Verdict.VIOLATED):
             if judged.pair is not None:
-                first, second = (Place(("steps", number, "cases", case, "when")) for case in judged.pair)
+                first, second = (
+                    Place((*context.facts.flow.layout.path(number), "cases", case, "when")) for case in judged.pair
+                )
                 message = f"{_both_hold(step, judged.pair)} when {judged.when}"
                 help = (
                     "change the two so that only one can hold, or remove `exclusive: true` to take the first that holds"

@@ -24,7 +24,8 @@ def falls_into_failure(flow: Flow, dead: Sequence[int]) -> int | None:
 
 def _last_ones(flow: Flow, dead: Sequence[int]) -> list[int]:
     """Return the dead steps that fall into a live one."""
-    return [one for one in dead if flow.falls_through(one) and one + 1 < len(flow.steps) and one + 1 not in dead]
+    after = flow.layout.after
+    return [one for one in dead if flow.falls_through(one) and after(one) is not None and after(one) not in dead]
 
 
 def continuation(context: Context, number: int, behind: Sequence[int]) -> Correction | None:
@@ -34,12 +35,12 @@ def continuation(context: Context, number: int, behind: Sequence[int]) -> Correc
     or lead back to this one. A dead step above a failure ending gets `is_terminal`.
     """
     flow, arm = context.facts.flow, number - 1
-    if arm not in context.facts.graph.reachable or not flow.is_arm_without_successor(arm):
+    if flow.layout.bodies or arm not in context.facts.graph.reachable or not flow.is_arm_without_successor(arm):
         return None
     step = flow.steps[arm]
     if not isinstance(step, Routed) or step.outcome is not None:
         return None
-    following = [flow.steps[one + 1] for one in _last_ones(flow, (number, *behind))]
+    following = [flow.steps[one + 1] for one in _last_ones(flow, (number, *behind))]  # without bodies it is the next
     falls_into_arm = any(one.id in flow.arms and not isinstance(one, EndStep) for one in following)
     if falls_into_arm or any(flow.is_arm_without_successor(one) for one in range(arm)):
         return None
@@ -52,5 +53,5 @@ def continuation(context: Context, number: int, behind: Sequence[int]) -> Correc
     is_looped = any(arm in members and number in members for members in changed.graph.components(range(len(steps))))
     if is_looped or len(changed.flow.ambiguous_arms) > len(flow.ambiguous_arms):
         return None
-    also = None if last is None else Correction(Place(("steps", last)), "", "is_terminal")
-    return Correction(Place(("steps", arm)), steps[number].id, "next_step", also)
+    also = None if last is None else Correction(Place(context.facts.flow.layout.path(last)), "", "is_terminal")
+    return Correction(Place(context.facts.flow.layout.path(arm)), steps[number].id, "next_step", also)

@@ -15,7 +15,7 @@ from stepward.validator.rules.regions import behind_words, can_be_removed, regio
 from stepward.vm.language.flow import Flow, target_at
 from stepward.vm.language.names import Source
 from stepward.vm.language.similar import near_words, respelt
-from stepward.vm.language.steps import Call, ConditionStep, Failing, FailingStep, LlmCall
+from stepward.vm.language.steps import Call, ConditionStep, Failing, FailingStep, LlmCall, Stage
 from stepward.vm.language.transitions import DECLARED_FAILURE, MISSING
 from stepward.vm.reading.source import Place
 
@@ -59,7 +59,7 @@ class MissingTarget(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every field that names no step of the program's list."""
-        steps, flow = context.facts.program.steps, context.facts.flow
+        steps, flow = context.facts.flow.steps, context.facts.flow
         sub_steps = {part.id: step.id for step in steps for part in step.sub_steps}
         for number, step in enumerate(steps):
             for field in dict.fromkeys(
@@ -69,7 +69,7 @@ class MissingTarget(Rule):
                 help = near_words(target, context.facts.flow.position) or "name a step of the list, or add this one"
                 if target in sub_steps:
                     help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"
-                place = Place(("steps", number, *field))
+                place = Place((*context.facts.flow.layout.path(number), *field))
                 message = f"`{field[-1]}` names `{target}`, which is not a step"
                 correction = None if target in sub_steps else respelt(place, target, context.facts.flow.position)
                 yield self.finding(message, help, place, step=step.id, correction=correction)
@@ -122,22 +122,32 @@ class UnreachableStep(Rule):
         flow, reachable = context.facts.flow, context.facts.graph.reachable
         dead = [number for number in range(len(flow.steps)) if number not in reachable]
         for count, (number, behind) in enumerate(regions_among(dead, context.facts.graph)):
-            step = context.facts.program.steps[number]
+            step = context.facts.flow.steps[number]
             related = []
-            if number - 1 in reachable and ends_the_run(flow, number - 1):
-                related = [Label(Place(("steps", number - 1, "id")), "the step above ends the run here")]
+            if number - 1 in reachable and flow.layout.after(number - 1) == number and ends_the_run(flow, number - 1):
+                related = [
+                    Label(
+                        Place((*context.facts.flow.layout.path(number - 1), "id")), "the step above ends the run here"
+                    )
+                ]
             help = _help_to_reach(context, number, behind)
             correction = continuation(context, number, behind) if count < MAX_TRIED else None
             message = f"no path leads to step `{step.id}`{behind_words(behind, flow)}"
             yield self.finding(
-                message, help, Place(("steps", number, "id")), step=step.id, related=related, correction=correction
+                message,
+                help,
+                Place((*context.facts.flow.layout.path(number), "id")),
+                step=step.id,
+                related=related,
+                correction=correction,
             )
 
 
 def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
     """Return the help to make a path lead to a step, or to remove the step where nothing else would change."""
     flow = context.facts.flow
-    if number - 1 in context.facts.graph.reachable and flow.is_arm_without_successor(number - 1):
+    is_below = number - 1 in context.facts.graph.reachable and flow.layout.after(number - 1) == number
+    if is_below and flow.is_arm_without_successor(number - 1):
         above, here = (flow.steps[one].id for one in (number - 1, number))
         help = f"`{above}` is {arm_words(flow, above)}, so the run ends after it; add `next_step: {here}` to `{above}`"
         last = falls_into_failure(flow, (number, *behind))
@@ -192,23 +202,25 @@ class CycleWithoutExit(Rule):
         if context.facts.flow.ambiguous_arms:
             return
         reachable, leads_out = context.facts.graph.reachable, context.facts.graph.leads_out
-        for loop in context.facts.graph.loops:
+        for loop in context.facts.graph.written_loops:
             if loop[0] not in reachable or leads_out(loop):
                 continue
             missing = any(
                 transition.to == MISSING for number in loop for transition in context.facts.flow.transitions[number]
             )
             if not missing and not any(map(context.facts.graph.ends_the_run, loop)):
-                first = context.facts.program.steps[loop[0]]
+                first = context.facts.flow.steps[loop[0]]
                 message = f"no path leaves the loop {_loop_words(context, loop)}"
                 help = _help_to_leave(context, loop)
-                yield self.finding(message, help, Place(("steps", loop[0], "id")), step=first.id)
+                yield self.finding(
+                    message, help, Place((*context.facts.flow.layout.path(loop[0]), "id")), step=first.id
+                )
 
 
 def _help_to_leave(context: Context, loop: Sequence[int]) -> str:
     """Return the help to leave a loop at a step from which all its steps stay reachable."""
     for number in list(reversed(loop))[:MAX_TRIED]:
-        step = context.facts.program.steps[number]
+        step = context.facts.flow.steps[number]
         if _reached_without_leaving(context.facts.flow, number).issuperset(loop):
             if isinstance(step, ConditionStep):
                 return f"give `{step.id}` a branch that leads out"
@@ -261,11 +273,11 @@ class UnboundedCycle(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every loop that remains when the steps with `max_visits` are removed."""
-        steps, flow = context.facts.program.steps, context.facts.flow
+        steps, flow = context.facts.flow.steps, context.facts.flow
         if context.facts.program.max_steps is not None or flow.ambiguous_arms:
             return
         bounded = {number for number, step in enumerate(steps) if step.max_visits is not None}
-        for loop in context.facts.graph.loops_without(bounded):
+        for loop in context.facts.graph.written_loops_without(bounded):
             if loop[0] not in context.facts.graph.reachable:
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
@@ -273,12 +285,14 @@ class UnboundedCycle(Rule):
             retried = next((one for one in loop if _attempts(context, one) > 1), None)
             if retried is not None:
                 help += f"; each visit of `{steps[retried].id}` may make {_attempts(context, retried)} attempts"
-            yield self.finding(message, help, Place(("steps", loop[0], "id")), step=steps[loop[0]].id)
+            yield self.finding(
+                message, help, Place((*context.facts.flow.layout.path(loop[0]), "id")), step=steps[loop[0]].id
+            )
 
 
 def _attempts(context: Context, number: int) -> int:
     """Return how many attempts one visit of a step may make."""
-    step = context.facts.program.steps[number]
+    step = context.facts.flow.steps[number]
     if isinstance(step, Call):
         return context.facts.failing.most_tries(step)
     return step.max_retries if isinstance(step, Failing) and step.on_error == "retry" else 1
@@ -286,7 +300,7 @@ def _attempts(context: Context, number: int) -> int:
 
 def _loop_words(context: Context, loop: list[int]) -> str:
     """Return the steps of a loop in words, in an order in which a run can take them."""
-    steps, inside = context.facts.program.steps, set(loop)
+    steps, inside = context.facts.flow.steps, set(loop)
     order, seen = [loop[0]], {loop[0]}
     while True:
         following = next((t for t in context.facts.flow.successors[order[-1]] if t in inside and t not in seen), None)
@@ -294,8 +308,8 @@ def _loop_words(context: Context, loop: list[int]) -> str:
             break
         order.append(following)
         seen.add(following)
-    names = [f"`{steps[number].id}`" for number in order]
-    more = len(loop) - len(order)
+    names = [f"`{steps[number].id}`" for number in order if not isinstance(steps[number], Stage)]
+    more = sum(not isinstance(steps[number], Stage) for number in inside - seen)
     return " → ".join(names) + (f" and {more} more" if more else "")
 
 
@@ -348,7 +362,7 @@ class NoFailureEnding(Rule):
             transition.ending == DECLARED_FAILURE for number in reachable for transition in flow.transitions[number]
         ):
             return
-        steps, graph = context.facts.program.steps, context.facts.graph
+        steps, graph = context.facts.flow.steps, context.facts.graph
         endings = [number for number in reachable if graph.ends_the_run(number)]
         if len(endings) < 2 or any("outcome" in vars(steps[ending]) for ending in endings):
             return
@@ -361,12 +375,21 @@ class NoFailureEnding(Rule):
             if searched > SEARCHED_STEPS or graph.parts_endings(number, endings):
                 message = f"{why}, but no ending is declared a failure"
                 help = "mark each failure with `outcome: failure`; if there is none, mark one with `outcome: success`"
-                related = [Label(Place(("steps", end, "id")), "this ending is declared a success") for end in endings]
-                yield self.finding(message, help, Place(("steps", number, "id")), step=step.id, related=related[:4])
+                related = [
+                    Label(Place((*context.facts.flow.layout.path(end), "id")), "this ending is declared a success")
+                    for end in endings
+                ]
+                yield self.finding(
+                    message,
+                    help,
+                    Place((*context.facts.flow.layout.path(number), "id")),
+                    step=step.id,
+                    related=related[:4],
+                )
                 return
 
     def _decides(self, context: Context, number: int) -> str | None:
-        step = context.facts.program.steps[number]
+        step = context.facts.flow.steps[number]
         if isinstance(step, FailingStep) and step.caught:
             return f"an error of `{step.id}` decides where the run goes"
         if isinstance(step, ConditionStep) and any(
@@ -429,5 +452,11 @@ class SameBranches(Rule):
             if step.then is not None and step.then == step.otherwise:
                 message = f"`then` and `otherwise` both name `{step.then}`"
                 help = "name two different steps, or replace the condition by `next_step`"
-                related = [Label(Place(("steps", number, "then")), "the same step")]
-                yield self.finding(message, help, Place(("steps", number, "otherwise")), step=step.id, related=related)
+                related = [Label(Place((*context.facts.flow.layout.path(number), "then")), "the same step")]
+                yield self.finding(
+                    message,
+                    help,
+                    Place((*context.facts.flow.layout.path(number), "otherwise")),
+                    step=step.id,
+                    related=related,
+                )

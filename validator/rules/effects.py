@@ -59,11 +59,11 @@ class ParallelRace(Rule):
         for number, step in context.facts.parallels:
             first: dict[str, Place] = {}
             if step.output_key is not None:
-                first[step.output_key] = Place(("steps", number, "output_key"))
+                first[step.output_key] = Place((*context.facts.flow.layout.path(number), "output_key"))
             for sub, part in enumerate(step.parallel_steps):
                 if part.output_key is None:
                     continue
-                place = Place(("steps", number, "parallel_steps", sub, "output_key"))
+                place = Place((*context.facts.flow.layout.path(number, sub), "output_key"))
                 if part.output_key in first:
                     related = [Label(first[part.output_key], "it is bound here too")]
                     message = f"`{part.output_key}` is bound twice in `{step.id}`: one of the two outputs is lost"
@@ -126,7 +126,7 @@ class SiblingRead(Rule):
             yield self._unseen(context, reading, siblings[0])
 
     def _unseen(self, context: Context, reading: Reading, source: Source) -> Finding:
-        whole = context.facts.program.steps[reading.step]
+        whole = context.facts.flow.steps[reading.step]
         assert source.sub is not None
         assert reading.sub is not None
         sibling, order = whole.sub_steps[source.sub].id, context.facts.meaning.orders.get(reading.step)
@@ -179,7 +179,7 @@ def _or_declare(context: Context, site: CallSite) -> str:
 
 def _without(context: Context, site: CallSite, what: str) -> str:
     """Return the help to remove a field that hides a failure (`what`), and to route the failure."""
-    whole = context.facts.program.steps[site.step]
+    whole = context.facts.flow.steps[site.step]
     assert isinstance(site.call, ToolCall)
     # A time-out of such a write is no failure: nobody knows whether it happened.
     doubt = " (a time-out is no failure: it leaves the run IN_DOUBT)" if site.call.timeout_seconds is not None else ""
@@ -249,12 +249,12 @@ class RetriedEffect(Rule):
         for site in sites:
             if not _writes_once(context, site):
                 continue
-            whole = context.facts.program.steps[site.step]
+            whole = context.facts.flow.steps[site.step]
             place = None
             if _is_retried(site.call):
                 place = Place((*site.path, "on_error"))
             elif isinstance(whole, ParallelStep) and _is_retried(whole) and site.call.on_error != "skip":
-                place = Place(("steps", site.step, "on_error"))
+                place = Place((*context.facts.flow.layout.path(site.step), "on_error"))
             if site.call.retry is not None:
                 message = f"{_fact(context, site)}: the machine never tries it again"
                 help = _without(context, site, "`retry`") + (_or_declare(context, site) or _KEEP)
@@ -321,7 +321,7 @@ class EffectInLoop(Rule):
         """Yield the findings at some of the calls of tools that write."""
         for site in sites:
             if (
-                site.step in context.facts.graph.in_loop
+                site.step in context.facts.graph.in_written_loop
                 and _writes_once(context, site)
                 and context.analyses.bounds.starts(site.step) != 1
                 and not _is_proved_once(context, site)
@@ -333,7 +333,7 @@ class EffectInLoop(Rule):
 
 def _once(context: Context, site: CallSite) -> str:
     """Return the help to let a run start a step once only."""
-    whole = context.facts.program.steps[site.step]
+    whole = context.facts.flow.steps[site.step]
     has_route = isinstance(whole, FailingStep) and whole.after_visits is not None
     route = "" if has_route else " and an `error_step` that takes the second visit"
     return f"give `{whole.id}` `max_visits: 1`{route}"

@@ -7,8 +7,19 @@ from collections.abc import Iterator, Sequence
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
+from stepward.vm.language.flow import Flow
 from stepward.vm.language.similar import alike
-from stepward.vm.language.steps import AnyCall, AnyPart, Call, Failing, FailingStep, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import (
+    AnyCall,
+    AnyPart,
+    Call,
+    Failing,
+    FailingStep,
+    ForEachStep,
+    LlmCall,
+    ParallelStep,
+    ToolCall,
+)
 from stepward.vm.language.steps.catching import (
     BAD_OUTPUT,
     DEPENDENCY,
@@ -19,7 +30,7 @@ from stepward.vm.language.steps.catching import (
     Catch,
     Retry,
 )
-from stepward.vm.language.transitions import ANY, END
+from stepward.vm.language.transitions import ANY
 from stepward.vm.reading.source import Place
 
 
@@ -29,8 +40,8 @@ class UnhandledError(Rule):
     ## What it does
     Reports every call of a tool whose `errors` have a name that ends the run FAILED: no entry of `catch` takes it, and
     the step has neither an `error_step` nor `on_error: skip`. For a sub-step, these fields of the parallel step count
-    too. An entry of `retry` handles nothing, because the last attempt may fail with the same error. Only programs of
-    language 2 are asked.
+    too, and for a step of a body those of its for_each step, with `on_item_error: skip`. An entry of `retry` handles
+    nothing, because the last attempt may fail with the same error. Only programs of language 2 are asked.
 
     ## Why it is bad
     The tool says that this error belongs to its work: a card is declined, a seat is taken. The program has no answer
@@ -77,7 +88,7 @@ class UnhandledError(Rule):
                 if _ends_the_run(context, site.step, site.call, name)
             ]
             if names:
-                whole = context.facts.program.steps[site.step]
+                whole = context.facts.flow.steps[site.step]
                 words = " and ".join(f"`{name}`" for name in names)
                 message = f"nothing handles {words} of `{site.call.tool}`: the run ends FAILED"
                 help = f"give `{whole.id}` an entry of `catch` for {'it' if len(names) == 1 else 'them'}"
@@ -86,10 +97,20 @@ class UnhandledError(Rule):
 
 
 def _ends_the_run(context: Context, number: int, call: AnyCall, name: str) -> bool:
-    whole = context.facts.program.steps[number]
-    if call.on_error == "skip" or (isinstance(whole, Failing) and whole.on_error == "skip"):
+    return call.on_error != "skip" and _is_unhandled(context.facts.flow, number, name)
+
+
+def _is_unhandled(flow: Flow, number: int, name: str) -> bool:
+    """Return whether the failure of a step ends the run: nothing takes it there, nor at the steps in whose bodies it
+    is."""
+    taken = flow.failure(number, name)
+    if taken.kind == "skipped" or taken.ending is None:
         return False
-    return context.facts.flow.failure(number, name).to == END
+    owner = flow.layout.owner(number)
+    if owner is None:
+        return True
+    failed = flow.layout.bodies[owner].failed
+    return failed is not None and _is_unhandled(flow, failed, name)
 
 
 class UnusedCatch(Rule):
@@ -99,7 +120,8 @@ class UnusedCatch(Rule):
     Reports names in `catch` and `retry` with which the step can't fail, and names that an entry above takes already. An
     `any` is reported if the entries above take every error. A step can fail with the errors that its tool declares, and
     with those of the machine that apply to it: `Timeout` needs `timeout_seconds`, and `Visits` needs `max_visits`.
-    `Dependency` needs a sub-step that depends on one with `on_error: skip`. A write never fails with `Timeout` or
+    `Dependency` needs a sub-step that depends on one with `on_error: skip`. A for_each step can fail with the errors
+    that end its items, and with those of its list. A write never fails with `Timeout` or
     `BadOutput`: the run is IN_DOUBT.
 
     ## Why it is bad
@@ -142,9 +164,9 @@ class UnusedCatch(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield the names in `catch` and `retry` that no failure has, and those that an entry above takes."""
-        for number, step in enumerate(context.facts.program.steps):
+        for number, step in enumerate(context.facts.flow.steps):
             if isinstance(step, FailingStep) and step.catch is not None:
-                place = Place(("steps", number, "catch"))
+                place = Place((*context.facts.flow.layout.path(number), "catch"))
                 yield from self._unused(context, step, "catch", step.catch, context.facts.failing.all(step), place)
         for site in context.facts.meaning.calls:
             if site.call.retry is not None and not _must_not_repeat(context, site.call):
@@ -207,9 +229,11 @@ def _why_never(context: Context, step: AnyPart | Failing, name: str) -> tuple[st
         return "it has no `max_visits`", f"{remove}, or add `max_visits`"
     if name == DEPENDENCY and isinstance(step, ParallelStep):
         return "no sub-step that can fail depends on one with `on_error: skip`", remove
-    if name in RESERVED:
+    if name in RESERVED and not isinstance(step, ForEachStep):
         why = "it has no arguments that are checked" if name in UNSTARTED else "no step of this kind does"
         return why, remove
+    if isinstance(step, ForEachStep):
+        return "no item fails with it", remove
     if isinstance(step, ToolCall):
         near = alike(name, context.facts.meaning.tool(step.tool).errors or (), n=1, cutoff=0.6)
         declare = f"add it to the `errors` of `{step.tool}`, or remove it"

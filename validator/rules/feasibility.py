@@ -98,11 +98,11 @@ class InfeasibleStep(EngineRule):
         for number, behind in regions_among(context.proofs.dead.infeasible, context.facts.graph):
             if all(map(partial(is_constant, context), blocking_conditions(context, number, behind))):
                 continue
-            step = context.facts.program.steps[number]
+            step = context.facts.flow.steps[number]
             who = f"`{step.id}`{behind_words(behind, context.facts.flow)}"
             message = f"no run gets to {who}: the conditions on the paths to it contradict each other"
             help = "correct the condition that should lead here"
             if can_be_removed((number, *behind), context):
                 rest = ", with all steps after it" if behind else ""
                 help += f", or remove the step and the branch that names it{rest}"
-            yield self.finding(message, help, Place(("steps", number, "id")), step=step.id)
+            yield self.finding(message, help, Place((*context.facts.flow.layout.path(number), "id")), step=step.id)

@@ -67,11 +67,11 @@ class UndefinedVariable(Rule):
             if reading.meant is None:
                 message = f"nothing ever defines `{reading.reference.text()}`"
                 help, correction = self._suggestion(context, reading.reference, reading.place)
-                step = context.facts.program.steps[reading.step].id
+                step = context.facts.flow.steps[reading.step].id
                 yield self.finding(message, help, reading.place, step=step, correction=correction)
             elif reading.meant.fields and context.facts.meaning.typing.view(reading.meant).never:
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
-                step = context.facts.program.steps[reading.step].id
+                step = context.facts.flow.steps[reading.step].id
                 help, correction = self._field_suggestion(context, reading)
                 yield self.finding(message, help, reading.place, step=step, correction=correction)
         yield from self._in_defined(context)
@@ -95,7 +95,7 @@ class UndefinedVariable(Rule):
                     place = Place(clause.path, within=(reference.start, reference.end))
                     message = f"nothing ever defines `{reference.text()}`"
                     help, correction = self._suggestion(context, reference, place)
-                    step = context.facts.program.steps[clause.step].id
+                    step = context.facts.flow.steps[clause.step].id
                     yield self.finding(message, help, place, step=step, correction=correction)
 
     def _suggestion(self, context: Context, reference: Reference, place: Place) -> tuple[str, Correction | None]:
@@ -107,7 +107,7 @@ class UndefinedVariable(Rule):
             of_step = " for the output of the step" if meant[0] == first and meant[1:2] == ("output",) else ""
             return f"write `${written(meant)}`{of_step}", _replacement(meant, place)
         if first in position:
-            return f"`{first}` is a {context.facts.program.steps[position[first]].type} step and has no output", None
+            return f"`{first}` is a {context.facts.flow.steps[position[first]].type} step and has no output", None
         is_output = rest[:1] in (["output"], ["error"])
         is_many = len(known.variables) + len(known.outputs) > MAX_CANDIDATES
         among = known.outputs if is_output else () if is_many else known.known()
@@ -170,7 +170,7 @@ class MaybeUndefined(EngineRule):
         said: set[tuple[int, int | None, tuple[str, ...]]] = set()
         for number, (reading, key) in enumerate(context.analyses.assignment.doubtful):
             found = None
-            if context.facts.has_control_flow and number * len(context.facts.program.steps) < SEARCHED_STEPS:
+            if context.facts.has_control_flow and number * len(context.facts.flow.steps) < SEARCHED_STEPS:
                 found = self._ask_engine(context, reading)
                 if found is not None and found.verdict is Verdict.PROVED:
                     continue
@@ -182,7 +182,7 @@ class MaybeUndefined(EngineRule):
     @staticmethod
     def _ask_engine(context: Context, reading: Reading) -> Answer | None:
         """Return the engine's answer about a reading; None where an internal error ended the search."""
-        part = f"the reading of `{reading.reference.text()}` in `{context.facts.program.steps[reading.step].id}`"
+        part = f"the reading of `{reading.reference.text()}` in `{context.facts.flow.steps[reading.step].id}`"
         return context.proofs.failures.attempt(part, lambda: context.proofs.engine.undefined(reading), lambda _: None)
 
     @staticmethod
@@ -196,7 +196,7 @@ class MaybeUndefined(EngineRule):
     def _finding(self, context: Context, reading: Reading, key: tuple[str, ...], evidence: Evidence | None) -> Finding:
         assert reading.meant is not None
         text = reading.reference.text()
-        step = context.facts.program.steps[reading.step].id
+        step = context.facts.flow.steps[reading.step].id
         if len(key) > len(reading.reference.names) - len(reading.meant.fields):
             owner = "$" + written(key[:-1])
             if key[-1] in context.analyses.assignment.required(key[:-1]):
@@ -298,7 +298,7 @@ class UndeclaredInput(Rule):
             message = f"nothing assigns {names}, and the program does not declare them as inputs"
         reading, *others = list(first.values())[:SHOWN]
         related = [Label(other.place, "and this one") for other in others]
-        step = context.facts.program.steps[reading.step].id
+        step = context.facts.flow.steps[reading.step].id
         yield self.finding(message, help, reading.place, step=step, related=related)
 
 

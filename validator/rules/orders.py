@@ -59,7 +59,7 @@ class ImpossibleOrder(Rule):
             yield self._finding(context, one)
 
     def _finding(self, context: Context, one: Misorder) -> Finding:
-        step = context.facts.program.steps[one.step]
+        step = context.facts.flow.steps[one.step]
         part = step.sub_steps[one.sub]
         if one.way:
             help = f"remove `{one.name}` from the `depends_on` of `{part.id}`"

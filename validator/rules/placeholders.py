@@ -60,9 +60,9 @@ class ForeignPlaceholder(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every placeholder of another language in the texts that references are filled into."""
-        for number, step in enumerate(context.facts.program.steps):
+        for number, step in enumerate(context.facts.flow.steps):
             for _, path, value in step.templates:
-                for place, text in braced_texts(value, ("steps", number, *path)):
+                for place, text in braced_texts(value, (*context.facts.flow.layout.path(number), *path)):
                     for match in _PLACEHOLDER.finditer(text):
                         yield from self._found(context, step.id, place, match)
 

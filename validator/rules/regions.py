@@ -9,6 +9,7 @@ from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.analysis.reached import reached
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import Requires, guards, protected
+from stepward.vm.language.steps import Stage
 
 if TYPE_CHECKING:
     from stepward.validator.context import Context
@@ -18,8 +19,12 @@ def regions_among(dead: Sequence[int], graph: StepGraph) -> Iterator[tuple[int, 
     """Yield each region of dead steps: its first step, and the dead steps that this one leads to.
 
     No dead step leads to a first step, except from the same loop. A dead step that several first steps lead to is in
-    the region of the earliest. `dead` and the results are in the order of the program.
+    the region of the earliest. `dead` and the results are in the order of the program. Stages of a for_each step are
+    no steps: they only lead from one to the next.
     """
+    steps, layout = graph.flow.steps, graph.flow.layout
+    of_next = {body.next: owner for owner, body in layout.bodies.items()}
+    dead = [one for one in dead if not isinstance(steps[one], Stage) or of_next.get(one) in dead]
     among, successors = set(dead), graph.flow.successors
     component_of = {number: name for name, loop in enumerate(graph.components(dead)) for number in loop}
     entered = {
@@ -38,7 +43,7 @@ def regions_among(dead: Sequence[int], graph: StepGraph) -> Iterator[tuple[int, 
             continue
         region = reached([first], left_after)
         left -= region.keys()
-        yield first, sorted(region.keys() - {first})
+        yield first, [one for one in sorted(region.keys() - {first}) if not isinstance(steps[one], Stage)]
 
 
 def behind_words(behind: Sequence[int], flow: Flow) -> str:

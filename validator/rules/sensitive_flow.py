@@ -12,7 +12,17 @@ from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import NUMBER, STRING
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference
 from stepward.vm.language.names import Resolution, Source
-from stepward.vm.language.steps import ComputeStep, ConditionStep, EndStep, LlmCall, ParallelStep, SetStep, ToolCall
+from stepward.vm.language.steps import (
+    ComputeStep,
+    ConditionStep,
+    EndStep,
+    ForEachStep,
+    LlmCall,
+    ParallelStep,
+    SetStep,
+    Stage,
+    ToolCall,
+)
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Path, Place
 
@@ -62,7 +72,7 @@ class SensitiveFlow:
                 return True
             case ToolCall():
                 return self._context.facts.meaning.tool(reader.tool).echoes
-            case LlmCall() | ConditionStep() | ParallelStep() | EndStep():
+            case LlmCall() | ConditionStep() | ParallelStep() | EndStep() | ForEachStep() | Stage():
                 return False
             case _:
                 assert_never(reader)

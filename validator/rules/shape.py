@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import ReportedElsewhere, Rule
+from stepward.vm.language.guardrails import AnyRule
+from stepward.vm.language.scopes import crossings
 from stepward.vm.language.steps import (
     AnyCall,
     AnyPart,
@@ -14,12 +16,12 @@ from stepward.vm.language.steps import (
     ConditionStep,
     Failing,
     FailingStep,
+    ForEachStep,
     LlmCall,
     Routed,
+    Stage,
     parts,
-    path_of,
 )
-from stepward.vm.language.transitions import END
 from stepward.vm.reading.source import Path, Place
 
 
@@ -93,8 +95,7 @@ class Schema(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield fields that contradict each other; the reader reports fields that the models refuse."""
         first: dict[str, Place] = {}
-        for number, rule in enumerate(context.facts.program.guardrails):
-            place = Place(("guardrails", number, "name"))
+        for rule, place in self._named(context):
             if rule.name in first:
                 related = [Label(first[rule.name], "the name is used here first")]
                 message = f"two guardrails are called `{rule.name}`"
@@ -102,13 +103,27 @@ class Schema(Rule):
             first.setdefault(rule.name, place)
         for number, condition in context.facts.conditions:
             if condition.cases is not None:
-                yield from self._case_names(condition, Place(("steps", number, "cases")))
-        for number, step in enumerate(context.facts.program.steps):
-            yield from self._routing(context, number, step, Place(("steps", number)))
+                yield from self._case_names(condition, Place((*context.facts.flow.layout.path(number), "cases")))
+        for number, step in enumerate(context.facts.flow.steps):
+            yield from self._routing(context, number, step, Place(context.facts.flow.layout.path(number)))
+        for number in context.facts.flow.layout.bodies:
+            if context.facts.meaning.most_items(number) is None:
+                step, place = context.facts.bodies.each(number), Place(context.facts.flow.layout.path(number))
+                message = f"`max_items` is missing in `{step.id}`, and the type of its list has no `maxItems`"
+                yield self.finding(message, "add `max_items`", place, step=step.id)
         for site in context.facts.meaning.calls:
             yield from self._failure(site.call, Place(site.path))
             if isinstance(site.call, LlmCall):
                 yield from self._replies(site.call, Place(site.path))
+
+    @staticmethod
+    def _named(context: Context) -> Iterator[tuple[AnyRule, Place]]:
+        """Yield the guardrails of the program and of its bodies."""
+        for number, rule in enumerate(context.facts.program.guardrails):
+            yield rule, Place(("guardrails", number, "name"))
+        for owner in context.facts.flow.layout.bodies:
+            for number, rule in enumerate(context.facts.bodies.each(owner).guardrails):
+                yield rule, Place((*context.facts.flow.layout.path(owner), "guardrails", number, "name"))
 
     def _replies(self, step: LlmCall, place: Place) -> Iterator[Finding]:
         for number, reply in enumerate(step.allowed_outputs or ()):
@@ -135,10 +150,10 @@ class Schema(Rule):
         if step.next_step is not None and step.is_terminal:
             message = "`next_step` and `is_terminal: true` contradict each other"
             yield self.finding(message, "keep one of the two", place.child("is_terminal"), step=step.id)
-        if step.outcome is not None and not any(
-            transition.kind == "success" and transition.to == END
-            for transition in context.facts.flow.transitions[number]
-        ):
+        flow = context.facts.flow
+        left_at = flow.layout.bodies[number].next if number in flow.layout.bodies else number
+        leaving = (one for one in flow.transitions[left_at] if one.kind == "success")
+        if step.outcome is not None and not any(one.ending is not None for one in leaving):
             message = "`outcome` is on a step that does not end the run"
             help = "remove it; it belongs on a step that ends the run"
             yield self.finding(message, help, place.child("outcome"), step=step.id)
@@ -343,17 +358,40 @@ class NameCollision(Rule):
                     related = [Label(ids[name], "the step is here")]
                     message = f"`{name}` is the id of a step, and is assigned"
                     yield self.finding(message, "assign another name", place, step=step.id, related=related)
+        yield from self._crossing(context)
+
+    def _crossing(self, context: Context) -> Iterator[Finding]:
+        """Yield the names that a body binds although the steps around it assign them."""
+        layout = context.facts.flow.layout
+        for binding, around in crossings(context.facts.program):
+            if around[0] == "inputs" and not binding.of_item:
+                continue  # it is reported as an assignment to an input
+            step, place = layout.steps[binding.step], Place(binding.path, key=binding.path[-2] in ("set", "carry"))
+            related = [Label(Place(around, key=around[-2] in ("set", "carry", "inputs")), "it is assigned here")]
+            message = f"`{binding.name}` belongs to the steps around the body, which must not assign it"
+            help = "assign another name, or list it under `carry` of the step with the body"
+            if binding.of_item:
+                message, help = (
+                    f"`{binding.name}` belongs to the steps around, and names an item",
+                    "choose another name",
+                )
+            yield self.finding(message, help, place, step=step.id, related=related)
 
 
 def all_steps(context: Context) -> Iterator[tuple[Path, AnyPart]]:
     """Yield every step and sub-step with its path, in the order of the list."""
-    for number, step in enumerate(context.facts.program.steps):
-        for sub, part in parts(step):
-            yield path_of(number, sub), part
+    layout = context.facts.program.layout
+    for number, step in enumerate(layout.steps):
+        for sub, part in parts(step) if not isinstance(step, Stage) else ():
+            yield layout.path(number, sub), part
 
 
 def _assigned(path: Path, step: AnyPart) -> Iterator[tuple[str, Place]]:
     for name in step.assigns:
-        yield name, Place((*path, "set", name), key=True)
+        yield name, Place((*path, "carry" if isinstance(step, ForEachStep) else "set", name), key=True)
+    if isinstance(step, ForEachStep):
+        yield step.item_name, Place((*path, "as"))
+        if step.index_as is not None:
+            yield step.index_as, Place((*path, "index_as"))
     if isinstance(step, Failing) and step.output_key is not None:
         yield step.output_key, Place((*path, "output_key"))

@@ -8,10 +8,10 @@ from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.name_types import Use
 from stepward.vm.language.steps import SetStep
 from stepward.vm.language.typecheck import either
 from stepward.vm.language.types import TypeSpec, refusal
+from stepward.vm.language.uses import Use
 from stepward.vm.reading.source import Correction, Path, Place
 
 
@@ -119,7 +119,7 @@ def _place(use: Use) -> Place:
 
 
 def _step(context: Context, path: Path) -> str | None:
-    return context.facts.program.steps[path[1]].id if len(path) > 1 and isinstance(path[1], int) else None
+    return context.facts.flow.steps[path[1]].id if len(path) > 1 and isinstance(path[1], int) else None
 
 
 class QuotedReference(Rule):
@@ -159,10 +159,10 @@ class QuotedReference(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every text literal that is a reference in quotes, and every one in a list or object of a `set`."""
         yield from expression_findings(self, context)
-        for number, step in enumerate(context.facts.program.steps):
+        for number, step in enumerate(context.facts.flow.steps):
             if isinstance(step, SetStep):
                 data = {name: value for name, value in step.set.items() if not isinstance(value, str)}
-                for found in embedded(data, ("steps", number, "set")):
+                for found in embedded(data, (*context.facts.flow.layout.path(number), "set")):
                     message = f"`{found.reference.text()}` is in a list or object of `set`, where it is text"
                     name = "_".join(part for part in found.path[3:] if isinstance(part, str))
                     name = name if name.isidentifier() and name not in step.set else "another_name"
@@ -223,5 +223,5 @@ def expression_findings(rule: Rule, context: Context) -> Iterator[Finding]:
         if problem.code == rule.code:
             place = Place(clause.path, within=(problem.start, problem.end))
             correction = Correction(Place(clause.path), problem.rewrite) if problem.rewrite else None
-            step = context.facts.program.steps[clause.step].id
+            step = context.facts.flow.steps[clause.step].id
             yield rule.finding(problem.message, problem.help, place, step=step, correction=correction)

@@ -15,7 +15,7 @@ from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.guardrails import Requires, ToolSelector, guards, protected
-from stepward.vm.language.names import Source
+from stepward.vm.language.names import Source, assigned_path
 from stepward.vm.language.similar import near_words
 from stepward.vm.language.steps import EndStep
 from stepward.vm.language.transitions import END
@@ -128,9 +128,9 @@ def _mentioned(context: Context) -> set[str]:
     """
     meaning = context.facts.meaning
     texts = [clause.text for clause in meaning.clauses if clause.error is not None or _QUOTED.search(clause.text)]
-    for number, step in enumerate(context.facts.program.steps):
+    for number, step in enumerate(context.facts.flow.steps):
         for _, path, value in step.templates:
-            texts += [text for _, text in braced_texts(value, ("steps", number, *path))]
+            texts += [text for _, text in braced_texts(value, (*context.facts.flow.layout.path(number), *path))]
     found = {name for text in texts for name in re.findall(NAME, text)}
     undefined = {
         reading.reference.names[0] for reading in context.analyses.assignment.readings if reading.meant is None
@@ -152,7 +152,7 @@ def _guarded_tools(context: Context) -> set[str]:
 
 def _gives_result(context: Context, number: int) -> bool:
     """Return whether a run ends after a step, so that what it stores is the result."""
-    steps = context.facts.program.steps
+    steps = context.facts.flow.steps
     targets = [way.to for way in context.facts.flow.transitions[number] if way.kind == "success"]
     ends = (to == END or (to >= 0 and isinstance(step := steps[to], EndStep) and step.output is None) for to in targets)
     return any(ends)
@@ -162,13 +162,13 @@ def _unread_outputs(context: Context, read: set[Source]) -> Iterator[_Unread]:
     """Yield the outputs with a name and the variables that nothing reads, where the run does not end."""
     known = {(source.step, source.sub, source.name) for source in read if source.kind == "output"}
     assigned = {(source.step, source.name) for source in read if source.kind == "set"}
-    for number, step in enumerate(context.facts.program.steps):
+    for number, step in enumerate(context.facts.flow.steps):
         if _gives_result(context, number) or ((number, None, step.id) in known and step.sub_steps):
             continue
         for name, value in step.assigns.items():
             if (number, name) not in assigned and isinstance(value, str) and "$" in value:
-                yield _Unread(name, Place(("steps", number, "set", name), key=True))
+                yield _Unread(name, Place(assigned_path(context.facts.flow.layout, number, name), key=True))
         for sub, call in step.calls:
-            key, path = call.output_key, ("steps", number) if sub is None else ("steps", number, "parallel_steps", sub)
+            key, path = call.output_key, context.facts.flow.layout.path(number, sub)
             if key is not None and (number, sub, call.id) not in known:
                 yield _Unread(key, Place((*path, "output_key")))

@@ -63,6 +63,12 @@ def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
             yield from texts(item, (*path, number))
 
 
+def lone_reference(value: object) -> tuple[str, ...] | None:
+    """Return the names of the reference of which a text consists, or None for any other value."""
+    pieces = parts(value) if isinstance(value, str) else ()
+    return pieces[0].names if len(pieces) == 1 and isinstance(pieces[0], Reference) else None
+
+
 def fill(value: Any, lookup: Lookup) -> Any:
     """Return `value` with its references replaced; a text that is one reference becomes the value of that reference.
 

@@ -238,13 +238,21 @@ def _stale_by(guard: AnySelector | AnyGuard, meaning: Meaning) -> frozenset[tupl
 
 
 def _assigners(name: tuple[str, ...], meaning: Meaning) -> Iterable[tuple[int, int | None]]:
-    """Return the parts that may assign a variable, an output or an error, whether they succeed or fail."""
+    """Return the parts that may assign a variable, an output or an error, whether they succeed or fail.
+
+    What a body assigns becomes undefined between its items, too.
+    """
+    layout = meaning.flow.layout
+    found: list[tuple[int, int | None]]
     if len(name) == 1:
         sources = meaning.names.variables.get(name[0], ())
-        return ((source.step, source.sub) for source in sources if source.step is not None)
-    return (
-        (number, sub)
-        for number, step in enumerate(meaning.program.steps)
-        for sub, part in parts(step)
-        if isinstance(part, Failing) and part.id == name[0]
-    )
+        found = [(source.step, source.sub) for source in sources if source.step is not None]
+    else:
+        found = [
+            (number, sub)
+            for number, step in enumerate(meaning.flow.steps)
+            for sub, part in parts(step)
+            if isinstance(part, Failing) and part.id == name[0]
+        ]
+    between = [(layout.bodies[owner].next, None) for number, _ in found for owner in layout.owners_of(number)]
+    return (*found, *between)

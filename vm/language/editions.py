@@ -16,8 +16,9 @@ from stepward.vm.expressions.operators import FUNCTIONS
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression, FunctionCall, all_references, walk
 from stepward.vm.language.guardrails import Guardrail, Never
+from stepward.vm.language.layout import Layout
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.steps import Step, parts, path_of
+from stepward.vm.language.steps import parts
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Correction, Path, Place
 
@@ -28,7 +29,7 @@ class Written(NamedTuple):
     inputs: Mapping[str, TypeSpec]
     tools: Mapping[str, ToolSpec]
     guardrails: Sequence[Guardrail]
-    steps: Sequence[Step]
+    layout: Layout
 
 
 class Use(NamedTuple):
@@ -81,9 +82,9 @@ def needs_language_2(text: str) -> bool:
 
 
 def _expressions(program: Written) -> Iterator[tuple[Path, str]]:
-    for number, step in enumerate(program.steps):
+    for number, step in enumerate(program.layout.steps):
         for path, text, _ in step.expressions:
-            yield ("steps", number, *path), text
+            yield (*program.layout.path(number), *path), text
     for number, rule in enumerate(program.guardrails):
         if isinstance(rule, Never) and rule.when is not None:
             yield ("guardrails", number, "when"), rule.when
@@ -110,23 +111,28 @@ def _types(program: Written) -> Iterator[tuple[Path, TypeSpec]]:
         yield from ((("tools", name, "args", arg), spec) for arg, spec in (tool.args or {}).items())
         if tool.returns is not None:
             yield ("tools", name, "returns"), tool.returns
-    for number, step in enumerate(program.steps):
+    for number, step in enumerate(program.layout.steps):
         for sub, call in step.calls:
             if call.type == "llm" and call.returns is not None:
-                yield (*path_of(number, sub), "returns"), call.returns
+                yield (*program.layout.path(number, sub), "returns"), call.returns
         if step.type == "compute" and step.returns is not None:
-            yield ("steps", number, "returns"), step.returns
+            yield (*program.layout.path(number), "returns"), step.returns
+
+
+def _of_steps(program: Written) -> Iterator[Use]:
+    for number in program.layout.bodies:
+        yield Use(f"the step type `{program.layout.steps[number].type}`", Place((*program.layout.path(number), "type")))
 
 
 def _of_errors(program: Written) -> Iterator[Use]:
     for name, tool in program.tools.items():
         if tool.errors is not None:
             yield Use("`errors` of a tool", Place(("tools", name, "errors"), key=True))
-    for number, step in enumerate(program.steps):
+    for number, step in enumerate(program.layout.steps):
         for sub, part in parts(step):
             for field in ("catch", "retry"):
                 if getattr(part, field, None) is not None:
-                    yield Use(f"`{field}`", Place((*path_of(number, sub), field), key=True))
+                    yield Use(f"`{field}`", Place((*program.layout.path(number, sub), field), key=True))
 
 
 def _parts(path: Path, spec: TypeSpec) -> Iterator[tuple[Path, TypeSpec]]:
@@ -145,30 +151,31 @@ _FIELDS_OF_CALLS: Final = ("model", "temperature", "max_output_tokens")
 
 
 def _of_calls(program: Written) -> Iterator[Use]:
-    for number, step in enumerate(program.steps):
+    for number, step in enumerate(program.layout.steps):
         for sub, call in step.calls:
             for name in _FIELDS_OF_CALLS if call.type == "llm" else ():
                 if getattr(call, name) is not None:
-                    yield Use(f"the field `{name}`", Place((*path_of(number, sub), name), key=True))
+                    yield Use(f"the field `{name}`", Place((*program.layout.path(number, sub), name), key=True))
 
 
 def _of_order(program: Written) -> Iterator[Use]:
-    for number, step in enumerate(program.steps):
+    for number, step in enumerate(program.layout.steps):
         for sub, part in enumerate(step.sub_steps):
             if part.depends_on:
-                yield Use("`depends_on`", Place((*path_of(number, sub), "depends_on"), key=True))
+                yield Use("`depends_on`", Place((*program.layout.path(number, sub), "depends_on"), key=True))
 
 
 def _of_compute(program: Written) -> Iterator[Use]:
-    for number, step in enumerate(program.steps):
+    for number, step in enumerate(program.layout.steps):
         if step.type == "compute":
-            yield Use("a `compute` step", Place(("steps", number, "type")))
+            yield Use("a `compute` step", Place((*program.layout.path(number), "type")))
 
 
 SAY_2: Final = Correction(Place(), "2", "language", is_number=True)
 """The correction of a program that does not say its language."""
 
 FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (
+    _of_steps,
     _of_expressions,
     _of_types,
     _of_calls,
@@ -190,5 +197,5 @@ def missing_language(program: Written, *, says_1: bool) -> Problem | None:
     help = "write `language: 2` instead of `language: 1`" if says_1 else "add `language: 2` to the program"
     correction = None if says_1 else SAY_2
     where, path = use.place, use.place.path
-    step = program.steps[path[1]].id if path[0] == "steps" and isinstance(path[1], int) else None
+    step = program.layout.step_at(path)
     return Problem("SW002", f"{use.feature} needs language 2", help, where, step=step, correction=correction)

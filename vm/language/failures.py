@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import assert_never
+from collections.abc import Callable, Iterator
+from typing import Final, assert_never
 
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.order import order_of
-from stepward.vm.language.steps import AnyCall, BaseStep, ComputeStep, LlmCall, ParallelStep, ToolCall
-from stepward.vm.language.steps.catching import BAD_OUTPUT, DEPENDENCY, TIMEOUT, UNEXPECTED, UNSTARTED, VISITS, Retry
+from stepward.vm.language.steps import (
+    AnyCall,
+    AnyStep,
+    BaseStep,
+    ComputeStep,
+    ConditionStep,
+    FailingStep,
+    ForEachStep,
+    LlmCall,
+    ParallelStep,
+    ToolCall,
+)
+from stepward.vm.language.steps.catching import (
+    BAD_OUTPUT,
+    BAD_VALUE,
+    DECLARED,
+    DEPENDENCY,
+    TIMEOUT,
+    TOO_MANY_ITEMS,
+    UNCOVERED,
+    UNDEFINED_NAME,
+    UNEXPECTED,
+    UNSTARTED,
+    VISITS,
+    Retry,
+)
+from stepward.vm.language.transitions import ANY
 
 Tool = Callable[[str], ToolSpec]
 """Returns the facts about a tool."""
+
+BEFORE_ITEMS: Final = (UNDEFINED_NAME, BAD_VALUE, TOO_MANY_ITEMS)
+"""The names with which a for_each step can fail before its first item."""
 
 
 def started_names(part: BaseStep, tool: Tool) -> tuple[str, ...]:
@@ -60,11 +88,36 @@ def unstarted_names(part: BaseStep) -> tuple[str, ...]:
             return ()
 
 
+def names_of_items(step: ForEachStep, tool: Tool) -> tuple[str, ...]:
+    """Return the names with which an item of a for_each step can fail."""
+    return tuple(dict.fromkeys(name for inner in step.body for name in _ending(inner, tool)))
+
+
+def _ending(step: AnyStep, tool: Tool) -> Iterator[str]:
+    """Yield the names of the errors with which a step can end the body in which it is."""
+    match step:
+        case FailingStep():
+            taken = [exit.errors for exit in step.caught]
+            for name in names_of(step, tool) if step.on_error != "skip" else ():
+                if not any(errors is None or name in errors or ANY in errors for errors in taken):
+                    yield name
+        case ConditionStep():
+            yield from (UNDEFINED_NAME, BAD_VALUE, UNCOVERED)
+        case _:
+            yield from (UNDEFINED_NAME, BAD_VALUE, BAD_OUTPUT)
+    if getattr(step, "outcome", None) == "failure":
+        yield DECLARED
+    if step.max_visits is not None:
+        yield VISITS  # the first visit too many may be caught, the second one is not
+
+
 def names_of(part: BaseStep, tool: Tool) -> tuple[str, ...]:
     """Return all names with which a step or sub-step can fail."""
     found = [*started_names(part, tool), *unstarted_names(part)]
     if isinstance(part, ParallelStep) and found and BAD_OUTPUT not in found:
         found.append(BAD_OUTPUT)  # the outputs of its sub-steps together may be too large
+    if isinstance(part, ForEachStep):
+        found += [*BEFORE_ITEMS, *(names_of_items(part, tool) if part.on_item_error == "fail" else ())]
     if _lacks(part):
         found.append(DEPENDENCY)
     if getattr(part, "max_visits", None) is not None:

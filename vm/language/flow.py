@@ -9,18 +9,30 @@ from functools import cached_property
 from typing import Any
 
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyStep, FailingStep, Routed
-from stepward.vm.language.transitions import DECLARED_FAILURE, END, MISSING, STALLED, SUCCEEDED, Exit, Transition
+from stepward.vm.language.steps import AnyStep, EndStep, FailingStep, ForEachStep, Routed, Stage
+from stepward.vm.language.transitions import (
+    DECLARED_FAILURE,
+    END,
+    FAILURE,
+    MISSING,
+    STALLED,
+    SUCCEEDED,
+    Ending,
+    Exit,
+    Kind,
+    Transition,
+)
 
 
 class Flow:
-    """The control flow of a program. Steps are numbered by their position in the list."""
+    """The control flow of a program. Steps are numbered by their position in its layout, stages included."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.steps = program.steps
+        self.layout = program.layout
+        self.steps = self.layout.steps
         self.position: dict[str, int] = {}
-        for number, step in enumerate(program.steps):  # if two steps have one id (SW005), a target means the first
+        for number, step in enumerate(self.steps):  # if two steps have one id (SW005), a target means the first
             self.position.setdefault(step.id, number)
 
     @cached_property
@@ -34,9 +46,16 @@ class Flow:
         return [self._transitions(number, step) for number, step in enumerate(self.steps)]
 
     def _transitions(self, number: int, step: AnyStep) -> tuple[Transition, ...]:
+        if isinstance(step, Stage):
+            return self._of_stage(number, step)
         found = [self._transition(number, step, exit) for exit in step.exits]
-        if number in self.ambiguous_arms:
-            found.insert(1, Transition("success", number + 1))
+        following = self.layout.after(number)
+        if number in self.ambiguous_arms and following is not None:
+            found.insert(1, Transition("success", following))
+        if isinstance(step, ForEachStep):  # its start leads to its items, whatever comes after it
+            found = [self._entered(number) if one.kind == "success" else one for one in found]
+        if isinstance(step, EndStep) and self.layout.owner(number) is not None:
+            found.append(self._transition(number, step, FAILURE))  # if its output can't be evaluated, the body fails
         if step.max_visits is None:
             return tuple(found)
         if isinstance(step, FailingStep) and step.after_visits is not None:
@@ -44,19 +63,53 @@ class Flow:
             found.append(self._transition(number, step, step.after_visits))
         return (*found, self._transition(number, step, STALLED))
 
+    def _entered(self, number: int) -> Transition:
+        return Transition("success", self.layout.bodies[number].next)
+
+    def _of_stage(self, number: int, stage: Stage) -> tuple[Transition, ...]:
+        """Return the transitions between items: inside of the step, or those of the step itself."""
+        body = self.layout.body_of(number)
+        owner = self.steps[body.owner]
+        inside = {"item": body.first, "again": body.next}
+        found = []
+        for exit in stage.exits:
+            if exit.kind in inside:
+                found.append(Transition(exit.kind, inside[exit.kind]))
+                continue
+            found.append(self._transition(body.owner, owner, exit))
+            following = self.layout.after(body.owner)
+            if exit.kind == "success" and body.owner in self.ambiguous_arms and following is not None:
+                found.append(Transition("success", following))
+        return tuple(found)
+
     def _transition(self, number: int, step: AnyStep, exit: Exit) -> Transition:
         """Return the transition that an exit of a step becomes in this program."""
         if exit.ending is not None:
-            return Transition(exit.kind, END, exit.ending, errors=exit.errors)
+            return self._ending(number, exit.kind, exit.ending)._replace(errors=exit.errors)
         if exit.target is not None:
-            to = self.position.get(exit.target, MISSING)
+            to = self.target(number, exit.target)
             return Transition(exit.kind, to, None, exit.branch, exit.field, exit.errors)
         assert isinstance(step, Routed)
         if step.next_step is not None:
-            return Transition(exit.kind, self.position.get(step.next_step, MISSING), None, None, ("next_step",))
-        if step.is_terminal or step.id in self.arms or number + 1 == len(self.steps):
-            return Transition(exit.kind, END, DECLARED_FAILURE if step.outcome == "failure" else SUCCEEDED)
-        return Transition(exit.kind, number + 1)
+            return Transition(exit.kind, self.target(number, step.next_step), None, None, ("next_step",))
+        following = self.layout.after(number)
+        if step.is_terminal or step.id in self.arms or following is None:
+            return self._ending(number, exit.kind, DECLARED_FAILURE if step.outcome == "failure" else SUCCEEDED)
+        return Transition(exit.kind, following)
+
+    def _ending(self, number: int, kind: Kind, ending: Ending) -> Transition:
+        """Return the transition that ends the run, or the body in which the step is."""
+        owner = self.layout.owner(number)
+        if owner is None:
+            return Transition(kind, END, ending)
+        body = self.layout.bodies[owner]
+        fails = ending.status != "SUCCESS" and body.failed is not None
+        return Transition(kind, body.failed if fails and body.failed is not None else body.next, ending)
+
+    def target(self, number: int, name: str) -> int:
+        """Return the position of a step that the step at `number` names; MISSING if its list has none of that id."""
+        found = self.position.get(name, MISSING)
+        return found if found >= 0 and self.layout.owner(found) == self.layout.owner(number) else MISSING
 
     def failure(self, number: int, name: str) -> Transition:
         """Return the transition of a step that fails with an error of this name."""
@@ -98,15 +151,21 @@ class Flow:
             number
             for number in map(self.position.get, self.arms)  # if two steps have one id, the first is the arm
             if number is not None
-            and number + 1 < len(self.steps)
+            and self.layout.after(number) is not None
             and _has_default_successor(self.steps[number])
-            and (number == 0 or self.falls_through(number - 1))
+            and (number not in self._before or self.falls_through(self._before[number]))
         )
+
+    @cached_property
+    def _before(self) -> dict[int, int]:
+        """The step above each step in its list; the first of a list has none."""
+        found = ((self.layout.after(number), number) for number in range(len(self.steps)))
+        return {following: number for following, number in found if following is not None}
 
     def is_arm_without_successor(self, number: int) -> bool:
         """Return whether the run ends after this step because it is an arm without a stated successor (rule 3)."""
         step = self.steps[number]
-        is_last = number + 1 == len(self.steps)
+        is_last = self.layout.after(number) is None
         return (
             _has_default_successor(step) and not is_last and step.id in self.arms and number not in self.ambiguous_arms
         )

@@ -24,9 +24,12 @@ from stepward.vm.expressions.syntax import (
     children,
     walk,
 )
+from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.clauses import Clause
-from stepward.vm.language.name_types import Location, Typing, Use
-from stepward.vm.language.names import Source
+from stepward.vm.language.name_types import Location, Typing
+from stepward.vm.language.names import Source, assigned_path
+from stepward.vm.language.steps import ForEachStep
+from stepward.vm.language.uses import Use
 from stepward.vm.language.views import static_kinds
 from stepward.vm.reading.source import Path
 
@@ -37,14 +40,21 @@ def infer(typing: Typing, clauses: Iterable[Clause]) -> Typing:
     """Add to `typing` what every expression of the program needs of its names, and return it."""
     collector = _Collector(typing)
     # The constants of `set` come first: of a conflict, the use that comes later is reported.
-    for number, step in enumerate(typing.program.steps):
+    layout = typing.program.layout
+    for number, step in enumerate(layout.steps):
         for name, value in step.assigns.items():
             if not isinstance(value, str):
-                path: Path = ("steps", number, "set", name)
+                path = assigned_path(layout, number, name)
                 typing.need((Source("set", name, path, number), ()), Use(kind_of(value), path, 0, 0))
     for clause in sorted(clauses, key=lambda clause: clause.is_condition):
         if clause.tree is not None:
             collector.clause(clause, clause.tree)
+    for sources in typing.names.variables.values():
+        for source in sources:
+            if source.kind == "item" and source.step is not None:
+                owner = layout.steps[layout.body_of(source.step).owner]
+                assert isinstance(owner, ForEachStep)
+                collector.item(source, owner)
     collector.finish()
     return typing
 
@@ -204,6 +214,15 @@ class _Collector:
     def known_of(self, one: _Sum) -> Kinds:
         """Return the kinds that all operands of a `+` can have; none where they contradict one another."""
         return one.use.kinds.intersection(*map(self.typing.kinds_at, one.locations))
+
+    def item(self, source: Source, step: ForEachStep) -> None:
+        """Note that an item of a for_each step has the type of the items of its list."""
+        names = lone_reference(step.items)
+        for listed, path in self.locations(names) if names is not None else ():
+            if self.typing.spec((listed, path)) is None:
+                self.typing.need((listed, path), Use(ARRAY, (*source.path[:-1], "items"), 0, 0))
+            self.typing.note_read((listed, (*path, ITEMS)), asked_only=False)
+            self.equalities.append(((source, ()), (listed, (*path, ITEMS)), Use(ANY, source.path, 0, 0)))
 
     def finish(self) -> None:
         """Unite the type variables of equal undeclared locations, then pass declared types to the undeclared side."""

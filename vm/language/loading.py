@@ -62,13 +62,13 @@ def build_program(data: Any, document: Document | None, patterns: str | None = R
         data = _with_plain_steps(data)
         _require_sane_data(data)
     program = build(Program, data, name, document.problems if document else (), ProgramError, patterns)
-    total = sum(1 + len(step.sub_steps) for step in program.steps)
+    total = sum(1 + len(step.sub_steps) for step in program.layout.steps if step.type != "stage")
     if total > MAX_STEPS:
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
         raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))
     program._document = document
     if program.language == 1:
-        written = Written(program.inputs or {}, program.tools or {}, program.guardrails, program.steps)
+        written = Written(program.inputs or {}, program.tools or {}, program.guardrails, program.layout)
         missing = missing_language(written, says_1="language" in program.model_fields_set)
         if missing is not None:
             raise ProgramError(name, (missing,))
@@ -235,8 +235,10 @@ def _is_tagged(path: list[str | int]) -> bool:
     last, before = path[-1], path[-2] if len(path) > 1 else None
     if isinstance(last, int):
         return before in _TAGGED_LISTS
-    if path[0] == "guardrails":
-        return last in _TAGGED_FIELDS and len(path) > 2
+    if "guardrails" in path:
+        return last in _TAGGED_FIELDS and len(path) > path.index("guardrails") + 2
+    if last == "do":
+        return path[0] == "steps"
     return last == "additionalProperties" and before not in TYPE_MAPS
 
 
@@ -250,11 +252,28 @@ def _at(data: Any, path: Path) -> Any:
 
 
 def _step_of(path: Path, data: Any) -> str | None:
-    if len(path) >= 2 and path[0] == "steps":
-        step = _at(data, path[:4] if len(path) >= 4 and path[2] == "parallel_steps" else path[:2])
-        if isinstance(step, dict) and isinstance(step.get("id"), str):
-            return str(step["id"])
+    step = _at(data, step_path(path)) if step_path(path) else None
+    if isinstance(step, dict) and isinstance(step.get("id"), str):
+        return str(step["id"])
     return None
+
+
+def step_path(path: Path) -> Path:
+    """Return the path of the innermost step or sub-step to which a path leads; empty if it leads to none."""
+    end = 0
+    while end < len(path):
+        if path[end] in ("steps", "parallel_steps") and end + 1 < len(path) and isinstance(path[end + 1], int):
+            end += 2
+        elif path[end] == "do" and end:
+            end += 1
+        else:
+            break
+    return path[:end]
+
+
+def _is_sub_step(path: Path) -> bool:
+    """Return whether a path is that of a sub-step: in a parallel step, or the `do` of a for_each step."""
+    return path == step_path(path) and ("parallel_steps" in path[-2:-1] or path[-1:] == ("do",))
 
 
 def _item_words(path: Path) -> str:
@@ -265,13 +284,11 @@ def _owner_words(path: Path, data: Any) -> str:
     owner = _at(data, path)
     if not path:
         return "the document"
-    if path[0] == "steps" and isinstance(path[-1], int):
-        if path[-2] == "cases":
-            return "this case"
-        if path[-2] in _ENTRIES:
-            return f"this entry of `{path[-2]}`"
+    if path[0] == "steps" and isinstance(path[-1], int) and path[-2] in _ENTRIES:
+        return "this case" if path[-2] == "cases" else f"this entry of `{path[-2]}`"
+    if path == step_path(path):
         return f"this {owner.get('type')} step" if isinstance(owner, dict) and owner.get("type") else "this step"
-    if path[0] == "guardrails" and len(path) == 2:
+    if path[-2:-1] == ("guardrails",):
         return "this guardrail"
     return f"`{path[-1]}`" if isinstance(path[-1], str) else f"this entry of `{path[-2]}`"
 
@@ -300,7 +317,8 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
     if near and near[0] not in (given or {}):
         form = _form(owner, near[0], given[name]) if owner and given else ""
         return f"unknown field `{name}` in {whose}", f"did you mean `{near[0]}`?{form}"
-    above = _model_at(path[:-2], model, data) if path[0] == "guardrails" and len(path) > 3 else None
+    in_rule = _in_guardrails(path)
+    above = _model_at(path[:-2], model, data) if len(in_rule) > 3 else None
     if above is not None and name in _field_names(above) and name not in _at(data, path[:-2]):
         return f"`{name}` does not belong into `{path[-2]}`", f"write it beside `{path[-2]}`"
     absent = without_counterpart(name, known)
@@ -308,8 +326,9 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
         return f"unknown field `{name}` in {whose}", absent
     others = [word for word, step in STEP_MODELS.items() if name in _field_names(step)]
     if path[0] == "steps" and others:
-        if len(path) > 3 and path[2] == "parallel_steps":
-            return f"`{name}` does not belong to a sub-step", "remove it, or put it on the parallel step"
+        if _is_sub_step(path[:-1]):
+            around = "for_each" if path[-2] == "do" else "parallel"
+            return f"`{name}` does not belong to a sub-step", f"remove it, or put it on the {around} step"
         return f"`{name}` does not belong to {whose}", f"remove it; it belongs to {_listed(others)}"
     return (
         f"unknown field `{name}` in {whose}",
@@ -347,7 +366,7 @@ def _misspelt_type(path: Path, data: Any) -> str | None:
     given = owner.get("type") if isinstance(owner, dict) and path[0] == "steps" else None
     if not isinstance(given, str) or given in STEP_MODELS:
         return None
-    return only_near(given, SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS)
+    return only_near(given, SUB_STEP_MODELS if _is_sub_step(path) else STEP_MODELS)
 
 
 def _field_names(model: Part) -> list[str]:
@@ -361,12 +380,12 @@ def _model_at(path: Path, model: type[BaseModel], data: Any) -> Part | None:
     if not path:
         return model
     owner = _at(data, path)
-    if path[0] == "steps" and isinstance(path[-1], int) and isinstance(owner, dict):
-        if path[-2] in _ENTRIES:
-            return _ENTRIES[str(path[-2])]
-        return (SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS).get(str(owner.get("type")))
-    if path[0] == "guardrails":
-        return guardrails.model_of(path, owner)
+    if path[0] == "steps" and len(path) > 1 and path[-2] in _ENTRIES and isinstance(owner, dict):
+        return _ENTRIES[str(path[-2])]
+    if path == step_path(path) and isinstance(owner, dict):
+        return (SUB_STEP_MODELS if _is_sub_step(path) else STEP_MODELS).get(str(owner.get("type")))
+    if _in_guardrails(path):
+        return guardrails.model_of(_in_guardrails(path), owner)
     if path[0] == "tools" and len(path) == 2:
         return ToolSpec
     if isinstance(path[0], str) and path[0] in ("waivers", "allow"):
@@ -375,25 +394,32 @@ def _model_at(path: Path, model: type[BaseModel], data: Any) -> Part | None:
     return TypeSpec
 
 
+def _in_guardrails(path: Path) -> Path:
+    """Return the part of a path from the `guardrails` of a program or a body on; empty without them."""
+    rest = path[len(step_path(path)) :]
+    return rest if rest[:1] == ("guardrails",) else ()
+
+
 def _untagged(path: Path, data: Any) -> tuple[str, str]:
     owner = _at(data, path)
-    if path[0] == "steps":
+    if path == step_path(path):
         if not isinstance(owner, dict):
             return (
                 f"a step is a mapping of fields, not {_value_words(owner)}",
                 "write `id`, `type` and the fields of the type",
             )
-        kinds = list(SUB_STEP_MODELS if len(path) == 4 else STEP_MODELS)
+        kinds = list(SUB_STEP_MODELS if _is_sub_step(path) else STEP_MODELS)
         if "type" not in owner:
             return "`type` is missing in this step", f"say which type: {_listed(kinds)}"
         if not isinstance(owner["type"], str):
             return f"`type` must be text, not {_value_words(owner['type'])}", f"use one of {_listed(kinds)}"
-        if len(path) == 4 and owner["type"] in STEP_MODELS:
-            return f"a sub-step can't be of type `{owner['type']}`", "only llm and tool steps run in parallel"
+        if _is_sub_step(path) and owner["type"] in STEP_MODELS:
+            what = "run in parallel" if path[-1] != "do" else "can stand under `do`; list others under `steps`"
+            return f"a sub-step can't be of type `{owner['type']}`", f"only llm and tool steps {what}"
         meant = step_type_for(owner["type"], kinds) or next(iter(alike(owner["type"], kinds, n=1)), None)
         help = f"did you mean `{meant}`?" if meant else f"use one of {_listed(kinds)}"
         return f"`{owner['type']}` is not a step type", help
-    if len(path) == 2:
+    if len(_in_guardrails(path)) == 2:
         return (
             "a guardrail needs a rule",
             "add `protects` with `requires`, `never`, `at_most_once`, `followed_by` or `exclusive`",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stepward.vm.expressions.operands import resolved
 from stepward.vm.expressions.operators import ANY
 from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.clauses import CallSite, Clause
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import AnyRule, Never
@@ -18,7 +19,7 @@ from stepward.vm.language.name_types import Typing
 from stepward.vm.language.names import Names
 from stepward.vm.language.order import Order, order_of
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import path_of
+from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.types import key_of
 from stepward.vm.language.views import View
 
@@ -72,23 +73,25 @@ class Meaning:
     def calls(self) -> tuple[CallSite, ...]:
         """Every call to a model or a tool, in the order of the list."""
         return tuple(
-            CallSite(number, sub, call, path_of(number, sub))
-            for number, step in enumerate(self.program.steps)
+            CallSite(number, sub, call, self.flow.layout.path(number, sub))
+            for number, step in enumerate(self.flow.steps)
             for sub, call in step.calls
         )
 
     @cached_property
     def orders(self) -> dict[int, Order]:
         """The order of the sub-steps of each step that has some with `depends_on`, by its position."""
-        found = ((number, order_of(step)) for number, step in enumerate(self.program.steps) if step.sub_steps)
+        found = ((number, order_of(step)) for number, step in enumerate(self.flow.steps) if step.sub_steps)
         return {number: order for number, order in found if order is not None}
 
     @cached_property
     def _written(self) -> tuple[Clause, ...]:
         """The expressions as they are written: what a `+` of language 2 joins is not known yet."""
         return tuple(
-            Clause.of(number, ("steps", number, *path), text, self.program.language, is_condition=is_condition)
-            for number, step in enumerate(self.program.steps)
+            Clause.of(
+                number, (*self.flow.layout.path(number), *path), text, self.program.language, is_condition=is_condition
+            )
+            for number, step in enumerate(self.flow.steps)
             for path, text, is_condition in step.expressions
         )
 
@@ -128,6 +131,33 @@ class Meaning:
     def typing(self) -> Typing:
         """The type of every name, declared or inferred."""
         return infer(Typing(self.program, self.names, _by_step(self._written), self.tool), self._written)
+
+    @cached_property
+    def body_rules(self) -> tuple[tuple[AnyRule, int], ...]:
+        """The guardrails of bodies, each with the position of the step that has the body."""
+        steps = self.flow.steps
+        return tuple(
+            (rule, owner)
+            for owner in self.flow.layout.bodies
+            if isinstance(step := steps[owner], ForEachStep)
+            for rule in step.guardrails
+        )
+
+    def most_items(self, number: int) -> int | None:
+        """Return how many items a for_each step takes at most: `max_items`, or what its list can have; None if neither
+        says it."""
+        step = self.flow.steps[number]
+        assert isinstance(step, ForEachStep)
+        if step.max_items is not None:
+            return step.max_items
+        if isinstance(step.items, tuple):
+            return len(step.items)
+        names = lone_reference(step.items)
+        meant = None if names is None else self.names.meaning(names)
+        specs = [self.typing.spec((source, meant.fields)) for source in meant.sources] if meant is not None else []
+        most = [None if spec is None else spec.max_items for spec in specs]
+        known = [one for one in most if one is not None]
+        return max(known) if known and len(known) == len(most) else None
 
     def view(self, names: tuple[str, ...]) -> View | None:
         """Return what is known of the values of a reference, or None if nothing ever defines it."""

@@ -9,62 +9,44 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 
 from stepward.vm.expressions.fields import ITEMS, index_of, is_indexed, of_type, written
 from stepward.vm.expressions.operators import ANY, OBJECT
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, children
+from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.failures import names_of
 from stepward.vm.language.items import MAX_COPIES, kinds_inside, lacks
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source
 from stepward.vm.language.program import Program
+from stepward.vm.language.stated import ERRORS, INDEX, LIST, NEVER, TEXT, reply
 from stepward.vm.language.steps import (
     AnyPart,
     ComputeStep,
     ConditionStep,
     EndStep,
+    ForEachStep,
     LlmCall,
     ParallelStep,
     SetStep,
+    Stage,
     ToolCall,
 )
 from stepward.vm.language.steps.catching import VISITS
 from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.uses import Conflict, TypeVariable, Use
 from stepward.vm.language.views import NO_VALUE, View, static_kinds, union
-from stepward.vm.reading.source import Path
 from stepward.vm.values import MAX_DEPTH
+
+COPIES: Final = ("set", "item")
+"""The kinds of sources whose values are made by the program: a `set`, and an item of a list."""
 
 Location = tuple[Source, tuple[str, ...]]
 
 MAX_PATHS: Final = 100
 """Paths into one `set` name whose copies are followed. Copies of fields of copies can ask for exponentially many."""
-
-
-class Use(NamedTuple):
-    """The kinds that a use of a name needs, and the location of the use."""
-
-    kinds: frozenset[str]
-    path: Path
-    start: int
-    end: int
-
-
-class Conflict(NamedTuple):
-    """Two uses of one undeclared name that no value can serve."""
-
-    name: str
-    first: Use
-    second: Use
-
-
-@dataclass(slots=True)
-class _TypeVariable:
-    uses: list[Use] = field(default_factory=list)
-    kinds: frozenset[str] = ANY
-    may_be_null: bool = False
 
 
 class Typing:
@@ -76,7 +58,7 @@ class Typing:
         self.program, self.names = program, names
         self._clauses_of, self._tool = clauses_of, tool
         self._parents: dict[Location, Location] = {}
-        self._variables: dict[Location, _TypeVariable] = {}
+        self._variables: dict[Location, TypeVariable] = {}
         self._only_asked: set[Location] = set()
         self._error_names: dict[Source, TypeSpec] = {}
         self._read_paths: dict[Source, set[tuple[str, ...]]] = {}
@@ -91,17 +73,21 @@ class Typing:
     def root_spec(self, source: Source) -> TypeSpec | None:
         """Return the declared type of a source; None if there is none."""
         if source.kind == "error":
-            return _TEXT
+            return TEXT
         if source.kind == "error_name":
             return self._error_name(source)
         if source.kind == "input":
             return (self.program.inputs or {}).get(source.name)
-        if source.kind == "set" or source.step is None:
+        if source.kind == "index":
+            return INDEX
+        if source.kind == "errors":
+            return ERRORS
+        if source.kind in ("set", "item") or source.step is None:
             return None
         return self._output(self._part(source.step, source.sub))
 
     def _part(self, number: int, sub: int | None) -> AnyPart:
-        step = self.program.steps[number]
+        step = self.program.layout.steps[number]
         return step if sub is None else step.sub_steps[sub]
 
     def _error_name(self, source: Source) -> TypeSpec:
@@ -109,23 +95,25 @@ class Typing:
         assert source.step is not None
         if source not in self._error_names:
             names = names_of(self._part(source.step, source.sub), self._tool)
-            whole = self.program.steps[source.step]
+            whole = self.program.layout.steps[source.step]
             if source.sub is not None and whole.max_visits is not None:
                 names = (*names, VISITS)  # sub-steps of a step whose visits are used up
-            self._error_names[source] = TypeSpec(type=("string",), enum=names) if names else _TEXT
+            self._error_names[source] = TypeSpec(type=("string",), enum=names) if names else TEXT
         return self._error_names[source]
 
     def _output(self, part: AnyPart) -> TypeSpec | None:
         match part:
             case LlmCall():
-                return part.returns or _reply(part)
+                return reply(part)
             case ToolCall():
                 return self._tool(part.tool).returns
             case ParallelStep():
                 return self._joined(part)
             case ComputeStep():
                 return part.returns
-            case ConditionStep() | SetStep() | EndStep():
+            case ForEachStep():
+                return LIST
+            case ConditionStep() | SetStep() | EndStep() | Stage():
                 raise AssertionError(f"`{part.id}` has no output")
             case _:
                 assert_never(part)
@@ -137,7 +125,7 @@ class Typing:
         return TypeSpec(type=("object",), properties=parts, required=always, additionalProperties=False)
 
     def spec(self, location: Location) -> TypeSpec | None:
-        """Return the declared type at a location; None if there is none, _NEVER for a field that can't exist."""
+        """Return the declared type at a location; None if there is none, NEVER for a field that can't exist."""
         source, path = location
         spec = self._stated_spec(location) if path else self.root_spec(source)
         # A type that does not restrict the kinds of values counts as undeclared: they are inferred.
@@ -145,7 +133,7 @@ class Typing:
 
     def is_impossible(self, location: Location) -> bool:
         """Return whether a location is a field that the declared type of its owner can't have."""
-        return bool(location[1]) and self._stated_spec(location) is _NEVER
+        return bool(location[1]) and self._stated_spec(location) is NEVER
 
     def _stated_spec(self, location: Location) -> TypeSpec | None:
         """Return the type stated for a location, even if it does not restrict the kinds of values."""
@@ -157,11 +145,11 @@ class Typing:
             if name == ITEMS:
                 spec = spec.items
             elif index_of(name) is not None:
-                spec = spec.items if "array" in spec.kinds else _NEVER
+                spec = spec.items if "array" in spec.kinds else NEVER
             elif spec.properties is not None and name in spec.properties:
                 spec = spec.properties[name]
             elif spec.additional_properties is False or "object" not in spec.kinds:
-                return _NEVER
+                return NEVER
             else:
                 spec = spec.additional_properties if isinstance(spec.additional_properties, TypeSpec) else None
         return spec
@@ -191,10 +179,10 @@ class Typing:
 
     def _view_at(self, location: Location) -> View:
         source, path = location
-        if source.kind == "set":
+        if source.kind in COPIES:
             return self._set_view(location)
         spec = self.spec(location)
-        if spec is _NEVER:
+        if spec is NEVER:
             return View(never=True)
         optional = bool(path) and self._is_optional(location)
         if spec is not None:
@@ -215,7 +203,7 @@ class Typing:
                 variable = self._variables.get(self._find((source, path[:depth])))
                 if here in self._only_asked or (variable is not None and variable.may_be_null):
                     return True
-            elif owner is not _NEVER and (name not in owner.required or owner.kinds != OBJECT):
+            elif owner is not NEVER and (name not in owner.required or owner.kinds != OBJECT):
                 return True  # a value of another kind has no fields
         return False
 
@@ -249,7 +237,7 @@ class Typing:
         while pending:
             here = pending.popleft()
             for copied in self._copied_locations(here):
-                if copied[0].kind != "set":
+                if copied[0].kind not in COPIES:
                     continue
                 readers.setdefault(copied, []).append(here)
                 if copied in self._settled or copied in found:
@@ -310,7 +298,7 @@ class Typing:
         copied = self._copied_locations(location)
         if not copied:
             return NO_VALUE
-        view = union([self._settled[one] if one[0].kind == "set" else self._view_at(one) for one in copied])
+        view = union([self._settled[one] if one[0].kind in COPIES else self._view_at(one) for one in copied])
         if not view.is_known:
             return self._used_view(location)
         if view.never or not view.kinds:
@@ -348,9 +336,7 @@ class Typing:
     def _assigned(self, source: Source) -> object:
         """Return the constant that a `set` assigns; None, which has no fields, for an expression that calculates."""
         assert source.step is not None
-        step = self.program.steps[source.step]
-        assert isinstance(step, SetStep)
-        value = step.set[source.name]
+        value = self.program.layout.steps[source.step].assigns.get(source.name)
         if not isinstance(value, str):
             return value
         tree = self._tree(source)
@@ -362,9 +348,31 @@ class Typing:
         return next((clause.tree for clause in clauses if clause.path == source.path), None)
 
     def copied(self, source: Source) -> Resolution | None:
-        """Return the resolved reference that a `set` name copies, or None if its expression is not a lone reference."""
+        """Return the resolved reference that a `set` name copies, or None if its expression is not a lone reference.
+
+        An item of a for_each step copies an item of its list.
+        """
+        if source.kind == "item" and source.step is not None:
+            return self._list_of_items(source.step)
         tree = self._tree(source)
         return self.names.meaning(tree.names) if isinstance(tree, Reference) else None
+
+    def _list_of_items(self, stage: int) -> Resolution | None:
+        layout = self.program.layout
+        step = layout.steps[layout.body_of(stage).owner]
+        names = lone_reference(step.items) if isinstance(step, ForEachStep) else None
+        meant = None if names is None else self.names.meaning(names)
+        return None if meant is None else meant._replace(fields=(*meant.fields, ITEMS))
+
+    def listed(self, source: Source) -> list[Location]:
+        """Return the locations of which an item of a for_each step is one; empty if its list is no reference."""
+        copied = self.copied(source)
+        return [] if copied is None else [(one, copied.fields) for one in copied.sources]
+
+    def enforced(self, location: Location) -> TypeSpec | None:
+        """Return the type that the machine enforces on the values at a location; None if it enforces none."""
+        source, path = location
+        return None if source.kind in COPIES else self._effective((source, path))
 
     # -- union-find ------------------------------------------------------------------------------------------------
 
@@ -391,8 +399,8 @@ class Typing:
         variable = self._variables.get(self._find(location))
         return ANY if variable is None else variable.kinds
 
-    def _variable(self, location: Location) -> _TypeVariable:
-        return self._variables.setdefault(self._find(location), _TypeVariable())
+    def _variable(self, location: Location) -> TypeVariable:
+        return self._variables.setdefault(self._find(location), TypeVariable())
 
     def unite(self, left: Location, right: Location) -> None:
         """Note that two locations hold values of one type."""
@@ -400,7 +408,7 @@ class Typing:
         if a == b:
             return
         self._settled.clear()
-        variable, merged = self._variable(a), self._variables.pop(b, _TypeVariable())
+        variable, merged = self._variable(a), self._variables.pop(b, TypeVariable())
         self._parents[b] = a
         for use in merged.uses:
             self._add(a, variable, use)
@@ -413,7 +421,7 @@ class Typing:
         if self.spec(location) is None:
             self._add(location, self._variable(location), use)
 
-    def _add(self, location: Location, variable: _TypeVariable, use: Use) -> None:
+    def _add(self, location: Location, variable: TypeVariable, use: Use) -> None:
         self._settled.clear()
         narrowed = variable.kinds & use.kinds
         if narrowed:
@@ -473,7 +481,7 @@ class Typing:
             below = self._effective((source, (*path, name)))
             if name == ITEMS:
                 update["items"] = below or spec.items
-            elif below is not None and below is not _NEVER and spec is not _NEVER:
+            elif below is not None and below is not NEVER and spec is not NEVER:
                 properties[name] = below
         fields = [name for name in inner if name != ITEMS]
         if fields and self.spec(location) is None:
@@ -481,15 +489,6 @@ class Typing:
         if properties:
             update["properties"] = properties
         return spec.model_copy(update=update) if update else spec
-
-
-# Constructed, not validated: building a validator on import would slow down every start.
-_TEXT: Final = TypeSpec.model_construct(type=("string",))
-_NEVER: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
-
-
-def _reply(call: LlmCall) -> TypeSpec:
-    return _TEXT if call.allowed_outputs is None else TypeSpec(type=("string",), enum=call.allowed_outputs)
 
 
 def _location_text(location: Location) -> str:

@@ -5,18 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from stepward.vm.language.layout import Layout
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import Failing, parts, path_of
+from stepward.vm.language.steps import Failing, ForEachStep, parts
 from stepward.vm.reading.source import Path
 
-_Kind = Literal["input", "output", "set", "error", "error_name"]
+_Kind = Literal["input", "output", "set", "error", "error_name", "item", "index", "errors"]
+
+
+def assigned_path(layout: Layout, step: int, name: str) -> Path:
+    """Return the path of a variable that a step assigns by `set` or `carry`."""
+    word = "carry" if isinstance(layout.steps[step], ForEachStep) else "set"
+    return (*layout.path(step), word, name)
 
 
 class Source(NamedTuple):
-    """A source of values: an input, the output, error or name of the error of a step or sub-step, or a name of a `set`.
+    """A source of values: an input, an output, an error, the name of an error, or one name of a `set` or `carry`.
 
-    `step` is the position of the step in the program's list, `sub` that of a sub-step in it; `path` is its path in the
-    document.
+    Of a for_each step: its item, the index of that, or the errors of its items. `step` is the position of the step in
+    the layout of the program, `sub` that of a sub-step in it; `path` is its path in the document.
     """
 
     kind: _Kind
@@ -37,13 +44,14 @@ class Resolution(NamedTuple):
 class Names:
     """Every name of a program. Without an `inputs` section, a name that nobody assigns is an input.
 
-    `silent` are the ids of the steps that have neither output nor error: conditions, `set` and `end`. In a program of
-    language 2, errors have names.
+    `silent` are the ids of the steps that have neither output nor error: conditions, `set` and `end`. `listed` are
+    those of the steps with errors of items. In a program of language 2, errors have names.
     """
 
     variables: dict[str, list[Source]] = field(default_factory=dict)
     outputs: dict[str, Source] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
+    listed: dict[str, Source] = field(default_factory=dict)
     declares_inputs: bool = True
     has_error_names: bool = False
     _meanings: dict[tuple[str, ...], Resolution | None] = field(default_factory=dict)
@@ -54,18 +62,29 @@ class Names:
         names = cls(declares_inputs=program.inputs is not None, has_error_names=program.language == 2)
         for name in program.inputs or ():
             names._bind(name, Source("input", name, ("inputs", name)))
-        for number, step in enumerate(program.steps):
+        layout = program.layout
+        for number, step in enumerate(layout.steps):
             for name in step.assigns:
-                names._bind(name, Source("set", name, ("steps", number, "set", name), number))
+                names._bind(name, Source("set", name, assigned_path(layout, number, name), number))
             if not step.has_output:
                 names.silent.add(step.id)
+            if isinstance(step, ForEachStep):
+                names._bind_items(step, layout, number)
             for sub, part in parts(step):
                 if isinstance(part, Failing):
-                    output = Source("output", part.id, path_of(number, sub), number, sub)
+                    output = Source("output", part.id, layout.path(number, sub), number, sub)
                     names.outputs.setdefault(part.id, output)
                     if part.output_key is not None:
                         names._bind(part.output_key, output)
         return names
+
+    def _bind_items(self, step: ForEachStep, layout: Layout, number: int) -> None:
+        """Bind what a for_each step gives to each item, which the stage before the item assigns."""
+        stage, path = layout.bodies[number].next, layout.path(number)
+        self._bind(step.item_name, Source("item", step.item_name, (*path, "as"), stage))
+        if step.index_as is not None:
+            self._bind(step.index_as, Source("index", step.index_as, (*path, "index_as"), stage))
+        self.listed[step.id] = Source("errors", step.id, path, number)
 
     def _bind(self, name: str, source: Source) -> None:
         self.variables.setdefault(name, []).append(source)
@@ -81,6 +100,8 @@ class Names:
         if found is None:
             return None
         key, fields = found
+        if len(key) == 2 and key[1] == "errors":
+            return Resolution((self.listed[key[0]],), fields)
         if len(key) == 2:
             source = self.outputs[key[0]]
             return Resolution((source if key[1] == "output" else source._replace(kind=key[1]),), fields)  # type: ignore[arg-type]
@@ -88,8 +109,7 @@ class Names:
         return Resolution((Source("input", key[0], ()),) if sources is None else tuple(sources), fields)
 
     def locate(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Split a reference into its variable, `(step, "output")`, `(step, "error")` or `(step, "error_name")`, and the
-        fields below.
+        """Split a reference into its variable, `(step, "output")` or another value of a step, and the fields below.
 
         This defines the lookup order (specs/language.md, "Data"). Returns None if nothing ever defines the reference.
         """
@@ -99,6 +119,8 @@ class Names:
                 return names[:2], names[2:]
             if first in self.silent:
                 return None
+        if len(names) > 1 and names[1] == "errors" and first in self.listed:
+            return names[:2], names[2:]
         if first in self.variables:
             return names[:1], names[1:]
         if self.has_error_names and len(names) > 1 and names[1] == "error_name" and first in self.outputs:

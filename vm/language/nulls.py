@@ -18,25 +18,41 @@ def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
         if isinstance(fields.get(key), dict):
             fields[key] = {name: _declaration_without_nulls(entry) for name, entry in fields[key].items()}
     if isinstance(fields.get("steps"), list):
-        fields["steps"] = [_step_without_nulls(entry, STEP_MODELS) for entry in fields["steps"]]
+        fields["steps"] = [_whole_step_without_nulls(entry) for entry in fields["steps"]]
     for key in ("guardrails", "allow", "waivers"):
         if key in fields:
             fields[key] = _all_without_nulls(fields[key])
-    for step in fields["steps"] if isinstance(fields.get("steps"), list) else ():
-        if isinstance(step, dict) and isinstance(step.get("parallel_steps"), list):
-            step["parallel_steps"] = [_step_without_nulls(part, SUB_STEP_MODELS) for part in step["parallel_steps"]]
-        if isinstance(step, dict) and isinstance(step.get("cases"), list):
-            step["cases"] = [_fields_without_nulls(case) for case in step["cases"]]
-        for part in _step_and_parts(step):
-            for key in ("catch", "retry"):
-                if isinstance(part.get(key), list):
-                    part[key] = [_fields_without_nulls(one) for one in part[key]]
     return fields
 
 
-def _step_and_parts(step: Any) -> list[dict[str, Any]]:
-    found = [step, *(step.get("parallel_steps") or ())] if isinstance(step, dict) else []
-    return [part for part in found if isinstance(part, dict)]
+def _whole_step_without_nulls(entry: Any) -> Any:
+    """Clean a step with its sub-steps, its cases, its handling of errors and its body."""
+    step = _step_without_nulls(entry, STEP_MODELS)
+    if not isinstance(step, dict):
+        return step
+    if isinstance(step.get("parallel_steps"), list):
+        step["parallel_steps"] = [_part_without_nulls(part) for part in step["parallel_steps"]]
+    if isinstance(step.get("cases"), list):
+        step["cases"] = [_fields_without_nulls(case) for case in step["cases"]]
+    if isinstance(step.get("steps"), list):
+        step["steps"] = [_whole_step_without_nulls(inner) for inner in step["steps"]]
+    if "do" in step:
+        step["do"] = _part_without_nulls(step["do"])
+    if "guardrails" in step:
+        step["guardrails"] = _all_without_nulls(step["guardrails"])
+    return _handling_without_nulls(step)
+
+
+def _part_without_nulls(entry: Any) -> Any:
+    return _handling_without_nulls(_step_without_nulls(entry, SUB_STEP_MODELS))
+
+
+def _handling_without_nulls(part: Any) -> Any:
+    """Clean the entries of `catch` and `retry`."""
+    for key in ("catch", "retry"):
+        if isinstance(part, dict) and isinstance(part.get(key), list):
+            part[key] = [_fields_without_nulls(one) for one in part[key]]
+    return part
 
 
 _WRITTEN_DEFAULTS: Final[dict[str, Any]] = {
@@ -46,6 +62,9 @@ _WRITTEN_DEFAULTS: Final[dict[str, Any]] = {
     "on_timeout": "fail",
     "max_retries": 3,
     "is_terminal": False,
+    "carry": {},
+    "guardrails": [],
+    "on_item_error": "fail",
 }
 """The fields that a serializer may write on steps of any type: with these values they are ignored on other types."""
 

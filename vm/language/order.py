@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepward.vm.language.steps import AnyStep, path_of
-from stepward.vm.reading.source import Place
+from stepward.vm.language.steps import AnyStep
+from stepward.vm.reading.source import Path, Place
 
 if TYPE_CHECKING:
     from stepward.vm.language.program import Program
@@ -62,41 +62,42 @@ def _reached(sub: int, needs: tuple[frozenset[int], ...]) -> frozenset[int]:
 
 
 class Misorder(NamedTuple):
-    """An entry of a `depends_on` that can't be satisfied, by the positions of step, sub-step and entry.
+    """An entry of a `depends_on` that can't be satisfied, by the positions of step and sub-step.
 
-    `message` says why. `way` are the ids along a circle, empty if `name` is no sub-step of the step.
+    `message` says why, and `path` is that of the entry. `way` are the ids along a circle, empty if `name` is no
+    sub-step of the step.
     """
 
     step: int
     sub: int
-    entry: int
     name: str
     message: str
+    path: Path
     way: tuple[str, ...] = ()
 
     @property
     def place(self) -> Place:
         """Where the entry is."""
-        return Place((*path_of(self.step, self.sub), "depends_on", self.entry))
+        return Place(self.path)
 
 
 def misorders(program: Program) -> Iterator[Misorder]:
     """Yield the entries of a `depends_on` that name no sibling, and one entry of each circle."""
-    for number, step in enumerate(program.steps):
+    for number, step in enumerate(program.layout.steps):
         order = order_of(step) if step.sub_steps else None
         ids = [part.id for part in step.sub_steps] if order is not None else []
         for sub, part in enumerate(step.sub_steps if order is not None else ()):
+            path = (*program.layout.path(number, sub), "depends_on")
             for entry, name in enumerate(part.depends_on):
                 if name not in ids:
-                    yield Misorder(number, sub, entry, name, f"`{name}` is no sub-step of `{step.id}`")
+                    yield Misorder(number, sub, name, f"`{name}` is no sub-step of `{step.id}`", (*path, entry))
             assert order is not None
             circle = {one for one in order.before[sub] if sub in order.before[one]}
             if circle and sub == min(circle):
                 way = tuple(ids[one] for one in _circle(sub, order))
                 text = " -> ".join(f"`{one}`" for one in way)
-                yield Misorder(
-                    number, sub, part.depends_on.index(way[1]), way[1], f"`{part.id}` waits for itself: {text}", way
-                )
+                where = (*path, part.depends_on.index(way[1]))
+                yield Misorder(number, sub, way[1], f"`{part.id}` waits for itself: {text}", where, way)
 
 
 def _circle(sub: int, order: Order) -> list[int]:

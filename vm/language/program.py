@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from stepward.vm.language.budgets import MODEL_BUDGETS, ModelBudget
 from stepward.vm.language.guardrails import Guardrail
+from stepward.vm.language.layout import Layout
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.node import ExactNumber, Node
 from stepward.vm.language.steps import AnyStep, Count, Step, VariableName
@@ -38,6 +39,7 @@ class Program(Node):
 
     kind: ClassVar[str] = "program"
     _document: Document | None = PrivateAttr(None)
+    _layout: Layout | None = PrivateAttr(None)
 
     def __eq__(self, other: object) -> bool:
         """Return whether two programs have equal fields, wherever they were read from."""
@@ -49,6 +51,13 @@ class Program(Node):
     def document(self) -> Document | None:
         """The document that the program was read from; None when it was built in code."""
         return self._document
+
+    @property
+    def layout(self) -> Layout:
+        """All its steps by position, those of bodies and the stages between items included."""
+        if self._layout is None or self._layout.written is not self.steps:  # a changed copy has that of the original
+            self._layout = Layout(self.steps)
+        return self._layout
 
     @property
     def source_name(self) -> str:

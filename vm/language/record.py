@@ -6,12 +6,16 @@ of them and the set of those that were given, which takes most of the time of ma
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Self, get_type_hints
+from contextvars import ContextVar
+from typing import Any, Final, NoReturn, Self, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from stepward.vm.language.node import Node, plain
+
+_BEGUN: Final[ContextVar[frozenset[str]]] = ContextVar("begun", default=frozenset())
+"""The classes whose schema is being made."""
 
 
 class Record:
@@ -43,6 +47,17 @@ class Record:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Return the schema that validates a mapping of fields and builds a record from it."""
+        ref, begun = f"{cls.__module__}.{cls.__qualname__}", _BEGUN.get()
+        if ref in begun:  # a step in the body of a step of its own type
+            return core_schema.definition_reference_schema(ref)
+        token = _BEGUN.set(begun | {ref})
+        try:
+            return cls._schema(handler, ref)
+        finally:
+            _BEGUN.reset(token)
+
+    @classmethod
+    def _schema(cls, handler: GetCoreSchemaHandler, ref: str) -> CoreSchema:
         fields = {
             name: core_schema.typed_dict_field(handler.generate_schema(annotation), required=not hasattr(cls, name))
             for name, annotation in cls.fields().items()
@@ -51,7 +66,7 @@ class Record:
         return core_schema.no_info_after_validator_function(
             cls._of,
             core_schema.typed_dict_schema(fields, cls=cls, config=config, extra_behavior="forbid"),
-            ref=f"{cls.__module__}.{cls.__qualname__}",
+            ref=ref,
             serialization=core_schema.plain_serializer_function_ser_schema(cls.to_data),
         )
 

@@ -25,10 +25,10 @@ def matches(selector: AnySelector | AnyGuard, meaning: Meaning) -> list[Match]:
     if isinstance(selector, StepSelector | BranchSelector) and selector.step in meaning.flow.position:
         # The common case without a search; a second step with the same id (SW005) is never matched.
         number = meaning.flow.position[selector.step]
-        match = Match(number, None, meaning.program.steps[number])
+        match = Match(number, None, meaning.flow.steps[number])
         return [match] if _is_selected(selector, match.part, meaning) else []
     if isinstance(selector, StepSelector | BranchSelector):
-        steps = enumerate(meaning.program.steps)
+        steps = enumerate(meaning.flow.steps)
         found: Iterable[Match] = (Match(number, sub, part) for number, step in steps for sub, part in parts(step))
     else:
         found = (Match(site.step, site.sub, site.call) for site in meaning.calls)

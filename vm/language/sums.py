@@ -16,7 +16,6 @@ from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Ref
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.name_types import MAX_PATHS, Location, Typing
 from stepward.vm.language.names import Names, Resolution
-from stepward.vm.language.steps import SetStep
 from stepward.vm.values import MAX_DEPTH
 
 _NONE: Final[Kinds] = frozenset()
@@ -75,9 +74,7 @@ class AssignedKinds:
         source = location[0]
         if source.kind != "set" or source.step is None:
             return None
-        step = self._typing.program.steps[source.step]
-        assert isinstance(step, SetStep)
-        value = step.set[source.name]
+        value = self._typing.program.layout.steps[source.step].assigns[source.name]
         if not isinstance(value, str):
             return Constant(0, 0, value)
         return next((one.tree for one in self._clauses_of.get(source.step, ()) if one.path == source.path), None)

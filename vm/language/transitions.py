@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered", "visits", "end"]
+Kind = Literal["success", "fallback", "skipped", "failed", "branch", "uncovered", "visits", "end", "item", "again"]
 """Why control leaves a step.
 
 `success`, `fallback` and `skipped` go to the successor; `failed` goes to the error step, or ends the run (a condition
 or a `set` fails only if an expression has no value); `branch` is a condition's choice; `uncovered` means that no branch
-applies, `visits` that the step has used up its visits; `end` is an `end` step.
+applies, `visits` that the step has used up its visits; `end` is an `end` step. `item` goes from between the items of a
+for_each step to the next one, `again` to the first one of another attempt.
 """
 
 Status = Literal["SUCCESS", "FAILED", "STALLED"]
@@ -37,6 +38,8 @@ DECLARED_FAILURE: Final = Ending("FAILED", "declared")
 
 class Transition(NamedTuple):
     """A transition out of a step; `to` is the position of the next step, END or MISSING.
+
+    With an `ending` and a position, it ends a body in this way, and goes to a stage of the step with the body.
 
     `field` is the path, below the step, of the field that names the target; `branch` is `then`, `otherwise`, or the
     number of a case counted from 1. `errors` are those that a `catch` names, None where any error is taken.

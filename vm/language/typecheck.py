@@ -187,7 +187,7 @@ class _Checker:
             return f"the input as `{source.name}: {{type: {word}}}`"
         if source.kind != "output" or source.step is None:
             return ""
-        step = self.meaning.program.steps[source.step]
+        step = self.meaning.flow.steps[source.step]
         call = step if source.sub is None else step.sub_steps[source.sub]
         if call.type == "tool":
             return f"`returns: {{type: {word}}}` for the tool `{call.tool}`"

@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
 from stepward.vm.language.transitions import Transition
-from stepward.vm.language.types import same
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED, Event
-from stepward.vm.machine.monitors import Left, Part
+from stepward.vm.machine.items import closed, item, joined_items, opened
+from stepward.vm.machine.leaving import (
+    Done,
+    MisfitError,
+    close,
+    count_visit,
+    end,
+    enter,
+    failure_changes,
+    leave,
+    step_of,
+)
+from stepward.vm.machine.monitors import Part
 from stepward.vm.machine.ordering import is_due, output_changes, waits
-from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan, policy_digest
-from stepward.vm.machine.slots import UNDEFINED, get, put
+from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan, policy_digest
+from stepward.vm.machine.slots import UNDEFINED, put
 from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Limits, State, visits_of
 from stepward.vm.machine.traces import traced
 from stepward.vm.values import FrozenMap, arithmetic
-
-
-class MisfitError(StepwardError):
-    """An event can't happen in this state: its journal was not written by the machine for this program."""
 
 
 def apply(plan: Plan, state: State, event: Event) -> State:
@@ -33,6 +39,8 @@ def apply(plan: Plan, state: State, event: Event) -> State:
         raise MisfitError(f"there is no event `{event.kind}`")
     if state.status != RUNNING and state.status not in UNFINISHED and event.kind not in ("refused", "erased"):
         raise MisfitError(f"`{event.kind}` after the run ended")
+    if "step" in event.body and event.kind != "item" and event.body.get("frame", ()) != state.frame:
+        raise MisfitError(f"`{event.kind}` of `{event.body['step']}` in another frame than the one that goes on")
     return handler(plan, state, event)
 
 
@@ -78,16 +86,10 @@ def _governed(plan: Plan, state: State, event: Event) -> State:
 
 def _ended(plan: Plan, state: State, event: Event) -> State:
     body = event.body
-    if "step" in body:
-        state = _enter(plan, state, _step(plan, state, body))
-        state = state._replace(output=body["output"])
-    return _end(state, body, traced(state.trace, event))
-
-
-def _end(state: State, body: Any, trace: bytes) -> State:
-    return state._replace(
-        status=body["ends"], reason=body["reason"], calls=None, trace=trace, error=body.get("error", state.error)
-    )
+    if "step" not in body:
+        return end(state, event)
+    state = enter(plan, state, step_of(plan, state, body))
+    return end(state._replace(output=body["output"]), event)
 
 
 def _cancel(plan: Plan, state: State, event: Event) -> State:  # noqa: ARG001
@@ -109,62 +111,47 @@ def _erased(plan: Plan, state: State, event: Event) -> State:  # noqa: ARG001
 
 
 def _branched(plan: Plan, state: State, event: Event) -> State:
-    step = _step(plan, state, event.body)
+    step = step_of(plan, state, event.body)
     branch = event.body["branch"]
     transition = step.transitions.get("uncovered") if branch is None else step.branches.get(branch)
     if transition is None:
         raise MisfitError(f"`{step.id}` has no branch `{branch}`")
-    state = _enter(plan, state, step)
+    state = enter(plan, state, step)
     succeeded: tuple[Part, ...] = () if branch is None else ((step.position, None),)
-    return _leave(plan, state, step, event, transition, _Done([], 0, succeeded))
+    return leave(plan, state, step, event, transition, Done([], 0, succeeded))
 
 
 def _assigned(plan: Plan, state: State, event: Event) -> State:
-    step = _step(plan, state, event.body)
-    state = _enter(plan, state, step)
+    step = step_of(plan, state, event.body)
+    state = enter(plan, state, step)
     if step.is_computed:
         if list(event.body["values"]) != [step.computes]:
             raise MisfitError(f"`{step.id}` computes other names")
         (value,) = event.body["values"].values()
-        done = _Done(output_changes(step, value), len(event.text), (step.part,))
-        return _leave(plan, state, step, event, step.transitions["success"], done)
+        done = Done(output_changes(step, value), len(event.text), (step.part,))
+        return leave(plan, state, step, event, step.transitions["success"], done)
     changes = [(plan.slot((name,)), value) for name, value in event.body["values"].items()]
     if {slot for slot, _ in changes} != step.assigned:
         raise MisfitError(f"`{step.id}` assigns other names")
     transition = step.transitions["success"]
-    return _leave(plan, state, step, event, transition, _Done(changes, len(event.text), (step.part,)))
+    return leave(plan, state, step, event, transition, Done(changes, len(event.text), (step.part,)))
 
 
 def _passed(plan: Plan, state: State, event: Event) -> State:
-    step = _step(plan, state, event.body)
+    step = step_of(plan, state, event.body)
     if step.max_visits is None or visits_of(state, step) < step.max_visits:
         raise MisfitError(f"`{step.id}` has visits left")
-    state = _count_visit(state, step)
+    state = count_visit(state, step)
     is_last = visits_of(state, step) > step.max_visits + 1
     error, name = event.body["error"], event.body.get("error_name", "")
-    changes = _failure_changes(step, error, name)
+    changes = failure_changes(step, error, name)
+    if step.position in plan.bodies:
+        body = plan.bodies[step.position]
+        changes += [(slot, UNDEFINED) for slot in (body.errors, *body.carried.values())]
     for call in step.calls if step.is_parallel else ():
-        changes += _failure_changes(call, error, name)
+        changes += failure_changes(call, error, name)
     transition = step.stalls if is_last and step.stalls else step.transitions["visits"]
-    return _leave(plan, state, step, event, transition, _Done(changes, 0, ()))
-
-
-def _failure_changes(step: StepPlan | CallPlan, error: str, name: str) -> list[tuple[int, Any]]:
-    """Return the changes of a step or call that failed: no output, and its error with its name."""
-    slots = ((step.output, UNDEFINED), (step.variable, UNDEFINED), (step.error, error), (step.error_name, name))
-    return [(slot, value) for slot, value in slots if slot != NOWHERE]
-
-
-def _enter(plan: Plan, state: State, step: StepPlan) -> State:
-    """Count the visit of a step, charge the step, and mark it as performed."""
-    return _count_visit(
-        state, step, steps=state.steps + step.cost, monitors=plan.watch.performed(state.monitors, step.part)
-    )
-
-
-def _count_visit(state: State, step: StepPlan, **changes: Any) -> State:
-    visits, size = get(state.slots, step.visits)
-    return state._replace(slots=put(state.slots, [(step.visits, (visits + 1, size))]), **changes)
+    return leave(plan, state, step, event, transition, Done(changes, 0, ()))
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -181,7 +168,7 @@ def _begin(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int
     if calls is None:
         monitors = plan.watch.performed(state.monitors, step.part) if step.is_parallel else state.monitors
         calls = (FRESH,) * len(step.calls)
-        state = _count_visit(state, step, steps=state.steps + step.cost, calls=calls, round=1, monitors=monitors)
+        state = count_visit(state, step, steps=state.steps + step.cost, calls=calls, round=1, monitors=monitors)
     if event.body["visit"] != visits_of(state, step):
         raise MisfitError(f"`{event.kind}` of visit {event.body['visit']} of `{name}`")
     return state, step, sub, calls[sub]
@@ -218,7 +205,7 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
             return _succeed_at_once(plan, state, step, event)
         if _is_outcome(state, step, event):
             bound = output_changes(step.calls[0], event.body.get("output"))
-            return _leave(plan, state, step, event, step.succeeds, _Done(bound, len(event.text), (step.part,)))
+            return leave(plan, state, step, event, step.succeeds, Done(bound, len(event.text), (step.part,)))
     state, step, sub, call_state = _begin(plan, state, event)
     state, counted = _count_attempt(plan, state, step, sub, call_state, event)
     call = step.calls[sub]
@@ -266,7 +253,7 @@ def _succeed_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> 
     if call.is_model and "tokens" in event.note:
         state = _charged(state, event.note)
     bound = output_changes(call, body["output"])
-    return _leave(plan, state, step, event, step.succeeds, _Done(bound, len(event.text), (part,)), entered=1)
+    return leave(plan, state, step, event, step.succeeds, Done(bound, len(event.text), (part,)), entered=1)
 
 
 def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: CallState, event: Event) -> State:
@@ -275,19 +262,17 @@ def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: Call
         call = step.calls[0]
         is_bound = call_state.phase in ("success", "fallback")
         name = call_state.name
-        changes = output_changes(call, call_state.value) if is_bound else _failure_changes(call, call_state.error, name)
+        changes = output_changes(call, call_state.value) if is_bound else failure_changes(call, call_state.error, name)
         succeeded: tuple[Part, ...] = ((step.position, None),) if call_state.phase == "success" else ()
         transition = _transition_of(step, call_state.phase, name)
-        return _leave(
-            plan, state, step, event, transition, _Done(changes, len(event.text) if is_bound else 0, succeeded)
-        )
+        return leave(plan, state, step, event, transition, Done(changes, len(event.text) if is_bound else 0, succeeded))
     if call_state.phase in SETTLED or "rule" in event.body:
         if step.is_parallel:
             call_state = call_state._replace(trace=traced(call_state.trace, event))
         else:
             state = state._replace(trace=traced(state.trace, event))
     if event.body.get("ends"):
-        return _end(state, event.body, traced(state.trace, event))
+        return end(state, event)
     return _with_call(state, step, sub, call_state)
 
 
@@ -320,7 +305,7 @@ def _reconciled(plan: Plan, state: State, event: Event) -> State:
     if call_state.phase != "doubt":
         raise MisfitError(f"`{step.calls[sub].id}` is not in doubt")
     if verdict == "abandon":
-        return _end(state, event.body, traced(state.trace, event))
+        return end(state, event)
     return _with_call(state, step, sub, call_state._replace(phase=READY, repeats=True))
 
 
@@ -335,16 +320,25 @@ def _settled_from_outside(plan: Plan, state: State, event: Event, phase: str) ->
 def _unstarted(plan: Plan, state: State, event: Event) -> State:
     """Apply `blocked` or `rejected`: a step or call did not start."""
     step = plan.steps[state.at]
-    if step.is_computed and event.body.get("reason") != "guardrail":
-        _step(plan, state, event.body)
+    if event.body.get("reason") == "guardrail":
+        return end(state, event)
+    if step.is_computed:
+        step = step_of(plan, state, event.body)
         name = event.body.get("error_name", "")
-        done = _Done(_failure_changes(step, event.body["error"], name), 0, ())
+        done = Done(failure_changes(step, event.body["error"], name), 0, ())
         transition = _transition_of(step, event.body["kind"], name)
-        return _leave(plan, state, step, event, transition, done, entered=1)
-    if event.body.get("reason") == "guardrail" or not step.calls:
-        is_begun = not step.calls and event.body.get("reason") != "guardrail"
-        state = _enter(plan, state, step) if is_begun else state
-        return _end(state, event.body, traced(state.trace, event))
+        return leave(plan, state, step, event, transition, done, entered=1)
+    if step.position in plan.bodies:
+        step = step_of(plan, state, event.body)
+        body = plan.bodies[step.position]
+        name = event.body.get("error_name", "")
+        changes = failure_changes(step, event.body["error"], name)
+        changes += [(slot, UNDEFINED) for slot in (body.errors, *body.carried.values())]
+        state = count_visit(state, step, steps=state.steps + step.cost)
+        return leave(plan, state, step, event, _transition_of(step, event.body["kind"], name), Done(changes, 0, ()))
+    if not step.calls:
+        state = enter(plan, state, step)
+        return close(plan, state, step, event, step.transitions["failed"]) if state.frames else end(state, event)
     state, step, sub, call_state = _begin(plan, state, event)
     call_state = call_state._replace(
         phase=event.body["kind"], error=event.body["error"], name=event.body.get("error_name", "")
@@ -356,7 +350,9 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
 
 
 def _joined(plan: Plan, state: State, event: Event) -> State:
-    step = _step(plan, state, event.body)
+    if state.each is not None:
+        return joined_items(plan, state, event)
+    step = step_of(plan, state, event.body)
     calls = state.calls
     if calls is None or not step.is_parallel or not all(call.phase in SETTLED for call in calls):
         raise MisfitError(f"`{step.id}` is joined before its sub-steps are done")
@@ -377,17 +373,17 @@ def _joined(plan: Plan, state: State, event: Event) -> State:
             changes += output_changes(call, call_state.value)
             output[call.id] = call_state.value
         else:
-            changes += _failure_changes(call, call_state.error, call_state.name)
+            changes += failure_changes(call, call_state.error, call_state.name)
         if call_state.phase == "success":
             succeeded.append((step.position, sub))
     changes += (
         output_changes(step, FrozenMap(output))
         if kind == "success"
-        else _failure_changes(step, event.body.get("error", ""), event.body.get("error_name", ""))
+        else failure_changes(step, event.body.get("error", ""), event.body.get("error_name", ""))
     )
-    done = _Done(changes, len(canonical(portable(output)).encode()), tuple(succeeded), _followers(step, calls))
+    done = Done(changes, len(canonical(portable(output)).encode()), tuple(succeeded), _followers(step, calls))
     transition = _transition_of(step, kind, event.body.get("error_name", ""))
-    return _leave(plan, state, step, event, transition, done)
+    return leave(plan, state, step, event, transition, done)
 
 
 def _followers(step: StepPlan, calls: tuple[CallState, ...]) -> tuple[frozenset[int], ...]:
@@ -405,70 +401,6 @@ def _transition_of(step: StepPlan, kind: str, name: str) -> Transition:
     return transition
 
 
-class _Done(NamedTuple):
-    """The result of a step: the changes of slots, the size of its output, and the parts that succeeded.
-
-    `followers` are those of `Left`.
-    """
-
-    changes: list[tuple[int, Any]]
-    size: int
-    succeeded: tuple[Part, ...]
-    followers: tuple[frozenset[int], ...] = ()
-
-
-def _leave(
-    plan: Plan, state: State, step: StepPlan, event: Event, transition: Transition, done: _Done, *, entered: int = 0
-) -> State:
-    """Leave a step: bind what it assigned and inform the monitors. The event has to name the same successor.
-
-    `entered` is 1 for a step that one event enters and leaves, so that its visit and cost are still to be counted.
-    """
-    body, (changes, size, succeeded, followers) = event.body, done
-    slots, idle = state.slots, state.idle
-    visits, before = get(slots, step.visits)
-    if plan.max_stalled is not None:
-        idle = idle + 1 if all(_is_same(get(slots, slot), value) for slot, value in changes) else 0
-    monitors = state.monitors
-    if step.position in plan.watch.notified:
-        monitors = plan.watch.left(monitors, Left(step.position, transition.branch, succeeded, followers))
-    to, status, reason = state.at, state.status, state.reason
-    if transition.to >= 0:
-        to = transition.to
-        if body.get("next") != plan.steps[to].id:
-            raise MisfitError(f"control goes from `{step.id}` to `{plan.steps[to].id}`, not to `{body.get('next')}`")
-    else:
-        assert transition.ending is not None
-        status, reason = transition.ending
-        if body.get("ends") != status or body.get("reason") != reason:
-            raise MisfitError(f"the run ends {status} after `{step.id}`")
-    changes.append((step.visits, (visits + entered, size)))
-    return state._replace(
-        status=status,
-        reason=reason,
-        at=to,
-        slots=put(slots, changes),
-        calls=None,
-        steps=state.steps + entered,
-        idle=idle,
-        size=state.size + size - before,
-        monitors=monitors,
-        trace=traced(state.trace, event),
-        error=body.get("error", state.error) if "ends" in body else state.error,
-    )
-
-
-def _is_same(before: Any, after: Any) -> bool:
-    return before is after or (before is not UNDEFINED and after is not UNDEFINED and same(before, after))
-
-
-def _step(plan: Plan, state: State, body: Any) -> StepPlan:
-    step = plan.steps[state.at]
-    if body["step"] != step.id:
-        raise MisfitError(f"`{body['step']}` is performed where `{step.id}` is to be")
-    return step
-
-
 _HANDLERS: Final[dict[str, Callable[[Plan, State, Event], State]]] = {
     "started": _started,
     "governed": _governed,
@@ -478,6 +410,9 @@ _HANDLERS: Final[dict[str, Callable[[Plan, State, Event], State]]] = {
     "reconciled": _reconciled,
     "resumed": _resumed,
     "joined": _joined,
+    "opened": opened,
+    "item": item,
+    "closed": closed,
     "branched": _branched,
     "assigned": _assigned,
     "passed": _passed,

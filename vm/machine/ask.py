@@ -16,6 +16,7 @@ from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.data import marked, refused
 from stepward.vm.machine.events import Answer, Call, Result, Spent
 from stepward.vm.machine.keeping import begin
+from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, is_async, names_of
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, ToolError, Tools, in_thread
@@ -135,17 +136,18 @@ def _budget(most: int) -> ByteBudget:
     return ByteBudget(2 * max(most, LEAST_BUDGET))
 
 
-def _request(plan: CallPlan, call: Call) -> ModelRequest:
-    request = ModelRequest(call.prompt, call.system, plan.allowed, _schema(plan), call.step, call.visit, call.attempt)
+def _request(plan: CallPlan, call: Call, frame: FrameName) -> ModelRequest:
+    texts = (call.prompt, call.system, plan.allowed, _schema(plan))
+    request = ModelRequest(*texts, call.step, call.visit, call.attempt, frame=frame)
     asked = plan.call
     if not isinstance(asked, LlmCall):
         return request
     return request._replace(model=asked.model, temperature=asked.temperature, max_output_tokens=asked.max_output_tokens)
 
 
-async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most: int) -> Result:
+async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most: int, frame: FrameName = ()) -> Result:
     """Ask a model and return the result. A reply that the program does not accept is rejected, and charged."""
-    request = _request(plan, call)
+    request = _request(plan, call, frame)
     if request.model is not None and request.model not in names_of(model):
         why = f"`{plan.id}` asks the model `{request.model}`, and the machine has no model of that name"
         return Result("failed", error=f"{why}: give the names to `NamedModels`")

@@ -138,9 +138,11 @@ def _starts(plan: Plan, state: State, happened: Event) -> Iterator[Start]:
     """Yield what starts with an event: the starts that `decide` checks."""
     step = plan.steps[state.at]
     if not step.calls:
+        is_each = step.position in plan.bodies
         is_begun = (
-            happened.kind in ("branched", "assigned")
-            or (happened.kind == "blocked" and not step.is_computed)
+            happened.kind in ("branched", "assigned", "closed")
+            or (happened.kind == "opened" and is_each)
+            or (happened.kind == "blocked" and not (step.is_computed or is_each))
             or (happened.kind == "ended" and "step" in happened.body)
         )
         if is_begun:

@@ -10,10 +10,11 @@ from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
 from stepward.vm.journal.canonical import LARGEST, ErasedError, canonical, is_sealed, opened, portable
 from stepward.vm.language.steps import Failing, LlmCall, ToolCall
-from stepward.vm.language.steps.catching import BAD_OUTPUT, DEPENDENCY, Retry
+from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENCY, UNDEFINED_NAME, Retry
 from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
+from stepward.vm.machine.keys import shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, get
@@ -33,11 +34,17 @@ class Visit(NamedTuple):
 
 
 def successor_fields(plan: Plan, transition: Transition) -> dict[str, Any]:
-    """Return the fields of a record for a transition: the next step, or how the run ends."""
-    if transition.to >= 0:
+    """Return the fields of a record for a transition: the next step, or how the run or the body ends."""
+    if transition.ending is None:
         return {"next": plan.steps[transition.to].id}
-    assert transition.ending is not None, "a program with a missing target has no plan"
-    return {"ends": transition.ending.status, "reason": transition.ending.reason}
+    word = "closes" if transition.to >= 0 else "ends"
+    return {word: transition.ending.status, "reason": transition.ending.reason}
+
+
+def place_of(state: State, step: str, visit: int) -> dict[str, Any]:
+    """Return the fields of a record that say where it happened: the step, its visit, and the frame in a body."""
+    place: dict[str, Any] = {"step": step, "visit": visit}
+    return place | {"frame": state.frame} if state.frames else place
 
 
 def out_of_steps(plan: Plan, state: State, cost: int) -> bool:
@@ -62,7 +69,7 @@ def _in_doubt_field(plan: Plan, state: State) -> dict[str, Any]:
     """Return the field of the last record that names writes of the present step that may have happened, if any."""
     calls = zip(plan.steps[state.at].calls, state.calls or (), strict=False)
     in_doubt = [
-        call.id
+        shown(state.frame, call.id)
         for call, call_state in calls
         if call.writes and (call_state.phase in (OPEN, "doubt") or call_state.is_unknown)
     ]
@@ -77,13 +84,17 @@ def guardrail_rejection(plan: Plan, state: State, visit: int, objection: tuple[s
     step, rule, why = objection
     error = f"guardrail `{rule}` forbids `{step}` to start: {why}"
     ends = {"ends": "FAILED", "reason": "guardrail", **_in_doubt_field(plan, state)}
-    return event("rejected", {"error": error, "kind": "failed", "rule": rule, "step": step, "visit": visit, **ends})
+    return event("rejected", {"error": error, "kind": "failed", "rule": rule, **place_of(state, step, visit), **ends})
 
 
 def oversize(plan: Plan, state: State, step: StepPlan, value: Any) -> str | None:
     """Return why a value of a step is too large, with the sizes, or None."""
-    size = len(canonical(portable(opened(value) if plan.has_sensitive else value)).encode())
-    return size_refusal(state, step, size)
+    return size_refusal(state, step, size_of(plan, value))
+
+
+def size_of(plan: Plan, value: Any) -> int:
+    """Return the size of a value in bytes of canonical JSON."""
+    return len(canonical(portable(opened(value) if plan.has_sensitive else value)).encode())
 
 
 def size_refusal(state: State, step: StepPlan, size: int, most: int | None = None) -> str | None:
@@ -119,7 +130,7 @@ def go_on(
         return ended(plan, state, "CANCELLED", "cancelled")
     for call, call_state in zip(step.calls, call_states, strict=True):
         if call_state.phase == OPEN and not call.is_idempotent and call.sub not in under_way:
-            return event("doubt", {"step": call.id, "visit": visit, "error": "the machine stopped while it ran"})
+            return event("doubt", {**place_of(state, call.id, visit), "error": "the machine stopped while it ran"})
     if all(call_state.phase in SETTLED for call_state in call_states):
         assert step.is_parallel, "a step with one call is left when that is settled"
         return _joined(plan, state, step, call_states, visit)
@@ -248,8 +259,7 @@ def prepare(at: Visit, call: CallPlan, call_state: CallState, *, asks: bool = Tr
             case _:
                 assert_never(call.call)
     except (EvaluationError, ErasedError) as error:
-        name = "Undefined" if isinstance(error, UndefinedReferenceError) else "BadValue"
-        return unstarted(at, call, "blocked", f"`{call.id}` can't start: {error}", name)
+        return unstarted(at, call, "blocked", f"`{call.id}` can't start: {error}", name_of(error))
     if call.arg_types is not None:
         args, why = completed(args, call.arg_types)
         if why is not None:
@@ -307,13 +317,18 @@ def _admits(when: str | None, reader: Reader, language: int) -> bool:
 def unstarted(at: Visit, call: CallPlan, kind: Kind, error: str, name: str, rule: str = "") -> Event:
     """Return the event of a call that fails before it starts: no retries, no effect. `name` is that of the error."""
     outcome = "skipped" if call.on_error == "skip" else "failed"
-    body: dict[str, Any] = {"error": error, "kind": outcome, "step": call.id, "visit": at.number}
+    body: dict[str, Any] = {"error": error, "kind": outcome, **place_of(at.state, call.id, at.number)}
     body |= named(at.plan, name)
     if rule:
         body["rule"] = rule
     if not at.step.is_parallel:
         body |= after(at.plan, at.step, outcome, name)
     return event(kind, body)
+
+
+def name_of(error: Exception) -> str:
+    """Return the name of the error of a step whose values can't be computed."""
+    return UNDEFINED_NAME if isinstance(error, UndefinedReferenceError) else BAD_VALUE
 
 
 def named(plan: Plan, name: str) -> dict[str, str]:
@@ -333,7 +348,7 @@ def after(plan: Plan, step: StepPlan, kind: str, name: str) -> dict[str, Any]:
 
 def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState, ...], visit: int) -> Event:
     assert isinstance(step.step, Failing)
-    body: dict[str, Any] = {"step": step.id, "visit": visit}
+    body = place_of(state, step.id, visit)
     failed = [
         (call, call_state)
         for call, call_state in zip(step.calls, call_states, strict=True)
@@ -371,7 +386,7 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     tried = attempt.attempt - base
     kind = _outcome(call, tried, result)
-    body = {"kind": kind, "step": call.id, "visit": attempt.visit}
+    body = {"kind": kind, **place_of(state, call.id, attempt.visit)}
     if kind == "success":
         body["output"] = result.value
     elif kind == "suspended":

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import inf
 from typing import Any, Final
 
-from stepward.vm.errors import EvaluationError, UndefinedReferenceError
+from stepward.vm.errors import EvaluationError
 from stepward.vm.journal.canonical import ErasedError, Secret, is_sealed, opened
 from stepward.vm.language.steps import ComputeStep
 from stepward.vm.language.steps.catching import BAD_OUTPUT, UNEXPECTED
-from stepward.vm.machine.calls import Visit, after, named, oversize, successor_fields
+from stepward.vm.machine.calls import Visit, after, name_of, named, oversize, place_of, successor_fields
 from stepward.vm.machine.data import filled, marked, refused
 from stepward.vm.machine.events import Event, event, unsealed
 from stepward.vm.machine.plan import Computed
@@ -31,10 +31,11 @@ def enter_compute(at: Visit, compute: ComputeStep) -> Event:
         found = Computed(None, BAD_OUTPUT, too_large)
     if found.name:
         kind = "skipped" if compute.on_error == "skip" else "failed"
-        body = {"error": found.error, "kind": kind, "step": step.id, "visit": visit, **named(plan, found.name)}
-        return event("blocked", body | after(plan, step, kind, found.name))
+        said = {"error": found.error, "kind": kind, **place_of(state, step.id, visit)}
+        return event("blocked", said | named(plan, found.name) | after(plan, step, kind, found.name))
     values = {step.computes: found.value}
-    body = {"step": step.id, "visit": visit, "values": values, **successor_fields(plan, step.transitions["success"])}
+    leaving = successor_fields(plan, step.transitions["success"])
+    body = {**place_of(state, step.id, visit), "values": values, **leaving}
     return unsealed("assigned", body) if plan.has_sensitive else event("assigned", body)
 
 
@@ -46,8 +47,7 @@ def _computed(at: Visit, compute: ComputeStep) -> Computed:
         is_secret = plan.has_sensitive and is_sealed(args)
         given = opened(args) if is_secret else args
     except (EvaluationError, ErasedError) as error:
-        name = "Undefined" if isinstance(error, UndefinedReferenceError) else "BadValue"
-        return Computed(None, name, f"`{step.id}` can't be computed: {error}")
+        return Computed(None, name_of(error), f"`{step.id}` can't be computed: {error}")
     supposed = None if plan.supposed is None else plan.supposed(step.id, visit)
     found = _evaluated(compute.lisp, given) if supposed is None else supposed
     if found.name:

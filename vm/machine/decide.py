@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.evaluator import evaluate, evaluate_condition
@@ -12,13 +12,16 @@ from stepward.vm.language.steps import (
     ComputeStep,
     ConditionStep,
     EndStep,
-    Failing,
+    ForEachStep,
     LlmStep,
     ParallelStep,
     SetStep,
+    Stage,
     ToolStep,
 )
-from stepward.vm.language.steps.catching import VISITS
+from stepward.vm.language.steps.catching import BAD_OUTPUT, VISITS
+from stepward.vm.language.transitions import END, Ending, Transition
+from stepward.vm.machine.bodies import between_items, enter_each
 from stepward.vm.machine.calls import (
     NOTHING,
     Visit,
@@ -26,17 +29,22 @@ from stepward.vm.machine.calls import (
     enter_calls,
     go_on,
     guardrail_rejection,
+    name_of,
     named,
     out_of_steps,
     oversize,
+    place_of,
     successor_fields,
 )
 from stepward.vm.machine.computing import enter_compute
 from stepward.vm.machine.data import filled
-from stepward.vm.machine.events import IDLE, RUNNING, Action, Event, event, unsealed
-from stepward.vm.machine.plan import Plan, StepPlan
+from stepward.vm.machine.events import IDLE, RUNNING, Action, Event, Kind, event, unsealed
+from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import Reader, State, visits_of
+
+FAILED: Final = Transition("failed", END, Ending("FAILED", "error"))
+"""What becomes of an `end` step that can't be evaluated: the run ends, as its control flow does not say."""
 
 
 def decide(plan: Plan, state: State, under_way: frozenset[int] = NOTHING) -> Action:
@@ -48,18 +56,20 @@ def decide(plan: Plan, state: State, under_way: frozenset[int] = NOTHING) -> Act
     if state.status != RUNNING:
         return _cancelled(plan, state) if state.is_cancelled and not state.is_over else IDLE
     step = plan.steps[state.at]
+    if state.each is not None:
+        return _cancelled(plan, state) if state.is_cancelled else between_items(plan, state, state.each)
     if state.calls is not None:
         return go_on(plan, state, step, state.calls, under_way)
     if state.is_cancelled:
         return _cancelled(plan, state)
     visit = visits_of(state, step) + 1
     if step.max_visits is not None and visit > step.max_visits:
-        return _passed(plan, step, visit)
+        return _passed(plan, state, step, visit)
     if out_of_steps(plan, state, step.cost):
         return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
     if plan.max_stalled is not None and state.idle >= plan.max_stalled:
         return ended(plan, state, "STALLED", "no-progress")
-    if (step.position, None) in plan.watch.asked and not (step.calls and not step.is_parallel):
+    if (step.position, None) in plan.watch.asked and step.is_asked_first:
         blocked = plan.watch.objection(state.monitors, (step.position, None), Reader(plan, state.slots, UNDEFINED))
         if blocked is not None:
             return guardrail_rejection(plan, state, visit, (step.id, *blocked))
@@ -78,6 +88,10 @@ def _enter(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
             return enter_compute(Visit(plan, state, step, visit), compute)
         case LlmStep() | ToolStep() | ParallelStep():
             return enter_calls(plan, state, step, visit)
+        case ForEachStep():
+            return enter_each(plan, state, step, visit)
+        case Stage():
+            raise AssertionError("between items there is a for_each step")
         case _:
             assert_never(step.step)
 
@@ -86,15 +100,14 @@ def _cancelled(plan: Plan, state: State) -> Event:
     return ended(plan, state, "CANCELLED", "cancelled")
 
 
-def _passed(plan: Plan, step: StepPlan, visit: int) -> Event:
+def _passed(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
     """Return the event of a visit beyond the bound: the first goes to the error step, the second stalls the run."""
     assert step.max_visits is not None
-    transition = step.transitions["visits"]
-    body = {"step": step.id, "visit": visit, "error": f"`{step.id}` has used up its {step.max_visits} visits"}
-    body |= named(plan, VISITS) if isinstance(step.step, Failing) else {}
-    if transition.to < 0 or visit > step.max_visits + 1:
-        return event("passed", body | {"ends": "STALLED", "reason": "visits"})
-    return event("passed", body | {"next": plan.steps[transition.to].id})
+    is_last = visit > step.max_visits + 1
+    transition = step.stalls if is_last and step.stalls is not None else step.transitions["visits"]
+    body = {**place_of(state, step.id, visit), "error": f"`{step.id}` has used up its {step.max_visits} visits"}
+    body |= named(plan, VISITS) if step.error_name != NOWHERE or state.frames else {}
+    return event("passed", body | successor_fields(plan, transition))
 
 
 # -- conditions, set, end ----------------------------------------------------------------------------------------------
@@ -110,14 +123,12 @@ def _enter_condition(plan: Plan, state: State, step: StepPlan, condition: Condit
                 taken = "then" if condition.cases is None else number
                 break
     except (EvaluationError, ErasedError) as error:
-        return _evaluation_failure(step, visit, str(error))
+        return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
     transition = step.branches.get(taken)
     if transition is None:
-        return event(
-            "branched",
-            {"step": step.id, "visit": visit, "branch": None, **successor_fields(plan, step.transitions["uncovered"])},
-        )
-    return event("branched", {"step": step.id, "visit": visit, "branch": taken, **successor_fields(plan, transition)})
+        leaving = successor_fields(plan, step.transitions["uncovered"])
+        return event("branched", {**place_of(state, step.id, visit), "branch": None, **leaving})
+    return event("branched", {**place_of(state, step.id, visit), "branch": taken, **successor_fields(plan, transition)})
 
 
 def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, visit: int) -> Event:
@@ -128,11 +139,12 @@ def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, vis
             tree = trees.get(name)
             values[name] = assigned if tree is None else _computed(plan, state, tree)
     except (EvaluationError, ErasedError) as error:
-        return _evaluation_failure(step, visit, str(error))
-    body = {"step": step.id, "visit": visit, "values": values, **successor_fields(plan, step.transitions["success"])}
+        return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
+    leaving = successor_fields(plan, step.transitions["success"])
+    body = {**place_of(state, step.id, visit), "values": values, **leaving}
     done = unsealed("assigned", body) if plan.has_sensitive else event("assigned", body)
     too_large = oversize(plan, state, step, values)
-    return done if too_large is None else _evaluation_failure(step, visit, too_large)
+    return done if too_large is None else _evaluation_failure(plan, state, step, visit, too_large, BAD_OUTPUT)
 
 
 def _computed(plan: Plan, state: State, tree: Any) -> Any:
@@ -147,15 +159,20 @@ def _enter_end(plan: Plan, state: State, step: StepPlan, end: EndStep, visit: in
     try:
         output = filled(end.output, Reader(plan, state.slots))
     except (EvaluationError, ErasedError) as error:
-        return _evaluation_failure(step, visit, str(error))
-    body = {"step": step.id, "visit": visit, "output": output, **successor_fields(plan, step.transitions["end"])}
-    return unsealed("ended", body) if plan.has_sensitive else event("ended", body)
+        return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
+    too_large = oversize(plan, state, step, output) if state.frames else None  # the output of an item is kept
+    if too_large is not None:
+        return _evaluation_failure(plan, state, step, visit, too_large, BAD_OUTPUT)
+    body = {**place_of(state, step.id, visit), "output": output, **successor_fields(plan, step.transitions["end"])}
+    kind: Kind = "closed" if state.frames else "ended"
+    return unsealed(kind, body) if plan.has_sensitive else event(kind, body)
 
 
-def _evaluation_failure(step: StepPlan, visit: int, why: str) -> Event:
-    """Return the event of a condition, `set` or `end` that can't be evaluated: it ends the run."""
-    error = f"`{step.id}` can't be evaluated: {why}"
-    return event(
-        "blocked",
-        {"ends": "FAILED", "error": error, "kind": "failed", "reason": "error", "step": step.id, "visit": visit},
-    )
+def _evaluation_failure(plan: Plan, state: State, step: StepPlan, visit: int, why: str, name: str) -> Event:
+    """Return the event of a condition, `set` or `end` that can't be evaluated: it ends the run, or the body.
+
+    `name` is that of the error, which the step with the body may catch.
+    """
+    said = {"error": f"`{step.id}` can't be evaluated: {why}", "kind": "failed", **place_of(state, step.id, visit)}
+    said |= named(plan, name) if state.frames else {}
+    return event("blocked", said | successor_fields(plan, step.transitions.get("failed", FAILED)))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from stepward.vm.machine.ask import typed
 from stepward.vm.machine.authority import require_name, two_people
-from stepward.vm.machine.calls import oversize, successor_fields
+from stepward.vm.machine.calls import oversize, place_of, successor_fields
 from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.events import Result, event, unsealed
 from stepward.vm.machine.history import History
@@ -96,7 +96,7 @@ class Deliveries(Runs):
         """Record the output of a call that was delivered from outside."""
         step = driver.plan.steps[driver.state.at]
         visit = visits_of(driver.state, step)
-        body = {"kind": "success", "output": output, "step": call.id, "visit": visit}
+        body = {"kind": "success", "output": output, **place_of(driver.state, call.id, visit)}
         if not step.is_parallel:
             body |= successor_fields(driver.plan, step.transitions["success"])
         driver.record(unsealed(kind, body, note) if driver.plan.has_sensitive else event(kind, body, note))
@@ -130,7 +130,7 @@ class Deliveries(Runs):
                 self._settle(driver, call, "reconciled", result.value, {"verdict": "done", **who})
             elif verdict in ("not_done", "abandon"):
                 visit = visits_of(found.state, found.plan.steps[found.state.at])
-                body: dict[str, Any] = {"step": step, "visit": visit}
+                body = place_of(found.state, step, visit)
                 if verdict == "abandon":
                     body |= {"ends": "CANCELLED", "reason": "abandoned"}
                 driver.record(event("reconciled", body, {"verdict": verdict, **who}))
@@ -180,9 +180,13 @@ class Deliveries(Runs):
 def _awaited(found: History, token: Token) -> CallPlan | None:
     """Return the suspended call of a token, or None."""
     step = found.plan.steps[found.state.at]
+    if not found.state.calls:
+        return None
     visit = visits_of(found.state, step)
+    frame = found.state.frame
     for call, call_state in zip(step.calls, found.state.calls or (), strict=False):
-        if call_state.phase == "suspended" and call_state.token == token.digest(found.plan.digest, call.id, visit):
+        digest = token.digest(found.plan.digest, call.id, visit, frame)
+        if call_state.phase == "suspended" and call_state.token == digest:
             return call
     return None
 

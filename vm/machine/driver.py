@@ -19,7 +19,7 @@ from stepward.vm.language.steps.catching import BAD_OUTPUT
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.caching import Replies
-from stepward.vm.machine.calls import judge, oversize
+from stepward.vm.machine.calls import judge, oversize, place_of
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
@@ -292,14 +292,14 @@ class Driver:
             self.under_way[call.sub] = (events, None if plan.timeout is None else time.monotonic() + plan.timeout)
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
-            result = kept or await ask_model(setup.model, setup.clock, plan, call, most)
+            result = kept or await ask_model(setup.model, setup.clock, plan, call, most, self.state.frame)
             spent = result.spent
             note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
             note |= {"cached": True} if result.is_cached else {}
         else:
             ids = (self.plan.digest, self.run, call.step)
             counts = (call.visit, call.attempt, call.performance)
-            context = ToolContext(*ids, *counts, token, plan.timeout, plan.returns)
+            context = ToolContext(*ids, *counts, token, plan.timeout, plan.returns, self.state.frame)
             result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
         self.under_way.pop(call.sub, None)
         ended = setup.clock.now()
@@ -385,27 +385,28 @@ class Driver:
 
     async def _intend(self, plan: CallPlan, call: Call, note: dict[str, Any]) -> str:
         """Record the intent of an effect, unless it is recorded already; return the performance's resume token."""
-        reference = token_reference(call.step, call.visit, call.performance) if plan.may_suspend else ""
+        frame = self.state.frame
+        reference = token_reference(call.step, call.visit, call.performance, frame) if plan.may_suspend else ""
         if call.is_started:
             if not plan.may_suspend:
                 return ""
             secrets = await self.setup.io(self.setup.journal.vault.get, self.run)
             assert self.state.calls is not None, "a call that has started is one of the present step"
             digest = self.state.calls[call.sub].token
-            return stored_token(secrets.get(reference), self.run, digest, self.plan.digest, call.step, call.visit)
-        key = idempotency_key(self.plan.digest, self.run, call.step, call.visit, call.performance)
+            secret = secrets.get(reference)
+            return stored_token(secret, self.run, digest, self.plan.digest, call.step, call.visit, frame)
+        key = idempotency_key(self.plan.digest, self.run, call.step, call.visit, call.performance, frame)
         said, token = note | {"key": key}, None
         if plan.may_suspend:
             token = Token.new(self.run, self.setup.random)
-            said["token"] = token.digest(self.plan.digest, call.step, call.visit)
+            said["token"] = token.digest(self.plan.digest, call.step, call.visit, frame)
             self.secrets[reference] = token.secret.encode()
         args = FrozenMap(call.args or {})
         body = {
             "args": args,
             "policies": self.plan.digests_under(self.state.governed),
-            "step": call.step,
             "tool": plan.tool,
-            "visit": call.visit,
+            **place_of(self.state, call.step, call.visit),
         }
         self.record(unsealed("intent", body, said) if self.plan.has_sensitive else event("intent", body, said))
         return token.text() if token is not None else ""

@@ -6,18 +6,27 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.records import KEY_TAG, TOKEN_TAG
 
+FrameName = tuple[tuple[str, int, int, int], ...]
+"""The name of a frame: for each body from the outside in, the step id, visit, round and item."""
+
+
+def shown(frame: FrameName, step: str) -> str:
+    """Return a step in a frame as people read it: `each[3]/pay`."""
+    return "/".join((*(f"{name}[{item}]" for name, _, _, item in frame), step))
+
 
 @lru_cache(maxsize=64)  # the intent needs the key, and then the tool
-def idempotency_key(program: str, run: str, step: str, visit: int, performance: int) -> str:
-    """Return the key of a performance: stable after a crash, and different for each run, step, visit and program."""
+def idempotency_key(program: str, run: str, step: str, visit: int, performance: int, frame: FrameName = ()) -> str:
+    """Return the key of a performance: stable after a crash, different for each run, step, visit, frame and program."""
     # Canonical JSON, written by hand because every intent needs one. `program` is a digest, and needs no quoting.
     name = f'"program":"{program}","run":{canonical(run)},"step":{canonical(step)},"visit":{visit}'
-    return sha256(KEY_TAG + f'{{"performance":{performance},{name}}}'.encode()).hexdigest()
+    within = f'"frame":{canonical(frame)},' if frame else ""
+    return sha256(KEY_TAG + f'{{{within}"performance":{performance},{name}}}'.encode()).hexdigest()
 
 
 TOKEN_BYTES: Final = 24
@@ -47,21 +56,24 @@ class Token(NamedTuple):
         """Return the text of the token for whoever resumes the run."""
         return f"{self.run}.{self.secret}"
 
-    def digest(self, program: str, step: str, visit: int) -> str:
-        """Return the digest of the token for the journal, bound to run, program, step and visit."""
-        name = {"program": program, "run": self.run, "secret": self.secret, "step": step, "visit": visit}
+    def digest(self, program: str, step: str, visit: int, frame: FrameName = ()) -> str:
+        """Return the digest of the token for the journal, bound to run, program, step, visit and frame."""
+        name: dict[str, Any] = {"program": program, "run": self.run, "secret": self.secret, "step": step}
+        name |= {"visit": visit} | ({"frame": frame} if frame else {})
         return sha256(TOKEN_TAG + canonical(name).encode()).hexdigest()
 
 
-def stored_token(secret: bytes | None, run: str, digest: str, program: str, step: str, visit: int) -> str:
+def stored_token(  # noqa: PLR0917 - a secret, and the parts of a name
+    secret: bytes | None, run: str, digest: str, program: str, step: str, visit: int, frame: FrameName = ()
+) -> str:
     """Return the resume token with a secret of the vault; empty if it does not have the digest."""
     try:
         token = Token(run, (secret or b"").decode())
     except UnicodeDecodeError:
         return ""
-    return token.text() if token.digest(program, step, visit) == digest else ""
+    return token.text() if token.digest(program, step, visit, frame) == digest else ""
 
 
-def token_reference(step: str, visit: int, performance: int) -> str:
+def token_reference(step: str, visit: int, performance: int, frame: FrameName = ()) -> str:
     """Return the reference of a performance's resume token in the vault."""
-    return f"token:{step}:{visit}:{performance}"
+    return f"token:{step}:{visit}:{performance}{f':{canonical(frame)}' if frame else ''}"

@@ -22,7 +22,7 @@ from stepward.vm.values import FrozenMap, as_text
 FROM_OUTSIDE: Final = ("attempt", "resumed", "reconciled")
 """The kinds of records that bring an output from outside."""
 
-_LEAVING: Final = frozenset({"next", "ends"})
+_LEAVING: Final = frozenset({"next", "closes", "ends"})
 
 
 class Known:
@@ -61,6 +61,8 @@ class Known:
             if body["step"] in self._computing:
                 (value,) = body["values"].values()
                 self._note(sensitive_leaves(value, self._computing[body["step"]]))
+        elif happened.kind == "opened":
+            self._note((text, True) for text in _sealed_numbers(tuple(body["carry"].values())))
         elif brings_output(happened):
             for text, is_searched in sensitive_leaves(body["output"], self._calls[body["step"]].returns):
                 self._now[text] = self._now.get(text) or (Spellings.of(text) if is_searched else None)

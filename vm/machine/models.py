@@ -9,15 +9,16 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
+from stepward.vm.machine.keys import FrameName
 
 
 class ModelRequest(NamedTuple):
     """A request to a model. It holds only what the `model` view allows, and nothing of the machine.
 
     `allowed` is the closed set of replies, `schema` the JSON Schema of a structured one, as plain JSON data. `step`,
-    `visit` and `attempt` are for adapters that log or follow a script; they are not sent. `model` is the name that the
-    step gives to the model that it wants, `temperature` and `max_output_tokens` are for the call. Each is None where
-    the step does not say it.
+    `visit`, `attempt` and `frame` are for adapters that log or follow a script; they are not sent. `model` is the name
+    that the step gives to the model that it wants, `temperature` and `max_output_tokens` are for the call. Each is None
+    where the step does not say it.
     """
 
     prompt: str
@@ -30,6 +31,7 @@ class ModelRequest(NamedTuple):
     model: str | None = None
     temperature: int | Decimal | None = None
     max_output_tokens: int | None = None
+    frame: FrameName = ()
 
     @property
     def settings(self) -> dict[str, Any]:

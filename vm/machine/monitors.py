@@ -14,9 +14,9 @@ from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.evaluator import Lookup, evaluate_condition
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.automata import Objection, awaited, bound
-from stepward.vm.language.guardrails import AnyRule, Never
+from stepward.vm.language.guardrails import AnyGuard, AnyRule, AnySelector, Never
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.selectors import matches
+from stepward.vm.language.selectors import Match, matches
 
 Part = tuple[int, int | None]
 """The position of a step, and that of a sub-step in it or None."""
@@ -52,10 +52,14 @@ class Before(NamedTuple):
 
 
 class Monitor:
-    """Monitors a rule. `starts` are the parts whose start matters for it, `steps` the steps whose end matters."""
+    """Monitors a rule. `starts` are the parts whose start matters for it, `steps` the steps whose end matters.
 
-    def __init__(self, rule: AnyRule, meaning: Meaning) -> None:
-        found = bound(rule, meaning, partial(matches, meaning=meaning))
+    A rule of a body sees only the steps of the body; `owner` is the position of the step that has it.
+    """
+
+    def __init__(self, rule: AnyRule, meaning: Meaning, owner: int | None = None) -> None:
+        self.owner = owner
+        found = bound(rule, meaning, partial(_matches, meaning=meaning, owner=owner))
         self.name, self.automaton = rule.name, found.automaton
         self.when = rule.when if isinstance(rule, Never) else None
         self.language = meaning.program.language
@@ -124,8 +128,14 @@ class Watch:
     `first` are their memories before the run.
     """
 
-    def __init__(self, rules: Iterable[tuple[AnyRule, Meaning]]) -> None:
-        self.monitors = tuple(Monitor(rule, meaning) for rule, meaning in rules)
+    def __init__(self, rules: Iterable[tuple[AnyRule, Meaning]], own: Meaning) -> None:
+        found = [Monitor(rule, meaning) for rule, meaning in rules]
+        found += [Monitor(rule, own, owner) for rule, owner in own.body_rules]
+        self.monitors = tuple(found)
+        self.of_bodies: dict[int, tuple[int, ...]] = {}
+        for number, monitor in enumerate(found):
+            if monitor.owner is not None:
+                self.of_bodies[monitor.owner] = (*self.of_bodies.get(monitor.owner, ()), number)
         self.asked: dict[Part, tuple[int, ...]] = {}
         self.notified: dict[int, tuple[int, ...]] = {}
         self.first = tuple(monitor.automaton.first for monitor in self.monitors)
@@ -167,10 +177,38 @@ class Watch:
             changed[number] = self.monitors[number].left(memories[number], left)
         return tuple(changed)
 
+    def begun(self, memories: tuple[Any, ...], owner: int) -> tuple[Any, ...]:
+        """Return the memories in a new frame of the body of a step, and after one: its rules have seen nothing."""
+        if owner not in self.of_bodies:
+            return memories
+        changed = list(memories)
+        for number in self.of_bodies[owner]:
+            changed[number] = self.first[number]
+        return tuple(changed)
+
+    def complaints_of(
+        self, memories: tuple[Any, ...], owner: int, status: str, reason: str
+    ) -> tuple[tuple[str, str], ...]:
+        """Return the `followed_by` rules of a body that a frame broke, with the reasons."""
+        found = [(self.monitors[number], memories[number]) for number in self.of_bodies.get(owner, ())]
+        return _told((monitor.name, monitor.complaint(memory, status, reason)) for monitor, memory in found)
+
     def complaints(self, memories: tuple[Any, ...], status: str, reason: str) -> tuple[tuple[str, str], ...]:
         """Return the `followed_by` rules that an ended run broke, with the reasons."""
-        found = (
+        return _told(
             (monitor.name, monitor.complaint(memory, status, reason))
             for monitor, memory in zip(self.monitors, memories, strict=True)
         )
-        return tuple((name, why) for name, why in found if why is not None)
+
+
+def _told(found: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, why) for name, why in found if why is not None)
+
+
+def _matches(selector: AnySelector | AnyGuard, meaning: Meaning, owner: int | None) -> list[Match]:
+    """Return what a selector matches, within the body of a step."""
+    found = matches(selector, meaning)
+    if owner is None:
+        return found
+    inside = meaning.flow.layout.inside(owner)
+    return [match for match in found if match.step in inside]

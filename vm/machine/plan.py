@@ -17,13 +17,25 @@ from stepward.vm.language.automata import automaton_of
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.failures import retry_of
 from stepward.vm.language.guardrails import AnyRule
+from stepward.vm.language.layout import Body
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Source
 from stepward.vm.language.order import misorders
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyStep, ComputeStep, Failing, LlmCall, ParallelStep, ToolCall, parts
+from stepward.vm.language.scopes import crossings, local_names
+from stepward.vm.language.steps import (
+    AnyStep,
+    ComputeStep,
+    Failing,
+    ForEachStep,
+    LlmCall,
+    ParallelStep,
+    Stage,
+    ToolCall,
+    parts,
+)
 from stepward.vm.language.steps.catching import Retry
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
@@ -35,6 +47,9 @@ from stepward.vm.reading.source import Place
 
 Names = tuple[str, ...]
 NOWHERE: Final = -1
+
+OF_STEPS: Final = ("output", "error", "error_name")
+"""The values that a step which may fail binds under its id."""
 
 
 class Computed(NamedTuple):
@@ -127,7 +142,8 @@ class StepPlan:
         self.id = step.id
         self.step = step
         self.is_parallel = isinstance(step, ParallelStep)
-        self.visits = plan.slot((step.id, "#visits"))
+        self.is_stage = isinstance(step, Stage)
+        self.visits = NOWHERE if self.is_stage else plan.slot((step.id, "#visits"))
         self.max_visits = step.max_visits
         self.transitions: dict[str, Transition] = {}
         self.branches: dict[str | int, Transition] = {}
@@ -164,12 +180,47 @@ class StepPlan:
                 call.before = frozenset(self.calls[one].id for one in before)
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
         self.cost = 1 + len(step.sub_steps)
+        # Of a call, the arguments come before the rules are asked, and so do the items of a for_each step.
+        self.is_asked_first = self.is_parallel or not (self.calls or isinstance(step, ForEachStep))
 
     def leaving(self, kind: str, name: str) -> Transition | None:
         """Return the transition of an outcome, None if there is none; `name` is that of the error."""
         if kind == "failed" and len(self.failures) > 1:
             return next((one for one in self.failures if one.takes(name)), None)
         return self.transitions.get(kind)
+
+
+class BodyPlan:
+    """The body of a for_each step, by slots and positions.
+
+    `carried` are the slots of the variables that items carry on, `locals` those that are undefined when an item starts,
+    `counts` those of the visits of its steps. `result` is the slot of the output of `do`, NOWHERE for a list of steps.
+    """
+
+    def __init__(self, plan: Plan, body: Body, step: ForEachStep) -> None:
+        layout = plan.program.layout
+        self.owner, self.first, self.next = body.owner, body.first, body.next
+        self.failed = NOWHERE if body.failed is None else body.failed
+        most = plan.meaning.most_items(body.owner)
+        assert most is not None, "a program without a bound on items has no plan"
+        self.most = most
+        self.stops = step.on_item_error == "fail"
+        self.attempts = step.max_retries if step.on_error == "retry" else 1
+        self.item = plan.slot((step.item_name,))
+        self.index = NOWHERE if step.index_as is None else plan.slot((step.index_as,))
+        self.errors = plan.slot((step.id, "errors"))
+        self.carried = {name: plan.slot((name,)) for name in step.carry}
+        names: set[Names] = {(name,) for name in local_names(layout, body.owner)}
+        counts: list[int] = []
+        for number in layout.inside(body.owner):
+            inner = layout.steps[number]
+            if not isinstance(inner, Stage):
+                counts.append(plan.slot((inner.id, "#visits")))
+            names |= {(part.id, kind) for _, part in parts(inner) if part.has_output for kind in OF_STEPS}
+            names |= {(inner.id, "errors")} if isinstance(inner, ForEachStep) else set()
+        self.locals = tuple(sorted(map(plan.slot, names)))
+        self.counts = tuple(counts)
+        self.result = NOWHERE if step.do is None else plan.slot((step.do.id, "output"))
 
 
 class Plan:
@@ -212,13 +263,19 @@ class Plan:
         self.input_types = {name: self.meaning.typing.effective(source) for name, source in self.inputs.items()}
         for name in (*self.inputs, *self.meaning.names.variables):
             self.slot((name,))
-        self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(program.steps))
-        self.slots = put(empty(len(self._slots)), [(step.visits, (0, 0)) for step in self.steps])
+        layout = program.layout
+        self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(layout.steps))
+        self.bodies = {
+            owner: BodyPlan(self, body, step)
+            for owner, body in layout.bodies.items()
+            if isinstance(step := layout.steps[owner], ForEachStep)
+        }
+        self.slots = put(empty(len(self._slots)), [(step.visits, (0, 0)) for step in self.steps if not step.is_stage])
 
     def _require_runnable(self) -> None:
         """Raise ProgramError if no machine could run the program; the checker finds more, with better messages."""
         flow, problems = self.meaning.flow, []
-        ids = [part.id for step in self.program.steps for _, part in parts(step)]
+        ids = [part.id for step in flow.steps for _, part in parts(step)]
         if len(ids) != len(set(ids)):
             twice = next(name for name in ids if ids.count(name) > 1)
             problems.append(Problem("SW005", f"two steps have the id `{twice}`", "give each step an id of its own"))
@@ -227,13 +284,22 @@ class Plan:
                 Problem("SW101", "a branch, `next_step`, `error_step` or `catch` names no step of the program")
             )
         problems += [
-            Problem("SW106", f"`{self.program.steps[number].id}` is an arm that the step above leads to")
+            Problem("SW106", f"`{flow.steps[number].id}` is an arm that the step above leads to")
             for number in sorted(flow.ambiguous_arms)
         ]
         problems += [
             Problem("SW109", one.message, "name other sub-steps of the same step, without a circle", one.place)
             for one in misorders(self.program)
         ]
+        for crossing in crossings(self.program):
+            name = crossing.binding.name
+            message = f"a body assigns `{name}`, which belongs to the steps around it"
+            problems.append(Problem("SW006", message, "assign another name", Place(crossing.binding.path)))
+        for number in flow.layout.bodies:
+            if self.meaning.most_items(number) is None:
+                name = flow.steps[number].id
+                message = f"`max_items` is missing in `{name}`, and the type of its list has no `maxItems`"
+                problems.append(Problem("SW002", message, "add `max_items`", Place(flow.layout.path(number))))
         for clause in self.meaning.clauses:
             if clause.error is not None:
                 locate = Place(clause.path, within=(clause.error.start, clause.error.end))
@@ -260,12 +326,12 @@ class Plan:
         for clause in self.meaning.clauses:
             if clause.tree is not None:
                 yield from (reference.names for reference in all_references(clause.tree))
-        for step in self.program.steps:
+        for step in self.program.layout.steps:
             for template in step.templates:
                 yield from (found.reference.names for found in embedded(template.value))
 
     def slot(self, names: Names) -> int:
-        """Return the slot of `(variable,)`, or of `(step, what)`: `output`, `error`, `error_name` or `#visits`."""
+        """Return the slot of `(variable,)`, or of `(step, what)`: `output`, another value of a step, or `#visits`."""
         return self._slots.setdefault(names, len(self._slots))
 
     def locate(self, names: Names) -> tuple[int, Names] | None:
@@ -279,7 +345,7 @@ class Plan:
     @cached_property
     def watch(self) -> Watch:
         """The monitors of the guardrails in force."""
-        return Watch(self._in_force())
+        return Watch(self._in_force(), self.meaning)
 
     def _in_force(self) -> Iterator[tuple[AnyRule, Meaning]]:
         """Yield the rules in force, each with its meaning: those of the program, then those of all terms of the run.
@@ -339,7 +405,7 @@ class Plan:
         for tool in self.meaning.manifest.values():
             specs += [tool.returns, *(tool.args or {}).values()]
         specs += [site.call.returns for site in self.meaning.calls if isinstance(site.call, LlmCall)]
-        specs += [step.returns for step in self.program.steps if isinstance(step, ComputeStep)]
+        specs += [step.returns for step in self.program.layout.steps if isinstance(step, ComputeStep)]
         yield from (spec for spec in specs if spec is not None)
 
     @cached_property

@@ -25,14 +25,14 @@ from stepward.vm.language.steps.catching import BAD_OUTPUT, TIMEOUT
 from stepward.vm.language.types import same
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
-from stepward.vm.machine.calls import Visit, due_after, objection_to, prepare, successor_fields
+from stepward.vm.machine.calls import Visit, due_after, objection_to, place_of, prepare, successor_fields
 from stepward.vm.machine.data import completed, refused
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
 from stepward.vm.machine.history import History, Plans, applied, load, stored_plan, unfold
 from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.ordering import open_calls
-from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
+from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, State, before, visits_of
 from stepward.vm.machine.traces import as_once_traced
@@ -187,7 +187,8 @@ def _waiver_misfit(plan: Plan, policies: Iterable[Policy], waived: Iterable[str]
 def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     """Return why the machine would not have written this record here, or None."""
     kind = happened.kind
-    if kind in FIELDS and happened.body.keys() != FIELDS[kind]:
+    within = {"frame"} if state.frames and kind != "governed" else set()
+    if kind in FIELDS and happened.body.keys() != FIELDS[kind] | within:
         return f"its fields are not those of `{kind}`"
     if kind == "governed":
         return _waiver_misfit(plan, plan.terms[state.governed + 1].policies, happened.body["waived"])
@@ -235,7 +236,9 @@ def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
     call = next((call for call in step.calls if call.id == body.get("step")), None)
     verdict = happened.note["verdict"] if happened.kind == "reconciled" else "done"
     found = {name: value for name, value in body.items() if name != "output"}
-    due: dict[str, Any] = {"step": body.get("step"), "visit": visits_of(state, step)}
+    if step.is_stage:
+        return "no call waits between items"
+    due = place_of(state, str(body.get("step")), visits_of(state, step))
     if verdict == "done":
         due |= (
             {"kind": "success"}
@@ -305,7 +308,7 @@ def _call_misfit(plan: Plan, run: str, state: State, happened: Event) -> str | N
     why = _cache_misfit(call, happened)
     if why is not None:
         return why
-    return _outcome_misfit(plan, step, call, call_state, happened) or _output_misfit(plan, state, happened)
+    return _outcome_misfit(plan, state, call, call_state, happened) or _output_misfit(plan, state, happened)
 
 
 def _cache_misfit(call: CallPlan, happened: Event) -> str | None:
@@ -328,12 +331,12 @@ def _prepared(plan: Plan, state: State, call: CallPlan) -> Call | Event:
     return prepare(Visit(plan, state, step, visit), call, call_state)
 
 
-def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, call_state: CallState, happened: Event) -> str | None:
+def _outcome_misfit(plan: Plan, state: State, call: CallPlan, call_state: CallState, happened: Event) -> str | None:
     """Return why an attempt can't have this outcome, or None: the program must allow each outcome.
 
     Whether a failed attempt may still have had its effect (`unknown`) can't be checked.
     """
-    kind = happened.body["kind"]
+    kind, step = happened.body["kind"], plan.steps[state.at]
     name = happened.body.get("error_name", "")
     tries = max(call.tries(name, is_unknown=is_unknown) for is_unknown in ((True, False) if call.writes else (False,)))
     allowed = {
@@ -347,7 +350,7 @@ def _outcome_misfit(plan: Plan, step: StepPlan, call: CallPlan, call_state: Call
     }
     if not allowed.get(kind):
         return f"an attempt of `{call.id}` can't come to `{kind}`"
-    due = {"kind", "step", "visit", VALUE_FIELDS.get(kind, "error")}
+    due = {"kind", *place_of(state, call.id, 0), VALUE_FIELDS.get(kind, "error")}
     if plan.names_errors and kind in ("failed", "skipped", "again"):
         due.add("error_name")
     if kind in SETTLED and not step.is_parallel:
@@ -385,7 +388,7 @@ def _intent_misfit(
     if isinstance(ready, Event):
         return None if _was_erased(state) else f"`{call.id}` can't start"
     note = happened.note
-    key = idempotency_key(plan.digest, run, call.id, ready.visit, ready.performance)
+    key = idempotency_key(plan.digest, run, call.id, ready.visit, ready.performance, state.frame)
     if (note["attempt"], note["performance"], note["key"]) != (ready.attempt, ready.performance, key):
         return f"the intent of `{call.id}` is of another attempt or performance, or has another key"
     if not call.is_model and not _same(ready.args, happened.body["args"]):

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from stepward.vm.journal.canonical import opened
 from stepward.vm.journal.store import Entry
+from stepward.vm.language.steps import Stage
 from stepward.vm.machine.events import Spent
 from stepward.vm.machine.history import History
+from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import State, snapshot
 from stepward.vm.machine.views import View, traced, view
@@ -19,23 +21,25 @@ from stepward.vm.values import arithmetic
 
 
 class Suspension(NamedTuple):
-    """A suspended step: `token` resumes it, once; `request` is the question of its tool."""
+    """A suspended step: `token` resumes it, once; `request` is the question of its tool. `frame` is where it is."""
 
     step: str
     token: str
     request: Any
+    frame: FrameName = ()
 
 
 class Doubt(NamedTuple):
     """A write in doubt: nobody knows whether it happened. Find out, and call `reconcile`.
 
-    `key` is the idempotency key of the call.
+    `key` is the idempotency key of the call, `frame` is where it is.
     """
 
     step: str
     tool: str
     key: str
     why: str
+    frame: FrameName = ()
 
 
 class Run:
@@ -80,7 +84,8 @@ class Run:
     @property
     def step(self) -> str:
         """The id of the step that the run is at, or ended at."""
-        return self._plan.steps[self._state.at].id
+        step = self._plan.steps[self._state.at].step
+        return step.owner if isinstance(step, Stage) else step.id
 
     @cached_property
     def output(self) -> Any:
@@ -114,9 +119,11 @@ class Run:
 
     @cached_property
     def broken(self) -> tuple[tuple[str, str], ...]:
-        """The `followed_by` rules that the ended run broke, with the reasons."""
+        """The `followed_by` rules that the ended run broke, or a frame of it, with the reasons."""
         state = self._state
-        return self._plan.watch.complaints(state.monitors, state.status, state.reason) if state.is_over else ()
+        if not state.is_over:
+            return state.broken
+        return (*state.broken, *self._plan.watch.complaints(state.monitors, state.status, state.reason))
 
     @cached_property
     def trace(self) -> tuple[AnyRecord, ...]:

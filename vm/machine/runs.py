@@ -275,15 +275,15 @@ def is_id(run: object) -> bool:
 def run_of(found: History) -> Run:
     """Return the public view of a run, with its suspensions and doubts."""
     plan, state = found.plan, found.state
-    step = plan.steps[state.at]
-    visit = visits_of(state, step)
+    step, frame = plan.steps[state.at], state.frame
+    visit = 0 if step.is_stage else visits_of(state, step)
     suspensions, doubts = [], []
     for call, call_state in zip(step.calls, state.calls or (), strict=False):
         if call_state.phase == "suspended":
-            secret = found.secrets.get(token_reference(call.id, visit, call_state.performance))
-            token = stored_token(secret, found.run, call_state.token, plan.digest, call.id, visit)
-            suspensions.append(Suspension(call.id, token, call_state.value))
+            secret = found.secrets.get(token_reference(call.id, visit, call_state.performance, frame))
+            token = stored_token(secret, found.run, call_state.token, plan.digest, call.id, visit, frame)
+            suspensions.append(Suspension(call.id, token, call_state.value, frame))
         elif call_state.phase == "doubt":
-            key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance)
-            doubts.append(Doubt(call.id, call.tool, key, call_state.error))
+            key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance, frame)
+            doubts.append(Doubt(call.id, call.tool, key, call_state.error, frame))
     return Run(found.run, plan, state, found.last, tuple(suspensions), tuple(doubts), history=lambda: found)

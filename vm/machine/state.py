@@ -10,6 +10,7 @@ from stepward.vm.expressions.fields import part, written
 from stepward.vm.journal.canonical import Sealed, Secret, canonical, is_sealed, opened, portable
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.machine.events import RUNNING
+from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Names, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, Slots, get
 
@@ -56,6 +57,50 @@ class CallState(NamedTuple):
 
 FRESH: Final = CallState()
 
+Values = tuple[tuple[int, Any], ...]
+"""Slots with their values."""
+
+
+class Failure(NamedTuple):
+    """The error of an item, and its name."""
+
+    error: str
+    name: str
+
+
+class Each(NamedTuple):
+    """A for_each step that has started. `at` is its position; `round` counts its attempts, `item` is the next item.
+
+    `before` are the values that the carried variables had outside, `first` those with which the first item starts, and
+    `carried` those of the next item. `outputs` and `errors` are by item; `failed` is the error of the item with which
+    the step failed. `trace` is the digest of the frames that have ended.
+    """
+
+    at: int
+    visit: int
+    round: int = 1
+    items: tuple[Any, ...] = ()
+    item: int = 0
+    before: Values = ()
+    first: Values = ()
+    carried: Values = ()
+    outputs: Slots = ()
+    errors: Slots = ()
+    failed: Failure | None = None
+    trace: bytes = NO_DIGEST
+
+
+class Frame(NamedTuple):
+    """One performance of a body that goes on, and what the state outside of it had: its step, idle steps and trace.
+
+    `name` names it in records: a member for each frame from the outside in, of step id, visit, round and item.
+    """
+
+    each: Each
+    idle: int
+    trace: bytes
+    name: FrameName
+
 
 class State(NamedTuple):
     """A run after some number of events.
@@ -64,6 +109,9 @@ class State(NamedTuple):
     are spent budget; `idle` counts steps that changed nothing; `size` is that of all outputs in bytes; `round` counts
     the attempts of a parallel step; `by` names the person who started the run, if known; `governed` counts the terms
     that it came under later; `caller` names the caller of a gateway that may not settle calls of the run.
+
+    In a body, `frames` are the open frames, outermost first. `each` is the for_each step between whose items the run
+    is. `broken` are the rules of bodies that frames have broken, with the reasons.
     """
 
     status: str = RUNNING
@@ -88,6 +136,14 @@ class State(NamedTuple):
     by: str = ""
     governed: int = 0
     caller: str = ""
+    each: Each | None = None
+    frames: tuple[Frame, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def frame(self) -> FrameName:
+        """The name of the innermost open frame; empty outside of all bodies."""
+        return self.frames[-1].name if self.frames else ()
 
     @property
     def is_over(self) -> bool:
@@ -151,9 +207,17 @@ def visits_of(state: State, step: StepPlan) -> int:
 def snapshot(plan: Plan, state: State) -> bytes:
     """Return the canonical bytes of a state: equal for equal states, on any machine."""
     values = {name: get(state.slots, slot) for slot, name in plan.names_of_slots.items()}
-    counters = {step.id: list(get(state.slots, step.visits)) for step in plan.steps if visits_of(state, step)}
+    counters = {
+        step.id: list(get(state.slots, step.visits))
+        for step in plan.steps
+        if not step.is_stage and visits_of(state, step)
+    }
     data = state._asdict()
     del data["slots"]
+    frames, each, broken = data.pop("frames"), data.pop("each"), data.pop("broken")
+    if frames or each is not None or broken:  # the snapshots of programs without bodies stay what they were
+        data["frames"] = [[_plain_each(one.each), one.idle, one.trace.hex(), one.name] for one in frames]
+        data |= {"each": each and _plain_each(each), "broken": broken}
     data |= {
         "calls": None if state.calls is None else [_plain_call(call) for call in state.calls],
         "monitors": _listed(state.monitors),
@@ -163,6 +227,16 @@ def snapshot(plan: Plan, state: State) -> bytes:
         "values": {name: value for name, value in values.items() if value is not UNDEFINED},
     }
     return canonical(portable(data)).encode()
+
+
+def _plain_each(each: Each) -> list[Any]:
+    held = (tuple((slot, _shown(value)) for slot, value in many) for many in (each.before, each.first, each.carried))
+    rooms = ([[_shown(value) for value in chunk] for chunk in room] for room in (each.outputs, each.errors))
+    return [each.at, each.visit, each.round, each.items, each.item, *held, *rooms, each.failed, each.trace.hex()]
+
+
+def _shown(value: Any) -> Any:
+    return [] if value is UNDEFINED else [value]
 
 
 def _plain_call(call: CallState) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.keeping import begin
-from stepward.vm.machine.keys import idempotency_key
+from stepward.vm.machine.keys import FrameName, idempotency_key
 from stepward.vm.machine.models import is_async
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class ToolContext(NamedTuple):
     tried for: attempts under one idempotency key are one performance. All three count from 1. `resume_token` resumes
     the run after the tool has returned Suspend; it is empty unless the manifest says that the tool `suspends`.
     `timeout` is how many seconds the machine waits for the output, None for no limit; `returns` is the declared type of
-    the output, if there is one.
+    the output, if there is one. `frame` says for which items of for_each steps the call is: for each of them, from the
+    outside in, the step id, its visit, its round and the number of the item from 0.
     """
 
     program: str
@@ -68,11 +69,12 @@ class ToolContext(NamedTuple):
     resume_token: str
     timeout: float | None = None
     returns: TypeSpec | None = None
+    frame: FrameName = ()
 
     @property
     def idempotency_key(self) -> str:
         """The key of the performance: the same for every attempt of it, in any process."""
-        return idempotency_key(self.program, self.run, self.step, self.visit, self.performance)
+        return idempotency_key(self.program, self.run, self.step, self.visit, self.performance, self.frame)
 
 
 class Tools(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from stepward.vm.machine.views import shown
@@ -34,13 +35,20 @@ def outline_of(document: bytes) -> Outline:
     """Return the outline of a stored program."""
     program = json.loads(document)
     parts: dict[str, Part] = {}
-    for step in program["steps"]:
+    for step in _all_steps(program["steps"]):
         subs = step.get("parallel_steps", ())
         calls = tuple(sub["id"] for sub in subs) or ((step["id"],) if step["type"] in ("llm", "tool") else ())
         parts[step["id"]] = _part(step, "", calls)
         for sub in subs:
             parts[sub["id"]] = _part(sub, step["id"], (sub["id"],))
     return Outline(shown(program["name"]), parts)
+
+
+def _all_steps(steps: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a list, and those of the bodies in it."""
+    for step in steps:
+        yield step
+        yield from _all_steps([*(step.get("steps") or ()), *([step["do"]] if step.get("do") else ())])
 
 
 def _part(step: dict[str, Any], within: str, calls: tuple[str, ...]) -> Part:

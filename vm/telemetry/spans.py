@@ -103,6 +103,8 @@ class Spans:
         self._part: _Open | None = None
         self._parts = 0
         self._visit: _Visit | None = None
+        self._around: list[_Visit] = []
+        """The visits of the for_each steps in whose bodies the run is, outermost first."""
         self._arrived = 0
         self._is_cancelled = False
         self._ended: list[Span] = []
@@ -128,18 +130,37 @@ class Spans:
     def _follow(self, record: Record) -> None:
         body = record.body
         id = body.get("step")
-        if id is not None:
+        is_between = id is not None and self._is_between(record, id)
+        if id is not None and not is_between:
             self._at(record, id)
-        if "ends" in body:
+        if record.kind == "opened" and self._visit is not None:
+            self._around.append(self._visit)
+            self._visit = None
+        if record.kind == "opened" or is_between:
+            self._arrived = record.at
+        elif "ends" in body:
             self._end_visit(record)
+            while self._around:
+                self._visit = self._around.pop()
+                self._end_visit(record)
             self._end_part(record, body["ends"], body["reason"])
-        elif "next" in body:
+        elif "next" in body or "closes" in body:
             self._end_visit(record)
         elif self._visit is not None:
             status = self._waiting(self._visit)
             if status is not None:
-                self._pause_visit(record, self._visit)
+                for visit in (self._visit, *reversed(self._around)):
+                    self._pause_visit(record, visit)
                 self._end_part(record, status, "")
+
+    def _is_between(self, record: Record, id: str) -> bool:
+        """Return whether a record is between two items of a for_each step; at the last one, go back to that step."""
+        if self._outline.parts[id].type != "for_each" or record.kind not in ("item", "joined"):
+            return False
+        if record.kind == "item" or record.body["kind"] == "again":
+            return True
+        self._visit = self._around.pop()
+        return False
 
     # -- parts of the run ----------------------------------------------------------------------------------------------
 
@@ -213,10 +234,21 @@ class Spans:
             self._visit = _Visit(id)
         visit = self._visit
         if visit.span is None:
-            assert self._part is not None, "a record that drives the run has begun a part"
             start = record.at if id in visit.earlier else self._arrived
-            visit.span = self._step_span(record, self._part.span_id, id, start, visit)
+            visit.span = self._step_span(record, self._parent(record, visit), id, start, visit)
         return visit
+
+    def _parent(self, record: Record, visit: _Visit) -> int:
+        """Return the span below which that of a visit is: the part of the run, or the for_each step around it."""
+        assert self._part is not None, "a record that drives the run has begun a part"
+        parent = self._part.span_id
+        for around in self._around:
+            if around is visit:
+                break
+            if around.span is None:  # the run has waited in its body
+                around.span = self._step_span(record, parent, around.id, record.at, around)
+            parent = around.span.span_id
+        return parent
 
     def _enter_sub(self, record: Record, visit: _Visit, id: str, part: Part) -> None:
         if id not in visit.subs:
@@ -228,8 +260,10 @@ class Spans:
     def _step_span(self, record: Record, parent: int, id: str, start: int, visit: _Visit) -> _Open:
         part = self._outline.parts[id]
         attributes: Attributes = {names.STEP: part.id, names.STEP_TYPE: part.type}
-        if "visit" in record.body:
+        if "visit" in record.body and record.body["step"] in (id, *self._outline.parts[id].calls):
             attributes[names.VISIT] = record.body["visit"]
+            if "frame" in record.body:
+                attributes[names.ITEM] = record.body["frame"][-1][3]
         span_id = span_id_of(self.run, record.seq, f"step {id}")
         return _Open(span_id, parent, f"{names.STEP_SPAN} {part.id}", start, attributes, visit.earlier.get(id))
 
@@ -393,11 +427,12 @@ def _outcome(record: Record, id: str) -> str:
     body = record.body
     if "kind" in body:
         return str(body["kind"])
-    if record.kind in ("branched", "assigned") or (record.kind == "ended" and "step" in body):
+    if record.kind in ("branched", "assigned", "closed") or (record.kind == "ended" and "step" in body):
         return "success"
     if record.kind == "passed":
         return "failed"
-    return "doubt" if id in body.get("in_doubt", ()) else "ended"
+    in_doubt = (one.rpartition("/")[2] for one in body.get("in_doubt", ()))
+    return "doubt" if id in in_doubt else "ended"
 
 
 def _fault(record: Record, outcome: str) -> str:

@@ -187,6 +187,36 @@ def test_an_irreducible_loop_has_a_bound_that_holds() -> None:
     assert counts(measured(*steps)) == (2 + 2 * 2 + 3 * 2, 1, {"read": (5, 5)})
 
 
+def each(name: str, *steps: Data, most: int = 5, **more: Any) -> Data:
+    found = {"id": name, "type": "for_each", "items": "$l", "as": f"{name}_item", "max_items": most}
+    return {**found, "steps": list(steps), **more}
+
+
+def bounded(*steps: Data) -> ProgramBounds:
+    return measured(*steps, end("z"), language=2, inputs={"l": {}})
+
+
+def test_items_are_bounded_by_max_items() -> None:
+    assert counts(bounded(each("a", tool("t")))) == (7, 0, {"read": (5, 5)})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [each("b", tool("t"), most=2), tool("t", max_visits=2, next_step="t", error_step="t")],
+    ids=["items in items", "visits in each item"],
+)
+def test_what_repeats_in_a_body_is_bounded_for_all_items(body: Data) -> None:
+    of_tool = bounded(each("a", body, on_item_error="skip")).tools["read"].attempts.count
+    assert of_tool is not None
+    assert 10 <= of_tool <= 16, "10 in a run; what is said is an upper bound"
+
+
+def test_nothing_bounds_the_items_of_a_step_in_a_loop() -> None:
+    found = bounded(each("a", tool("t"), next_step="a"))
+    assert found.tools["read"].attempts.count is None
+    assert found.reason.startswith("nothing bounds the loop of `a`, `t`")
+
+
 def test_a_tool_beyond_the_passes_is_bounded_place_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = CASES["each tool on its own way"][0]
     branches = [check("z", "1 == 1", "a", "y"), tool("y", max_visits=2, next_step="y"), *steps]

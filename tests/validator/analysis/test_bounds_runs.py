@@ -144,7 +144,7 @@ def options(asked: Asked) -> list[Answer]:
 
 def is_exact(data: Data) -> bool:
     """Whether the page of the bounds calls them exact: every loop has at most one step with `max_visits`, and one."""
-    run = HeaviestRun(ProgramValidator(Program.from_dict(data)).graph)
+    run = HeaviestRun(ProgramValidator(Program.from_dict(data)).graph, lambda _: None)
     loops = [part for part in run.parts if isinstance(part, Loop)]
     return not run.unbounded and all(len(loop.cuts[0].bounded) == 1 for loop in loops)
 

@@ -129,3 +129,29 @@ def test_a_percentage_is_never_rounded_up_to_all() -> None:
     almost = dataclasses.replace(whole, goals=goals, taken=frozenset(goal.way for goal in goals[1:]) - {Way("lost")})
     assert to_data(almost)["percent"] < 100
     assert to_data(dataclasses.replace(almost, taken=almost.taken | {Way("lost")}))["percent"] == 100
+
+
+def test_the_steps_of_a_body_are_goals_and_what_is_between_its_items_is_none() -> None:
+    call = {"id": "read_one", "type": "tool", "tool": "read"}
+    each = {
+        "id": "each",
+        "type": "for_each",
+        "items": "$l",
+        "as": "x",
+        "max_items": 2,
+        "do": call,
+        "error_step": "lost",
+    }
+    ends = [{"id": "end", "type": "end"}, {"id": "lost", "type": "end", "outcome": "failure"}]
+    made = Program.from_dict({"language": 2, "inputs": {"l": {"type": "array", "maxItems": 2}}, "steps": [each, *ends]})
+    none, both, failed = (
+        {goal.way for goal in coverage_of(made, [run.trace]).missing}
+        for run in (
+            Bench({}).run(made, l=[]),
+            Bench({}).run(made, l=[1, 2]),
+            Bench({"read": ValueError()}).run(made, l=[1]),
+        )
+    )
+    assert none == {Way("read_one"), Way("each", "failed"), Way("lost")}
+    assert both == {Way("each", "failed"), Way("lost")}
+    assert failed == {Way("end")}

@@ -281,3 +281,12 @@ def test_a_program_that_no_value_fits_is_no_silent_pass() -> None:
     result = run("none.yaml", "--attacks", "references-in-data,orders-in-data,killed-anywhere", "--seed", "1")
     assert result.exit_code == 2
     assert "seems to allow no value" in result.output
+
+
+def test_a_program_whose_items_no_attack_follows_is_refused_in_words() -> None:
+    items = {"id": "each", "type": "for_each", "items": [1], "as": "x", "max_items": 1}
+    steps = [{**items, "steps": [{"id": "e", "type": "end"}]}]
+    Path("items.yaml").write_text(Program.from_dict({"name": "items", "language": 2, "steps": steps}).to_yaml())
+    result = run("items.yaml", *ONE)
+    assert result.exit_code == 2
+    assert "the attacks can't follow the items of `each` yet" in result.output

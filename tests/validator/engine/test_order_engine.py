@@ -171,10 +171,10 @@ def test_the_enumeration_knows_every_order() -> None:
 
 
 def truth_orders(*parts: dict[str, Any]) -> set[tuple[Any, ...]]:
-    from brute_force import _Search
+    from brute_force import Search
 
     data = program(*parts, rule={"at_most_once": {"tool": "pay"}})
-    search = _Search(data, blind=True)
+    search = Search(data, blind=True)
     calls, step = search.calls[0], data["steps"][0]
     (found,) = [one for one in outcomes(calls, step, ()) if all(fate.kind == "success" for fate in one.fates.values())]
     return set(orders(calls, step, found.fates))

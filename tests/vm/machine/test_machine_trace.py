@@ -142,6 +142,8 @@ def test_every_kind_of_the_journal_has_a_class_with_the_fields_that_its_page_nam
             "outcome",
             "next",
             "ends",
+            "closes",
+            "frame",
             "reason",
         }
         for name in known:

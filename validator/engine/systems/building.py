@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from stepward.validator.analysis.product import Exploration, Monitor, explore, explore_counted
 from stepward.validator.analysis.reached import reached
 from stepward.validator.engine.systems.joint import Guards
-from stepward.validator.engine.systems.moves import Leaving, Moves
+from stepward.validator.engine.systems.leaving import Leaving
+from stepward.validator.engine.systems.moves import Moves
 from stepward.validator.engine.systems.slicing import GONE, next_nodes
 from stepward.validator.engine.systems.system import (
     BAD,

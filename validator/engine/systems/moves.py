@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.analysis.reached import reached
+from stepward.validator.engine.systems.between import between, reverted, started
+from stepward.validator.engine.systems.deciding import all_defined, conjunction, outcomes
 from stepward.validator.engine.systems.joint import (
     FAILED,
     FALLS_BACK,
@@ -23,7 +25,8 @@ from stepward.validator.engine.systems.joint import (
     Guards,
     joint,
 )
-from stepward.validator.engine.systems.starts import Starts, all_of
+from stepward.validator.engine.systems.leaving import Leaving
+from stepward.validator.engine.systems.starts import Starts
 from stepward.validator.engine.systems.system import (
     FAILS,
     NONE_HOLDS,
@@ -40,7 +43,7 @@ from stepward.validator.engine.values.overflow import Overflow
 from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.operands import is_condition
 from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference
-from stepward.vm.language.names import Source
+from stepward.vm.language.names import Source, assigned_path
 from stepward.vm.language.steps import (
     AnyStep,
     Call,
@@ -48,9 +51,11 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     Failing,
+    ForEachStep,
     LlmStep,
     ParallelStep,
     SetStep,
+    Stage,
     ToolStep,
     parts,
 )
@@ -65,20 +70,6 @@ MAX_SPLITS: Final = 3
 """The most Boolean expressions of one `set` that are split by their value."""
 
 _ALWAYS: Final = ((),)
-
-
-class Leaving(NamedTuple):
-    """One move of a step: its transition, its guards, its assignments, and its cost in `max_steps`.
-
-    `errors` are the names of the errors of the calls that failed, as those of `call_outcomes`.
-    """
-
-    transition: Transition
-    guards: Guards
-    assigns: tuple[Assign, ...]
-    call_outcomes: tuple[tuple[int | None, CallOutcome], ...]
-    cost: int
-    errors: tuple[tuple[int | None, str], ...] = ()
 
 
 class _Part(NamedTuple):
@@ -108,7 +99,8 @@ class Moves:
     def of(self, number: int) -> tuple[Leaving, ...]:
         """Return every move of a step."""
         if number not in self._known:
-            self._known[number] = tuple(self._all(number, self.flow.steps[number]))
+            found = self._all(number, self.flow.steps[number])
+            self._known[number] = tuple(reverted(self, number, one) for one in found)
         return self._known[number]
 
     def starts(self, number: int, sub: int | None) -> tuple[Guards, ...]:
@@ -129,7 +121,23 @@ class Moves:
             sources = [names.outputs[root[0]]] if root[0] in names.outputs else []
         else:
             sources = names.variables.get(root[0], [])
-        return list(dict.fromkeys([one.step for one in sources if one.step is not None]))
+        found = dict.fromkeys(one.step for one in sources if one.step is not None)
+        return list(dict.fromkeys(also for step in found for also in (step, *self._writers_around(step))))
+
+    def _writers_around(self, step: int) -> Iterator[int]:
+        """Yield the stages at which what a step assigns changes again, and the steps that end an item that fails."""
+        layout = self.flow.layout
+        for owner in (*layout.owners_of(step), *([step] if step in layout.bodies else [])):
+            body = layout.bodies[owner]
+            yield body.next
+            if body.failed is not None:
+                yield body.failed
+            elif self.facts.bodies.each(owner).carry:
+                yield from (
+                    number
+                    for number in layout.inside(owner)
+                    if any(one.ending is not None and one.to == body.next for one in self.flow.transitions[number])
+                )
 
     def feeds(self, root: Names) -> set[Names]:
         """Return the variables that a variable may be copied from, or computed from."""
@@ -138,8 +146,10 @@ class Moves:
         for source in self.facts.meaning.names.variables.get(root[0], ()) if len(root) == 1 else ():
             if source.kind == "output":
                 found.add((source.name, "output"))
+            elif source.kind in ("item", "index"):
+                continue
             elif source.step is not None:
-                tree = self._tree(source.step, root[0])
+                tree = self.tree(source.step, root[0])
                 found.update(self.domains.root(names) for names in references_of([tree] if tree is not None else []))
         found.discard(root)
         return found
@@ -182,11 +192,15 @@ class Moves:
                 yield from self._parallel(number, step, transitions)
             case LlmStep() | ToolStep() | ComputeStep():
                 yield from self._call(number, step, transitions)
+            case ForEachStep():
+                yield from started(self, number, step, transitions)
+            case Stage():
+                yield from between(self, number, transitions)
             case _:
                 assert_never(step)
         for one in transitions:
             if one.kind == "visits":
-                yield Leaving(one, (), tuple(self._unset(step)), tuple((sub, UNSTARTED) for sub, _ in parts(step)), 0)
+                yield Leaving(one, (), tuple(self.unset(step)), tuple((sub, UNSTARTED) for sub, _ in parts(step)), 0)
 
     def decision(self, number: int) -> Decision | None:
         """Return the decision of a condition step; None where an expression does not parse."""
@@ -216,7 +230,7 @@ class Moves:
     # -- assignments -----------------------------------------------------------------------------------------------
 
     def _set(self, number: int, step: SetStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
-        trees = {name: self._tree(number, name) for name, value in step.set.items() if isinstance(value, str)}
+        trees = {name: self.tree(number, name) for name, value in step.set.items() if isinstance(value, str)}
         split = [name for name, tree in trees.items() if tree is not None and is_condition(tree)][:MAX_SPLITS]
         decided = {name: Decision((tree,)) for name in split if (tree := trees[name]) is not None}
         other = [tree for name, tree in trees.items() if name not in decided and tree is not None]
@@ -236,7 +250,7 @@ class Moves:
                     known = {name: Literal(value == 0) for name, value in zip(decided, values, strict=True)}
                     if readable is not None:
                         guards += (Guard(readable, 0),)
-                    yield Leaving(transition, guards, tuple(self._assigned(step, trees, known)), (), 1)
+                    yield Leaving(transition, guards, tuple(self.assigned(step, trees, known)), (), 1)
 
     @staticmethod
     def _set_fails(decided: dict[str, Decision], readable: Decision | None, *, always: bool) -> Iterator[Guards]:
@@ -248,29 +262,31 @@ class Moves:
         if readable is not None:
             yield (Guard(readable, NONE_HOLDS),)
 
-    def _tree(self, number: int, name: str) -> Expression | None:
+    def tree(self, number: int, name: str) -> Expression | None:
+        """Return the expression that a step assigns to a name."""
         clauses = self.facts.meaning.clauses_of.get(number, ())
-        return next((clause.tree for clause in clauses if clause.path == ("steps", number, "set", name)), None)
+        path = assigned_path(self.flow.layout, number, name)
+        return next((clause.tree for clause in clauses if clause.path == path), None)
 
     def _readable(self, number: int, trees: list[Expression]) -> Decision | None:
         """Return the decision whether the reads of expressions succeed (defined, and not null where needed); None if
         certain."""
-        doubtful = self._starting.doubtful.get((number, None), {})
+        doubtful = self.doubtful.get((number, None), {})
         names = references_of(trees)
         wanted: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in names if name in doubtful]
         not_null = self.analyses.narrowed.get(number, ())
         wanted += [
             Compare(0, 0, "!=", Reference(0, 0, name), Constant(0, 0, None)) for name in names if name in not_null
         ]
-        return Decision((all_of(wanted),)) if wanted else None
+        return Decision((conjunction(wanted),)) if wanted else None
 
-    def _assigned(
-        self, step: SetStep, trees: dict[str, Expression | None], known: dict[str, Literal]
+    def assigned(
+        self, step: SetStep | ForEachStep, trees: dict[str, Expression | None], known: dict[str, Literal]
     ) -> Iterator[Assign]:
         """Yield the assignments of a `set` in order; a name that is still read gets its new value under a primed name
         first."""
         values: dict[str, Any] = {}
-        for name, value in step.set.items():
+        for name, value in step.assigns.items():
             tree = trees.get(name)
             if name in known:
                 values[name] = known[name]
@@ -302,6 +318,11 @@ class Moves:
             self._parts[key] = _Part(sub, call, starts, refused, self.facts.falls_back(call))
         return self._parts[key]
 
+    @property
+    def doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
+        """The references of each step or sub-step that may be undefined; None for those that never exist."""
+        return self._starting.doubtful
+
     def _call(self, number: int, step: Call, transitions: Iterable[Transition]) -> Iterator[Leaving]:
         part = self._part(number, None, step)
         for transition in transitions:
@@ -325,14 +346,14 @@ class Moves:
         """Return the move of a call with a given outcome; `name` is that of its error."""
         retries = self._retries(step, result, name)
         errors = ((None, name),) if name and self.facts.failing.has_names else ()
-        assigns = tuple(self._left_with(step, result, name))
+        assigns = tuple(self.left_with(step, result, name))
         return Leaving(transition, guards, assigns, ((None, result),), 1 + retries, errors)
 
     def _retries(self, call: Call, result: CallOutcome, name: str) -> int:
         """Return the least attempts after the first of a call that fails."""
         return self.facts.failing.tries(call, name) - 1 if result == FAILED else 0
 
-    def _left_with(self, step: Failing, result: CallOutcome, name: str = "") -> Iterator[Assign]:
+    def left_with(self, step: Failing, result: CallOutcome, name: str = "") -> Iterator[Assign]:
         """Yield the assignments of a step or sub-step with a given outcome; `name` is that of its error."""
         yield from self._outputs(step, result)
         yield from self._error(step, has_one=result in (FAILED, UNSTARTED))
@@ -355,11 +376,13 @@ class Moves:
         source = self.facts.meaning.names.outputs[step.id]._replace(kind="error")
         yield Assign((step.id, "error"), Given(source) if has_one else Undefined())
 
-    def _unset(self, step: AnyStep) -> Iterator[Assign]:
+    def unset(self, step: AnyStep) -> Iterator[Assign]:
         """Yield the assignments of a step that is not started again."""
         if isinstance(step, Failing):
             for part in (*step.sub_steps, step):
-                yield from self._left_with(part, FAILED, VISITS)
+                yield from self.left_with(part, FAILED, VISITS)
+        if isinstance(step, ForEachStep):
+            yield from (Assign((name,), Undefined()) for name in step.carry)
 
     # -- parallel steps --------------------------------------------------------------------------------------------
 
@@ -399,9 +422,9 @@ class Moves:
         """Return the move of a parallel step with the results of its calls; `name` is that of its error."""
         assigns: list[Assign] = []
         for part, (result, error) in results:
-            assigns.extend(self._left_with(part.call, result, error))
+            assigns.extend(self.left_with(part.call, result, error))
         whole = SUCCEEDS if transition.kind == "success" else FAILED
-        assigns.extend(self._left_with(step, whole, name))
+        assigns.extend(self.left_with(step, whole, name))
         retries = sum(self._retries(part.call, result, error) for part, (result, error) in results)
         if whole == FAILED and step.on_error == "retry":
             # Each round costs one, and repeats the calls that failed, with their own retries, but not those skipped.
@@ -425,18 +448,20 @@ class Moves:
             assigns.append(Assign((part.id, "error"), Given(source._replace(kind="error"), maybe=True)))
             if part.id in self.facts.failing.read:
                 assigns.append(Assign((part.id, "error_name"), Given(source._replace(kind="error_name"), maybe=True)))
-        assigns.extend(self._left_with(step, SUCCEEDS if transition.kind == "success" else FAILED))
+        assigns.extend(self.left_with(step, SUCCEEDS if transition.kind == "success" else FAILED))
         if transition.kind != "success" and step.id in self.facts.failing.read:
             assigns[-1] = Assign((step.id, "error_name"), Given(outputs[step.id]._replace(kind="error_name")))
         return Leaving(transition, (), tuple(assigns), (), 1 + len(step.parallel_steps))
 
     def _end(self, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
-        doubtful = self._starting.doubtful.get((number, None), {})
-        wanted = _all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
+        doubtful = self.doubtful.get((number, None), {})
+        wanted = all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
+        fails = next((one for one in transitions if one.kind == "failed"), _END_FAILS)
         for transition in transitions:
-            yield Leaving(transition, () if wanted is None else (Guard(wanted, 0),), (), (), 1)
+            if transition.kind != "failed":
+                yield Leaving(transition, () if wanted is None else (Guard(wanted, 0),), (), (), 1)
         if wanted is not None:
-            yield Leaving(_END_FAILS, (Guard(wanted, NONE_HOLDS),), (), (), 1)
+            yield Leaving(fails, (Guard(wanted, NONE_HOLDS),), (), (), 1)
 
 
 def _fails(part: _Part, fate: Fate) -> bool:
@@ -454,19 +479,3 @@ def _first_failure(results: list[tuple[_Part, Fate]]) -> str | None:
 
 
 _END_FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))
-
-
-def outcomes(step: ConditionStep, transition: Transition) -> tuple[int, ...]:
-    """Return the outcomes of a condition step's decision that lead to a transition."""
-    if transition.kind == "failed":
-        return (FAILS,)
-    if transition.kind == "uncovered":
-        lacks_then = step.condition is not None and step.then is None
-        return (*((0,) if lacks_then else ()), *((NONE_HOLDS,) if step.otherwise is None else ()))
-    if transition.branch == "then":
-        return (0,)
-    return (transition.branch - 1,) if isinstance(transition.branch, int) else (NONE_HOLDS,)
-
-
-def _all_defined(names: list[Names]) -> Decision | None:
-    return Decision((all_of([Defined(0, 0, Reference(0, 0, name)) for name in names]),)) if names else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.validator.engine.systems.deciding import conjunction
 from stepward.validator.engine.systems.joint import Guards
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision, Guard
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.vm.expressions.operators import Comparison
-from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Logic, Reference
+from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import Call, ComputeStep, ToolCall
 from stepward.vm.language.types import TypeSpec
@@ -52,7 +53,7 @@ class Starts:
                 wanted.extend(asked or ())
         if not wanted:
             return _ALWAYS, _NEVER if is_sure else _ALWAYS
-        start, *refused = ((Guard(Decision((all_of(wanted),)), outcome),) for outcome in (0, NONE_HOLDS, FAILS))
+        start, *refused = ((Guard(Decision((conjunction(wanted),)), outcome),) for outcome in (0, NONE_HOLDS, FAILS))
         return (start,), (tuple(refused) if is_sure else _ALWAYS)
 
     def _type_question(self, value: Any, spec: TypeSpec, assigned: frozenset[Names]) -> list[Expression] | None:
@@ -98,8 +99,3 @@ class Starts:
         for reading in self.analyses.assignment.never_defined:
             result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = None
         return result
-
-
-def all_of(trees: list[Expression]) -> Expression:
-    """Return the expression that holds if all of some hold."""
-    return trees[0] if len(trees) == 1 else Logic(0, 0, "and", tuple(trees))

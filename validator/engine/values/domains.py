@@ -20,7 +20,6 @@ from stepward.vm.expressions.operators import ANY, kind
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Resolution, Source
-from stepward.vm.language.steps import SetStep
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.patterns.languages import shortest
 from stepward.vm.patterns.matching import matches
@@ -294,7 +293,13 @@ class Domains:
         return names[: len(names) - len(meant.fields)] if meant is not None else names
 
     def given(self, source: Source, fields: tuple[str, ...] = ()) -> Domain:
-        """Return the values that one input, output or error, or a field of it, can have."""
+        """Return the values that one input, output or error, or a field of it, can have.
+
+        A variable that items carry on falls back to what it had after any earlier item: to any of its values.
+        """
+        if source.kind == "set":
+            found = self.of((source.name, *fields))
+            return found if fields else replace(found, undefined=False)
         return self._at(source, fields, 0)
 
     def _meant(self, meant: Resolution, copies: int) -> Domain:
@@ -316,6 +321,8 @@ class Domains:
         typing = self._meaning.typing
         if source.kind == "set":
             return self._assigned(source, fields, copies)
+        if source.kind == "item":
+            return self._item(source, fields)
         spec = typing.spec((source, fields))
         if spec is not None and not fields:
             return self._of_type(spec, source, fields)
@@ -359,9 +366,8 @@ class Domains:
         """Return the domain of a `set` name: one constant, the domain of a copied reference, or all values of a
         kind."""
         assert source.step is not None
-        step = self._meaning.program.steps[source.step]
-        assert isinstance(step, SetStep)
-        value, tree = step.set[source.name], self._tree(source)
+        step = self._meaning.flow.steps[source.step]
+        value, tree = step.assigns[source.name], self._tree(source)
         if not isinstance(value, str):
             return of_constant(value) if not fields else ANYTHING | Domain(undefined=True)
         if isinstance(tree, Constant) and not fields:
@@ -374,6 +380,20 @@ class Domains:
         if tree is None or isinstance(tree, Reference) or fields:
             return ANYTHING | Domain(undefined=bool(fields))
         return of_kinds(result_kinds(tree))
+
+    def _item(self, source: Source, fields: tuple[str, ...]) -> Domain:
+        """Return the values that an item can have, or a field of it: what the type of its list says, else anything."""
+        listed = self._meaning.typing.listed(source)
+        specs = [self._meaning.typing.enforced((one, (*path, *fields))) for one, path in listed]
+        known = [None if spec is None else of_type(spec) for spec in specs]
+        found: Domain | None = None
+        for one in known:
+            if one is None:
+                return ANYTHING | Domain(undefined=bool(fields))
+            found = one if found is None else found | one
+        if found is None:
+            return ANYTHING | Domain(undefined=bool(fields))
+        return replace(found, undefined=True) if fields else found
 
     def _tree(self, source: Source) -> Expression | None:
         assert source.step is not None

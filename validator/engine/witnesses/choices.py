@@ -8,11 +8,17 @@ from typing import Any, Final
 
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.witnesses.witness import Does
+from stepward.vm.expressions.fields import ITEMS, index_of
 from stepward.vm.language.order import order_of
 from stepward.vm.language.steps import ParallelStep
+from stepward.vm.values import FrozenMap
 
 MAX_TRIES: Final = 150
 """The most runs in the search for one witness."""
+
+
+class Valueless(Exception):  # noqa: N818 - reads better where it is caught than with a suffix
+    """No value of a type was found."""
 
 
 def parts_of(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
@@ -56,3 +62,18 @@ def _with_changes(choices: list[list[Any]], changes: int, start: int) -> Iterato
             choices[position][1:], list(islice(_with_changes(choices, changes - 1, position + 1), MAX_TRIES))
         ):
             yield (*before, option, *after)
+
+
+def replaced(value: Any, fields: tuple[str, ...], inner: Any) -> Any:
+    """Return a value with another value in one of its fields or items; an array that is too short repeats it."""
+    if not fields:
+        return inner
+    items = value if isinstance(value, tuple) else ()
+    if fields[0] == ITEMS:  # all items alike
+        return tuple(replaced(item, fields[1:], inner) for item in items)
+    number = index_of(fields[0])
+    if number is not None:
+        found = replaced(items[number] if number < len(items) else None, fields[1:], inner)
+        return (*items[:number], *[found] * (number - len(items)), found, *items[number + 1 :])
+    held = value if isinstance(value, dict) else {}
+    return FrozenMap({**held, fields[0]: replaced(held.get(fields[0]), fields[1:], inner)})

@@ -27,7 +27,7 @@ from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Match, matches
-from stepward.vm.language.steps import ToolCall
+from stepward.vm.language.steps import AnyStep, ForEachStep, ToolCall
 from stepward.vm.language.steps.catching import UNEXPECTED
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
@@ -78,11 +78,13 @@ class _Script:
         self.clock = _Clock()
         self.answers: dict[tuple[str, int, int | None], Answer] = {}
         self.missing: Asked | None = None
+        self._met: dict[str, list[tuple[Any, ...]]] = {}
 
     def play(self, script: tuple[Answer, ...]) -> None:
         """Start over with another script."""
         self.answers = {(answer.step, answer.visit, answer.attempt): answer for answer in script}
         self.missing = None
+        self._met = {}
 
     def supposed(self, step: str, visit: int) -> Computed | None:
         """Return what a `compute` step is supposed to come to; None where the witness leaves it to the machine."""
@@ -97,13 +99,22 @@ class _Script:
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002
         """Return the output of a tool, or raise."""
-        return self._answer(context.step, context.visit, context.attempt)
+        return self._answer(context.step, self._visit(context), context.attempt)
 
     names = ANY_NAME
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply of the model, or raise."""
-        return ModelReply(self._answer(request.step, request.visit, request.attempt))
+        return ModelReply(self._answer(request.step, self._visit(request), request.attempt))
+
+    def _visit(self, asked: ToolContext | ModelRequest) -> int:
+        """Return the number of the visit; in a body, counted over all its items, as the path counts them."""
+        if not asked.frame:
+            return asked.visit
+        met, place = self._met.setdefault(asked.step, []), (asked.frame, asked.visit)
+        if place not in met:
+            met.append(place)
+        return met.index(place) + 1
 
     def _answer(self, step: str, visit: int, attempt: int) -> Any:
         answer = self.answers.get((step, visit, attempt)) or self.answers.get((step, visit, None))
@@ -197,7 +208,8 @@ class Replayer:
         self._restricted: dict[Claim, list[_RuleSet]] = {}
         self._machines: dict[tuple[int, int], tuple[_RuleSet, ExecutionVM]] = {}
         self._runs = 0
-        self._owners = {part.id: step.id for step in program.steps for part in step.sub_steps}
+        self._each = frozenset(program.layout.steps[number].id for number in program.layout.bodies)
+        self._owners = {part.id: step.id for step in program.layout.steps for part in step.sub_steps}
 
     def replay(self, witness: Witness) -> Replayed:
         """Run a witness under all rules; while another rule stops the run too early, run it again under fewer rules.
@@ -220,7 +232,8 @@ class Replayer:
 
     def _is_named_once(self, claim: Claim) -> bool:
         """Whether a rejection that names the rule is unambiguous: two policies may use one name."""
-        homes: list[tuple[str | None, tuple[AnyRule, ...]]] = [(None, self.program.guardrails)]
+        own = (*self.program.guardrails, *(rule for rule, _ in self._meaning.body_rules))
+        homes: list[tuple[str | None, tuple[AnyRule, ...]]] = [(None, own)]
         homes += [(policy.policy, policy.guardrails) for policy in self.policies]
         owners = {home for home, rules in homes if any(rule.name == claim.rule for rule in rules)}
         return claim.rule in (None, "allow") or owners == {claim.policy}
@@ -262,7 +275,7 @@ class Replayer:
         return Replayed(
             why is not None,
             why or seen.instead(),
-            tuple(moves_of(records, self._owners)),
+            tuple(moves_of(records, self._owners, self._each)),
             run,
             journal,
             rule_set.set_aside,
@@ -323,6 +336,8 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
         return meant
 
     bare = program.model_copy(update={"guardrails": only_claimed(program.guardrails, None)})
+    if program.layout.bodies:
+        bare = bare.model_copy(update={"steps": tuple(_with_claimed(step, claim, others) for step in program.steps)})
     held: list[Policy] = []
     for policy in policies:
         update: dict[str, Any] = {"guardrails": only_claimed(policy.guardrails, policy.policy)}
@@ -331,6 +346,18 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
             others.append("allow")
         held.append(policy.model_copy(update=update))
     return _RuleSet(bare, tuple(held), tuple(others)), own
+
+
+def _with_claimed(step: AnyStep, claim: Claim, others: list[str]) -> AnyStep:
+    """Return a step in whose bodies no rule stands but the claimed one; `others` gets the names of those set aside."""
+    if not isinstance(step, ForEachStep):
+        return step
+    kept = tuple(rule for rule in step.guardrails if claim.policy is None and rule.name == claim.rule)
+    others.extend(rule.name for rule in step.guardrails if rule not in kept)
+    changed = step.replace(guardrails=kept) if step.guardrails else step
+    if changed.steps is None:
+        return changed
+    return changed.replace(steps=tuple(_with_claimed(one, claim, others) for one in changed.steps))
 
 
 def _narrow(alone: _RuleSet, own: list[AnyRule], claim: Claim, meaning: Meaning) -> Iterator[_RuleSet]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.analysis.product import USED_UP
+from stepward.validator.analysis.product import ON_TO_ITEM, USED_UP
 from stepward.validator.engine.witnesses.witness import Claim
 from stepward.validator.findings import Move
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
@@ -62,13 +62,27 @@ def history_of(journal: MemoryJournal, run: Run) -> History:
 _HOW: Final = {"success": "succeeds", "fallback": "times out, fallback", "skipped": "fails, skipped", "failed": "fails"}
 
 
-def moves_of(records: tuple[Record, ...], owners: Mapping[str, str]) -> Iterator[Move]:
-    """Yield the steps of a run with their outcomes, in the words of a finding's path."""
+def moves_of(records: tuple[Record, ...], owners: Mapping[str, str], each: Collection[str] = ()) -> Iterator[Move]:
+    """Yield the steps of a run with their outcomes, in the words of a finding's path; `each` are for_each steps."""
     for record in records:
         body = record.body
-        if "step" in body and ("next" in body or "ends" in body):
+        if record.kind in ("opened", "item") or (record.kind == "joined" and body["step"] in each):
+            yield _between(record)
+        elif "step" in body and body.keys() & {"next", "closes", "ends"}:
             error = str(body.get("error_name", "")) if record.kind != "passed" else ""
             yield Move(owners.get(body["step"], body["step"]), _how(record), error)
+
+
+def _between(record: Record) -> Move:
+    """Return the move at the start of a for_each step, or at one of its stages."""
+    step, kind = record.body["step"], str(record.body.get("kind"))
+    if record.kind == "opened":
+        return Move(step, "succeeds")
+    if record.kind == "item":
+        return Move(f"{step} next", ON_TO_ITEM)
+    if kind == "again":
+        return Move(f"{step} failed", "tries again")
+    return Move(f"{step} {'next' if kind == 'success' else 'failed'}", _HOW[kind])
 
 
 def _how(record: Record) -> str:
@@ -78,7 +92,7 @@ def _how(record: Record) -> str:
         return "takes no branch" if branch is None else f"case {branch}" if type(branch) is int else f"takes {branch}"
     if record.kind == "rejected" and body.get("reason") == "guardrail":
         return "starts"
-    plain = {"assigned": "succeeds", "passed": USED_UP, "ended": "ends the run"}
+    plain = {"assigned": "succeeds", "passed": USED_UP, "ended": "ends the run", "closed": "ends the run"}
     return plain.get(record.kind) or _HOW.get(str(body.get("kind")), str(body.get("kind")))
 
 

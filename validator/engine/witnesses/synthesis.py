@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.values.simplest import beside, fitting, simplest
-from stepward.validator.engine.witnesses.choices import MAX_TRIES, few_first, parts_of
+from stepward.validator.engine.values.states import within
+from stepward.validator.engine.witnesses.choices import MAX_TRIES, Valueless, few_first, parts_of, replaced
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
-from stepward.validator.engine.witnesses.taken import budget, common, instead, named, spent_after
+from stepward.validator.engine.witnesses.taken import budget, common, instead, items_taken, named, spent_after
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
 from stepward.validator.findings import Evidence, Move
-from stepward.vm.expressions.fields import index_of
+from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.syntax import Constant, walk
-from stepward.vm.expressions.template import embedded
+from stepward.vm.expressions.template import embedded, lone_reference
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import AnyStep, Call, ComputeStep, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec, fits
-from stepward.vm.values import FrozenMap
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
@@ -91,7 +91,7 @@ class Witnesses:
         """The simplest value of each type by its id, which is unique while the type is stored."""
         self._known: dict[Source, Any] = {}
         self._tries = 0
-        self._most = MAX_RECORDS + RECORDS_PER_STEP * len(analyses.facts.program.steps)
+        self._most = MAX_RECORDS + RECORDS_PER_STEP * len(analyses.facts.flow.steps)
         self._until = self._most
 
     def evidence(self, claim: Claim, kind: str, path: tuple[Move, ...], layer: str) -> Evidence:
@@ -232,6 +232,10 @@ class Witnesses:
         for source in reading.meant.sources:
             if source.kind in ("input", "output"):
                 yield source, reading.meant.fields
+            elif source.kind == "item" and source.step is not None:
+                owner = self.facts.bodies.of_stages[source.step].owner
+                for listed, fields in self._listed(owner):
+                    yield listed, (*fields, ITEMS, *reading.meant.fields)
             elif source.kind == "set" and source.step is not None:
                 for inner in self.analyses.assignment.readings_at(source.step):
                     if inner.path == source.path:
@@ -248,7 +252,7 @@ class Witnesses:
 
     def _asked(self, spot: Spot, number: int) -> Iterator[TypeSpec]:
         """Yield the types of the arguments that a step fills from a source."""
-        for _, call in self.program.steps[number].calls:
+        for _, call in self.facts.flow.steps[number].calls:
             if not isinstance(call, ToolCall):
                 continue
             for name, spec in (self.meaning.tool(call.tool).args or {}).items():
@@ -261,7 +265,7 @@ class Witnesses:
     def _below(spec: TypeSpec | None, fields: tuple[str, ...]) -> TypeSpec | None:
         for name in fields:
             if spec is not None:
-                spec = (spec.properties or {}).get(name) if index_of(name) is None else spec.items
+                spec = spec.items if name[:1] == "[" else (spec.properties or {}).get(name)
         return spec
 
     def _value(self, source: Source, values: Values) -> Any:
@@ -270,7 +274,7 @@ class Witnesses:
         spec = self.meaning.typing.effective(source)
         for (owner, fields), value in values.items():
             if owner == source:
-                changed = _with(result, fields, value)
+                changed = replaced(result, fields, value)
                 if fits(changed, spec):
                     result = changed
         return result
@@ -281,7 +285,7 @@ class Witnesses:
         for spot in self._spots(number):
             if spot[0] == source:
                 for value in self._choices(spot, number):
-                    changed = result if value is _AS_IS else _with(result, spot[1], value)
+                    changed = result if value is _AS_IS else replaced(result, spot[1], value)
                     if value is not _AS_IS and changed != result and fits(changed, spec):
                         yield changed
 
@@ -347,7 +351,7 @@ class Witnesses:
             yield dict(zip(positions, combination, strict=True))
 
     def _step(self, move: Move) -> AnyStep:
-        return self.program.steps[self.facts.flow.position[move.step]]
+        return self.facts.flow.steps[self.facts.flow.position[move.step]]
 
     def _script(self, goal: _Goal, turns: _Turns, values: Values) -> Iterator[Answer]:
         visits: Counter[str] = Counter()
@@ -389,13 +393,14 @@ class Witnesses:
 
     def _try(self, goal: _Goal, turns: _Turns, values: Values) -> Witness | Replayed:
         self._tries += 1
+        values = {**values, **dict(self._lists(goal, values))}
         witness = Witness(
             goal.claim,
             self.program,
             self.replayer.policies,
             {source.name: self._input(goal, source, values) for source in self.inputs},
             tuple(self._script(goal, turns, values)),
-            budget(len(self.program.steps), (self._step(move) for move in goal.path)),
+            budget(len(self.facts.flow.steps), (self._step(move) for move in goal.path)),
         )
         witness, seen = self._with_siblings(goal, witness, values)
         if goal.kind == "missing" and goal.path[-1].how == "starts" and not seen.confirmed:
@@ -408,7 +413,7 @@ class Witnesses:
 
     def _computed(self, witness: Witness, seen: Replayed) -> Witness:
         """Return a witness that supposes nothing of `compute` steps, if the machine confirms the same run without."""
-        computing = {step.id for step in self.program.steps if isinstance(step, ComputeStep)}
+        computing = {step.id for step in self.facts.flow.steps if isinstance(step, ComputeStep)}
         script = tuple(answer for answer in witness.script if answer.step not in computing)
         if len(script) == len(witness.script):
             return witness
@@ -427,6 +432,26 @@ class Witnesses:
             witness = replace(witness, script=(*witness.script, Answer(name, visit, "returns", value)))
             seen = self._replayed(witness)
         return witness, seen
+
+    def _lists(self, goal: _Goal, values: Values) -> Iterator[tuple[Spot, Any]]:
+        """Yield the lists of for_each steps with as many items as the path takes."""
+        bodies = self.facts.bodies
+        for stage, body in bodies.of_stages.items():
+            each, between = (self.facts.flow.steps[one].id for one in (body.owner, stage))
+            most = items_taken(goal.path, each, between) if stage == body.next else 0
+            for source, fields in self._listed(body.owner) if most else ():
+                spec = self._below(self.meaning.typing.effective(source), fields)
+                held = within(self._value(source, values), fields)
+                items = held if isinstance(held, tuple) else ()
+                more = self._first(spec.items if spec is not None else None) if len(items) < most else None
+                yield (source, fields), (items + (items[-1:] or (more,)) * most)[:most]
+
+    def _listed(self, owner: int) -> Iterator[Spot]:
+        """Yield the list of a for_each step, if it is one value from outside."""
+        names = lone_reference(self.facts.bodies.each(owner).items)
+        meant = None if names is None else self.meaning.names.meaning(names)
+        if meant is not None and len(meant.sources) == 1 and meant.sources[0].kind in ("input", "output"):
+            yield meant.sources[0], meant.fields
 
     def _input(self, goal: _Goal, source: Source, values: Values) -> Any:
         known = goal.known.inputs.get(source.name, _AS_IS)
@@ -464,10 +489,6 @@ class _Unmade:
     is_bug: bool = False
 
 
-class Valueless(Exception):  # noqa: N818 - reads better where it is caught than with a suffix
-    """No value of a type was found."""
-
-
 _AS_IS: Final = object()
 _DOES: Final[Mapping[str, Does]] = {
     "succeeds": "returns",
@@ -475,16 +496,3 @@ _DOES: Final[Mapping[str, Does]] = {
     "fails, skipped": "fails",
     "times out, fallback": "times out",
 }
-
-
-def _with(value: Any, fields: tuple[str, ...], inner: Any) -> Any:
-    """Return a value with another value in one of its fields or items; an array that is too short repeats it."""
-    if not fields:
-        return inner
-    number = index_of(fields[0])
-    if number is not None:
-        items = value if isinstance(value, tuple) else ()
-        found = _with(items[number] if number < len(items) else None, fields[1:], inner)
-        return (*items[:number], *[found] * (number - len(items)), found, *items[number + 1 :])
-    held = value if isinstance(value, dict) else {}
-    return FrozenMap({**held, fields[0]: _with(held.get(fields[0]), fields[1:], inner)})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from stepward.validator.analysis.product import ON_TO_ITEM
 from stepward.validator.engine.witnesses.replay import Replayed
 from stepward.validator.findings import Move
 from stepward.vm.language.steps import AnyCall, AnyStep, Failing
@@ -77,3 +78,15 @@ def spent_after(seen: Replayed, moves: int) -> int:
         if "step" in happened.body and ("next" in happened.body or "ends" in happened.body):
             moves -= 1
     return 0
+
+
+def items_taken(path: Iterable[Move], each: str, between: str) -> int:
+    """Return the most items of one visit of a for_each step on a path; `between` is the stage between its items."""
+    most = now = 0
+    for move in path:
+        if move.step == each:
+            now = 0
+        elif move.step == between and move.how == ON_TO_ITEM:
+            now += 1
+            most = max(most, now)
+    return most

@@ -13,7 +13,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.validator.engine.systems.moves import Leaving, Moves
+from stepward.validator.engine.systems.leaving import Leaving
+from stepward.validator.engine.systems.moves import Moves
 from stepward.validator.engine.systems.system import (
     Assign,
     CompressedEdge,

@@ -24,19 +24,25 @@ from stepward.vm.language.steps.compute import ComputeStep as ComputeStep
 from stepward.vm.language.steps.condition import Case as Case
 from stepward.vm.language.steps.condition import ConditionStep as ConditionStep
 from stepward.vm.language.steps.end import EndStep as EndStep
+from stepward.vm.language.steps.for_each import ForEachStep as ForEachStep
 from stepward.vm.language.steps.llm import LlmCall as LlmCall
 from stepward.vm.language.steps.llm import LlmStep as LlmStep
 from stepward.vm.language.steps.parallel import ParallelStep as ParallelStep
+from stepward.vm.language.steps.stage import Stage as Stage
 from stepward.vm.language.steps.tool import ToolCall as ToolCall
 from stepward.vm.language.steps.tool import ToolStep as ToolStep
-from stepward.vm.reading.source import Path
 
-AnyStep = LlmStep | ToolStep | ConditionStep | ParallelStep | SetStep | ComputeStep | EndStep
+WrittenStep = LlmStep | ToolStep | ConditionStep | ParallelStep | ForEachStep | SetStep | ComputeStep | EndStep
+"""What a document can have as a step."""
+
+AnyStep = WrittenStep | Stage
+"""A point of control flow: a step that is written, or a stage of one."""
+
 AnyCall = LlmCall | ToolCall
-Step = Annotated[AnyStep, Field(discriminator="type")]
+Step = Annotated[WrittenStep, Field(discriminator="type")]
 
 AnyPart = AnyStep | AnyCall
-FailingPart = AnyCall | ParallelStep | ComputeStep
+FailingPart = AnyCall | ParallelStep | ForEachStep | ComputeStep
 
 
 def _by_type(models: Iterable[type[BaseStep]]) -> dict[str, type[BaseStep]]:
@@ -44,7 +50,7 @@ def _by_type(models: Iterable[type[BaseStep]]) -> dict[str, type[BaseStep]]:
     return {get_args(model.fields()["type"])[0]: model for model in models}
 
 
-STEP_MODELS: Final = _by_type(get_args(AnyStep))
+STEP_MODELS: Final = _by_type(get_args(WrittenStep))
 SUB_STEP_MODELS: Final = _by_type(get_args(AnyCall))
 
 
@@ -52,11 +58,6 @@ def parts(step: AnyPart) -> Iterator[tuple[int | None, AnyPart]]:
     """Yield a step, and then its sub-steps with their positions in it."""
     yield None, step
     yield from enumerate(step.sub_steps)
-
-
-def path_of(step: int, sub: int | None) -> Path:
-    """Return the path, in the document, of the step at a position, or of one of its sub-steps."""
-    return ("steps", step) if sub is None else ("steps", step, "parallel_steps", sub)
 
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from stepward.vm.language.transitions import FAILURE, SUCCESS
 from stepward.vm.values import FrozenMap
 
 
-def _names(assigned: FrozenMap) -> FrozenMap:
+def checked_names(assigned: FrozenMap) -> FrozenMap:
+    """Return assigned values if their keys are names; raises PydanticCustomError if not."""
     for name in assigned:
         check_name(name)
     return assigned
@@ -23,7 +24,7 @@ class SetStep(Routed):
     """Assigns variables, all at once."""
 
     type: Literal["set"]
-    set: Annotated[ObjectValue, AfterValidator(_names)]
+    set: Annotated[ObjectValue, AfterValidator(checked_names)]
 
     has_output = False
     sub_steps = ()

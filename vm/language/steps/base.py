@@ -15,6 +15,7 @@ from stepward.vm.language.record import Record
 from stepward.vm.language.steps.catching import VISITS, Catch
 from stepward.vm.language.transitions import ANY, FAILURE, Exit
 from stepward.vm.reading.source import Path
+from stepward.vm.values import FrozenMap
 
 Outcome = Literal["success", "failure"]
 
@@ -82,8 +83,16 @@ class Failing(BaseStep):
     max_retries: Count = 3
 
     has_output = True
-    assigns = EMPTY
-    expressions = ()
+
+    @property
+    def assigns(self) -> FrozenMap:
+        """Nothing: an output is bound by the step's own rules."""
+        return EMPTY
+
+    @property
+    def expressions(self) -> Iterable[Text]:
+        """None."""
+        return ()
 
 
 class FailingStep(Failing, Routed):

@@ -16,16 +16,32 @@ TIMEOUT: Final = "Timeout"
 BAD_OUTPUT: Final = "BadOutput"
 VISITS: Final = "Visits"
 
-UNSTARTED: Final = ("Undefined", "BadValue", "BadArguments", "Refused")
+UNDEFINED_NAME: Final = "Undefined"
+BAD_VALUE: Final = "BadValue"
+
+UNSTARTED: Final = (UNDEFINED_NAME, BAD_VALUE, "BadArguments", "Refused")
 """The names of what fails before it starts: it is not tried again, because it would fail again."""
 
 DEPENDENCY: Final = "Dependency"
 """The name of a sub-step that does not start, because one that it depends on has no output."""
 
-_NOT_YET: Final = ("Uncovered", "TooManyItems", "Deadline", "Declared")
+TOO_MANY_ITEMS: Final = "TooManyItems"
+"""The name of a for_each step that does not start, because its list is longer than `max_items`."""
+
+DECLARED: Final = "Declared"
+UNCOVERED: Final = "Uncovered"
+"""The names of a body that fails as the program declares, or at a condition no branch of which applies."""
+
+_NOT_YET: Final = ("Deadline",)
 """Names that no step of this version can fail with."""
 
-RESERVED: Final = frozenset([ANY, UNEXPECTED, TIMEOUT, BAD_OUTPUT, VISITS, DEPENDENCY, *UNSTARTED, *_NOT_YET])
+RESERVED: Final = frozenset(
+    [
+        *(ANY, UNEXPECTED, TIMEOUT, BAD_OUTPUT, VISITS, DEPENDENCY, TOO_MANY_ITEMS, DECLARED, UNCOVERED),
+        *UNSTARTED,
+        *_NOT_YET,
+    ]
+)
 """The names that no tool may declare."""
 
 LONGEST_DELAY: Final = 86_400

@@ -1,0 +1,181 @@
+"""Bodies: the items of a for_each step, one after the other ("Bodies", "For each")."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from stepward.sabotage.reference import facts
+from stepward.sabotage.reference.data import GONE, Changes, Holder, left_with, left_without
+from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined
+from stepward.sabotage.reference.later import Later
+from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size, to_value
+from stepward.sabotage.reference.rules import RuleMonitor
+from stepward.sabotage.reference.run import Closed, Happened
+from stepward.sabotage.reference.templates import filled
+from stepward.vm.expressions.parser import parse
+
+Steps = Generator[None, None, None]
+Errors = dict[int, tuple[Any, str]]
+"""The errors of items with their names, by the number of the item."""
+
+
+class Bodies(Later):
+    """A run that can perform the body of a step for each item of a list."""
+
+    def _list(self, steps: list[Any]) -> Steps:
+        """Perform the steps of a list, until an exception ends it."""
+        raise NotImplementedError
+
+    def _for_each(self, step: Any) -> Generator[None, None, str]:
+        """Perform a for_each step and return how it ended."""
+        try:
+            items = to_value(filled(step.items, self._data.read))
+            first = {name: self._first(value) for name, value in step.carry.items()}
+            if not isinstance(items, tuple):
+                raise NoValue("no list")
+            if len(items) > self._types.most_items(step):
+                raise TooMany("too many items")
+            if size(first) > self._most_bytes:
+                raise NoValue("too large")
+        except (CannotEvaluate, NoValue) as error:
+            self._visits[step.id] = self._visits.get(step.id, 0) + 1
+            self.steps += 1
+            return self._without_output(step, str(error), name_of(error), GONE)
+        self._ask_rules(step, [(step, None)])
+        self._begin(step)
+        before = {name: self._data.held.get((name,), GONE) for name in step.carry}
+        self._carry(first)
+        self._assigned_now(facts.assigned_by(step))
+        rounds = step.max_retries if step.on_error == "retry" else 1
+        for number in range(1, rounds + 1):
+            outputs, errors = yield from self._items(step, items, number)
+            failed = step.on_item_error == "fail" and bool(errors)
+            if not failed or number == rounds:
+                break
+            self._afford(1)
+            self.steps += 1
+            self._carry(first)
+            self._assigned_now(facts.assigned_by(step))
+        last = {name: self._data.held.get((name,), GONE) for name in step.carry}
+        self._carry(before)
+        if failed:
+            why, name = next(iter(errors.values()))
+            return self._without_output(step, why, name, _listed(errors))
+        carried: Changes = [((name,), value) for name, value in last.items()]
+        self._change([*left_with(step, outputs), *carried, ((step.id, "errors"), _listed(errors))])
+        self._succeeded(step)
+        return "joined"
+
+    def _first(self, value: Any) -> Any:
+        """Return the first value of a carried variable: a text is an expression, as in `set`."""
+        return (
+            self._data.computed(parse(value, self.program.language))[0] if isinstance(value, str) else to_value(value)
+        )
+
+    def _without_output(self, step: Any, why: Any, name: str, errors: Any) -> str:
+        self._error_name = name
+        changes = left_without(step, Unworded(f"{step.id}: {why}"), name)
+        changes += [((name,), GONE) for name in step.carry]
+        self._change([*changes, ((step.id, "errors"), errors)])
+        return "skipped" if step.on_error == "skip" else "failed"
+
+    # -- items ---------------------------------------------------------------------------------------------------------
+
+    def _items(self, step: Any, items: Any, number: int) -> Generator[None, None, tuple[Any, Errors]]:
+        """Perform the body for each item. Return the outputs, and the errors by item."""
+        outputs: list[Any] = [None] * len(items)
+        errors: Errors = {}
+        for index, item in enumerate(items):
+            kept = {name: self._data.held.get((name,), GONE) for name in step.carry}
+            closed = yield from self._frame(step, item, index, number)
+            if closed.status == "SUCCESS":
+                outputs[index] = None if closed.output is GONE else closed.output
+                continue
+            self._carry(kept)
+            errors[index] = Unworded(f"{step.id}[{index}] {closed.reason}"), closed.name
+            if step.on_item_error == "fail":
+                break
+        return tuple(outputs), errors
+
+    def _frame(self, step: Any, item: Any, index: int, number: int) -> Generator[None, None, Closed]:
+        """Perform the body for one item."""
+        idle = self._idle
+        inside = {part.id for part in facts.parts_inside(step)}
+        own = [RuleMonitor(rule, self.program, self._tool, inside) for rule in step.guardrails]
+        self._rules = [*self._rules, *own]
+        self._frames = (*self._frames, (step.id, self._visits[step.id], number, index))
+        self._idle = 0
+        self._forget(step)
+        self._data.change([((vars(step)["as"],), item)])
+        if step.index_as is not None:
+            self._data.change([((step.index_as,), index)])
+        try:
+            yield from self._list(list(step.body))
+            raise AssertionError("a list of steps ends by an exception")
+        except Closed as closed:
+            found = closed
+        if step.steps is None and found.status == "SUCCESS":
+            found.output = self._data.held.get((step.do.id, "output"), GONE)
+        self._broken += [one.rule.name for one in own if one.is_broken(found.status, found.reason)]
+        self._forget(step)
+        self._rules = [one for one in self._rules if one not in own]  # others may have come meanwhile
+        self._frames, self._idle, self._calls, self._at = self._frames[:-1], idle, [], step.id
+        return found
+
+    def _forget(self, step: Any) -> None:
+        """Make the values and visits of a body undefined: an item starts without them, and leaves none."""
+        gone: Changes = []
+        for where in _local(step):
+            if where in self._data.held:
+                gone.append((where, GONE))
+        self._data.change(gone)
+        for part in facts.parts_inside(step):
+            self._visits.pop(part.id, None)
+        assigned = [where for inner in facts.steps_inside(step) for where in facts.assigned_by(inner)]
+        self._assigned_now([*_local(step), *assigned])
+
+    def _carry(self, values: dict[str, Any]) -> None:
+        gone = [((name,), GONE) for name, value in values.items() if value is GONE and (name,) in self._data.held]
+        self._data.change([*gone, *(((name,), value) for name, value in values.items() if value is not GONE)])
+
+    def _assigned_now(self, holders: list[Holder]) -> None:
+        self._past.append(Happened("assigned", holders))
+        for monitor in self._rules:
+            monitor.assigned(holders)
+
+
+def _local(step: Any) -> Iterator[Holder]:
+    """Yield what belongs to the body of a step: all that its steps assign, but what its items carry on."""
+    yield (vars(step)["as"],)
+    if step.index_as is not None:
+        yield (step.index_as,)
+    for inner in facts.steps_inside(step):
+        for where in facts.assigned_by(inner):
+            if len(where) > 1 or where[0] not in step.carry:
+                yield where
+        if inner.type == "for_each":
+            yield (vars(inner)["as"],)
+            if inner.index_as is not None:
+                yield (inner.index_as,)
+
+
+def _listed(errors: Errors) -> Any:
+    return tuple({"index": index, "error": why, "error_name": name} for index, (why, name) in errors.items())
+
+
+class TooMany(NoValue):
+    """A list has more items than its step takes."""
+
+
+def name_of(error: Exception) -> str:
+    """Return the name of the error of a step whose values can't be computed ("Errors by name", the table)."""
+    match error:
+        case Undefined():
+            return "Undefined"
+        case TooMany():
+            return "TooManyItems"
+        case TooLarge():
+            return "BadOutput"
+        case _:
+            return "BadValue"

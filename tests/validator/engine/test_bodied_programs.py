@@ -1,0 +1,88 @@
+"""Small programs with for_each steps: what the checker says is held against every run.
+
+`STEPWARD_BODIED=1000` tries that many.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from bodied_programs import bodied_program
+from brute_force import truth
+from comparing import checked, compare
+from stepward.validator import Verdict
+
+CHUNK = 5
+CHUNKS = max(1, int(os.environ.get("STEPWARD_BODIED", "10")) // CHUNK)
+
+
+@pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 1)) for n in range(CHUNKS)])
+def test_small_programs_with_bodies_agree_with_every_run(chunk: int) -> None:
+    found = {number: compare(bodied_program(number)).wrong for number in range(chunk * CHUNK, (chunk + 1) * CHUNK)}
+    assert not {number: wrong for number, wrong in found.items() if wrong}
+
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+LIST = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2}, "maxItems": 2}
+TOOLS: dict[str, Any] = {"pay": {"effect": "write", "idempotent": True}}
+
+
+def program(*steps: dict[str, Any], **rule: Any) -> dict[str, Any]:
+    rules = [{"name": "r", **rule}]
+    found = {"name": "t", "language": 2, "inputs": {"l": LIST}, "tools": TOOLS, "guardrails": rules}
+    return {**found, "steps": list(steps)}
+
+
+def each(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": "each", "type": "for_each", "items": "$l", "as": "x", "max_items": 2, "steps": list(steps), **more}
+
+
+def verdict(data: dict[str, Any]) -> tuple[Verdict, bool]:
+    (found,) = [one for one in checked(data).properties if one.rule == "r"]
+    assert found.rechecked is (found.verdict is Verdict.PROVED)
+    return found.verdict, bool(truth(data).broken["r"])
+
+
+PAY = {"id": "p", "type": "tool", "tool": "pay", "is_terminal": True}
+END = {"id": "z", "type": "end"}
+BAD = {"id": "bad", "type": "end", "outcome": "failure"}
+
+
+@pytest.mark.parametrize(("first", "asked", "set_to"), [("false", "$f", "true"), (0, "$f > 0", "1")])
+def test_a_variable_falls_back_to_what_an_earlier_item_gave_it(first: Any, asked: str, set_to: str) -> None:
+    """The first item succeeds and sets it; the second one fails, and leaves it so."""
+    body = (
+        {"id": "c", "type": "condition", "condition": asked, "then": "m", "otherwise": "s"},
+        {"id": "s", "type": "set", "set": {"f": set_to}, "is_terminal": True},
+        {"id": "m", "type": "set", "set": {"y": 1}, "next_step": "bad"},
+        BAD,
+    )
+    after = {"id": "after", "type": "condition", "condition": asked, "then": "p", "otherwise": "z"}
+    steps = (each(*body, carry={"f": first}, on_item_error="skip", next_step="after"), after, PAY, END)
+    assert verdict(program(*steps, exclusive=[{"step": "m"}, {"step": "p"}])) == (Verdict.VIOLATED, True)
+
+
+def test_a_rule_of_a_body_speaks_of_no_step_outside() -> None:
+    """The rule reads the item, which is undefined outside, and selects by effect, as the step before does."""
+    before = {"id": "q", "type": "tool", "tool": "pay"}
+    rule = {"name": "r", "never": {"effect": "write"}, "when": "$x > 5"}
+    data = program(before, each({**PAY, "id": "b"}, guardrails=[rule]), END, never={"step": "p"})
+    data["guardrails"] = []
+    assert verdict(data) == (Verdict.PROVED, False)
+
+
+def test_drawn_programs_ask_of_every_kind() -> None:
+    """The generator makes broken and kept rules of each kind, in bodies and around them."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    for number in range(40):
+        data = bodied_program(number)
+        broken = truth(data).broken
+        counts.update(
+            ((rule.removeprefix("body") == rule and "around") or "body", bool(broken[rule])) for rule in broken
+        )
+    assert all(counts[place, is_broken] for place in ("around", "body") for is_broken in (True, False))

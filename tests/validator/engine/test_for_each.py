@@ -1,0 +1,119 @@
+"""What is proved and found about for_each steps: a loop with a fresh item each time, which is never unrolled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepward.validator import ProgramValidator
+from stepward.validator.findings import Verdict
+from stepward.vm import Program
+
+TOOLS = {
+    "pay": {"effect": "write", "idempotent": False, "args": {"n": {"type": "number"}}, "returns": {"type": "number"}},
+    "ask": {"effect": "none", "suspends": True, "returns": {"type": "boolean"}},
+}
+NUMBER = {"type": "number", "minimum": 0, "maximum": 100}
+PAY = {"id": "p", "type": "tool", "tool": "pay", "args": {"n": "$x"}}
+ASK = {"id": "q", "type": "tool", "tool": "ask", "output_key": "yes", "next_step": "c"}
+AGREED = {"id": "c", "type": "condition", "condition": "$yes", "then": "p", "otherwise": "no"}
+NO = {"id": "no", "type": "end"}
+END = {"id": "z", "type": "end"}
+ONCE = [{"name": "once", "at_most_once": {"tool": "pay"}}]
+APPROVED = [{"name": "ok", "protects": {"tool": "pay"}, "requires": {"step": "c", "branch": "then"}}]
+LIMIT = [{"name": "limit", "never": {"tool": "pay"}, "when": "$t + $args.n > 200"}]
+FITS = {"id": "f", "type": "condition", "condition": "$t + $x <= 200", "then": "p", "otherwise": "no"}
+ADD = {"id": "s", "type": "set", "set": {"t": "$t + $x"}, "is_terminal": True}
+LAST = {**PAY, "is_terminal": True}
+
+
+def each(*steps: Any, **more: Any) -> dict[str, Any]:
+    return {"id": "a", "type": "for_each", "items": "$l", "as": "x", "max_items": 5, "steps": list(steps), **more}
+
+
+def program(*steps: Any, most: int = 5, **more: Any) -> Program:
+    inputs = {"l": {"type": "array", "items": NUMBER, "maxItems": most}}
+    found = {"name": "t", "language": 2, "inputs": inputs, "tools": TOOLS, "steps": [*steps, END], **more}
+    return Program.from_dict(found)
+
+
+def verdict(made: Program, rule: str) -> Any:
+    found = ProgramValidator(made).validate()
+    assert not [one for one in found.findings if one.code.startswith("SW9")]
+    return next(one for one in found.properties if one.rule == rule)
+
+
+def test_a_payment_in_each_item_is_repeated_at_the_second_item() -> None:
+    found = verdict(program(each(PAY), guardrails=ONCE), "once")
+    assert found.verdict is Verdict.VIOLATED
+    assert found.evidence.witness is not None
+    assert len(found.evidence.witness.inputs["l"]) == 2
+
+
+def test_a_payment_in_a_single_item_is_proved() -> None:
+    assert verdict(program(each(PAY, max_items=1), most=1, guardrails=ONCE), "once").verdict is Verdict.PROVED
+
+
+def test_an_approval_in_each_item_is_proved_and_a_thousand_items_are_not_unrolled() -> None:
+    for most in (5, 1000):
+        found = verdict(program(each(ASK, AGREED, LAST, NO, max_items=most), most=most, guardrails=APPROVED), "ok")
+        assert found.verdict is Verdict.PROVED
+        assert "16 reachable pairs" in found.evidence.cut[0]
+
+
+def test_an_approval_of_an_earlier_item_is_stale_in_a_later_one() -> None:
+    first = {"id": "f", "type": "condition", "condition": "$done", "then": "p", "otherwise": "q"}
+    mark = {"id": "m", "type": "set", "set": {"done": True}, "is_terminal": True}
+    body = each(first, ASK, AGREED, {**PAY, "next_step": "m"}, mark, NO, carry={"done": False})
+    result = ProgramValidator(program(body, guardrails=APPROVED)).validate()
+    assert [one.step for one in result.findings if one.code == "SW402"] == ["p"]
+
+
+def test_a_running_total_keeps_a_limit() -> None:
+    body = each(FITS, {**PAY, "next_step": "s"}, ADD, NO, carry={"t": 0})
+    assert verdict(program(body, guardrails=LIMIT), "limit").verdict is Verdict.PROVED
+    late = {**FITS, "condition": "$t <= 200"}
+    body = each(late, {**PAY, "next_step": "s"}, ADD, NO, carry={"t": 0})
+    assert verdict(program(body, guardrails=LIMIT), "limit").verdict is not Verdict.PROVED
+
+
+def test_a_guardrail_of_the_body_holds_for_each_item_by_itself() -> None:
+    assert verdict(program(each(PAY, guardrails=ONCE)), "once").verdict is Verdict.PROVED
+    found = verdict(program(each(PAY, {**PAY, "id": "p2"}, guardrails=ONCE)), "once")
+    assert found.verdict is Verdict.VIOLATED
+
+
+def codes(made: Program) -> set[tuple[str, str | None]]:
+    return {(one.code, one.step) for one in ProgramValidator(made).validate().findings} - {("SW212", None)}
+
+
+def test_items_are_no_loop_for_the_rules_about_loops() -> None:
+    assert not codes(program(each(ASK, AGREED, LAST, NO)))
+
+
+def test_local_names_are_undefined_outside_and_in_the_next_item() -> None:
+    local = {"id": "s", "type": "set", "set": {"v": 1}}
+    made = Program.from_dict({**program(each(local)).to_dict(), "steps": [each(local), {**END, "output": "$v"}]})
+    assert ("SW202", "z") in codes(made)
+
+
+def test_carried_variables_are_defined_in_each_item_and_after_the_loop() -> None:
+    add = {"id": "s", "type": "set", "set": {"t": "$t + $x"}}
+    step = each(add, carry={"t": 0}, on_item_error="skip")
+    made = Program.from_dict({**program(step).to_dict(), "steps": [step, {**END, "output": "$t"}]})
+    assert ("SW202", "z") not in codes(made)
+    assert ("SW202", "s") not in codes(made)
+
+
+@pytest.mark.parametrize(
+    ("steps", "code"),
+    [
+        ([{"id": "i", "type": "set", "set": {"v": 1}}, each({"id": "s", "type": "set", "set": {"v": 2}})], "SW006"),
+        ([each({**PAY, "next_step": "z"})], "SW101"),
+        ([each(PAY, id="z")], "SW005"),
+        ([{"id": "i", "type": "set", "set": {"x": 1}}, each(PAY)], "SW006"),
+    ],
+)
+def test_what_crosses_the_boundary_of_a_body_is_an_error(steps: Any, code: str) -> None:
+    assert code in {one for one, _ in codes(program(*steps))}

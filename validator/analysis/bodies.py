@@ -1,0 +1,116 @@
+"""Bodies in the step graph: which names a for_each step and its stages define and undefine, and what may happen there.
+
+A for_each step is a loop in the graph: its start leads to the stage `next`, from which each item leads into the body,
+and the end of the body leads back. Each item is fresh, so that the loop is never unrolled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stepward.vm.language.scopes import local_names
+from stepward.vm.language.steps import AnyStep, Failing, ForEachStep, Stage, parts
+
+if TYPE_CHECKING:
+    from stepward.vm.language.layout import Body
+    from stepward.vm.language.meaning import Meaning
+
+Names = tuple[str, ...]
+
+MAX_COUNTED_ITEMS: Final = 3
+"""The largest `max_items` with which searches count items; above that, any number of items may come."""
+
+
+class Bodies:
+    """The bodies of a program, as analyses see them."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self.meaning = meaning
+        self.layout = meaning.flow.layout
+        self._locals: dict[int, frozenset[Names]] = {}
+        self.of_stages: dict[int, Body] = {}
+        for body in self.layout.bodies.values():
+            self.of_stages[body.next] = body
+            if body.failed is not None:
+                self.of_stages[body.failed] = body
+
+    def step_of(self, stage: int) -> ForEachStep:
+        """Return the for_each step to which a stage belongs."""
+        return self.each(self.of_stages[stage].owner)
+
+    def each(self, number: int) -> ForEachStep:
+        """Return the for_each step at a position."""
+        step = self.layout.steps[number]
+        assert isinstance(step, ForEachStep)
+        return step
+
+    def locals(self, owner: int) -> frozenset[Names]:
+        """Return the names that belong to a body: they are undefined when an item starts, and outside."""
+        if owner not in self._locals:
+            found: set[Names] = {(name,) for name in local_names(self.layout, owner)}
+            for number in self.layout.inside(owner):
+                found |= values_of(self.layout.steps[number])
+            self._locals[owner] = frozenset(found)
+        return self._locals[owner]
+
+    @staticmethod
+    def item_names(step: ForEachStep) -> frozenset[Names]:
+        """Return the names that each item defines."""
+        return frozenset({(step.item_name,)} | ({(step.index_as,)} if step.index_as is not None else set()))
+
+    def may_lose(self, owner: int) -> frozenset[Names]:
+        """Return the carried variables that a call in the body assigns: one that fails leaves them undefined."""
+        inside = self.layout.inside(owner)
+        variables = self.meaning.names.variables
+        return frozenset(
+            (name,)
+            for name in self.each(owner).carry
+            if any(one.kind == "output" and one.step in inside for one in variables.get(name, ()))
+        )
+
+    def reverts(self, number: int, ending_status: str | None) -> int | None:
+        """Return the owner of the body whose carried variables fall back when a step ends it without success."""
+        owner = self.layout.owner(number)
+        if owner is None or ending_status in (None, "SUCCESS") or self.layout.bodies[owner].failed is not None:
+            return None
+        return owner
+
+    def most_counted(self, stage: int) -> int | None:
+        """Return the most items of a body, at the stage `next`, if they are few enough to count; else None."""
+        body = self.of_stages.get(stage)
+        if body is None or body.next != stage:
+            return None
+        most = self.meaning.most_items(body.owner)
+        return most if most is not None and most <= MAX_COUNTED_ITEMS else None
+
+    def list_fits(self, number: int) -> bool:
+        """Return whether the items of a for_each step are certainly a list of at most `max_items`, if defined."""
+        from stepward.vm.expressions.template import lone_reference
+
+        step, most = self.each(number), self.meaning.most_items(number)
+        if isinstance(step.items, tuple):
+            return most is not None and len(step.items) <= most
+        names = lone_reference(step.items)
+        meant = None if names is None else self.meaning.names.meaning(names)
+        if meant is None or most is None:
+            return False
+        specs = [self.meaning.typing.spec((source, meant.fields)) for source in meant.sources]
+        return all(
+            spec is not None and spec.kinds == {"array"} and spec.max_items is not None and spec.max_items <= most
+            for spec in specs
+        )
+
+
+def values_of(step: AnyStep) -> set[Names]:
+    """Return the outputs and errors of a step and its sub-steps."""
+    found: set[Names] = set()
+    for _, part in parts(step) if not isinstance(step, Stage) else ():
+        if isinstance(part, Failing):
+            found |= {(part.id, "output"), (part.id, "error")}
+    return found | ({(step.id, "errors")} if isinstance(step, ForEachStep) else set())
+
+
+def own_names(step: ForEachStep) -> set[Names]:
+    """Return the names that a for_each step binds when it ends, without its carried variables."""
+    bound = {(step.output_key,)} if step.output_key is not None else set()
+    return values_of(step) | bound

@@ -1,0 +1,102 @@
+"""The moves of for_each steps and of the stages between their items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from stepward.validator.analysis.product import CallOutcome
+from stepward.validator.engine.systems.deciding import all_defined
+from stepward.validator.engine.systems.joint import FAILED, SUCCEEDS
+from stepward.validator.engine.systems.leaving import Leaving
+from stepward.validator.engine.systems.system import Assign, Decision, Given, Guard, Literal, Undefined
+from stepward.validator.engine.values.domains import Names
+from stepward.vm.expressions.syntax import Constant, Expression
+from stepward.vm.language.names import Source
+from stepward.vm.language.steps import Failing, ForEachStep, SetStep
+from stepward.vm.language.transitions import Transition
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.facts import ProgramFacts
+
+
+class Moves(Protocol):
+    """The moves of a program's steps, as far as for_each steps need them."""
+
+    facts: ProgramFacts
+
+    @property
+    def doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
+        """The references of each step or sub-step that may be undefined; None for those that never exist."""
+
+    def tree(self, number: int, name: str) -> Expression | None:
+        """Return the expression that a step assigns to a name."""
+
+    def assigned(
+        self, step: SetStep | ForEachStep, trees: dict[str, Expression | None], known: dict[str, Literal]
+    ) -> Iterator[Assign]:
+        """Yield the assignments of a step in order."""
+
+    def left_with(self, step: Failing, result: CallOutcome, name: str = "") -> Iterator[Assign]:
+        """Yield the assignments of a step or sub-step with a given outcome; `name` is that of its error."""
+
+
+def reverted(moves: Moves, number: int, leaving: Leaving) -> Leaving:
+    """Return a move; one that ends the body of an item that is skipped gives carried variables any value."""
+    ending = leaving.transition.ending
+    owner = moves.facts.bodies.reverts(number, ending.status if ending is not None else None)
+    if owner is None:
+        return leaving
+    return leaving._replace(assigns=(*leaving.assigns, *_any_carried(moves, owner)))
+
+
+def _any_carried(moves: Moves, owner: int) -> Iterator[Assign]:
+    lost = moves.facts.bodies.may_lose(owner)
+    for source in _carried(moves, owner):
+        yield Assign((source.name,), Given(source, maybe=(source.name,) in lost))
+
+
+def _carried(moves: Moves, owner: int) -> Iterator[Source]:
+    for name in moves.facts.bodies.each(owner).carry:
+        sources = moves.facts.meaning.names.variables[name]
+        yield next(source for source in sources if source.step == owner)
+
+
+def started(moves: Moves, number: int, step: ForEachStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
+    """Yield the moves of the start of a for_each step: to its items, or a failure before them."""
+    trees = {name: moves.tree(number, name) for name, value in step.carry.items() if isinstance(value, str)}
+    doubtful = moves.doubtful.get((number, None), {})
+    wanted = all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
+    for transition in transitions:
+        if transition.kind == "success":
+            guards = () if wanted is None else (Guard(wanted, 0),)
+            carried = tuple(moves.assigned(step, trees, {}))
+            yield Leaving(transition, guards, carried, (), 1)
+    for name in moves.facts.failing.at(number):
+        yield Leaving(moves.facts.flow.failure(number, name), (), _failed(moves, step, name), (), 1)
+
+
+def _failed(moves: Moves, step: ForEachStep, name: str) -> tuple[Assign, ...]:
+    """Return the assignments of a for_each step that fails with an error of a name."""
+    return (*moves.left_with(step, FAILED, name), *(Assign((one,), Undefined()) for one in step.carry))
+
+
+def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
+    """Yield the moves of a stage: an item is fresh, and the names of the body are undefined."""
+    bodies, names = moves.facts.bodies, moves.facts.meaning.names
+    owner, step = bodies.of_stages[number].owner, bodies.step_of(number)
+    gone = tuple(Assign(root, Undefined()) for root in sorted(bodies.locals(owner)) if root[-1] != "errors")
+    for transition in transitions:
+        assigns: tuple[Assign, ...] = ()
+        if transition.kind == "item":
+            found = {one: source for (one,) in bodies.item_names(step) for source in names.variables[one]}
+            assigns = tuple(Assign((one,), Given(source)) for one, source in found.items())
+        elif transition.kind == "again":
+            assigns = tuple(Assign((one.name,), Given(one)) for one in _carried(moves, owner))
+        elif transition.kind == "success":
+            assigns = tuple(moves.left_with(step, SUCCEEDS))
+        else:
+            continue
+        yield Leaving(transition, (), (*gone, *assigns), (), int(transition.kind == "again"))
+    for name in moves.facts.failing.at(number):
+        yield Leaving(moves.facts.flow.failure(number, name), (), (*gone, *_failed(moves, step, name)), (), 0)

@@ -1,0 +1,154 @@
+"""The exits of for_each steps and of the stages between their items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from stepward.validator.recheck.cells import Block, meet
+from stepward.validator.recheck.definite import owner_of
+from stepward.validator.recheck.evaluation import FAILS, Environment, references, values
+from stepward.validator.recheck.exits import ALONE, NOTHING, Exit
+from stepward.validator.recheck.failures import errors_at, errors_before_items, leaving, told_apart
+from stepward.validator.recheck.flow import Transition
+from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
+from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.origins import Origins
+from stepward.validator.recheck.reading import Reading
+from stepward.vm.expressions.syntax import Expression
+from stepward.vm.language.steps import FailingPart, ForEachStep, SetStep, Stage
+
+
+class Steps(Protocol):
+    """The steps of a program, as far as the exits of for_each steps need them."""
+
+    reading: Reading
+    followed: Followed
+    is_blind: bool
+
+    @property
+    def origins(self) -> Origins:
+        """The possible values of references by the types of their sources."""
+
+    def transitions(self, number: int) -> tuple[Transition, ...]:
+        """Return the transitions of a step."""
+
+    def trees(self, number: int, state: State) -> list[Expression]:
+        """Return the expressions of a step in a state."""
+
+    def environment(self, names: Iterable[Names], step: int, state: State) -> Environment:
+        """Return the possible blocks of references at the start of a step in a state."""
+
+    def fitting(self, names: Sequence[Names], environment: Environment) -> Iterator[Environment]:
+        """Return the environments in which no field contradicts its owner."""
+
+    def assigned(
+        self, number: int, step: SetStep | ForEachStep, state: State, results: list[set[Block]]
+    ) -> Iterator[Changes]:
+        """Yield the changes of what a step assigns."""
+
+    def valued(self, roots: Sequence[Names], describe: DescribeField) -> Iterator[Changes]:
+        """Yield the changes of roots that all get the same value."""
+
+    def together(self, choices: Sequence[Iterable[Changes]]) -> Iterator[Changes]:
+        """Yield every combination of changes that are applied one after the other."""
+
+    def undefined(self, root: Names) -> Iterator[Changes]:
+        """Yield the change that makes a root undefined."""
+
+    def given(self, root: Names, source: Source) -> Iterator[Changes]:
+        """Yield the changes by which a root gets a value from outside."""
+
+    def success(self, part: FailingPart) -> Iterator[Changes]:
+        """Yield the changes of a part that succeeded."""
+
+    def left_without(self, part: FailingPart, name: str) -> Iterator[Changes]:
+        """Yield the changes of a part that failed with an error of a name."""
+
+
+def reverted(steps: Steps, number: int, exit_: Exit) -> Iterator[Exit]:
+    """Yield an exit; where it ends an item that is skipped, carried variables may have any of their values."""
+    owner = steps.reading.layout.owner(number)
+    step = steps.reading.steps[owner] if owner is not None else None
+    if not isinstance(step, ForEachStep) or step.on_item_error != "skip" or exit_.transition.closes == "SUCCESS":
+        yield exit_
+        return
+    for change in steps.together([[exit_.changes], *_any_carried(steps, step)]):
+        yield exit_._replace(changes=change)
+
+
+def _any_carried(steps: Steps, step: ForEachStep) -> Iterator[list[Changes]]:
+    """Yield, for each carried variable, the changes that give it any of its values, or none."""
+    for name in step.carry:
+        found = list(steps.valued([(name,)], _anything(steps, name)))
+        is_lost = any(one.kind == "output" for one in steps.reading.lookup.variables[name])
+        yield [*found, *(steps.undefined((name,)) if is_lost else ())]
+
+
+def _anything(steps: Steps, name: str) -> DescribeField:
+    def describe(fields: Names, _: bool) -> tuple[Test, bool]:
+        origin = steps.origins.of((name, *fields))
+        return lambda block: any(meet(block, one) for one in origin.blocks), origin.may_be_absent
+
+    return describe
+
+
+def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Iterator[Exit]:
+    """Yield the exits of the start of a for_each step: to its items, or a failure before them."""
+    changes: dict[Changes, None] = {(): None} if steps.is_blind else {}
+    if not steps.is_blind:
+        trees = steps.trees(number, state)
+        names = references(trees)
+        environment = steps.environment(names, number, state)
+        for split in steps.fitting(names, environment):
+            results = [values(tree, split, may_overflow=steps.origins.may_overflow(tree)) for tree in trees]
+            if all(found != {FAILS} for found in results):
+                changes.update(dict.fromkeys(steps.assigned(number, step, state, results)))
+    for transition in steps.transitions(number):
+        if transition.kind == "success":
+            yield from (Exit(transition, change, ALONE, NOTHING, 1) for change in changes)
+    gone = [(one,) for one in step.carry]
+    for name, due in _failures(steps, number, step, errors_before_items()):
+        for change in steps.together([steps.left_without(step, name), *map(steps.undefined, gone)]):
+            yield Exit(due, change, NOTHING, NOTHING, 1)
+
+
+def _failures(steps: Steps, number: int, step: ForEachStep, names: Sequence[str]) -> Iterator[tuple[str, Transition]]:
+    """Yield the errors of a for_each step that a certificate tells apart, each with the transition that it takes."""
+    transitions = steps.transitions(number)
+    if not steps.followed.under((step.id, "error_name")):
+        names = told_apart(transitions, names, lambda _: 0)
+    for name in names:
+        due = leaving(transitions, name)
+        if due is not None:
+            yield name, due
+
+
+def between(steps: Steps, number: int) -> Iterator[Exit]:
+    """Yield the exits of a stage: an item is a fresh value, and the names of the body are undefined."""
+    owner = owner_of(steps.reading, number)
+    step = steps.reading.steps[owner]
+    assert isinstance(step, ForEachStep)
+    carried = [(name,) for name in step.carry]
+    for transition in steps.transitions(number):
+        choices: list[Iterable[Changes]] = [steps.undefined(root) for root in sorted(steps.reading.assigned[number])]
+        succeeded = NOTHING
+        if transition.kind in ("failed", "skipped"):
+            continue
+        if transition.kind == "item":
+            choices.append(steps.given((step.item_name,), Source("item", step.item_name, number)))
+            if step.index_as is not None:
+                choices.append(steps.given((step.index_as,), Source("index", step.index_as, number)))
+        elif transition.kind == "success":
+            choices.append(steps.success(step))
+            succeeded = ALONE
+        elif transition.kind == "again":
+            choices += _any_carried(steps, step)
+        cost = int(transition.kind == "again")
+        yield from (Exit(transition, change, NOTHING, succeeded, cost) for change in steps.together(choices))
+    stage = steps.reading.steps[number]
+    assert isinstance(stage, Stage)
+    for name, due in _failures(steps, number, step, errors_at(step, stage, steps.reading.tool)):
+        changes = [steps.undefined(root) for root in (*sorted(steps.reading.assigned[number]), *carried)]
+        for change in steps.together([*changes, steps.left_without(step, name)]):
+            yield Exit(due, change, NOTHING, NOTHING, 0)

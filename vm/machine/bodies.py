@@ -1,0 +1,241 @@
+"""Bodies: the events of a for_each step and of its items, and the states after them.
+
+While a body is performed, the state is that of the body, and `frames` has what it will go on with outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+from stepward.vm.errors import EvaluationError
+from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.syntax import Reference
+from stepward.vm.journal.canonical import ErasedError, Sealed, Secret, opened
+from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
+from stepward.vm.language.steps import ForEachStep
+from stepward.vm.language.steps.catching import BAD_VALUE, TOO_MANY_ITEMS
+from stepward.vm.language.transitions import Ending
+from stepward.vm.machine.calls import (
+    after,
+    ended,
+    guardrail_rejection,
+    name_of,
+    named,
+    out_of_steps,
+    place_of,
+    size_of,
+    size_refusal,
+)
+from stepward.vm.machine.data import filled
+from stepward.vm.machine.events import Event, event, unsealed
+from stepward.vm.machine.plan import NOWHERE, BodyPlan, Plan, StepPlan
+from stepward.vm.machine.slots import UNDEFINED, empty, get, put
+from stepward.vm.machine.state import Each, Failure, Frame, Reader, State
+from stepward.vm.values import FrozenMap
+
+# -- what comes next ---------------------------------------------------------------------------------------------------
+
+
+def enter_each(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
+    """Return the event with which a for_each step starts, or of its failure before that."""
+    assert isinstance(step.step, ForEachStep)
+    body = plan.bodies[step.position]
+    try:
+        items = _items(filled(step.step.items, Reader(plan, state.slots)))
+        trees = {clause.path[-1]: clause.tree for clause in step.clauses}
+        carry = {
+            name: value if trees.get(name) is None else _computed(plan, state, trees[name])
+            for name, value in step.step.carry.items()
+        }
+    except (EvaluationError, ErasedError) as error:
+        return _unstarted(plan, state, step, visit, str(error), name_of(error))
+    if items is None:
+        return _unstarted(plan, state, step, visit, "`items` is no list", BAD_VALUE)
+    if len(items) > body.most:
+        why = f"there are {len(items)} items, and {body.most} are the limit"
+        return _unstarted(plan, state, step, visit, why, TOO_MANY_ITEMS)
+    too_large = size_refusal(state, step, size_of(plan, carry))
+    if too_large is not None:
+        return _unstarted(plan, state, step, visit, too_large, BAD_VALUE)
+    if step.part in plan.watch.asked:
+        blocked = plan.watch.objection(state.monitors, step.part, Reader(plan, state.slots, UNDEFINED))
+        if blocked is not None:
+            return guardrail_rejection(plan, state, visit, (step.id, *blocked))
+    said = {**place_of(state, step.id, visit), "carry": FrozenMap(carry), "items": items}
+    return unsealed("opened", said) if plan.has_sensitive else event("opened", said)
+
+
+def _items(value: Any) -> tuple[Any, ...] | None:
+    """Return the items of a list, or None for any other value; those of a sensitive list are sensitive."""
+    if isinstance(value, Sealed | Secret):
+        whole = opened(value)
+        return tuple(map(Secret, whole)) if isinstance(whole, tuple) else None
+    return value if isinstance(value, tuple) else None
+
+
+def _computed(plan: Plan, state: State, tree: Any) -> Any:
+    reader = Reader(plan, state.slots)
+    if isinstance(tree, Reference):
+        return reader.raw(tree.names)
+    value = evaluate(tree, reader)
+    return Secret(value) if reader.touched else value
+
+
+def _unstarted(plan: Plan, state: State, step: StepPlan, visit: int, why: str, name: str) -> Event:
+    """Return the event of a for_each step that fails before its first item; `name` is that of the error."""
+    kind = _outcome_of(step)
+    said = {"error": f"`{step.id}` can't start: {why}", "kind": kind, **place_of(state, step.id, visit)}
+    return event("blocked", said | named(plan, name) | after(plan, step, kind, name))
+
+
+def _outcome_of(step: StepPlan) -> str:
+    assert isinstance(step.step, ForEachStep)
+    return "skipped" if step.step.on_error == "skip" else "failed"
+
+
+def between_items(plan: Plan, state: State, each: Each) -> Event:
+    """Return the event that comes next between the items of a for_each step: an item, or the end of the step."""
+    body, step = plan.bodies[each.at], plan.steps[each.at]
+    if each.failed is None and each.item < len(each.items):
+        name = (*state.frame, (step.id, each.visit, each.round, each.item))
+        return event("item", {"frame": name, "step": step.id, "visit": each.visit})
+    said = place_of(state, step.id, each.visit)
+    failed = each.failed
+    if failed is None:
+        if size_refusal(state, step, size_of(plan, outputs_of(each)), state.limits.state_bytes) is not None:
+            return ended(plan, state, "FAILED", "error")
+        return event("joined", said | {"kind": "success", **after(plan, plan.steps[body.next], "success", "")})
+    said |= {"error": failed.error, **named(plan, failed.name)}
+    if each.round < body.attempts:
+        if out_of_steps(plan, state, 1):
+            return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
+        return event("joined", said | {"kind": "again"})
+    kind = _outcome_of(step)
+    return event("joined", said | {"kind": kind, **after(plan, plan.steps[body.failed], kind, failed.name)})
+
+
+# -- the states after --------------------------------------------------------------------------------------------------
+
+
+def begun(plan: Plan, state: State, step: StepPlan, happened: Event) -> State:
+    """Return the state in which a for_each step has started, before its first item."""
+    body, said = plan.bodies[step.position], happened.body
+    before = tuple((slot, get(state.slots, slot)) for slot in body.carried.values())
+    first = tuple((slot, said["carry"][name]) for name, slot in body.carried.items())
+    items = said["items"]
+    visit = get(state.slots, step.visits)[0]
+    room = empty(len(items))
+    each = Each(step.position, visit, items=items, before=before, first=first, carried=first, outputs=room, errors=room)
+    return state._replace(at=body.next, each=each, slots=put(state.slots, first) if first else state.slots)
+
+
+def begin_item(plan: Plan, state: State, each: Each, frame: tuple[Any, ...], trace: bytes) -> State:
+    """Return the state at the first step of an item; `trace` is the trace hash of its frame."""
+    body = plan.bodies[each.at]
+    changes = [*_nothing(body), (body.item, each.items[each.item])]
+    if body.index != NOWHERE:
+        changes.append((body.index, each.item))
+    return state._replace(
+        at=body.first,
+        slots=put(state.slots, changes),
+        size=state.size - _size_in(state, body),
+        each=None,
+        frames=(*state.frames, Frame(each, state.idle, state.trace, frame)),
+        idle=0,
+        trace=trace,
+        monitors=plan.watch.begun(state.monitors, body.owner),
+    )
+
+
+def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Failure) -> State:
+    """Return the state after an item whose body ended in this way, with the trace hash of its frame in `state`.
+
+    `failure` is the error of a body that failed.
+    """
+    frame = state.frames[-1]
+    each = frame.each
+    body = plan.bodies[each.at]
+    broken = plan.watch.complaints_of(state.monitors, body.owner, *ending)
+    if ending.status == "SUCCESS":
+        value = get(state.slots, body.result) if body.result != NOWHERE else output
+        each = each._replace(
+            outputs=put(each.outputs, [(each.item, value)]),
+            carried=tuple((slot, get(state.slots, slot)) for slot in body.carried.values()),
+        )
+    else:
+        failed = failure if body.stops else None
+        each = each._replace(errors=put(each.errors, [(each.item, failure)]), failed=failed)
+    return state._replace(
+        at=body.next,
+        slots=put(state.slots, [*_nothing(body), *each.carried]),
+        size=state.size - _size_in(state, body),
+        each=each._replace(item=each.item + 1, trace=_with_member(each.trace, state.trace)),
+        frames=state.frames[:-1],
+        idle=frame.idle,
+        trace=frame.trace,
+        monitors=plan.watch.begun(state.monitors, body.owner),
+        broken=(*state.broken, *broken),
+    )
+
+
+def again(plan: Plan, state: State, each: Each) -> State:
+    """Return the state before the first item of another attempt of a for_each step."""
+    del plan
+    room = empty(len(each.items))
+    each = each._replace(
+        round=each.round + 1, item=0, carried=each.first, outputs=room, errors=room, failed=None, trace=NO_DIGEST
+    )
+    slots = put(state.slots, each.first) if each.first else state.slots
+    return state._replace(each=each, slots=slots, steps=state.steps + 1)
+
+
+def outputs_of(each: Each) -> tuple[Any, ...]:
+    """Return the output of a for_each step: that of each item, None for an item without one."""
+    found = (get(each.outputs, number) for number in range(len(each.items)))
+    return tuple(None if value is UNDEFINED else value for value in found)
+
+
+def errors_of(each: Each) -> tuple[Any, ...]:
+    """Return the errors of the items that failed."""
+    found = ((number, get(each.errors, number)) for number in range(each.item))
+    return tuple(
+        FrozenMap({"error": failure.error, "error_name": failure.name, "index": number})
+        for number, failure in found
+        if failure is not UNDEFINED
+    )
+
+
+def _nothing(body: BodyPlan) -> Iterable[tuple[int, Any]]:
+    """Yield the changes by which a body has neither values nor visits of its own."""
+    for slot in body.locals:
+        yield slot, UNDEFINED
+    for slot in body.counts:
+        yield slot, (0, 0)
+
+
+def _size_in(state: State, body: BodyPlan) -> int:
+    return sum(get(state.slots, slot)[1] for slot in body.counts)
+
+
+# -- trace hashes ------------------------------------------------------------------------------------------------------
+
+
+def _with_member(members: bytes, trace: bytes) -> bytes:
+    """Return the digest of the frames of a step after one more of them."""
+    return sha256(TRACE_TAG + members + trace).digest()
+
+
+def joined_trace(trace: bytes, each: Each) -> bytes:
+    """Return the trace hash outside of a body after the frames of a for_each step."""
+    return sha256(TRACE_TAG + trace + each.trace).digest()
+
+
+def folded_trace(state: State) -> bytes:
+    """Return the trace hash of a state with that of all open frames, from the inside out."""
+    trace = state.trace if state.each is None else joined_trace(state.trace, state.each)
+    for frame in reversed(state.frames):
+        each = frame.each._replace(trace=_with_member(frame.each.trace, trace))
+        trace = joined_trace(frame.trace, each)
+    return trace

@@ -1,0 +1,158 @@
+"""How events enter, leave and end steps, bodies and runs."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.language.steps.catching import DECLARED, UNCOVERED
+from stepward.vm.language.transitions import Transition
+from stepward.vm.language.types import same
+from stepward.vm.machine.bodies import end_item, folded_trace
+from stepward.vm.machine.events import Event
+from stepward.vm.machine.monitors import Left, Part
+from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan
+from stepward.vm.machine.slots import UNDEFINED, get, put
+from stepward.vm.machine.state import Failure, State
+from stepward.vm.machine.traces import traced
+
+
+class MisfitError(StepwardError):
+    """An event can't happen in this state: its journal was not written by the machine for this program."""
+
+
+def failure_changes(step: StepPlan | CallPlan, error: str, name: str) -> list[tuple[int, Any]]:
+    """Return the changes of a step or call that failed: no output, and its error with its name."""
+    slots = ((step.output, UNDEFINED), (step.variable, UNDEFINED), (step.error, error), (step.error_name, name))
+    return [(slot, value) for slot, value in slots if slot != NOWHERE]
+
+
+def enter(plan: Plan, state: State, step: StepPlan) -> State:
+    """Count the visit of a step, charge the step, and mark it as performed."""
+    return count_visit(
+        state, step, steps=state.steps + step.cost, monitors=plan.watch.performed(state.monitors, step.part)
+    )
+
+
+def count_visit(state: State, step: StepPlan, **changes: Any) -> State:
+    """Count one more visit of a step, with other changes of the state."""
+    visits, size = get(state.slots, step.visits)
+    return state._replace(slots=put(state.slots, [(step.visits, (visits + 1, size))]), **changes)
+
+
+def step_of(plan: Plan, state: State, body: Any) -> StepPlan:
+    """Return the step where control is; raises MisfitError if an event names another one."""
+    step = plan.steps[state.at]
+    if body["step"] != step.id:
+        raise MisfitError(f"`{body['step']}` is performed where `{step.id}` is to be")
+    return step
+
+
+class Done(NamedTuple):
+    """The result of a step: the changes of slots, the size of its output, and the parts that succeeded.
+
+    `followers` are those of `Left`.
+    """
+
+    changes: list[tuple[int, Any]]
+    size: int
+    succeeded: tuple[Part, ...]
+    followers: tuple[frozenset[int], ...] = ()
+
+
+def leave(
+    plan: Plan, state: State, step: StepPlan, event: Event, transition: Transition, done: Done, *, entered: int = 0
+) -> State:
+    """Leave a step: bind what it assigned and inform the monitors. The event has to name the same successor.
+
+    `entered` is 1 for a step that one event enters and leaves, so that its visit and cost are still to be counted.
+    """
+    body, (changes, size, succeeded, followers) = event.body, done
+    slots, idle = state.slots, state.idle
+    visits, before = get(slots, step.visits)
+    if plan.max_stalled is not None:
+        idle = idle + 1 if all(_is_same(get(slots, slot), value) for slot, value in changes) else 0
+    monitors = state.monitors
+    if step.position in plan.watch.notified:
+        monitors = plan.watch.left(monitors, Left(step.position, transition.branch, succeeded, followers))
+    to, status, reason = state.at, state.status, state.reason
+    closes = transition.to >= 0 and transition.ending is not None
+    if closes:
+        pass
+    elif transition.to >= 0:
+        to = transition.to
+        if body.get("next") != plan.steps[to].id:
+            raise MisfitError(f"control goes from `{step.id}` to `{plan.steps[to].id}`, not to `{body.get('next')}`")
+    else:
+        assert transition.ending is not None
+        status, reason = transition.ending
+        if body.get("ends") != status or body.get("reason") != reason:
+            raise MisfitError(f"the run ends {status} after `{step.id}`")
+    changes.append((step.visits, (visits + entered, size)))
+    if closes:
+        state = state._replace(
+            slots=put(slots, changes),
+            steps=state.steps + entered,
+            size=state.size + size - before,
+            monitors=monitors,
+        )
+        return close(plan, state, step, event, transition)
+    return state._replace(
+        status=status,
+        reason=reason,
+        at=to,
+        slots=put(slots, changes),
+        calls=None,
+        steps=state.steps + entered,
+        idle=idle,
+        size=state.size + size - before,
+        monitors=monitors,
+        trace=traced(state.trace, event),
+        error=body.get("error", state.error) if "ends" in body else state.error,
+    )
+
+
+def _is_same(before: Any, after: Any) -> bool:
+    return before is after or (before is not UNDEFINED and after is not UNDEFINED and same(before, after))
+
+
+def end(state: State, event: Event) -> State:
+    """End the run; open frames are folded into its trace hash."""
+    body = event.body
+    trace = state.trace if not state.frames and state.each is None else folded_trace(state)
+    return state._replace(
+        status=body["ends"],
+        reason=body["reason"],
+        calls=None,
+        trace=traced(trace, event),
+        error=body.get("error", state.error),
+    )
+
+
+_ENDED: Final = {
+    "declared": ("`{}` ended it with a failure", DECLARED),
+    "uncovered": ("no branch of `{}` applies", UNCOVERED),
+}
+"""The errors of bodies that end for reasons without an error of a step, with their names."""
+
+
+def close(
+    plan: Plan, state: State, step: StepPlan, event: Event, transition: Transition, output: Any = UNDEFINED
+) -> State:
+    """End the body that a transition leaves. The event has to say the same ending."""
+    body, ending = event.body, transition.ending
+    assert ending is not None
+    if body.get("closes") != ending.status or body.get("reason") != ending.reason:
+        raise MisfitError(f"the body ends {ending.status} after `{step.id}`")
+    why, name = _ENDED.get(ending.reason, (str(body.get("error", "")), str(body.get("error_name", ""))))
+    failure = Failure(why.format(step.id) if ending.reason in _ENDED else why, name)
+    owner = state.frames[-1].each.at
+    state = end_item(plan, state._replace(trace=traced(state.trace, event), calls=None), ending, output, failure)
+    return noticed(plan, state, plan.bodies[owner].next)
+
+
+def noticed(plan: Plan, state: State, position: int) -> State:
+    """Inform the monitors that a step, or a stage of one, has assigned its variables."""
+    if position not in plan.watch.notified:
+        return state
+    return state._replace(monitors=plan.watch.left(state.monitors, Left(position, None, ())))
