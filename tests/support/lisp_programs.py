@@ -164,7 +164,7 @@ class _Maker:
     def __init__(self, chance: Random) -> None:
         self.chance = chance
         self.names: dict[str, list[str]] = {"num": [], "text": [], "bool": [], "order": [], "any": []}
-        self.count = 0
+        self.count = self.loops = 0
         self.functions: list[str] = []
 
     def pick(self, *choices: Any) -> Any:
@@ -263,12 +263,33 @@ class _Maker:
             lambda: f"(tool/pay {{:amount {self.num(2)} :note {self.any(1)}}})",
             lambda: f'(case (tool/ask {{:what "go"}}) "yes" {self.form(depth - 1)} "no" {self.form(depth - 1)})',
             lambda: f"(case {self.num(1)} (1 2) {self.form(depth - 1)} {self.form(depth - 1)})",
-            lambda: f"(when-not {self.test(2)} (return {self.any(1)}))",
+            lambda: self.loop(depth),
+            lambda: f"(when-not {self.test(2)} (return {self.any(1)}))" if not self.loops else "nil",
             lambda: f"(if {self.test(1)} (fail {self.any(1)}) {self.form(depth - 1)})",
             lambda: f"(settle {self.num(1)} {self.text(1)})" if "settle" in self.functions else self.form(depth - 1),
             lambda: f"(-> {self.num(1)} inc (max {self.num(1)}))",
             lambda: self.any(2),
         )()
+
+    def loop(self, depth: int) -> str:
+        self.count += 1
+        name, kept = f"x{self.count}", {kind: list(names) for kind, names in self.names.items()}
+        kind = self.pick("num", "order")
+        items = {
+            "num": self.pick("(take 3 data/l)", "[1 2]", "(map inc (take 2 data/l))", f"[{self.num(1)} 7]"),
+            "order": self.pick("(take 2 (tool/orders))", "(filter :status (take 3 (tool/orders)))"),
+        }[kind]
+        self.names[kind].append(name)
+        self.loops += 1
+        body = self.form(depth - 1)
+        self.loops -= 1
+        self.names = kept
+        kind = self.pick("for", "doseq", "mapv", "run!")
+        return (
+            f"({kind} [{name} {items}] {body})"
+            if kind in ("for", "doseq")
+            else f"({kind} (fn [{name}] {body}) {items})"
+        )
 
     def cond(self, depth: int) -> str:
         clauses = " ".join(f"{self.test(2)} {self.form(depth - 1)}" for _ in range(2))

@@ -78,6 +78,12 @@ KINDS: Final[dict[str, Kind]] = {
         "(do (settle amount) (when (> amount 9) (settle 9)))",
         "(if (> amount 9) (settle amount) (settle 9))",
     ),
+    "a payment for each item": Kind(
+        "SW404",
+        {"guardrails": [{"name": "r", "at_most_once": {"tool": "pay"}}]},
+        f"(doseq [order (take 3 (tool/list_orders))] {PAY})",
+        f'(do (doseq [order (take 3 (tool/list_orders))] (tool/tell {{:text "an order"}})) {PAY})',
+    ),
     "an end before somebody is told": Kind(
         "SW405",
         {"guardrails": [TOLD]},

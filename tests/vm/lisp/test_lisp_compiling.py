@@ -114,8 +114,10 @@ def test_an_input_has_the_name_of_the_data() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "help"),
     [
-        ("(doseq [x data/l] (tool/a {:x x}))", "a tool is called in a loop (`doseq`)", "let a tool take all items"),
-        ("(map #(tool/a {:x %}) data/l)", "a tool is called in a loop (`map`)", "let a tool take all items"),
+        ("(doseq [x (map inc data/l)] (tool/a {:x x}))", "nothing bounds their number", "`(take 100 items)`"),
+        ("(for [x [1] y [2]] (tool/a {:x y}))", "`for` calls a tool and binds more than one name", "write an inner"),
+        ("(filter #(tool/a {:x %}) data/l)", "a tool is called in a loop (`filter`)", "let a tool take all items"),
+        ("(doseq [x [1]] (tool/a {:x x}) (return x))", "`return` stands in a loop", "return after it"),
         ("(loop [i 0] (tool/a) (recur (inc i)))", "a tool is called in a loop (`loop`)", "let a tool take"),
         ("(let [f #(tool/a {:x %})] (f 1))", "within a function that is handed on", "call it where"),
         ("(map tool/a data/l)", "a tool is called in a loop (`map`)", "let a tool take"),
@@ -153,6 +155,36 @@ def test_parts_of_the_program_stand_at_their_forms() -> None:
     assert spans[places["b"]] == (3, 5, 3, 27)
     assert spans[Place(("steps", 2, "args", "y"))] == (3, 24, 3, 25)
     assert spans[places["done_2"]][:2] == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("(doseq [x (take 5 data/l)] (tool/a {:x x}))", {"items": "$items.output", "as": "x", "max_items": 5}),
+        ("(mapv #(tool/a {:x %}) [1 2 3])", {"items": "$items.output", "as": "item", "max_items": 3}),
+        ("(for [x (tool/list)] (tool/a {:x x}))", {"items": "$list.output", "as": "x"}),
+        (
+            "(run! (fn [x] (tool/a {:x x})) (->> data/l (filter odd?) (take 9) (sort-by :n)))",
+            {"items": "$items.output", "as": "x", "max_items": 9},
+        ),
+        (
+            "(defn f [x] (tool/a {:x x})) (map f (take 2 data/l))",
+            {"items": "$items.output", "as": "item", "max_items": 2},
+        ),
+    ],
+)
+def test_a_call_for_each_item_is_a_loop_with_a_bound(text: str, fields: dict[str, Any]) -> None:
+    (loop,) = [step for step in steps(text) if step["type"] == "for_each"]
+    assert {name: loop.get(name) for name in fields} == fields
+    assert [step["type"] for step in loop["steps"]][-2:] == ["tool", "end"]
+
+
+def test_parts_of_a_loop_stand_at_their_forms() -> None:
+    program = Program.from_lisp("(for [x (take 5 data/l)]\n  (tool/a {:x x}))")
+    assert program.document is not None
+    number = next(number for number, step in enumerate(program.steps) if step.type == "for_each")
+    place = Place(("steps", number, "steps", 1))
+    assert program.document.locate([place])[place][:2] == (2, 3)
 
 
 DOUBLING = "\n".join(

@@ -26,6 +26,7 @@ from stepward.vm.lisp.compiling.forms import (
     threaded,
 )
 from stepward.vm.lisp.compiling.kinds import type_of
+from stepward.vm.lisp.compiling.loops import looped
 from stepward.vm.lisp.compiling.refusals import is_loop, refused
 from stepward.vm.lisp.compiling.texts import Texts
 from stepward.vm.lisp.compiling.values import ANY, NUMBER, Env, Inline, Pure, Reference, Type, Value
@@ -135,6 +136,9 @@ class Compiler:
                     return self.value(threaded(form), env, hint)
                 if control_of(self, form, env) is not None:
                     return self._branched(form, env, hint)
+                loop = looped(self, form, env, hint)
+                if loop is not None:
+                    return loop
                 if is_loop(head.name) and any(map(self._is_handed_on, rest)):
                     raise refused(form)
                 if self.scope.is_function(head):

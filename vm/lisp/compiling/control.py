@@ -130,6 +130,9 @@ def _thread(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
 
 
 def _return(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
+    if compiler.bench.depth:
+        hint = "let the loop give its values, and return after it"
+        raise Fault("refused", "`return` stands in a loop that calls a tool", hint, form.span)
     compiler.run(form.items[1] if len(form.items) > 1 else nil(form.span), env, TAIL)
 
 

@@ -8,6 +8,7 @@ from stepward.vm.lisp.compiling.texts import names_in
 from stepward.vm.lisp.compiling.values import ANY, BOOLEAN, NUMBER, Env, Inline, Pure, Reference, Type
 from stepward.vm.lisp.forms import Braces, Brackets, Form, Literal, Members, Parens, Short, Symbol
 from stepward.vm.lisp.functions.table import rows
+from stepward.vm.lisp.threading import into
 from stepward.vm.lisp.values import Keyword, is_number
 
 _TEXT: Final[Type] = {"type": "string"}
@@ -23,6 +24,11 @@ _BY_TYPE: Final = (
 )
 _OF: Final = {name: type for type, names in _BY_TYPE for name in names.split()}
 
+_SHRINKING: Final = frozenset(
+    {"map", "mapv", "filter", "filterv", "remove", "sort", "sort-by", "vec", "reverse", "distinct", "drop"}
+)
+"""Functions that give a list with at most as many items as the list that is their last argument."""
+
 _LAST: Final = frozenset({"do", "let"})
 _THREADS: Final = frozenset({"->", "->>"})
 
@@ -37,8 +43,8 @@ def type_of(form: Form, env: Env) -> Type:
             if isinstance(found, Reference):
                 return ANY if found.type is None else found.type
             return type_of(found.form, found.env) if isinstance(found, Inline | Pure) else ANY
-        case Brackets() | Members():
-            return _ARRAY
+        case Brackets(items=items) | Members(items=items):
+            return {**_ARRAY, "maxItems": len(items)}
         case Braces(items=items):
             return _object(items, env)
         case Parens(items=(Symbol() as head, *rest)) if head.name not in env:
@@ -62,9 +68,15 @@ def _of_call(name: str, rest: list[Form], env: Env) -> Type:
     if name in _LAST and rest:
         return type_of(rest[-1], {**env, **_hidden(rest[0])} if name == "let" else env)
     if name in _THREADS and len(rest) > 1:
-        step = rest[-1]
-        head = step.items[0] if isinstance(step, Parens) and step.items else step
-        return _of_call(head.short, [], env) if isinstance(head, Symbol) and head.name not in env else ANY
+        inner: Form = rest[0]
+        for step in rest[1:]:
+            inner = into(step, inner, last=name == "->>")
+        return type_of(inner, env)
+    if name == "take" and len(rest) == 2 and isinstance(rest[0], Literal) and isinstance(rest[0].value, int):
+        return {**_ARRAY, "maxItems": max(rest[0].value, 0)}
+    if name in _SHRINKING and rest:
+        most = type_of(rest[-1], env).get("maxItems")
+        return _ARRAY if most is None else {**_ARRAY, "maxItems": most}
     if name in ("reduce", "apply") and isinstance(rest[0] if rest else None, Symbol):
         return NUMBER if _is_sum(name, rest, env) else ANY
     if name == "if" and len(rest) == 3:
