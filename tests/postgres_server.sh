@@ -37,8 +37,9 @@ trap 'exit 143' TERM
 
 server "$bin/initdb" -D data -U stepward -A trust -E UTF8 --locale=C --no-sync >/dev/null
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+# Connections are cut in tests, and processes killed; no power is, so that nothing has to wait for the disk.
 server "$bin/pg_ctl" -D data -l log -w start >/dev/null \
-  -o "-c listen_addresses=127.0.0.1 -c port=$port -c unix_socket_directories=$folder -c max_connections=200" ||
+  -o "-c listen_addresses=127.0.0.1 -c port=$port -c unix_socket_directories=$folder -c max_connections=200 -c fsync=off" ||
   { cat "$folder/log" >&2; exit 1; }
 
 STEPWARD_TEST_POSTGRES="host=127.0.0.1 port=$port user=stepward dbname=postgres" "$@"
