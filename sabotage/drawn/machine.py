@@ -317,7 +317,9 @@ class Machine:
     def written(self, step: str, visit: int) -> int:
         """Return the length of the last record of a visit of a step, as its journal has it."""
         records = (json.loads(entry.record) for entry in self.journal.read(self.run))
-        bodies = [one["body"] for one in records if one["body"].get("step") == step and one["body"]["visit"] == visit]
+        bodies = [body for one in records if ((body := one["body"]).get("step"), body.get("visit")) == (step, visit)]
+        if not bodies:
+            raise Parted("visits on record", f"visit {visit} of `{step}` is not among them")
         return len(json.dumps(bodies[-1], ensure_ascii=False, separators=(",", ":"), sort_keys=True))
 
     def stored_plan(self, *names: Any) -> Plan:

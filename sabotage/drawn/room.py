@@ -16,8 +16,8 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
     "mail": {"effect": "write", "idempotent": True},
     "sign": {"effect": "none", "suspends": True},
 }
-MANNER: Final = Manner(beside=0.0, at_limit=0.6, echoes=0.0, weights=((9, 0, 1, 0, 0, 3), (20, 1, 0, 1, 0, 6)))
-STATES: Final = (900, 1_200, 1_600, 2_400)
+MANNER: Final = Manner(beside=0.0, at_limit=0.8, echoes=0.0, weights=((20, 0, 0, 0, 0, 2), (20, 1, 1, 1, 0, 6)))
+STATES: Final = (900, 1_000, 1_200, 1_500)
 """Limits of the state. The first record of a run is checked against them, too, and has about 700 bytes."""
 
 Step = dict[str, Any]
@@ -26,7 +26,7 @@ Step = dict[str, Any]
 def room_case(seed: str) -> DrawnCase:
     """Return the case of a seed: some steps, two or three times, in a state that may be too small for them."""
     chance = Random(f"room {seed}")
-    body = [_step(chance, f"s{number}") for number in range(chance.randint(1, 4))]
+    body = [_step(chance, f"s{number}") for number in range(chance.randint(2, 4))]
     for step, following in zip(body, [*body[1:], {"id": "count"}], strict=True):
         step["next_step"] = following["id"]
     again = {"id": "again", "type": "condition", "condition": f"$n < {chance.choice((2, 2, 3))}"}
@@ -38,7 +38,7 @@ def room_case(seed: str) -> DrawnCase:
         {"id": "last", "type": "end"},
     ]
     data = {"name": "room", "inputs": {}, "tools": TOOLS, "steps": steps, "max_steps": 60}
-    limits = Limits(chance.choice((100, 200, 300, 600)), chance.choice(STATES))
+    limits = Limits(chance.choice((200, 250, 300, 400)), chance.choice(STATES))
     return DrawnCase(Program.from_dict(data), seed, manner=MANNER, limits=limits)
 
 

@@ -26,6 +26,7 @@ from stepward.vm.machine import (
     driver,
     history,
     known,
+    leaving,
     monitors,
     redaction,
     replay,
@@ -63,7 +64,9 @@ def forgets_delays_when_it_recovers(patch: pytest.MonkeyPatch) -> None:
 
 
 def adds_every_visit(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, apply, "_leave", ("size=state.size + size - before", "size=state.size + size"))
+    adds = rewritten(leaving.leave, ("before = get(slots, step.visits)", "before = get(slots, step.visits)[0], 0"))
+    for module in (apply, leaving):
+        patch.setattr(module, "leave", adds)
 
 
 def asks_for_room_twice(patch: pytest.MonkeyPatch) -> None:
