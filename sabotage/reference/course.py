@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Mapping
 from typing import Any, Literal
 
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Answer, Asked, Raised, Replied, TimedOut
-from stepward.sabotage.reference.bodies import Bodies, name_of
+from stepward.sabotage.reference.bodies import name_of
 from stepward.sabotage.reference.calls import Call, fitting
-from stepward.sabotage.reference.data import GONE, left_with, left_without
+from stepward.sabotage.reference.computing import Computing
+from stepward.sabotage.reference.data import GONE, left_without
 from stepward.sabotage.reference.echoes import numbers_in, sought
-from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined, holds
+from stepward.sabotage.reference.expressions import CannotEvaluate, holds
 from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size, to_value
 from stepward.sabotage.reference.run import Happened, Over
-from stepward.sabotage.reference.templates import filled, names_in
-from stepward.sabotage.reference.types import completed, is_of
+from stepward.sabotage.reference.templates import filled
+from stepward.sabotage.reference.types import completed
 from stepward.sabotage.reference.waves import Pause
 from stepward.vm.expressions.parser import parse
 
 
-class Reference(Bodies):
+class Reference(Computing):
     """One run of a program, as the specification predicts it.
 
     `start` and each answer continue the run until a call needs an answer, a person has to act, or the run is over.
@@ -299,32 +299,6 @@ class Reference(Bodies):
         self._succeeded(step)
         return self._move(step, how, target)
 
-    def _compute(self, step: Any) -> str:
-        """Evaluate the expression of a `compute` step, and return how the step ends. A failure does not count as a
-        start ("Steps", "Compute").
-
-        There is one evaluator of PTC-Lisp: the reference does not judge it.
-        """
-        returns = self._types.output(step.id)
-        try:
-            value = _value_of(step.lisp, to_value(filled(step.args, self._data.read)))
-            if not is_of(value, returns) or size({step.output_key or f"{step.id}.output": value}) > self._most_bytes:
-                raise _NotComputed("BadOutput")
-        except (Undefined, NoValue, _NotComputed) as error:
-            unread = "Undefined" if isinstance(error, Undefined) else "BadValue"
-            self._error_name = str(error) if isinstance(error, _NotComputed) else unread
-            self._change(left_without(step, Unworded(f"{step.id} {error}"), self._error_name))
-            return "skipped" if step.on_error == "skip" else "failed"
-        self._starts(step, None)
-        self._change(left_with(step, value))
-        is_secret = any(map(self._data.hidden_below, names_in(step.args)))
-        paths: set[tuple[str, ...]] = {()} if is_secret else self._types.hidden_output(step.id, value)
-        for where in [(step.id, "output"), *([(step.output_key,)] if step.output_key is not None else [])]:
-            self._data.hide(where, paths)
-        self._secrets |= set(numbers_in(value, paths)) | set(sought(value, returns))
-        self._succeeded(step)
-        return "set"
-
     def _assign(self, step: Any) -> str:
         """Evaluate all expressions, then assign. A value that is not a text stands for itself ("Steps")."""
         trees = {
@@ -344,17 +318,3 @@ class Reference(Bodies):
             self._secrets |= set(numbers_in(value, paths))
         self._succeeded(step)
         return self._leave(step, "set")
-
-
-class _NotComputed(Exception):  # noqa: N818 - it says what did not happen
-    """A `compute` step has no value; its text is the name of the error."""
-
-
-def _value_of(text: str, args: Any) -> Any:
-    """Return the value of an expression of PTC-Lisp; raises _NotComputed if it has none."""
-    from stepward.vm.lisp import Limits, evaluate
-
-    outcome = evaluate(text, args, Limits(steps=1_000_000, memory=16_000_000, seconds=math.inf))
-    if outcome.error is not None:
-        raise _NotComputed("Unexpected")
-    return to_value(outcome.value)
