@@ -84,6 +84,12 @@ KINDS: Final[dict[str, Kind]] = {
         f"(doseq [order (take 3 (tool/list_orders))] {PAY})",
         f'(do (doseq [order (take 3 (tool/list_orders))] (tool/tell {{:text "an order"}})) {PAY})',
     ),
+    "an amount over the limit in a loop": Kind(
+        "SW403",
+        {"guardrails": [{"name": "r", "never": {"tool": "pay"}, "when": "$args.amount > 500"}]},
+        '(doseq [o (take 3 (tool/list_orders))] (when (< (:total o) 900) (tool/pay {:amount (:total o) :to "ada"})))',
+        '(doseq [o (take 3 (tool/list_orders))] (when (< (:total o) 500) (tool/pay {:amount (:total o) :to "ada"})))',
+    ),
     "an end before somebody is told": Kind(
         "SW405",
         {"guardrails": [TOLD]},

@@ -48,7 +48,7 @@ def _computed(at: Visit, compute: ComputeStep) -> Computed:
         given = opened(args) if is_secret else args
     except (EvaluationError, ErasedError) as error:
         return Computed(None, name_of(error), f"`{step.id}` can't be computed: {error}")
-    supposed = None if plan.supposed is None else plan.supposed(step.id, visit)
+    supposed = None if plan.supposed is None else plan.supposed(step.id, visit, state.frame)
     found = _evaluated(compute.lisp, given) if supposed is None else supposed
     if found.name:
         why = "its expression has no value" if is_secret else found.error  # the error may quote a sensitive value

@@ -60,8 +60,8 @@ class Computed(NamedTuple):
     error: str = ""
 
 
-Supposed = Callable[[str, int], Computed | None]
-"""What the visit of a `compute` step is supposed to come to, by the id of the step; None where it is to be computed."""
+Supposed = Callable[[str, int, tuple[Any, ...]], Computed | None]
+"""What a `compute` step is supposed to come to, by its id, its visit and the frame; None where it is to be computed."""
 
 
 class Terms(NamedTuple):

@@ -86,9 +86,9 @@ class _Script:
         self.missing = None
         self._met = {}
 
-    def supposed(self, step: str, visit: int) -> Computed | None:
+    def supposed(self, step: str, visit: int, frame: tuple[Any, ...]) -> Computed | None:
         """Return what a `compute` step is supposed to come to; None where the witness leaves it to the machine."""
-        answer = self.answers.get((step, visit, None))
+        answer = self.answers.get((step, self._visit(step, visit, frame), None))
         if answer is None:
             return None
         return Computed(answer.value) if answer.does == "returns" else Computed(None, answer.error or UNEXPECTED, ERROR)
@@ -99,19 +99,21 @@ class _Script:
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002
         """Return the output of a tool, or raise."""
-        return self._answer(context.step, self._visit(context), context.attempt)
+        visit = self._visit(context.step, context.visit, context.frame)
+        return self._answer(context.step, visit, context.attempt)
 
     names = ANY_NAME
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply of the model, or raise."""
-        return ModelReply(self._answer(request.step, self._visit(request), request.attempt))
+        visit = self._visit(request.step, request.visit, request.frame)
+        return ModelReply(self._answer(request.step, visit, request.attempt))
 
-    def _visit(self, asked: ToolContext | ModelRequest) -> int:
+    def _visit(self, step: str, visit: int, frame: tuple[Any, ...]) -> int:
         """Return the number of the visit; in a body, counted over all its items, as the path counts them."""
-        if not asked.frame:
-            return asked.visit
-        met, place = self._met.setdefault(asked.step, []), (asked.frame, asked.visit)
+        if not frame:
+            return visit
+        met, place = self._met.setdefault(step, []), (frame, visit)
         if place not in met:
             met.append(place)
         return met.index(place) + 1
