@@ -105,7 +105,7 @@ fixtures: .venv/installed-test
 		tests/vm/language/test_language_features.py
 
 bench: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers,otel]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers,otel,analysis]'
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/cache.py
 	$(BIN)/python benchmarks/replies.py
@@ -114,6 +114,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/telemetry.py
 	$(BIN)/python benchmarks/sabotage.py
 	$(BIN)/python benchmarks/chaos.py
+	$(BIN)/python benchmarks/drift.py
 
 clean:
 	rm -rf .venv .typing build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .stepward_cache .hypothesis

@@ -169,20 +169,29 @@ def sides(learnt: int, tuned: int) -> list[Side]:
     return found
 
 
+def _rate(side: Side, seeds: Iterable[int], runs: int) -> str:
+    if not runs:
+        return ""
+    raised, counted = false_alarms(side, seeds, runs)
+    return f"{1_000 * raised / counted:.2f} / 1,000"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--learnt", type=int, default=2_000, help="healthy runs of the baseline")
     parser.add_argument("--tuned", type=int, default=10_000, help="separate healthy runs for the fixed thresholds")
     parser.add_argument("--seeds", type=int, default=24, help="fleets of each sort")
+    parser.add_argument(
+        "--healthy", type=int, default=1_500, help="runs of each healthy fleet; 0 counts no false alarms"
+    )
+    parser.add_argument("--fleet", action="append", choices=[name for name in FLEETS if name != HEALTHY])
     parser.add_argument("--first", type=int, default=REPORTED, help="the first seed")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.seeds)
-    names = [name for name in FLEETS if name != HEALTHY]
+    names = options.fleet or [name for name in FLEETS if name != HEALTHY]
     print(f"{'':44}{'false alarms':>14}" + "".join(f"{name:>20}" for name in names))
     for side in sides(options.learnt, options.tuned):
-        raised, runs = false_alarms(side, seeds, 500)
-        cells = [f"{1_000 * raised / runs:.2f} / 1,000"]
-        sys.stdout.write(f"{side.name:44}{cells[0]:>14}")
+        sys.stdout.write(f"{side.name:44}{_rate(side, seeds, options.healthy):>14}")
         for name in names:
             found = delays(side, name, seeds)
             missed = sum(delay > AFTER for delay in found)
@@ -190,10 +199,9 @@ def main() -> None:
             sys.stdout.write(f"{words:>20}")
             sys.stdout.flush()
         print()
-    for learnt in FEW:
+    for learnt in FEW if options.healthy else ():
         baseline = learn(list(fleet(HEALTHY, TUNING, learnt, NEVER)))
-        raised, runs = false_alarms(own(baseline), seeds, 500)
-        print(f"a baseline of {learnt} healthy runs: {1_000 * raised / runs:.2f} false alarms / 1,000")
+        print(f"false alarms with a baseline of {learnt} healthy runs: {_rate(own(baseline), seeds, 500)}")
     print(f"\nruns until a change is noticed: median (mean; not noticed in {AFTER} runs count as {AFTER + 1})")
 
 
