@@ -134,6 +134,14 @@ def move_behind(edit: Edit, name: str) -> None:
     edit.steps.insert(number + 1, part)
 
 
+def shorten_list(edit: Edit, most: str) -> None:
+    """Declare how long the list of a for_each step can be: at the input, or at the tool that returns it."""
+    name = edit.step["items"].removeprefix("$")
+    tools = [step["tool"] for step in edit.calls if step.get("output_key") == name]
+    spec = edit.data["tools"][tools[0]]["returns"] if tools else edit.data["inputs"][name]
+    spec["maxItems"] = int(most)
+
+
 def depend_on(edit: Edit, name: str) -> None:
     edit.step["depends_on"] = [*edit.step.get("depends_on", []), name]
 
@@ -268,6 +276,7 @@ DOING: list[Entry] = [
     (r"^rename `[^`]+` to `([^`]+)`$", did_you_mean),
     (r"^give it another name", rename_output),
     (r"^move this step after `([^`]+)`", move_behind),
+    (r"^declare `maxItems: (\d+)` in the type of the list", shorten_list),
     (r"^give it `depends_on: \[([^`\]]+)\]`", depend_on),
     (r"^add `([^`]+)` to its `depends_on`", depend_on),
     (r"^remove `([^`]+)` from the `depends_on` of `([^`]+)`", depend_no_more),

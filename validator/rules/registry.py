@@ -46,6 +46,7 @@ from stepward.validator.rules.housekeeping import (
     UnusedSuppression,
     UnusedWaiver,
 )
+from stepward.validator.rules.items import LongList
 from stepward.validator.rules.names import MaybeUndefined, UndeclaredInput, UndefinedVariable
 from stepward.validator.rules.orders import ImpossibleOrder
 from stepward.validator.rules.placeholders import ForeignPlaceholder
@@ -74,6 +75,7 @@ RULES: Final[tuple[type[Rule], ...]] = (
     ImpossibleOrder,
     UnhandledError,
     UnusedCatch,
+    LongList,
     UndefinedVariable,
     MaybeUndefined,
     TypeMismatch,

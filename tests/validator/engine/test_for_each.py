@@ -106,6 +106,57 @@ def test_carried_variables_are_defined_in_each_item_and_after_the_loop() -> None
     assert ("SW202", "s") not in codes(made)
 
 
+FAILING = {"id": "p", "type": "tool", "tool": "look"}
+LISTING = {**TOOLS, "look": {"effect": "read", "errors": ["Gone"]}}
+SORRY = {"id": "sorry", "type": "end", "outcome": "failure"}
+CATCH = [{"errors": ["Gone"], "then": "sorry"}]
+
+
+@pytest.mark.parametrize(
+    ("step", "is_reported"),
+    [
+        (each(FAILING), True),
+        (each(FAILING, on_item_error="skip"), False),
+        (each(FAILING, on_error="skip"), False),
+        (each(FAILING, catch=CATCH), False),
+        (each(FAILING, catch=[{"errors": ["Declared"], "then": "sorry"}]), True),
+        (each({**FAILING, "error_step": "no", "is_terminal": True}, NO), False),
+        (each(each(FAILING, id="b", **{"as": "y"}), catch=CATCH), False),
+        (each(each(FAILING, id="b", **{"as": "y"})), True),
+    ],
+)
+def test_an_error_of_an_item_is_handled_by_the_steps_around_it(step: Any, is_reported: bool) -> None:
+    found = codes(program({**step, "next_step": "z"}, SORRY, tools=LISTING))
+    assert (("SW111", "p") in found) is is_reported
+
+
+def test_a_catch_of_a_for_each_step_takes_what_its_items_can_fail_with() -> None:
+    taken = [{"errors": [name], "then": "sorry"} for name in ("Gone", "Unexpected", "TooManyItems")]
+    assert "SW112" not in {
+        code for code, _ in codes(program(each(FAILING, catch=taken, next_step="z"), SORRY, tools=LISTING))
+    }
+    idle = [{"errors": ["Declared"], "then": "sorry"}]
+    assert ("SW112", "a") in codes(program(each(FAILING, catch=idle, next_step="z"), SORRY, tools=LISTING))
+
+
+@pytest.mark.parametrize(
+    ("step", "most", "is_reported"),
+    [
+        (each(PAY), 5, False),
+        (each(PAY), 6, True),
+        (each(PAY, on_error="skip"), 6, False),
+        (each(PAY, error_step="sorry"), 6, False),
+        (each(PAY, catch=[{"errors": ["TooManyItems"], "then": "sorry"}]), 6, False),
+        (each(PAY, catch=[{"errors": ["Unexpected"], "then": "sorry"}]), 6, True),
+        (each(PAY, items=[1, 2], max_items=2), 5, False),
+        (each(PAY, items=[1, 2, 3], max_items=2), 5, True),
+    ],
+)
+def test_a_list_that_can_be_longer_than_max_items_is_reported(step: Any, most: int, is_reported: bool) -> None:
+    found = codes(program({**step, "next_step": "z"}, SORRY, most=most))
+    assert (("SW113", "a") in found) is is_reported
+
+
 @pytest.mark.parametrize(
     ("steps", "code"),
     [

@@ -44,6 +44,7 @@ SW108 same-branches warning
 SW109 impossible-order
 SW111 unhandled-error warning
 SW112 unused-catch
+SW113 long-list warning
 SW201 undefined-variable
 SW202 maybe-undefined
 SW203 type-mismatch

@@ -1,0 +1,78 @@
+"""SW113: does every list fit into the for_each step that goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepward.validator.context import Context
+from stepward.validator.findings import Finding, Severity
+from stepward.validator.rules.base import Rule
+from stepward.vm.language.steps.catching import TOO_MANY_ITEMS
+from stepward.vm.reading.source import Place
+
+
+class LongList(Rule):
+    """The list of a for_each step can be longer than `max_items`, and the step fails then.
+
+    ## What it does
+    Reports a for_each step whose list is not known to have at most `max_items` items, if nothing takes the failure:
+    the step has neither `on_error: skip`, nor an `error_step` or an entry of `catch` that takes `TooManyItems`. The
+    type of the list says how long it can be, with `maxItems`.
+
+    ## Why it is bad
+    A list that is too long fails before its first item, and with it the run. So the program stops working when its
+    data grow.
+
+    ## Example
+    ```yaml
+    name: remind
+    language: 2
+    inputs: {mails: {type: array, items: {type: string}}}
+    tools: {send: {effect: write, idempotent: true, args: {to: {type: string}}}}
+    steps:
+      - id: each
+        type: for_each
+        items: $mails
+        as: mail
+        max_items: 100
+        do: {id: write, type: tool, tool: send, args: {to: $mail}}
+    ```
+
+    ## Use instead
+    ```yaml
+    name: remind
+    language: 2
+    inputs: {mails: {type: array, items: {type: string}, maxItems: 100}}
+    tools: {send: {effect: write, idempotent: true, args: {to: {type: string}}}}
+    steps:
+      - id: each
+        type: for_each
+        items: $mails
+        as: mail
+        max_items: 100
+        do: {id: write, type: tool, tool: send, args: {to: $mail}}
+    ```
+    """
+
+    code = "SW113"
+    name = "long-list"
+    severity = Severity.WARNING
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Yield the for_each steps that a list which is too long ends the run, or the body around them, with."""
+        facts = context.facts
+        for owner in facts.flow.layout.bodies:
+            step, most = facts.bodies.each(owner), facts.meaning.most_items(owner)
+            if owner not in facts.graph.reachable or most is None or facts.bodies.list_fits(owner):
+                continue
+            taken = facts.flow.failure(owner, TOO_MANY_ITEMS)
+            if taken.kind == "skipped" or taken.ending is None:
+                continue
+            place = Place((*facts.flow.layout.path(owner), "items"))
+            if isinstance(step.items, tuple):
+                message = f"the list of `{step.id}` has {len(step.items)} items, and `max_items` is {most}"
+                yield self.finding(message, f"write `max_items: {len(step.items)}`", place, step=step.id)
+                continue
+            message = f"the list of `{step.id}` can have more than {most} items: then the step fails"
+            help = f"declare `maxItems: {most}` in the type of the list, or give `{step.id}` an `error_step`"
+            yield self.finding(message, help, place, step=step.id)
