@@ -16,7 +16,7 @@ from typing import Any, Final
 from brute_order import needs_of
 from machines import unchecked
 from named_errors import LISTED
-from small_language import domain, thawed
+from small_language import Items, domain, thawed
 from stepward.validator import Verdict
 from stepward.validator.findings import Property
 from stepward.vm import MemoryJournal, ModelReply, Program, Run, ToolContext, ToolError
@@ -79,7 +79,14 @@ class Chance:
 
     def inputs(self) -> dict[str, Any]:
         """Return a value for each input."""
-        return {name: thawed(self.random.choice(domain(spec))) for name, spec in self.data.get("inputs", {}).items()}
+        return {name: thawed(self._any(spec)) for name, spec in self.data.get("inputs", {}).items()}
+
+    def _any(self, spec: dict[str, Any]) -> Any:
+        """Return any value of a type; of lists, also those that no question tells apart."""
+        if spec.get("type") != "array" or spec["items"] == {"type": "string"}:
+            return self.random.choice(domain(spec))
+        size = self.random.randint(spec.get("minItems", 0), spec.get("maxItems", 2))
+        return Items(self.random.choice(domain(spec["items"])) for _ in range(size))
 
 
 FAILING: Final = (0.25, 0.0, 0.08)
@@ -90,7 +97,7 @@ def contradictions(
     data: dict[str, Any], properties: Sequence[Property], dead: set[str], seed: object, runs: int = 50
 ) -> list[str]:
     """Return what random runs show of a program that is said to be proved, or never to happen."""
-    program = Program.from_dict({**data, "guardrails": []})
+    program = Program.from_dict(_without_rules(data))
     proved = {
         f"{prop.name} {prop.rule}" if prop.name in ("coverage", "exclusive cases") else prop.rule
         for prop in properties
@@ -100,13 +107,26 @@ def contradictions(
         proved.add("allow")
     found: dict[str, str] = {}
     for number, (run, records) in enumerate(asyncio.run(all_runs(program, data, seed, runs))):
-        judge = Judge(data).judge(records, run.status, run.reason or "")
+        judge = _judge(data).judge(records, run.status, run.reason or "")
         for rule, step in judge.breaches:
             if rule in proved:
                 found.setdefault(rule, f"run {number}: {rule} is proved, and broken at {step}")
         for step in judge.reached & dead:
             found.setdefault(f"step {step}", f"run {number}: no run gets to {step}, and one does")
     return sorted(found.values())
+
+
+def _without_rules(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a program, or a step of one, without its guardrails and those of bodies."""
+    inner = [_without_rules(step) for step in data["steps"]] if "steps" in data else None
+    kept = {name: value for name, value in data.items() if name != "guardrails"}
+    return kept if inner is None else {**kept, "steps": inner}
+
+
+def _judge(data: dict[str, Any]) -> Judge:
+    from bodies_judge import BodiesJudge
+
+    return BodiesJudge(data) if any(step["type"] == "for_each" for step in data["steps"]) else Judge(data)
 
 
 async def all_runs(

@@ -31,7 +31,7 @@ class Judge:
             **self.steps,
         }
         self.calls = {name for name, part in self.parts.items() if part["type"] in ("llm", "tool", "parallel")}
-        self.rules = [_Memory(rule, self) for rule in program["guardrails"]]
+        self.rules = [Memory(rule, self) for rule in program["guardrails"]]
         self.values: dict[str, Any] = {}
         self.begun: set[tuple[str, int]] = set()
         self.fates: dict[str, dict[str, Any]] = {}
@@ -54,7 +54,7 @@ class Judge:
                 step = self.owner.get(body["step"], self.parts[body["step"]])["id"]
                 self._seen(kind, body)
         for rule in self.rules:
-            if rule.owed and _is_judged(rule.rule.get("ends"), status, reason):
+            if rule.owed and is_judged(rule.rule.get("ends"), status, reason):
                 self.breaches.add((rule.name, step))
         return self
 
@@ -214,16 +214,19 @@ class Judge:
         return self.read(value, _NO_ARGUMENTS) if is_read else frozen(value)
 
 
-class _Memory:
+class Memory:
     """What one rule remembers of a run."""
 
-    def __init__(self, rule: dict[str, Any], judge: Judge) -> None:
-        self.rule, self.judge, self.name = rule, judge, rule["name"]
+    def __init__(self, rule: dict[str, Any], judge: Judge, inside: set[str] | None = None) -> None:
+        """`inside` are the steps of which the rule speaks, None for all."""
+        self.rule, self.judge, self.name, self.inside = rule, judge, rule["name"], inside
         self.came: dict[str, bool] = {}
         self.performed: set[int] = set()
         self.owed = False
 
     def _selects(self, selector: dict[str, Any], part: dict[str, Any]) -> bool:
+        if self.inside is not None and part["id"] not in self.inside:
+            return False
         if "step" in selector:
             return bool(selector["step"] == part["id"])
         if part["type"] != "tool":
@@ -328,7 +331,7 @@ def _name(step: dict[str, Any], branch: Any) -> Any:
     return step["cases"][branch - 1].get("name") if isinstance(branch, int) else None
 
 
-def _is_judged(ends: str | None, status: str, reason: str) -> bool:
+def is_judged(ends: str | None, status: str, reason: str) -> bool:
     """Whether `followed_by` speaks of a run that ended so."""
     if ends == "success" or status == "SUCCESS":
         return status == "SUCCESS"

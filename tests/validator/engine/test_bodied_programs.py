@@ -1,4 +1,4 @@
-"""Small programs with for_each steps: what the checker says is held against every run.
+"""Small programs with for_each steps: what the checker says is held against every run, and runs of the machine.
 
 `STEPWARD_BODIED=1000` tries that many.
 """
@@ -13,8 +13,10 @@ import pytest
 
 from bodied_programs import bodied_program
 from brute_force import truth
-from comparing import checked, compare
+from comparing import checked, compare, dead_steps
+from small_runs import contradictions
 from stepward.validator import Verdict
+from stepward.validator.findings import Evidence, Property
 
 CHUNK = 5
 CHUNKS = max(1, int(os.environ.get("STEPWARD_BODIED", "10")) // CHUNK)
@@ -22,8 +24,31 @@ CHUNKS = max(1, int(os.environ.get("STEPWARD_BODIED", "10")) // CHUNK)
 
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 1)) for n in range(CHUNKS)])
 def test_small_programs_with_bodies_agree_with_every_run(chunk: int) -> None:
-    found = {number: compare(bodied_program(number)).wrong for number in range(chunk * CHUNK, (chunk + 1) * CHUNK)}
-    assert not {number: wrong for number, wrong in found.items() if wrong}
+    wrong: dict[int, list[str]] = {}
+    for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        data = bodied_program(number)
+        report = checked(data)
+        found = compare(data, lambda _, report=report: report, is_rechecked=True)  # type: ignore[misc]
+        said = found.wrong + contradictions(data, report.properties, dead_steps(data), number, runs=20)
+        if said:
+            wrong[number] = said
+    assert not wrong
+
+
+def test_random_runs_break_what_is_violated() -> None:
+    """The judge of runs sees rules broken, in bodies and around them, and no rule that always holds."""
+    seen: set[str] = set()
+    for number in range(12):
+        data = bodied_program(number)
+        called = [Property("", rule, Verdict.PROVED, Evidence("none")) for rule in truth(data).broken]
+        broken = {text.split(": ")[1].split(" ")[0] for text in contradictions(data, called, set(), number, runs=10)}
+        assert broken <= {rule for rule, places in truth(data).broken.items() if places}
+        seen |= {"body" if rule in _of_bodies(data) else "around" for rule in broken}
+    assert seen == {"body", "around"}
+
+
+def _of_bodies(data: dict[str, Any]) -> set[str]:
+    return {rule["name"] for step in data["steps"] for rule in step.get("guardrails", ())}
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
