@@ -112,7 +112,7 @@ class _Maker:
         steps = self.steps()
         if any("$i" in text for text in _texts(steps)) or self.odds(0.1):
             step["index_as"] = "i"
-        call = next((one for one in steps if one["type"] in ("llm", "tool")), None)
+        call = next((one for one in steps if one["type"] in ("llm", "tool") and self.stands_alone(one)), None)
         if self.is_single and call is not None:
             step["do"] = {key: one for key, one in call.items() if key not in _OF_STEPS}
             self.carried = [name for name in self.carried if name == call.get("output_key")]
@@ -130,6 +130,11 @@ class _Maker:
             step["max_items"] = 1
         self.fail(step, below)
         return {**step, "next_step": following}
+
+    @staticmethod
+    def stands_alone(call: dict[str, Any]) -> bool:
+        """Return whether a call reads nothing that other steps of the body assign."""
+        return not any(name.startswith("b") for text in _texts(call) for name in _REFERENCE.findall(text))
 
     def items(self) -> Any:
         if self.odds(0.7):
