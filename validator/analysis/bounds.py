@@ -23,7 +23,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.heaviest import HeaviestRun, Loop, Part, Weights
-from stepward.vm.language.steps import ForEachStep, Stage
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
@@ -208,9 +207,9 @@ class Bounds:
     def _cost(self, number: int, step: AnyStep, visits: _Visits) -> int:
         """Return the steps that one visit of a step can take, and add its calls to the visits."""
         calls = [call for _, call in step.calls]
-        if isinstance(step, Stage):
+        if step.type == "stage":
             return 0
-        if isinstance(step, ForEachStep):
+        if step.type == "for_each":
             return step.max_retries if step.on_error == "retry" else 1
         if not calls:
             return 1

@@ -21,7 +21,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.reached import reached
-from stepward.vm.language.steps import ForEachStep
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.graph import StepGraph
@@ -112,7 +111,7 @@ class HeaviestRun:
 
     def _rounds(self, owner: int) -> int:
         step = self.flow.steps[owner]
-        return step.max_retries if isinstance(step, ForEachStep) and step.on_error == "retry" else 1
+        return step.max_retries if step.type == "for_each" and step.on_error == "retry" else 1
 
     @cached_property
     def parts(self) -> list[Part]:
