@@ -95,7 +95,12 @@ def says(value: Any, secret: str) -> bool:
     if not isinstance(value, str):
         return False
     texts = {value, unquote_to_bytes(value.replace("+", " ")).decode(errors="replace")}
-    return any(_says(text.casefold(), secret.casefold()) for text in texts) or _encodes(value, secret.encode())
+    return any(_says(_folded(text), _folded(secret)) for text in texts) or _encodes(value, secret.encode())
+
+
+def _folded(text: str) -> str:
+    """Return a text in which case does not matter, and three full stops are a mask, not separators."""
+    return text.replace("...", "\u2026").casefold()
 
 
 def _is_number(number: str, secret: str) -> bool:

@@ -24,10 +24,12 @@ from stepward.sabotage.drawn.lockstep import RunSummary, lockstep
 from stepward.sabotage.drawn.machine import DrawnCase, Parted
 from stepward.sabotage.drawn.secret import secret_program
 from stepward.sabotage.drawn.wide import wide_program
+from stepward.sabotage.reference.echoes import says
 from stepward.vm import Policy, Program, ProgramError
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.machine import calls
 from stepward.vm.machine import data as machine_data
+from stepward.vm.machine.redaction import Searched, Spellings
 from stepward.vm.values import FrozenMap
 
 ENDINGS = {
@@ -94,6 +96,14 @@ def test_in_lockstep_on_small_programs() -> None:
 
 def test_in_lockstep_on_programs_whose_outputs_repeat_what_is_sensitive() -> None:
     assert frozenset[str]().union(*(one.met for one in secret_runs(0, 100))) >= {"blocked", "Waits", "resumed True"}
+
+
+@pytest.mark.parametrize(("text", "repeats"), [("bad refu...", True), ("bad refu\u2026", True), ("bad ref.", False)])
+def test_three_full_stops_are_a_mask_to_both(text: str, repeats: bool) -> None:
+    searched, spellings = Searched(), Spellings.of("bad ref-und")
+    assert spellings is not None
+    searched.add(spellings)
+    assert searched.repeats(text) == says(text, "bad ref-und") == repeats
 
 
 @pytest.mark.parametrize("first", [0, 100])
