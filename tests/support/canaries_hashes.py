@@ -252,7 +252,7 @@ def documents_of_any_type(patch: pytest.MonkeyPatch) -> None:
         text = journal.document(digest)
         if history.document_digest(text) != digest:
             raise JournalError("not what was kept")
-        return history._plain(history.read_document(text))
+        return history.plain(history.read_document(text))
 
     patch.setattr(history, "_document", read)
 

@@ -101,7 +101,7 @@ def to(root: str, value: Any) -> Assign:
         is_primed = value.endswith("'") and value.count("'") == 1  # such a name can't be written in a program
         value = Computed(Reference(0, 0, names(value[2:])) if is_primed else parse(value[1:]))
     elif not isinstance(value, Given | Computed | Undefined | Literal):
-        value = Literal(value)
+        value = Literal(freeze(value))
     return Assign(names(root), value)
 
 
@@ -221,7 +221,10 @@ def is_reachable(of: System) -> bool | None:
 
 def is_walked(of: System, path: Path) -> bool:
     """Whether a path is one of the system: some concrete run takes its edges, and has the values of its steps."""
-    known = with_owners(of.references, DOMAINS)
+    said = dict.fromkeys(name for state in (path.before, *(step.after for step in path.steps)) for name in state)
+    known = with_owners(
+        [*of.references, *said], DOMAINS
+    )  # a path may have fields that only a copy of their object is asked for
     node = ENTRY
     states = [state for state in starts(of, path.before) if projected(state, known) == typed(path.before)]
     for step in path.steps:
