@@ -343,7 +343,7 @@ class FollowedByWatcher(Watcher):
         super().__init__(reading, then)
         self.ends = rule.ends
         self.ends_matter, self.sees_everything = True, rule.ends == "any"
-        begun = {hit for hit in matches(rule.followed_by.first, reading) if (hit.step, hit.sub) not in self.parts}
+        begun = [hit for hit in matches(rule.followed_by.first, reading) if (hit.step, hit.sub) not in self.parts]
         self.first = frozenset((hit.step, hit.sub) for hit in at_ends(begun, reading))
         self.parts |= self.first
 

@@ -28,7 +28,7 @@ from stepward.validator.recheck.checking import Checker
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.rules import Property as Claim
 from stepward.validator.recheck.rules import Watcher, watcher
-from stepward.vm import Policy, Program
+from stepward.vm import Policy, Program, ProgramError
 
 GOOD = sorted((ROOT / "specs/programs/good").glob("*.yaml"))
 
@@ -303,6 +303,41 @@ def test_what_a_mistake_of_the_engine_proves_is_not_believed(name: str) -> None:
             only(patch, MISTAKES[name].layer)
         MISTAKES[name].plant(patch)
         assert [one for seed in SEEDS[name] for one in false_proofs(seed, recheck=True)] == []
+
+
+UNHASHABLE = """
+name: objects
+tools: {look: {effect: read, returns: &seen {type: object, properties: {kind: {type: string}}, required: [kind]}}}
+steps:
+  - {id: a, type: llm, prompt: look, returns: *seen, on_error: skip}
+  - {id: b, type: tool, tool: look, args: {x: {y: [1]}}}
+  - {id: c, type: set, set: {o: {p: 1}}}
+  - {id: d, type: condition, condition: defined($o.p), then: e, otherwise: e}
+  - {id: e, type: end, output: {o: $o}}
+guardrails:
+"""
+RULES = (
+    "{protects: {step: %s}, requires: {step: %s}}",
+    "{at_most_once: {step: %s}}",
+    "{exclusive: [{step: %s}, {step: %s}]}",
+    "{followed_by: {first: {step: %s}, then: {step: %s}}}",
+    "{followed_by: {first: {step: %s}, then: {step: %s}}, ends: any}",
+    "{never: {step: %s}, when: defined($o.q)}",
+)
+
+
+@pytest.mark.parametrize("first", "abcde")
+def test_no_part_of_a_rule_breaks_the_second_checker(first: str) -> None:
+    """Steps hold types, arguments and values that can't be hashed."""
+    for number, rule in enumerate(RULES):
+        for other in "abcde" if rule.count("%s") == 2 else "a":
+            named = rule % ((first, other) if rule.count("%s") == 2 else first)
+            text = UNHASHABLE + f"  - {{name: r{number}, {named[1:]}"
+            try:
+                report = check(text)
+            except ProgramError:
+                continue  # not every rule takes every step
+            assert not {"SW902", "SW903"} & set(codes(report)), (named, report.findings)
 
 
 PATTERNS = """
