@@ -27,7 +27,7 @@ COLUMNS: Final = 22
 """Columns of a line in a node."""
 
 _FLOW: Final = ("next", "branch")
-_STRONGEST: Final[tuple[Kind, ...]] = ("write", "llm", "read", "condition", "set", "success", "failure")
+_STRONGEST: Final[tuple[Kind, ...]] = ("write", "llm", "read", "condition", "loop", "set", "item", "success", "failure")
 
 
 def collapsed(picture: Picture) -> Picture:

@@ -120,7 +120,10 @@ class _Drawing:
     def _node(self, name: str, step: AnyPart, more: Iterable[Line], *, is_dead: bool) -> Node:
         spec = self.meaning.tool(step.tool) if isinstance(step, ToolCall) else None
         is_declared = not isinstance(step, ToolCall) or step.tool in self.meaning.manifest
-        lines = (*lines_of(step, spec, is_declared=is_declared), *self._rule_lines(step), *more)
+        said = lines_of(step, spec, is_declared=is_declared)
+        if self._ends_item(step):
+            said = (line._replace(text=line.text.replace("end: ", "end of the item: ")) for line in said)
+        lines = (*said, *self._rule_lines(step), *more)
         kind = self._kind(step)
         return Node(
             name,
@@ -143,14 +146,20 @@ class _Drawing:
                 return "write" if self.meaning.tool(step.tool).effect == "write" else "read"
             case ConditionStep():
                 return "condition"
-            case SetStep() | ComputeStep() | ForEachStep() | Stage():
+            case SetStep() | ComputeStep():
                 return "set"
+            case ForEachStep() | Stage():
+                return "loop"
             case EndStep():
-                return step.outcome
+                return "item" if self._ends_item(step) else step.outcome
             case ParallelStep():
                 raise AssertionError("a parallel step is a box")
             case _:
                 assert_never(step)
+
+    def _ends_item(self, step: AnyPart) -> bool:
+        """Return whether a step ends the present item of a `for_each` step, and not the run."""
+        return isinstance(step, EndStep) and self.flow.layout.owner(self.flow.position[step.id]) is not None
 
     def _box(self, number: int, step: ParallelStep) -> Box:
         is_dead = self._is_dead(number)
@@ -211,8 +220,10 @@ class _Drawing:
             yield Edge(start, end, _edge_kind(transition), lines, is_dead or self._is_dead(number), is_walked, rules)
 
     def _is_drawn(self, number: int, index: int, transition: Transition) -> bool:
-        if transition.kind in ("end", "fallback", "skipped"):
-            return False  # an `end` step is a node; the others are written on the edge of success
+        if transition.kind in ("fallback", "skipped"):
+            return False  # they are written on the edge of success
+        if transition.kind == "end":
+            return transition.to >= 0  # an `end` step that ends the run is a node
         return transition.is_drawn or transition.kind == "uncovered" or (number, index) in self.walked
 
     def _end(self, number: int, transition: Transition) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
-Kind = Literal["start", "llm", "read", "write", "condition", "set", "success", "failure", "broken", "sign", "bar"]
+Kind = Literal[
+    "start", "llm", "read", "write", "condition", "set", "loop", "item", "success", "failure", "broken", "sign", "bar"
+]
 """What a node is: a step by its type, a tool by its effect, an ending by its outcome.
 
+A `loop` goes on with the next item of a list, an `item` ends the present one.
 `broken` is where a run has nowhere to go; a `sign` stands for a step that is drawn elsewhere; a `bar` forks or joins.
 """
 

@@ -117,6 +117,36 @@ def test_endings_are_drawn_and_so_is_what_is_not_covered_or_missing() -> None:
     assert "missing: nowhere" in words(source, "s6success")
 
 
+def test_the_end_of_an_item_leads_back_and_is_no_end_of_the_run() -> None:
+    drawn = picture(
+        """
+name: items
+language: 2
+inputs: {lines: {type: array, maxItems: 5, items: {type: string}}}
+steps:
+  - id: each
+    type: for_each
+    items: $lines
+    as: line
+    steps:
+      - {id: known, type: condition, condition: $line == 'a', then: good, otherwise: bad}
+      - {id: good, type: end, output: $line}
+      - {id: bad, type: end, outcome: failure}
+  - {id: done, type: end}
+"""
+    )
+    nodes = {one.step: one for one in all_nodes(drawn.nodes) if one.step}
+    kinds = {name: one.kind for name, one in nodes.items()}
+    assert kinds["each"] == kinds["each next"] == "loop"
+    assert kinds["good"] == kinds["bad"] == "item"
+    assert kinds["done"] == "success"
+    ends = {(one.start, one.end) for one in drawn.edges if one.kind == "next"}
+    assert (nodes["good"].name, nodes["each next"].name) in ends
+    assert any(start == nodes["bad"].name for start, _ in ends)
+    assert not any(one.start == nodes["done"].name for one in drawn.edges)
+    assert "end of the item: failure" in [line.text for line in nodes["bad"].lines]
+
+
 def test_a_set_step_shows_texts_as_expressions_and_values_as_the_language_writes_them() -> None:
     source = dot("name: p\nsteps: [{id: a, type: set, set: {x: $y + 1, z: true, n: null, l: [1, a]}}]\n")
     assert "x = $y + 1 z = true n = null l = [1, &quot;a&quot;]" in words(source, "s0")
