@@ -18,6 +18,7 @@ ITEMS: Final = "[]"
 """Stands for any item of an array in the path of a type."""
 
 _NAME: Final = re.compile(NAME)
+_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def index_of(name: str) -> int | None:
@@ -69,6 +70,6 @@ def written(names: Sequence[str]) -> str:
         elif _NAME.fullmatch(name):
             text += f".{name}"
         else:
-            quoted = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+            quoted = "".join(_ESCAPES.get(letter, letter) for letter in name)
             text += f'["{quoted}"]'
     return text

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 
+from stepward.vm.expressions import fields
 from stepward.vm.expressions.facts import reads
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Compare, Constant, Expression, children, references, walk
@@ -58,3 +60,14 @@ def test_references_asked_for_by_defined_are_no_reads() -> None:
     tree = parse("defined($a) and $b.c == $d")
     assert [reference.text() for reference in references(tree)] == ["$b.c", "$d"]
     assert [reference.text() for reference, _ in reads(tree)] == ["$b.c", "$d"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("x",), ("x", "y"), ("x", "[0]", "[12]"), ("step", "output", "[3]", "a b"), ("x", ""), ("x", 'a"b', "c\\d")]
+    + [("x", f"a{letter}b") for letter in "\t\n\r'.]$\u2028é "],
+)
+def test_a_reference_is_read_as_it_is_written(names: tuple[str, ...]) -> None:
+    text = fields.written(names)
+    assert fields.names_in(text) == names
+    assert not {"\t", "\n", "\r"} & set(text)
