@@ -150,6 +150,7 @@ def test_the_core_of_the_machine_knows_no_clock_and_no_chance() -> None:
         ("from stepward.validator import ProgramValidator, StepGraph", {"networkx", "z3", "hypothesis", "graphviz"}),
         ("from stepward.validator.cli import main", {"pydantic", "networkx", "z3", "hypothesis", "rich", "mcp"}),
         ("import stepward.validator.cli.mcp", {"pydantic", "networkx", "z3", "hypothesis", "rich", "mcp"}),
+        ("import stepward.validator.cli.studio", {"pydantic", "networkx", "z3", "hypothesis", "rich", "starlette"}),
         ("import stepward.vm.remote.tools", {"pydantic", "networkx", "z3", "hypothesis", "mcp", "anyio", "httpx2"}),
         ("import stepward.validator.gateway.catalogue", {"networkx", "z3", "hypothesis", "rich", "mcp", "starlette"}),
     ],
@@ -174,7 +175,8 @@ def test_only_the_door_knows_the_library_of_the_protocol() -> None:
     paths = [path for floor in ALLOWED for path in modules(floor)]
     known = {path.relative_to(ROOT).as_posix() for path in paths if _names_protocol(imported(path))}
     remote = {f"vm/remote/{name}.py" for name in ("link", "streams", "tools", "web")}
-    assert known == {"validator/cli/mcp.py", "validator/gateway/server.py", "validator/gateway/serving.py", *remote}
+    gateway = {"validator/cli/mcp.py", "validator/gateway/server.py", "validator/gateway/serving.py"}
+    assert known == {*gateway, "validator/cli/studio.py", "validator/studio/server.py", *remote}
 
 
 def _names_protocol(names: frozenset[str]) -> bool:

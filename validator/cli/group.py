@@ -34,6 +34,7 @@ COMMANDS: Final = (
     "verify",
     "manifest",
     "mcp",
+    "studio",
     "key",
     "completion",
 )

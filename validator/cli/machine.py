@@ -408,10 +408,10 @@ def _again(options: dict[str, Any]) -> str:
     words = []
     journal = options.get("journal")
     if journal not in (None, DEFAULT_JOURNAL):
-        words += ["--journal", _without_password(str(journal))]
+        words += ["--journal", without_password(str(journal))]
     for name, option in REPEATED.items():
         if options.get(name) is not None:
-            words += [option, _without_password(str(options[name]))]
+            words += [option, without_password(str(options[name]))]
     for policy in options.get("policies") or ():
         words += ["--policy", str(policy)]
     for name, flag in (("isolated", "--isolated"), ("otel", "--otel"), ("otel_values", "--otel-values")):
@@ -419,7 +419,8 @@ def _again(options: dict[str, Any]) -> str:
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 
-def _without_password(journal: str) -> str:
+def without_password(journal: str) -> str:
+    """Return the name of a journal as people may see it."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(journal) if "://" in journal else None

@@ -56,7 +56,7 @@ def report(paths: tuple[str, ...], output: Path, **options: Any) -> None:
     gate = Gate(configurations_of(options))
     gate.check_paths(paths)
     result = gate.result()
-    views = [view for file in result.files for view in _views(file, result, options, failures)]
+    views = [view for file in result.files for view in views_of(file, result, options, failures)]
     text = page(
         views,
         others=_others(result, views),
@@ -75,8 +75,8 @@ def report(paths: tuple[str, ...], output: Path, **options: Any) -> None:
     sys.exit(FOUND if result.is_failed else 0)
 
 
-def _views(file: str, result: RunResult, options: dict[str, Any], failures: Failures) -> Iterator[ProgramView]:
-    """Yield what the page shows of each program in a file; a check has said what is wrong with those that are none."""
+def views_of(file: str, result: RunResult, options: dict[str, Any], failures: Failures) -> Iterator[ProgramView]:
+    """Yield what a page shows of each program in a file; a check has said what is wrong with those that are none."""
     from stepward.validator.cli.loading import gate_of
     from stepward.validator.files import absolute
     from stepward.validator.gate.discovery import Candidate, read_candidate

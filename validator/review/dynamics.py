@@ -23,7 +23,7 @@ MOST_STEPS: Final = 100
 
 def analysis_page(fleets: Sequence[Fleet], notes: Sequence[str]) -> str:
     """Return the page as HTML."""
-    sections = [_section(fleet, at) for at, fleet in enumerate(fleets)]
+    sections = [fleet_section(fleet, at) for at, fleet in enumerate(fleets)]
     alarms = sum(len(fleet.alarms) for fleet in fleets)
     runs = sum(len(fleet.courses) for fleet in fleets)
     summary = f"{counted(runs, 'run')}, {counted(len(fleets), 'fleet')}, {counted(alarms, 'alarm')}"
@@ -37,7 +37,8 @@ def _name(fleet: Fleet) -> str:
     return f"{fleet.program} ({fleet.family})" if fleet.family else fleet.program
 
 
-def _section(fleet: Fleet, at: int) -> Element:
+def fleet_section(fleet: Fleet, at: int) -> Element:
+    """Return the measures, plots and alarms of one fleet."""
     runs = fleet.courses
     last = len(runs) - 1
     shaded = [(one.since, last if one.until is None else one.until) for one in fleet.alarms]

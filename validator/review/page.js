@@ -128,62 +128,143 @@ function chooseStep(section, element) {
 
 // -- step by step -----------------------------------------------------------------------------------------------------
 
+// Returns what moves the stepper: the live page appends records to it.
 function prepareStepper(stepper) {
-  const items = all(stepper, "ol > li");
+  const list = stepper.querySelector("ol");
+  let items = all(list, ":scope > li");
   if (!items.length) {
-    return;
+    return null;
   }
   const back = make("button", { type: "button" }, "← back");
   const on = make("button", { type: "button" }, "on →");
   const count = make("output", { "aria-live": "polite" });
+  const play = make("button", { type: "button", class: "play" }, "play");
+  const speed = make("input", { type: "number", class: "speed", min: "0.1", max: "1000", step: "any", value: "2" });
+  const rate = make("label", {}, speed, " records a second");
   const state = make("dl", { class: "state" });
-  const bar = make("div", { class: "bar", role: "group", "aria-label": stepper.dataset.title }, back, on, count);
-  let at = 0;
+  const parts = [back, on, count, play, rate];
+  const bar = make("div", { class: "bar", role: "group", "aria-label": stepper.dataset.title }, ...parts);
+  let at = -1;
+  let now = null;
+  let known = new Map();
+  let timer = null;
+  let told = () => {};
 
-  function values(until) {
-    const found = new Map();
-    items.slice(0, until + 1).forEach((item, number) => {
-      all(item, "dt").forEach((name) => {
-        found.set(name.textContent, [name.nextElementSibling.textContent, number]);
-      });
-    });
-    return found;
+  function take(number) {
+    for (const name of all(items[number], "dt")) {
+      known.set(name.textContent, [name.nextElementSibling.textContent, number]);
+    }
+  }
+
+  function show() {
+    back.disabled = at <= 0;
+    on.disabled = at === items.length - 1;
+    const first = Number(list.start);
+    count.textContent = `record ${first + at} of ${first + items.length - 1}`;
+    state.replaceChildren();
+    for (const [name, [text, since]] of known) {
+      state.append(make("dt", {}, name), make("dd", since === at ? { class: "new" } : {}, text));
+    }
   }
 
   function move(number) {
-    at = Math.max(0, Math.min(items.length - 1, number));
-    items.forEach((item, index) => item.classList.toggle("now", index === at));
-    back.disabled = at === 0;
-    on.disabled = at === items.length - 1;
-    count.textContent = `record ${at} of ${items.length - 1}`;
-    state.replaceChildren();
-    for (const [name, [text, since]] of values(at)) {
-      state.append(make("dt", {}, name), make("dd", since === at ? { class: "new" } : {}, text));
+    const next = Math.max(0, Math.min(items.length - 1, number));
+    if (next < at) {
+      known = new Map();
+      at = -1;
     }
-    markStep(stepper.closest(".run, .program"), items[at].dataset.step || null);
+    while (at < next) {
+      at += 1;
+      take(at);
+    }
+    if (now) {
+      now.classList.remove("now");
+    }
+    now = items[at];
+    now.classList.add("now");
+    show();
+    markStep(stepper.closest(".desk") || stepper.closest(".run, .program"), now.dataset.step || null);
+    told(at, items.length);
   }
 
   function go(number) {
     const before = document.activeElement;
+    stop();
     move(number);
     if (before && before.disabled) {
       (back.disabled ? on : back).focus();
     }
   }
 
-  all(stepper, "dl").forEach((one) => { one.hidden = true; });
+  function stop() {
+    clearTimeout(timer);
+    timer = null;
+    play.textContent = "play";
+  }
+
+  // Goes on by itself to the last record; `wait` returns the milliseconds until the next one.
+  function run(wait) {
+    clearTimeout(timer);
+    play.textContent = "stop";
+    timer = setTimeout(() => {
+      move(at + 1);
+      if (at === items.length - 1) {
+        stop();
+      } else {
+        run(wait);
+      }
+    }, wait());
+  }
+
+  function pace() {
+    const wanted = Number(speed.value);
+    return 1000 / (wanted > 0 ? Math.min(wanted, 1000) : 2);
+  }
+
+  function listen(item, number) {
+    all(item, "dl").forEach((one) => { one.hidden = true; });
+    item.addEventListener("click", () => go(number));
+  }
+
   back.addEventListener("click", () => go(at - 1));
-  on.addEventListener("click", () => go(at + 1));
+  on.addEventListener("click", () => go(Math.max(at, 0) + 1));
+  play.addEventListener("click", () => {
+    if (timer !== null) {
+      stop();
+      return;
+    }
+    if (at === items.length - 1) {
+      move(0);
+    }
+    run(pace);
+  });
   bar.addEventListener("keydown", (event) => {
-    if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
+    if (event.target !== speed && (event.key === "ArrowRight" || event.key === "ArrowLeft")) {
       event.preventDefault();
-      go(at + (event.key === "ArrowRight" ? 1 : -1));
+      go(Math.max(at, 0) + (event.key === "ArrowRight" ? 1 : -1));
     }
   });
-  items.forEach((item, number) => item.addEventListener("click", () => move(number)));
+  items.forEach(listen);
   stepper.querySelector("h4").after(bar, make("h4", {}, "Values here"), state);
   back.disabled = true;
   count.textContent = `${items.length} records`;
+
+  return {
+    go,
+    run,
+    pace,
+    isPlaying: () => timer !== null,
+    isLast: () => at === items.length - 1,
+    left: () => items.length - 1 - at,
+    count: () => items.length,
+    onMove(listener) { told = listener; },
+    append(more) {
+      more.forEach((item, index) => listen(item, items.length + index));
+      list.append(...more);
+      items = items.concat(more);
+      on.disabled = at === items.length - 1;
+    },
+  };
 }
 
 // -- runs -------------------------------------------------------------------------------------------------------------

@@ -48,23 +48,31 @@ def document(
     data: Element | None = None,
 ) -> str:
     """Return a page of these sections with one style and, where it is not empty, one script, which may read `data`."""
-    head = element(
+    head = [
+        element("meta", **{"http-equiv": "Content-Security-Policy", "content": _policy(style, script)}),
+        element("style", style),
+    ]
+    return framed(title, head, header, sections, [data, element("script", script) if script else None])
+
+
+def framed(
+    title: str,
+    head: Sequence[Element],
+    header: Sequence[Element],
+    sections: Sequence[Element],
+    scripts: Sequence[Element | None],
+) -> str:
+    """Return a page of these sections. `head` has its styles and its policy, `scripts` come last."""
+    frame = element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", **{"http-equiv": "Content-Security-Policy", "content": _policy(style, script)}),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="referrer", content="no-referrer"),
         element("title", title),
-        element("style", style),
+        *head,
     )
-    body = element(
-        "body",
-        element("header", element("h1", title), *header),
-        element("main", *sections),
-        data,
-        element("script", script) if script else None,
-    )
-    return html(element("html", head, body, lang="en"))
+    body = element("body", element("header", element("h1", title), *header), element("main", *sections), *scripts)
+    return html(element("html", frame, body, lang="en"))
 
 
 def _summary(programs: Sequence[ProgramView]) -> str:

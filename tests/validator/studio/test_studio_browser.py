@@ -1,0 +1,154 @@
+"""Slow: the studio in a real browser: a live run lights its steps, the operator acts, two browsers see the same."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from browser import AXE, CAN_BROWSE, PATIENCE, WHY_NOT, Browser, browser
+from review_pages import HOSTILE, NAME
+from studios import HOSTILE_ID, TOKEN, Studio, hostile_program, served
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CAN_BROWSE, reason=WHY_NOT)]
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    with served(tmp_path_factory.mktemp("studio")) as opened:
+        opened.run("small", 7)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Browser]:
+    with browser() as opened:
+        yield opened
+
+
+def until(window: Browser, script: str, *arguments: Any) -> Any:
+    """Return what a script gives as soon as that is true of it."""
+    late = time.monotonic() + PATIENCE
+    while not (found := window.run(f"return {script}", *arguments)):
+        assert time.monotonic() < late, f"never: {script}\n{window.log()}"
+        time.sleep(0.05)
+    return found
+
+
+def opened(window: Browser, studio: Studio, *, acts: bool = False) -> None:
+    window.open("about:blank")
+    window.open(f"{studio.origin}/{f'#token={TOKEN}' if acts else ''}")
+    until(window, "document.getElementById('live').textContent === 'live'")
+
+
+def choose(window: Browser, run: str) -> None:
+    until(
+        window, "[...document.querySelectorAll('#live-list .run-row')].find(e => e.dataset.run === arguments[0])", run
+    )
+    window.run(
+        "[...document.querySelectorAll('#live-list .run-row')].find(e => e.dataset.run === arguments[0]).click()", run
+    )
+    until(window, "document.querySelector('#chosen-run article')?.dataset.run === arguments[0]", run)
+    until(window, "document.querySelector('#picture .step') !== null")
+
+
+WATCH = """
+window.seen = [];
+new MutationObserver(() => {
+  const step = document.querySelector("#picture .step.here");
+  if (step && window.seen.at(-1) !== step.dataset.step) { window.seen.push(step.dataset.step); }
+}).observe(document.getElementById("picture"), { subtree: true, attributes: true, childList: true });
+"""
+
+
+def test_a_live_run_lights_its_steps_in_order(window: Browser, studio: Studio) -> None:
+    opened(window, studio)
+    window.run(WATCH)
+    studio.tools.pause = 1.5
+    driver = threading.Thread(target=studio.run, args=("live", 20))
+    driver.start()
+    try:
+        choose(window, "live")
+        until(window, "document.querySelector('#chosen-run .verdict') !== null")
+        until(window, "window.seen.at(-1) === 'done'")
+    finally:
+        driver.join()
+        studio.tools.pause = 0.0
+    assert window.run("return window.seen") == ["look", "large", "pay", "done"]
+    assert "Verified" in window.run("return document.querySelector('#chosen-run .verdict').textContent")
+    assert window.log() == []
+
+
+def test_a_run_is_replayed_at_the_speed_that_is_asked_for(window: Browser, studio: Studio) -> None:
+    opened(window, studio)
+    choose(window, "small")
+    window.run(WATCH)
+    window.run("document.querySelector('#chosen-run .speed').value = '20'")
+    window.click("#chosen-run .play")
+    until(window, "window.seen.length && document.querySelector('#chosen-run .play').textContent === 'play'")
+    assert window.run("return window.seen") == ["look", "large", "pay", "done"]
+    assert window.log() == []
+
+
+def test_who_only_watches_can_not_act_and_the_operator_can(window: Browser, studio: Studio) -> None:
+    studio.run("asked", 60)
+    opened(window, studio)
+    choose(window, "asked")
+    assert until(window, "document.querySelector('.act.resume button').disabled")
+    opened(window, studio, acts=True)
+    assert TOKEN not in window.run("return location.href"), "a token does not stay in the address"
+    choose(window, "asked")
+    until(window, "!document.querySelector('.act.resume button').disabled")
+    window.run("document.getElementById('by').value = 'bea'")
+    window.run("document.querySelector('.act.resume textarea').value = 'true'")
+    with browser() as other:
+        opened(other, studio)
+        choose(other, "asked")
+        window.click(".act.resume button")
+        for one in (window, other):
+            until(one, "document.querySelector('#chosen-run article').dataset.status === 'SUCCESS'")
+            assert "resumed: by bea; true" in one.run("return document.querySelector('#chosen-run ol').textContent")
+            assert one.log() == []
+
+
+def test_hostile_programs_and_outputs_are_text(window: Browser, studio: Studio) -> None:
+    studio.machine.run_sync(hostile_program(), run_id=HOSTILE_ID)
+    opened(window, studio)
+    choose(window, HOSTILE_ID)
+    text = window.run("return document.body.textContent")
+    assert all(one in text for one in (HOSTILE, HOSTILE_ID, NAME))
+    assert window.run("return document.querySelectorAll('img, #chosen-run script').length") == 0
+    assert window.run("return document.title") == "Stepward studio"
+    assert window.log() == []
+
+
+def test_the_list_is_filtered(window: Browser, studio: Studio) -> None:
+    opened(window, studio)
+    until(window, "document.querySelectorAll('#live-list .run-row').length > 1")
+    window.run("const field = document.getElementById('live-text'); field.value = 'SMALL';"
+               "field.dispatchEvent(new Event('input'))")  # fmt: skip
+    assert window.run("return [...document.querySelectorAll('#live-list .run-row')].map(e => e.dataset.run)") == [
+        "small"
+    ]
+
+
+@pytest.mark.skipif(not AXE, reason="axe-core is not there: STEPWARD_AXE names its file")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_and_nothing_is_wider_than_a_phone(
+    window: Browser, studio: Studio, scheme: str
+) -> None:
+    window.prefer(scheme)
+    opened(window, studio, acts=True)
+    choose(window, "small")
+    script = Path(AXE).read_text(encoding="utf-8")
+    found = window.run_later(f"{script}; const done = arguments[arguments.length - 1]; axe.run().then(done)")
+    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], [node["html"] for node in one["nodes"][:3]]) for one in serious] == []
+    window.resize(390, 844)
+    wide = window.run("return document.documentElement.scrollWidth")
+    window.resize(1280, 800)
+    assert wide <= 390

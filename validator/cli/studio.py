@@ -1,0 +1,112 @@
+"""`stepward studio`: the live page of a journal."""
+
+from __future__ import annotations
+
+import gc
+import secrets
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepward.validator.cli.machine import (
+    MachineError,
+    driving_options,
+    explained,
+    journal_option,
+    load_means,
+    load_policies,
+    open_journal,
+    policy_options,
+    without_password,
+)
+
+if TYPE_CHECKING:
+    from stepward.validator.review.programs import ProgramView
+    from stepward.validator.studio.house import House, Programs
+    from stepward.vm.journal.store import Journal
+
+DEFAULT_PORT = 8716
+
+
+@click.command()
+@click.argument("paths", metavar="[PROGRAMS]...", nargs=-1, type=click.Path())
+@journal_option
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="The port of the loopback interface (0: any free one).",
+)
+@driving_options
+@policy_options
+def studio(paths: tuple[str, ...], port: int, **options: Any) -> None:
+    """Serve a live page of a journal's runs, and of PROGRAMS.
+
+    It shows runs as they go on, and what waits for somebody. Who opens the address with the token, which the command
+    prints, can resume, reconcile and cancel runs; with `--tools` and `--model`, as for `stepward run`, they go on here.
+    Only this computer can reach the page. Stop it with Ctrl-C.
+    """
+    _require_library()
+    from stepward.validator.studio.server import listening, server_of
+
+    gc.enable()  # unlike a check, a server lasts
+    token = secrets.token_urlsafe(24)
+    with explained(), closing(open_journal(options["journal"])) as journal, listening(port) as sock:
+        house = _house(journal, paths, options)
+        address = f"http://127.0.0.1:{sock.getsockname()[1]}/"
+        click.echo(f"to watch, open {address}", err=True)
+        click.echo(f"to act as well, open {address}#token={token}", err=True)
+        server_of(house, token, sock).run(sockets=[sock])
+
+
+def _require_library() -> None:
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        help = "install Stepward with its extra: `python -m pip install 'stepward[studio]'`"
+        raise MachineError(f"`stepward studio` needs a library that is missing ({error})", help) from None
+
+
+def _house(journal: Journal, paths: tuple[str, ...], options: dict[str, Any]) -> House:
+    from stepward.validator.cli.values import value_of
+    from stepward.validator.studio.acting import Operator
+    from stepward.validator.studio.analysis import Analysis
+    from stepward.validator.studio.feed import Feed
+    from stepward.validator.studio.house import House
+    from stepward.validator.studio.live import Live
+    from stepward.validator.studio.page import studio_page
+    from stepward.validator.studio.views import Views
+
+    means = load_means(options)
+    programs = _programs(paths, options)
+    return House(
+        studio_page(without_password(options["journal"]), programs.files),
+        Live(Feed(journal)),
+        Views(journal),
+        Analysis(journal),
+        programs,
+        Operator(means.machine(journal, load_policies(options)), means.require, value_of),
+    )
+
+
+def _programs(paths: tuple[str, ...], options: dict[str, Any]) -> Programs:
+    """Return the programs in files and folders; each is checked when somebody looks at it."""
+    from stepward.validator.cli.loading import configurations_of, gate_of
+    from stepward.validator.cli.report import views_of
+    from stepward.validator.failures import Failures
+    from stepward.validator.files import shown_name
+    from stepward.validator.gate.discovery import find_candidates, read_candidate
+    from stepward.validator.studio.house import Programs
+    from stepward.vm.errors import StepwardError
+
+    def check(file: str) -> list[ProgramView]:
+        gate = gate_of(options)
+        gate.check_paths([file])
+        return list(views_of(file, gate.result(), options, Failures(StepwardError, click.ClickException)))
+
+    candidates = find_candidates(paths, configurations_of(options))
+    chosen = [one for one in candidates if not one.is_excluded and read_candidate(one).documents]
+    return Programs([shown_name(one.path) for one in chosen], check)

@@ -1,0 +1,99 @@
+"""What the operator may do about runs from the page: resume, reconcile, cancel, and pick up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stepward.validator.result import AdvisedError
+from stepward.vm.errors import StepwardError
+from stepward.vm.machine.runs import run_of
+
+if TYPE_CHECKING:
+    from stepward.vm.language.types import TypeSpec
+    from stepward.vm.machine.execution import ExecutionVM
+    from stepward.vm.machine.history import History
+    from stepward.vm.machine.plan import Plan
+    from stepward.vm.machine.run import Run
+
+VERDICTS: Final = ("done", "not_done", "abandon")
+
+
+class Operator(NamedTuple):
+    """The means of who acts: a machine, what complains of a program that it can't run, and what reads a value.
+
+    `require` raises AdvisedError for a plan whose tools or model are missing, `read` for a text that is no value.
+    """
+
+    machine: ExecutionVM
+    require: Callable[[Plan], None]
+    read: Callable[[str, TypeSpec | None, str], Any]
+
+
+class Refused(StepwardError):  # noqa: N818 - reads better where it is raised than with a suffix
+    """A request can't be understood; the message says which field is wrong."""
+
+
+def act(operator: Operator, found: History, asked: Mapping[str, Any]) -> Run:
+    """Do what is asked for about a run, drive it on, and return it. This may block for as long as its tools take.
+
+    Raises Refused for a request without what it must have, AdvisedError without the tools, and what the machine raises
+    when it refuses.
+    """
+    by = text_of(asked, "by", optional=True) or None
+    machine, what = operator.machine, text_of(asked, "what")
+    match what:
+        case "cancel":
+            return machine.cancel_sync(found.run, by=by)
+        case "recover":
+            operator.require(found.plan)
+            return machine.recover_sync(found.run)[0]
+        case "resume":
+            return _resume(operator, found, asked, by)
+        case "reconcile":
+            return _reconcile(operator, found, asked, by)
+    raise Refused(f"nobody can `{what}` a run")
+
+
+def _resume(operator: Operator, found: History, asked: Mapping[str, Any], by: str | None) -> Run:
+    """Answer a step that waits. Its token never leaves this process: the page names the step."""
+    step = text_of(asked, "step")
+    waits = next((one for one in run_of(found).suspensions if one.step == step), None)
+    if waits is None:
+        raise Refused(f"`{step}` of run `{found.run}` does not wait for an answer")
+    if not waits.token:
+        raise Refused(f"the token of `{step}` was erased: the run can only be cancelled")
+    operator.require(found.plan)
+    value = operator.read(text_of(asked, "payload"), _returns(found, step), "the answer")
+    return operator.machine.resume_sync(waits.token, value, by=by)
+
+
+def _reconcile(operator: Operator, found: History, asked: Mapping[str, Any], by: str | None) -> Run:
+    step, verdict = text_of(asked, "step"), text_of(asked, "verdict")
+    if verdict not in VERDICTS:
+        raise Refused("`verdict` is `done`, `not_done` or `abandon`")
+    if verdict != "abandon":
+        operator.require(found.plan)
+    output = None
+    if verdict == "done":
+        output = operator.read(text_of(asked, "payload") or "null", _returns(found, step), "the output")
+    said: Any = verdict
+    return operator.machine.reconcile_sync(found.run, step, said, output, by=by)
+
+
+def _returns(found: History, step: str) -> TypeSpec | None:
+    calls = (call for one in found.plan.steps for call in one.calls)
+    return next((call.returns for call in calls if call.id == step), None)
+
+
+def text_of(asked: Mapping[str, Any], name: str, *, optional: bool = False) -> str:
+    """Return a text of a request; raises Refused if it is missing, or is none."""
+    value = asked.get(name, "" if optional else None)
+    if not isinstance(value, str):
+        raise Refused(f"`{name}` is missing, or is no text")
+    return value
+
+
+def words_of(error: StepwardError) -> str:
+    """Return an error for the page: what is wrong, and what to do."""
+    return f"{error.message}: {error.help}" if isinstance(error, AdvisedError) and error.help else str(error)

@@ -1,0 +1,220 @@
+"""The server of the studio: pages and parts of pages for who reads, and actions for who has the operator's token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+from xml.etree.ElementTree import Element, tostring
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from stepward.validator.files import why_not
+from stepward.validator.result import AdvisedError
+from stepward.validator.studio.acting import Refused, act, words_of
+from stepward.validator.studio.guard import LOOPBACK, Guard, Token
+from stepward.vm.errors import StepwardError
+from stepward.vm.machine.refusals import NoSuchRun
+
+if TYPE_CHECKING:
+    from stepward.validator.studio.house import House
+
+MOST_BODY: Final = 64 << 10
+"""Bytes of the longest request."""
+
+MOST_CONNECTIONS: Final = 100
+"""Connections at a time; more are refused with status 503."""
+
+PATIENCE: Final = 2.0
+"""Seconds that the page waits for an action; a run that takes longer goes on, and the page shows it as it goes."""
+
+OWN: Final = {
+    "page.css": ("stepward.validator.review", "text/css"),
+    "page.js": ("stepward.validator.review", "text/javascript"),
+    "studio.css": ("stepward.validator.studio", "text/css"),
+    "studio.js": ("stepward.validator.studio", "text/javascript"),
+}
+"""The files that the page loads, and where they are."""
+
+
+class Unwelcome(Exception):  # noqa: N818 - it is an answer
+    """A request that is answered with a status and a text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+def listening(port: int) -> socket.socket:
+    """Return a socket on the loopback interface; for port 0 the system chooses one. Raises AdvisedError."""
+    try:
+        return socket.create_server((LOOPBACK, port))
+    except OSError as error:
+        raise AdvisedError(f"port {port} can't be used: {why_not(error)}", "name another port, or 0") from None
+
+
+def server_of(house: House, token: str, sock: socket.socket) -> uvicorn.Server:
+    """Return a server for a studio; its `run` serves on the socket until the process is interrupted."""
+    settings = uvicorn.Config(
+        app(house, token, sock.getsockname()[1]),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(settings)
+
+
+def app(house: House, token: str, port: int) -> Starlette:
+    """Return the application. Reading needs no token; what acts does."""
+    desk = Desk(house, Token(token))
+    routes = [
+        Route("/", desk.page),
+        Route("/events", desk.events),
+        Route("/run", desk.run),
+        Route("/picture", desk.picture),
+        Route("/program", desk.program),
+        Route("/analysis", desk.analysis),
+        Route("/act", desk.act, methods=["POST"]),
+        Route("/token", desk.token, methods=["POST"]),
+        *(Route(f"/{name}", partial(_own, name)) for name in OWN),
+    ]
+    refused: Any = {Unwelcome: _unwelcome}
+    return Starlette(routes=routes, middleware=[Middleware(Guard, port=port)], exception_handlers=refused)
+
+
+async def _unwelcome(_: Request, error: Unwelcome) -> Response:
+    return PlainTextResponse(error.text, error.status)
+
+
+async def _own(name: str, _: Request) -> Response:
+    package, kind = OWN[name]
+    return Response(files(package).joinpath(name).read_bytes(), media_type=kind)
+
+
+class Desk:
+    """Answers requests from what a house has."""
+
+    def __init__(self, house: House, token: Token) -> None:
+        self._house = house
+        self._token = token
+        self._acting: set[asyncio.Task[Any]] = set()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def page(self, _: Request) -> Response:
+        """Return the page."""
+        return Response(self._house.page, media_type="text/html")
+
+    async def events(self, request: Request) -> Response:
+        """Return the stream of updates."""
+        live = self._house.live
+        if live.is_full:
+            raise Unwelcome(503, "too many pages are open: close one")
+        updates = live.updates(request.headers.get("last-event-id", ""))
+        return StreamingResponse(updates, media_type="text/event-stream")
+
+    async def run(self, request: Request) -> Response:
+        """Return a run, with its records from number `first` on."""
+        name, first = request.query_params.get("run", ""), request.query_params.get("first", "0")
+        number = int(first) if first.isascii() and first.isdigit() and len(first) < 9 else 0
+        return await self._part(lambda: self._house.views.run(name, number))
+
+    async def picture(self, request: Request) -> Response:
+        """Return the diagram of a run's program."""
+        return await self._part(lambda: self._house.views.picture(request.query_params.get("run", "")))
+
+    async def program(self, request: Request) -> Response:
+        """Return a program with its findings and verdicts; it is checked now, if it was not before."""
+        name = request.query_params.get("file", "")
+        return await self._part(lambda: self._house.programs.part(name))
+
+    async def analysis(self, _: Request) -> Response:
+        """Return the plots of the runs that ended last."""
+        return await self._part(self._house.analysis.part)
+
+    async def _part(self, make: Callable[[], Element]) -> Response:
+        """Return a part of the page, made in a thread because journals block."""
+        try:
+            made = await asyncio.to_thread(lambda: tostring(make(), encoding="unicode", method="html"))
+        except NoSuchRun as error:
+            raise Unwelcome(404, str(error)) from None
+        except StepwardError as error:
+            raise Unwelcome(409, words_of(error)) from None
+        return Response(made, media_type="text/html")
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    async def token(self, request: Request) -> Response:
+        """Say whether a token is the operator's."""
+        self._require(request)
+        return Response(status_code=204)
+
+    async def act(self, request: Request) -> Response:
+        """Do something about a run of this journal."""
+        asked = await self._asked(request)
+
+        def acted() -> str:
+            found = self._house.views.history(str(asked.get("run")))
+            return act(self._house.operator, found, asked).status
+
+        return await self._answer(acted)
+
+    async def _answer(self, work: Callable[[], Any]) -> Response:
+        """Work in a thread, and say what came of it; what takes long goes on, and is said to."""
+        task = asyncio.create_task(asyncio.to_thread(work))
+        self._acting.add(task)
+        task.add_done_callback(self._settled)
+        done, _ = await asyncio.wait({task}, timeout=PATIENCE)
+        if not done:
+            return JSONResponse({"said": "under way"}, 202)
+        try:
+            return JSONResponse({"said": task.result()})
+        except NoSuchRun as error:
+            raise Unwelcome(404, str(error)) from None
+        except Refused as error:
+            raise Unwelcome(400, str(error)) from None
+        except StepwardError as error:
+            raise Unwelcome(409, words_of(error)) from None
+
+    def _settled(self, task: asyncio.Task[Any]) -> None:
+        self._acting.discard(task)
+        if not task.cancelled():
+            task.exception()  # a run that failed later says so in its records
+
+    def _require(self, request: Request) -> None:
+        """Raise Unwelcome for a request without the operator's token."""
+        if not self._token.is_in(request.headers.get("authorization")):
+            raise Unwelcome(401, "this needs the operator's token, which the studio has printed at its start")
+
+    async def _asked(self, request: Request) -> Mapping[str, Any]:
+        """Return the JSON object in a request that may act; raises Unwelcome for any other."""
+        self._require(request)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Unwelcome(415, "the body is no JSON")
+        body = bytearray()
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MOST_BODY:
+                    raise Unwelcome(413, f"the body has more than {MOST_BODY:,} bytes")
+        except ClientDisconnect:
+            raise Unwelcome(400, "the body is cut off") from None
+        try:
+            asked = json.loads(body)
+        except (ValueError, RecursionError):
+            raise Unwelcome(400, "the body is no JSON") from None
+        if not isinstance(asked, dict):
+            raise Unwelcome(400, "the body is no JSON object")
+        return asked
