@@ -49,7 +49,25 @@ class RuleMonitor:
         self.came: set[str] = set()
         self.stale: set[str] = set()
         self.performed: set[int] = set()
+        self._read_before: dict[str, set[tuple[str, ...]]] = {}
+        """What the conditions of guards in earlier runs read."""
         self.owes = False
+        self._remember(getattr(rule, "already", None))
+
+    def _remember(self, already: Any) -> None:
+        """Take over what earlier runs left of the rule ("Continuations")."""
+        if self.form == "requires":
+            singles = list({repr(guard): guard for guard in self._guards})
+            for name, past in zip(singles, already, strict=False):
+                self.came |= {name} if past.level != "never" else set()
+                self.stale |= {name} if past.level == "stale" else set()
+                self._read_before[name] = {tuple(one.split(".")) for one in past.reads}
+        elif self.form == "exclusive":
+            self.performed |= {side for side, was in enumerate(already) if was}
+        elif self.form == "at_most_once" and already:
+            self.performed.add(0)
+        elif self.form == "followed_by":
+            self.owes = already
 
     def selects(self, selector: Any, part: Any) -> bool:
         """Return whether a selector P matches a step or sub-step: by id, by tool, or by a tool that writes
@@ -145,10 +163,13 @@ class RuleMonitor:
             return
         for guard in self._guards:
             step = next((one for one in all_steps(self._program.steps) if guard_matches(guard, one)), None)
+            read = set(self._read_before.get(repr(guard), ()))
             if step is not None:
-                read = {holder(name, self._program)[0] for tree in expressions_of(step, 1) for name in names_read(tree)}
-                if read & set(holders):
-                    self.stale.add(repr(guard))
+                read |= {
+                    holder(name, self._program)[0] for tree in expressions_of(step, 1) for name in names_read(tree)
+                }
+            if read & set(holders):
+                self.stale.add(repr(guard))
 
     def is_broken(self, status: str, reason: str) -> bool:
         """Return whether the ending of the run breaks a `followed_by` ("Guardrails" 4)."""

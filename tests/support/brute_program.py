@@ -256,12 +256,16 @@ def outputs_of(step: dict[str, Any]) -> list[str]:
     return [f"{step['id']}.output", *([step["output_key"]] if "output_key" in step else [])]
 
 
+_LEVELS: Final = {"never": 0, "stale": 1, "fresh": 2}
+
+
 class Rule:
     """One guardrail: what it remembers is a number, or a level for each guard: 0 never came, 1 stale, 2 stands."""
 
     def __init__(self, rule: dict[str, Any], program: dict[str, Any], names: Names) -> None:
         self.rule, self.program, self.name = rule, program, rule["name"]
         self.start: Any = 0
+        already = rule.get("already")
         pair = rule.get("followed_by", {})
         selectors = rule.get("exclusive") or [
             rule.get("protects") or rule.get("never") or rule.get("at_most_once") or pair.get("first"),
@@ -270,9 +274,20 @@ class Rule:
         self.first, self.second = (self._selected(selector) for selector in selectors)
         if "requires" in rule:
             self.guards = list(_guards(rule["requires"]))
-            self.start = (0,) * len(self.guards)
+            different = dict.fromkeys(map(repr, self.guards))
+            past = dict(zip(different, already or [{"level": "never"}] * len(different), strict=True))
+            self.start = tuple(_LEVELS[past[repr(guard)]["level"]] for guard in self.guards)
             self.reads = [self._read_by(guard, names) for guard in self.guards]
+            if rule.get("fresh", True):
+                self.reads = [
+                    own | set(past[repr(guard)].get("reads", ()))
+                    for own, guard in zip(self.reads, self.guards, strict=True)
+                ]
             self.coming = [self._selected(guard) for guard in self.guards]
+        elif "exclusive" in rule:
+            self.start = sum(1 << side for side, was in enumerate(already or ()) if was)
+        else:
+            self.start = int(bool(already))
 
     def _selected(self, selector: dict[str, Any] | None) -> frozenset[str]:
         found = set()

@@ -223,6 +223,22 @@ class Memory:
         self.came: dict[str, bool] = {}
         self.performed: set[int] = set()
         self.owed = False
+        self.read_before: dict[str, set[str]] = {}
+        self._take_over(rule.get("already"))
+
+    def _take_over(self, already: Any) -> None:
+        """Begin with what the runs before this one left of the rule."""
+        if "requires" in self.rule:
+            different = dict.fromkeys(map(repr, _in_order(self.rule["requires"])))
+            for guard, past in zip(different, already or (), strict=False):
+                self.came |= {guard: past["level"] == "fresh"}
+                self.read_before[guard] = set(past.get("reads", ()))
+        elif "followed_by" in self.rule:
+            self.owed = bool(already)
+        elif "exclusive" in self.rule:
+            self.performed = {side for side, was in enumerate(already or ()) if was}
+        elif already:
+            self.performed = {0}
 
     def _selects(self, selector: dict[str, Any], part: dict[str, Any]) -> bool:
         if self.inside is not None and part["id"] not in self.inside:
@@ -323,8 +339,18 @@ class Memory:
             step = self.judge.steps.get(guard["step"], {}) if "branch" in guard else {}
             texts = [step.get("condition", "true"), *(case["when"] for case in step.get("cases", ()))]
             read = {self.judge.root(name)[0] for text in texts for name in references(parsed(text))}
+            read |= self.read_before.get(repr(guard), set())
             if read.intersection(names):
                 self.came[repr(guard)] = False
+
+
+def _in_order(requirement: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the single guards of a requirement as they are written."""
+    inner = requirement.get("all_of") or requirement.get("any_of")
+    if not inner:
+        yield requirement
+    for part in inner or ():
+        yield from _in_order(part)
 
 
 def _name(step: dict[str, Any], branch: Any) -> Any:

@@ -218,8 +218,12 @@ class _Judge:
 
     def _applies(self) -> bool:
         """True if reachable steps match the rule's selectors; they need not for a policy's rule."""
-        selectors = protected(self.rule)
-        needed = selectors if isinstance(self.rule, Exclusive) else selectors[:1]
+        rule, selectors = self.rule, protected(self.rule)
+        needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
+        if isinstance(rule, Exclusive) and any(rule.already):  # a run before this one has performed a side
+            needed = tuple(side for side, was in zip(selectors, rule.already, strict=True) if not was)
+        elif isinstance(rule, FollowedBy) and rule.already:
+            return True  # what is owed may never come
         hits, reachable = self._hits, self.facts.graph.reachable
         return all(any(hit.step in reachable for hit in hits(selector)) for selector in needed)
 

@@ -48,6 +48,7 @@ from stepward.vm.language.steps import BaseStep, Call, ConditionStep, LlmCall, P
 
 Memory = tuple[int, ...]
 NEVER, STALE, FRESH = 0, 1, 2
+PAST: Final = {"never": NEVER, "stale": STALE, "fresh": FRESH}
 
 
 class Breach(NamedTuple):
@@ -126,6 +127,12 @@ class RequiresWatcher(Watcher):
         self.coming = [by_step(at_ends(matches(guard, reading), reading)) for guard in self.guards]
         self.parts |= {(hit.step, hit.sub) for found in self.coming for hits in found.values() for hit in hits}
         self.reads = [self._reads(guard) if rule.fresh else frozenset() for guard in self.guards]
+        self.past = [PAST[one.level] for one in rule.already]
+        if self.past and len(self.past) != len(self.guards):
+            raise Refused(f"`already` of `{rule.name}` does not say something of each requirement")
+        if self.past and rule.fresh:
+            earlier = [frozenset(tuple(name.split(".")) for name in one.reads) for one in rule.already]
+            self.reads = [own | before for own, before in zip(self.reads, earlier, strict=True)]
 
     @cached_property
     def seen(self) -> Collection[int]:
@@ -142,7 +149,7 @@ class RequiresWatcher(Watcher):
         return frozenset(self.reading.origins.root(names) for names in read)
 
     def start(self) -> Memory:
-        return (NEVER,) * len(self.guards)
+        return tuple(self.past) or (NEVER,) * len(self.guards)
 
     def _holds(self, requirement: AnyRequirement, memory: Memory, least: int) -> bool:
         if isinstance(requirement, AllOf):
@@ -280,10 +287,14 @@ def _handed(part: BaseStep, names: Names) -> Names:
 
 
 class AtMostOnceWatcher(Watcher):
-    """`at_most_once: P`: remembers whether P was performed."""
+    """`at_most_once: P`: remembers whether P was performed, also by `already`."""
+
+    def __init__(self, rule: AtMostOnce, reading: Reading) -> None:
+        super().__init__(reading, matches(rule.at_most_once, reading))
+        self.past = (1,) if rule.already else (0,)
 
     def start(self) -> Memory:
-        return (0,)
+        return self.past
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002
         hits = self.started(step, exit_)
@@ -317,9 +328,10 @@ class ExclusiveWatcher(Watcher):
         sides = [matches(side, reading) for side in rule.exclusive]
         super().__init__(reading, (hit for side in sides for hit in side))
         self.sides = [frozenset((hit.step, hit.sub) for hit in side) for side in sides]
+        self.past = sum(1 << bit for bit, was in enumerate(rule.already) if was)
 
     def start(self) -> Memory:
-        return (0,)
+        return (self.past,)
 
     def _performed(self, step: int, memory: Memory, exit_: Exit) -> int:
         found = memory[0]
@@ -342,6 +354,7 @@ class FollowedByWatcher(Watcher):
         then = matches(rule.followed_by.then, reading)
         super().__init__(reading, then)
         self.ends = rule.ends
+        self.is_owed_first = rule.already
         self.ends_matter, self.sees_everything = True, rule.ends == "any"
         begun = [hit for hit in matches(rule.followed_by.first, reading) if (hit.step, hit.sub) not in self.parts]
         self.first = frozenset((hit.step, hit.sub) for hit in at_ends(begun, reading))
@@ -367,7 +380,7 @@ class FollowedByWatcher(Watcher):
         return is_limited and any(isinstance(call, LlmCall) for _, call in calls)
 
     def start(self) -> Memory:
-        return (0,)
+        return (1,) if self.is_owed_first else (0,)
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:  # noqa: ARG002
         """Report a missing Q: a run may be cancelled before any step, and run out of budget before Q."""
@@ -477,7 +490,7 @@ def _within(watch: Callable[[Any, Any], Watcher], rule: AnyRule, reading: Readin
 _KINDS: Final[dict[type[AnyRule], tuple[str, Callable[[Any, Reading], Watcher]]]] = {
     Requires: ("requires", RequiresWatcher),
     Never: ("never", lambda rule, reading: NeverWatcher(reading, matches(rule.never, reading), rule.when)),
-    AtMostOnce: ("at_most_once", lambda rule, reading: AtMostOnceWatcher(reading, matches(rule.at_most_once, reading))),
+    AtMostOnce: ("at_most_once", AtMostOnceWatcher),
     FollowedBy: ("followed_by", FollowedByWatcher),
     Exclusive: ("exclusive", ExclusiveWatcher),
 }

@@ -37,6 +37,9 @@ Objection = Literal["bypassed", "stale", "forbidden", "repeated", "both"]
 NEVER, STALE, FRESH = 0, 1, 2
 """The memory of `requires` for a guard: it never succeeded, it succeeded and went stale, or it is valid."""
 
+LEVELS: Final = {"never": NEVER, "stale": STALE, "fresh": FRESH}
+"""The words of `already` for these."""
+
 BOTH: Final = 3
 """The memory of `exclusive` once both sides were performed: a bit for each."""
 
@@ -92,7 +95,7 @@ class RequiresAutomaton(Automaton):
         super().__init__((rule.protects,), tuple(dict.fromkeys(guards(rule.requires))))
         self.requirement = rule.requires
         self.position = {guard: number for number, guard in enumerate(self.comes)}
-        self.first = (NEVER,) * len(self.comes)
+        self.first = tuple(LEVELS[one.level] for one in rule.already) or (NEVER,) * len(self.comes)
 
     def objection(self, memory: Any, which: Collection[int]) -> Objection | None:  # noqa: ARG002
         if self._holds(self.requirement, memory, FRESH):
@@ -132,6 +135,10 @@ class AtMostOnceAutomaton(Automaton):
     kind, codes = "at_most_once", ("SW404",)
     counts_starts = True
 
+    def __init__(self, rule: AtMostOnce) -> None:
+        super().__init__((rule.at_most_once,))
+        self.first = int(rule.already)
+
     def objection(self, memory: Any, which: Collection[int]) -> Objection | None:  # noqa: ARG002
         return "repeated" if memory else None
 
@@ -144,6 +151,10 @@ class ExclusiveAutomaton(Automaton):
 
     kind, codes = "exclusive", ("SW406",)
     counts_starts = True
+
+    def __init__(self, rule: Exclusive) -> None:
+        super().__init__(rule.exclusive)
+        self.first = rule.already[0] | rule.already[1] << 1
 
     def objection(self, memory: Any, which: Collection[int]) -> Objection | None:
         return "both" if self.started(memory, which) == BOTH else None
@@ -164,6 +175,7 @@ class FollowedByAutomaton(Automaton):
     def __init__(self, rule: FollowedBy) -> None:
         super().__init__((rule.followed_by.then,), (rule.followed_by.first,))
         self.ends = rule.ends
+        self.first = int(rule.already)
 
     def started(self, memory: Any, which: Collection[int]) -> Any:  # noqa: ARG002
         return 0
@@ -184,9 +196,9 @@ def automaton_of(rule: AnyRule) -> Automaton:
         case Never():
             return NeverAutomaton((rule.never,))
         case AtMostOnce():
-            return AtMostOnceAutomaton((rule.at_most_once,))
+            return AtMostOnceAutomaton(rule)
         case Exclusive():
-            return ExclusiveAutomaton(rule.exclusive)
+            return ExclusiveAutomaton(rule)
         case FollowedBy():
             return FollowedByAutomaton(rule)
         case _:
@@ -214,7 +226,10 @@ def bound(rule: AnyRule, meaning: Meaning, hits: Callable[[AnySelector | AnyGuar
     counted = {hit[:2] for found in starts for hit in found} if automaton.counts_starts else set()
     comes = tuple([hit for hit in hits(selector) if hit[:2] not in counted] for selector in automaton.comes)
     goes_stale = isinstance(rule, Requires) and rule.fresh
-    parts = tuple(_stale_by(guard, meaning) if goes_stale else frozenset() for guard in automaton.comes)
+    parts = tuple(
+        _stale_by(guard, meaning) | earlier if goes_stale else frozenset()
+        for guard, earlier in zip(automaton.comes, _stale_by_past(rule, meaning, len(automaton.comes)), strict=True)
+    )
     stale_by = tuple(frozenset(step for step, _ in found) for found in parts)
     return Bound(automaton, starts, comes, stale_by, parts)
 
@@ -229,12 +244,27 @@ def awaited(guard: AnySelector | AnyGuard, hit: Match) -> str | int | None:
 
 def _stale_by(guard: AnySelector | AnyGuard, meaning: Meaning) -> frozenset[tuple[int, int | None]]:
     """Return the steps and sub-steps that make a guard stale: those that may assign a name in its conditions."""
+    return frozenset(part for name in read_by(guard, meaning) for part in _assigners(name, meaning))
+
+
+def read_by(guard: AnySelector | AnyGuard, meaning: Meaning) -> frozenset[tuple[str, ...]]:
+    """Return the variables, outputs and errors that the conditions of a guard with a branch read."""
     if not isinstance(guard, BranchSelector) or guard.step not in meaning.flow.position:
         return frozenset()
     clauses = meaning.clauses_of.get(meaning.flow.position[guard.step], ())
     trees = [clause.tree for clause in clauses if clause.tree is not None]
     found = {meaning.names.locate(reference.names) for tree in trees for reference in all_references(tree)}
-    return frozenset(part for one in found if one is not None for part in _assigners(one[0], meaning))
+    return frozenset(one[0] for one in found if one is not None)
+
+
+def _stale_by_past(rule: AnyRule, meaning: Meaning, count: int) -> list[frozenset[tuple[int, int | None]]]:
+    """Return for each guard the parts that may assign what made it stale in the runs before this one."""
+    already = rule.already if isinstance(rule, Requires) else ()
+    if not already:
+        return [frozenset()] * count
+    return [
+        frozenset(part for name in one.reads for part in _assigners(tuple(name.split(".")), meaning)) for one in already
+    ]
 
 
 def _assigners(name: tuple[str, ...], meaning: Meaning) -> Iterable[tuple[int, int | None]]:

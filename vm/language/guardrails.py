@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import Discriminator, Field, Tag
+from pydantic.json_schema import SkipJsonSchema
 
 from stepward.vm.language.node import Node
 from stepward.vm.reading.source import Path
@@ -116,12 +117,27 @@ class Rule(Node):
     name: str = Field(min_length=1)
 
 
+class Came(Node):
+    """What runs before this one left of a single G: whether it counts, and the variables that make it stale."""
+
+    level: Literal["never", "stale", "fresh"]
+    reads: Annotated[tuple[str, ...], Field(strict=False)] = ()
+
+
+# Every kind of rule but `never` may have `already`: what the runs before a continuation left of it. The machine writes
+# it, into policies with `continues`; nobody else can.
+
+
 class Requires(Rule):
-    """Before each start of P, G succeeded; a G with a branch goes stale unless `fresh` is false."""
+    """Before each start of P, G succeeded; a G with a branch goes stale unless `fresh` is false.
+
+    `already` has an entry for each different G, in the order in which they are written.
+    """
 
     protects: Selector
     requires: Requirement
     fresh: bool = True
+    already: SkipJsonSchema[Annotated[tuple[Came, ...], Field(strict=False)]] = ()
 
 
 class Never(Rule):
@@ -132,9 +148,10 @@ class Never(Rule):
 
 
 class AtMostOnce(Rule):
-    """No run performs P twice."""
+    """No run performs P twice; `already` says that P was performed."""
 
     at_most_once: Selector
+    already: SkipJsonSchema[bool] = False
 
 
 class Sequence(Node):
@@ -148,17 +165,19 @@ class FollowedBy(Rule):
     """Every run that ends and in which P succeeded starts Q after that.
 
     Without `ends`, the rule applies to endings that the program causes; with `any`, also to runs that are cancelled or
-    out of budget; with `success`, only to status SUCCESS.
+    out of budget; with `success`, only to status SUCCESS. `already` says that Q is owed.
     """
 
     followed_by: Sequence
     ends: Literal["any", "success"] | None = None
+    already: SkipJsonSchema[bool] = False
 
 
 class Exclusive(Rule):
-    """No run performs both P and Q."""
+    """No run performs both P and Q; `already` says of each whether it was performed."""
 
     exclusive: Annotated[tuple[Selector, Selector], Field(strict=False)]
+    already: SkipJsonSchema[Annotated[tuple[bool, bool], Field(strict=False)]] = (False, False)
 
 
 RULE_MODELS: dict[str, type[Rule]] = {
@@ -220,6 +239,11 @@ def protected(rule: AnyRule) -> tuple[AnySelector, ...]:
             return rule.exclusive
         case _:
             assert_never(rule)
+
+
+def has_past(rule: AnyRule) -> bool:
+    """Return whether a rule says what the runs before this one left of it."""
+    return "already" in rule.model_fields_set
 
 
 def guards(requirement: AnyRequirement) -> tuple[AnyGuard, ...]:

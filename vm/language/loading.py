@@ -66,6 +66,7 @@ def build_program(data: Any, document: Document | None, patterns: str | None = R
     if total > MAX_STEPS:
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
         raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))
+    _require_no_past(program, name)
     program._document = document
     if program.language == 1:
         written = Written(program.inputs or {}, program.tools or {}, program.guardrails, program.layout)
@@ -73,6 +74,19 @@ def build_program(data: Any, document: Document | None, patterns: str | None = R
         if missing is not None:
             raise ProgramError(name, (missing,))
     return program
+
+
+def _require_no_past(program: Program, name: str) -> None:
+    """Raise ProgramError if a rule says what the runs before this one left of it: only the machine knows."""
+    rules = {("guardrails", number): rule for number, rule in enumerate(program.guardrails)}
+    for owner in program.layout.bodies:
+        path = program.layout.path(owner)
+        own = getattr(program.layout.steps[owner], "guardrails", ())
+        rules |= {(*path, "guardrails", number): rule for number, rule in enumerate(own)}
+    for path, rule in rules.items():
+        if guardrails.has_past(rule):
+            message = "the machine writes `already`, for a run that continues another"
+            raise ProgramError(name, (Problem("SW002", message, "remove it", Place((*path, "already"))),))
 
 
 def _with_plain_steps(data: Any) -> Any:

@@ -9,11 +9,12 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from stepward.vm.errors import ExpressionError, PolicyError, Problem, ProgramError
 from stepward.vm.expressions.parser import parse
-from stepward.vm.language.guardrails import Guardrail, Never
+from stepward.vm.language.guardrails import Guardrail, Never, Requires, guards, has_past
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.node import Node
 from stepward.vm.patterns.matching import RE2
@@ -57,7 +58,11 @@ def _allowed(value: Any) -> Any:
 
 
 class Policy(Node):
-    """Facts about tools, an allow-list, guardrails and waivers, for the programs that it applies to."""
+    """Facts about tools, an allow-list, guardrails and waivers, for the programs that it applies to.
+
+    The machine derives policies for a run that continues another: they have `continues`, the id of the first run of
+    the chain.
+    """
 
     policy: Annotated[str, Field(min_length=1, json_schema_extra={"pattern": "^[^:]+$"})]
     description: str = ""
@@ -67,6 +72,7 @@ class Policy(Node):
     four_eyes: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
     guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
     waivers: Annotated[tuple[Waiver, ...], Field(strict=False)] = ()
+    continues: SkipJsonSchema[str | None] = None
 
     kind: ClassVar[str] = "policy"
     entry_models: ClassVar[dict[str, type[Node]]] = {"allow": Allowed, "waivers": Waiver}
@@ -123,7 +129,7 @@ class Policy(Node):
 
         name = document.name if document else "<dict>"
         policy = build(cls, data, name, document.problems if document else (), PolicyError, patterns)
-        problems = [*policy._unreadable_conditions()]
+        problems = [*policy._unreadable_conditions(), *policy._misplaced_past(is_file=document is not None)]
         if not is_recorded:
             problems += [*policy._ambiguous_name(), *policy._doubled_entries()]
         if problems:
@@ -144,6 +150,19 @@ class Policy(Node):
                 parse(text or "true")
             except ExpressionError as error:
                 yield Problem("SW301", error.message, error.help, Place(path, within=(error.start, error.end)))
+
+    def _misplaced_past(self, *, is_file: bool) -> Iterator[Problem]:
+        """Yield the problems of what only the machine writes, for a run that continues another."""
+        if is_file and "continues" in self.model_fields_set:
+            yield Problem("SW002", "the machine writes `continues`, no policy file", "remove it", Place(("continues",)))
+        for number, rule in enumerate(self.guardrails):
+            place = Place(("guardrails", number, "already"))
+            if has_past(rule) and (is_file or self.continues is None):
+                message = "the machine writes `already`, for a run that continues another"
+                yield Problem("SW002", message, "remove it", place)
+            elif isinstance(rule, Requires) and rule.already and len(rule.already) != len(set(guards(rule.requires))):
+                message = f"`already` of `{rule.name}` needs an entry for each requirement"
+                yield Problem("SW002", message, "derive the policy again", place)
 
     def _ambiguous_name(self) -> Iterator[Problem]:
         """Yield the problem of a name with a colon: records name a waived rule `policy:rule`.
