@@ -167,10 +167,9 @@ class _Judge:
     """Judges one rule."""
 
     def __init__(self, proofs: Proofs, rule: AnyRule, origin: Origin, owner: int | None = None) -> None:
-        self.owner = owner
         self.facts, self.analyses, self.proofs = proofs.facts, proofs.analyses, proofs
         self.flow = proofs.facts.flow
-        self.rule, self.origin = rule, origin
+        self.rule, self.origin, self.owner = rule, origin, owner
 
     def _hits(self, selector: AnySelector | AnyGuard) -> list[Match]:
         """Return the parts that a selector of the rule matches; that of a body selects in the body."""
@@ -182,9 +181,8 @@ class _Judge:
             evidence = Evidence(LAYER, reason="what follows within one item is not proved yet")
             return self._summed([not_judged(f"guardrail `{self.rule.name}`", self.origin, evidence)], evidence)
         outcomes = list(vacuous(self.facts, self.rule, self.origin))
-        if self._applies():
+        if self._applies():  # a misspelt name is one mistake: it is not repeated at each step that the rule protects
             verdict, evidence, found = self._reached()
-            # A misspelt name is one mistake: it is not repeated at each step that the rule protects.
             return verdict, evidence, outcomes if outcomes and is_misspelt(self.facts, self.rule) else outcomes + found
         if outcomes:
             return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
@@ -210,22 +208,21 @@ class _Judge:
         rule, analyses = self.rule, self.analyses
         if isinstance(rule, Never) and rule.when is not None:
             return self._never_when(rule, rule.when)
-        # The other rules have no strict monitor.
         strict = monitor_of(rule, analyses, doubtless=True) if isinstance(rule, FollowedBy) else None
         return self._decide(monitor_of(rule, analyses, owner=self.owner), strict)
 
     # -- verdicts ------------------------------------------------------------------------------------------------
 
     def _applies(self) -> bool:
-        """True if reachable steps match the rule's selectors; they need not for a policy's rule."""
-        rule, selectors = self.rule, protected(self.rule)
-        needed = selectors if isinstance(rule, Exclusive) else selectors[:1]
-        if isinstance(rule, Exclusive) and any(rule.already):  # a run before this one has performed a side
-            needed = tuple(side for side, was in zip(selectors, rule.already, strict=True) if not was)
+        """True if reachable steps match the rule's selectors: they need not for a policy's rule, and for what was done
+        in a run before this one."""
+        rule, needed = self.rule, protected(self.rule)[:1]
+        if isinstance(rule, Exclusive):
+            needed = tuple(side for side, was in zip(rule.exclusive, rule.already, strict=True) if not was)
         elif isinstance(rule, FollowedBy) and rule.already:
-            return True  # what is owed may never come
-        hits, reachable = self._hits, self.facts.graph.reachable
-        return all(any(hit.step in reachable for hit in hits(selector)) for selector in needed)
+            needed = ()
+        reachable = self.facts.graph.reachable
+        return all(any(hit.step in reachable for hit in self._hits(one)) for one in needed)
 
     def _decide(self, monitor: Monitor, strict: Monitor | None = None) -> Found:
         """Search with a monitor over all possible transitions, then with the strict one over the certain transitions.

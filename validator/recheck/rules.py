@@ -21,6 +21,7 @@ from stepward.validator.recheck.followed import State
 from stepward.validator.recheck.names import ABSENT, Names, inside
 from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.parts import Match, by_step
+from stepward.validator.recheck.past import levels_of, read_before
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, Unreadable
 from stepward.validator.recheck.selectors import branch_of, guards, matches
@@ -48,7 +49,6 @@ from stepward.vm.language.steps import BaseStep, Call, ConditionStep, LlmCall, P
 
 Memory = tuple[int, ...]
 NEVER, STALE, FRESH = 0, 1, 2
-PAST: Final = {"never": NEVER, "stale": STALE, "fresh": FRESH}
 
 
 class Breach(NamedTuple):
@@ -81,9 +81,12 @@ class Watcher:
         """The steps at which it may be broken, or change its memory."""
         return self.hits.keys()
 
+    past: Memory = ()
+    """The memory before the run."""
+
     def start(self) -> Memory:
         """Return the memory before the run."""
-        return ()
+        return self.past
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:  # noqa: ARG002
         """Yield the violations on arrival at a step."""
@@ -126,13 +129,12 @@ class RequiresWatcher(Watcher):
         self.guards = guards(rule.requires)
         self.coming = [by_step(at_ends(matches(guard, reading), reading)) for guard in self.guards]
         self.parts |= {(hit.step, hit.sub) for found in self.coming for hits in found.values() for hit in hits}
-        self.reads = [self._reads(guard) if rule.fresh else frozenset() for guard in self.guards]
-        self.past = [PAST[one.level] for one in rule.already]
-        if self.past and len(self.past) != len(self.guards):
-            raise Refused(f"`already` of `{rule.name}` does not say something of each requirement")
-        if self.past and rule.fresh:
-            earlier = [frozenset(tuple(name.split(".")) for name in one.reads) for one in rule.already]
-            self.reads = [own | before for own, before in zip(self.reads, earlier, strict=True)]
+        self.past = levels_of(rule, len(self.guards))
+        earlier = read_before(rule, len(self.guards))
+        self.reads = [
+            self._reads(guard) | before if rule.fresh else frozenset()
+            for guard, before in zip(self.guards, earlier, strict=True)
+        ]
 
     @cached_property
     def seen(self) -> Collection[int]:
@@ -147,9 +149,6 @@ class RequiresWatcher(Watcher):
         trees = self.reading.expressions(self.reading.position[guard.step])
         read = references(tree for tree in trees if tree is not None)
         return frozenset(self.reading.origins.root(names) for names in read)
-
-    def start(self) -> Memory:
-        return tuple(self.past) or (NEVER,) * len(self.guards)
 
     def _holds(self, requirement: AnyRequirement, memory: Memory, least: int) -> bool:
         if isinstance(requirement, AllOf):
@@ -287,14 +286,11 @@ def _handed(part: BaseStep, names: Names) -> Names:
 
 
 class AtMostOnceWatcher(Watcher):
-    """`at_most_once: P`: remembers whether P was performed, also by `already`."""
+    """`at_most_once: P`: remembers whether P was performed."""
 
     def __init__(self, rule: AtMostOnce, reading: Reading) -> None:
         super().__init__(reading, matches(rule.at_most_once, reading))
-        self.past = (1,) if rule.already else (0,)
-
-    def start(self) -> Memory:
-        return self.past
+        self.past = (int(rule.already),)
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002
         hits = self.started(step, exit_)
@@ -328,10 +324,7 @@ class ExclusiveWatcher(Watcher):
         sides = [matches(side, reading) for side in rule.exclusive]
         super().__init__(reading, (hit for side in sides for hit in side))
         self.sides = [frozenset((hit.step, hit.sub) for hit in side) for side in sides]
-        self.past = sum(1 << bit for bit, was in enumerate(rule.already) if was)
-
-    def start(self) -> Memory:
-        return (self.past,)
+        self.past = (sum(1 << bit for bit, was in enumerate(rule.already) if was),)
 
     def _performed(self, step: int, memory: Memory, exit_: Exit) -> int:
         found = memory[0]
@@ -354,7 +347,7 @@ class FollowedByWatcher(Watcher):
         then = matches(rule.followed_by.then, reading)
         super().__init__(reading, then)
         self.ends = rule.ends
-        self.is_owed_first = rule.already
+        self.past = (int(rule.already),)
         self.ends_matter, self.sees_everything = True, rule.ends == "any"
         begun = [hit for hit in matches(rule.followed_by.first, reading) if (hit.step, hit.sub) not in self.parts]
         self.first = frozenset((hit.step, hit.sub) for hit in at_ends(begun, reading))
@@ -378,9 +371,6 @@ class FollowedByWatcher(Watcher):
         program, calls = self.reading.program, self.reading.steps[step].calls
         is_limited = program.max_tokens is not None or program.max_cost is not None
         return is_limited and any(isinstance(call, LlmCall) for _, call in calls)
-
-    def start(self) -> Memory:
-        return (1,) if self.is_owed_first else (0,)
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:  # noqa: ARG002
         """Report a missing Q: a run may be cancelled before any step, and run out of budget before Q."""

@@ -22,6 +22,7 @@ from stepward.vm.language.guardrails import (
     BranchSelector,
     Exclusive,
     FollowedBy,
+    LevelWord,
     Never,
     Requires,
     StepSelector,
@@ -37,7 +38,7 @@ Objection = Literal["bypassed", "stale", "forbidden", "repeated", "both"]
 NEVER, STALE, FRESH = 0, 1, 2
 """The memory of `requires` for a guard: it never succeeded, it succeeded and went stale, or it is valid."""
 
-LEVELS: Final = {"never": NEVER, "stale": STALE, "fresh": FRESH}
+LEVELS: Final[dict[LevelWord, int]] = {"never": NEVER, "stale": STALE, "fresh": FRESH}
 """The words of `already` for these."""
 
 BOTH: Final = 3

@@ -15,7 +15,7 @@ from stepward.vm.expressions.fields import is_indexed
 from stepward.vm.expressions.operators import FUNCTIONS
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression, FunctionCall, all_references, walk
-from stepward.vm.language.guardrails import Guardrail, Never
+from stepward.vm.language.guardrails import Guardrail, Never, has_past
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.steps import parts
@@ -30,6 +30,19 @@ class Written(NamedTuple):
     tools: Mapping[str, ToolSpec]
     guardrails: Sequence[Guardrail]
     layout: Layout
+
+
+def misplaced_past(program: Written) -> Problem | None:
+    """Return the problem of a rule that says what runs before left of it: only the machine knows, and not here."""
+    rules: dict[Path, Guardrail] = {("guardrails", number): rule for number, rule in enumerate(program.guardrails)}
+    for owner in program.layout.bodies:
+        own = getattr(program.layout.steps[owner], "guardrails", ())
+        rules |= {(*program.layout.path(owner), "guardrails", number): rule for number, rule in enumerate(own)}
+    path = next((path for path, rule in rules.items() if has_past(rule)), None)
+    if path is None:
+        return None
+    message = "the machine writes `already`, for a run that continues another"
+    return Problem("SW002", message, "remove it", Place((*path, "already")))
 
 
 class Use(NamedTuple):

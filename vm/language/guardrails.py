@@ -117,22 +117,24 @@ class Rule(Node):
     name: str = Field(min_length=1)
 
 
+LevelWord = Literal["never", "stale", "fresh"]
+
+
 class Came(Node):
     """What runs before this one left of a single G: whether it counts, and the variables that make it stale."""
 
-    level: Literal["never", "stale", "fresh"]
+    level: LevelWord
     reads: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
 # Every kind of rule but `never` may have `already`: what the runs before a continuation left of it. The machine writes
-# it, into policies with `continues`; nobody else can.
+# it, into policies with `continues`; nobody else can. Of `requires` it has an entry for each different G, in the order
+# in which they are written; of `exclusive` it says of P and of Q whether they were performed; of `at_most_once` that P
+# was, and of `followed_by` that Q is owed.
 
 
 class Requires(Rule):
-    """Before each start of P, G succeeded; a G with a branch goes stale unless `fresh` is false.
-
-    `already` has an entry for each different G, in the order in which they are written.
-    """
+    """Before each start of P, G succeeded; a G with a branch goes stale unless `fresh` is false."""
 
     protects: Selector
     requires: Requirement
@@ -148,7 +150,7 @@ class Never(Rule):
 
 
 class AtMostOnce(Rule):
-    """No run performs P twice; `already` says that P was performed."""
+    """No run performs P twice."""
 
     at_most_once: Selector
     already: SkipJsonSchema[bool] = False
@@ -165,7 +167,7 @@ class FollowedBy(Rule):
     """Every run that ends and in which P succeeded starts Q after that.
 
     Without `ends`, the rule applies to endings that the program causes; with `any`, also to runs that are cancelled or
-    out of budget; with `success`, only to status SUCCESS. `already` says that Q is owed.
+    out of budget; with `success`, only to status SUCCESS.
     """
 
     followed_by: Sequence
@@ -174,7 +176,7 @@ class FollowedBy(Rule):
 
 
 class Exclusive(Rule):
-    """No run performs both P and Q; `already` says of each whether it was performed."""
+    """No run performs both P and Q."""
 
     exclusive: Annotated[tuple[Selector, Selector], Field(strict=False)]
     already: SkipJsonSchema[Annotated[tuple[bool, bool], Field(strict=False)]] = (False, False)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.language import guardrails
-from stepward.vm.language.editions import Written, missing_language
+from stepward.vm.language.editions import Written, misplaced_past, missing_language
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.nulls import TYPE_MAPS, without_nulls
 from stepward.vm.language.other_words import (
@@ -66,27 +66,14 @@ def build_program(data: Any, document: Document | None, patterns: str | None = R
     if total > MAX_STEPS:
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
         raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))
-    _require_no_past(program, name)
     program._document = document
-    if program.language == 1:
-        written = Written(program.inputs or {}, program.tools or {}, program.guardrails, program.layout)
-        missing = missing_language(written, says_1="language" in program.model_fields_set)
-        if missing is not None:
-            raise ProgramError(name, (missing,))
+    written = Written(program.inputs or {}, program.tools or {}, program.guardrails, program.layout)
+    refused = misplaced_past(written)
+    if refused is None and program.language == 1:
+        refused = missing_language(written, says_1="language" in program.model_fields_set)
+    if refused is not None:
+        raise ProgramError(name, (refused,))
     return program
-
-
-def _require_no_past(program: Program, name: str) -> None:
-    """Raise ProgramError if a rule says what the runs before this one left of it: only the machine knows."""
-    rules = {("guardrails", number): rule for number, rule in enumerate(program.guardrails)}
-    for owner in program.layout.bodies:
-        path = program.layout.path(owner)
-        own = getattr(program.layout.steps[owner], "guardrails", ())
-        rules |= {(*path, "guardrails", number): rule for number, rule in enumerate(own)}
-    for path, rule in rules.items():
-        if guardrails.has_past(rule):
-            message = "the machine writes `already`, for a run that continues another"
-            raise ProgramError(name, (Problem("SW002", message, "remove it", Place((*path, "already"))),))
 
 
 def _with_plain_steps(data: Any) -> Any:

@@ -12,13 +12,14 @@ from stepward.vm.language.guardrails import (
     Came,
     Exclusive,
     FollowedBy,
+    LevelWord,
     Never,
     Requires,
     guards,
 )
 from stepward.vm.language.meaning import Meaning
 
-_WORDS: Final = {level: word for word, level in LEVELS.items()}
+_WORDS: Final[dict[int, LevelWord]] = {level: word for word, level in LEVELS.items()}
 
 
 def continued(rule: AnyRule, memory: Any, meaning: Meaning, assigned: Collection[str]) -> AnyRule:

@@ -58,11 +58,10 @@ def _allowed(value: Any) -> Any:
 
 
 class Policy(Node):
-    """Facts about tools, an allow-list, guardrails and waivers, for the programs that it applies to.
+    """Facts about tools, an allow-list, guardrails and waivers, for the programs that it applies to."""
 
-    The machine derives policies for a run that continues another: they have `continues`, the id of the first run of
-    the chain.
-    """
+    # `continues` is the id of the first run of a chain. Only the machine writes it: into the policies that it derives
+    # for a run that continues another.
 
     policy: Annotated[str, Field(min_length=1, json_schema_extra={"pattern": "^[^:]+$"})]
     description: str = ""
