@@ -15,10 +15,12 @@ from review_pages import HOSTILE, NAME
 from stepward.validator.cli.values import value_of
 from stepward.validator.studio.acting import Operator
 from stepward.validator.studio.analysis import Analysis
+from stepward.validator.studio.disturbances import DISTURBANCES
 from stepward.validator.studio.feed import Feed
 from stepward.validator.studio.house import House, Programs
 from stepward.validator.studio.live import Live
 from stepward.validator.studio.page import studio_page
+from stepward.validator.studio.sandboxes import Sandboxes
 from stepward.validator.studio.server import listening, server_of
 from stepward.validator.studio.views import Views
 from stepward.vm import ExecutionVM, Program, Run, SQLiteJournal, Suspend
@@ -125,13 +127,15 @@ class Studio:
 def house_of(studio: Studio) -> House:
     """Return the parts of a studio, whose operator has the tools of its runs."""
     journal = studio.journal
+    sandboxes = Sandboxes(journal)
     return House(
         studio_page("runs.db", ["pays.json"]),
-        Live(Feed(journal)),
-        Views(journal),
+        Live(Feed(journal), (sandboxes,)),
+        Views(journal, {name: words for name, (words, _) in DISTURBANCES.items()}),
         Analysis(journal),
         Programs(["pays.json"], lambda _: []),
         Operator(ExecutionVM(studio.tools, None, journal, checker=None), lambda _: None, value_of),
+        sandboxes,
     )
 
 

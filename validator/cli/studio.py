@@ -74,21 +74,25 @@ def _house(journal: Journal, paths: tuple[str, ...], options: dict[str, Any]) ->
     from stepward.validator.cli.values import value_of
     from stepward.validator.studio.acting import Operator
     from stepward.validator.studio.analysis import Analysis
+    from stepward.validator.studio.disturbances import DISTURBANCES
     from stepward.validator.studio.feed import Feed
     from stepward.validator.studio.house import House
     from stepward.validator.studio.live import Live
     from stepward.validator.studio.page import studio_page
+    from stepward.validator.studio.sandboxes import Sandboxes
     from stepward.validator.studio.views import Views
 
     means = load_means(options)
+    sandboxes = Sandboxes(journal)
     programs = _programs(paths, options)
     return House(
         studio_page(without_password(options["journal"]), programs.files),
-        Live(Feed(journal)),
-        Views(journal),
+        Live(Feed(journal), (sandboxes,)),
+        Views(journal, {name: words for name, (words, _) in DISTURBANCES.items()}),
         Analysis(journal),
         programs,
         Operator(means.machine(journal, load_policies(options)), means.require, value_of),
+        sandboxes,
     )
 
 

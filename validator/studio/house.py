@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stepward.validator.studio.acting import Operator
     from stepward.validator.studio.analysis import Analysis
     from stepward.validator.studio.live import Live
+    from stepward.validator.studio.sandboxes import Sandboxes
     from stepward.validator.studio.views import Views
 
 
@@ -53,3 +54,4 @@ class House:
     analysis: Analysis
     programs: Programs
     operator: Operator
+    sandboxes: Sandboxes

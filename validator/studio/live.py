@@ -114,6 +114,6 @@ class Live:
             await asyncio.sleep(max(PAUSE, SHARE * (time.monotonic() - start)))
 
     async def tell(self) -> None:
-        """Wake all readers: something has changed."""
+        """Wake all readers: something may have changed."""
         async with self._news:
             self._news.notify_all()

@@ -18,7 +18,7 @@ def studio_page(journal: str, files: Sequence[str]) -> str:
     """Return the page as HTML. `journal` is its name for people, without a password; `files` have programs."""
     head = [element("link", rel="stylesheet", href=f"/{name}") for name in ("page.css", "studio.css")]
     scripts = [element("script", src=f"/{name}") for name in ("page.js", "studio.js")]
-    sections = [_desk(), _analysis(), _programs(files)]
+    sections = [_desk(), _sandboxes(), _analysis(), _programs(files)]
     links = [element("a", text, href=f"#{id}") for id, text in _LINKS.items() if id != "programs" or files]
     header = [
         element("p", "Journal ", element("b", journal)),
@@ -29,7 +29,7 @@ def studio_page(journal: str, files: Sequence[str]) -> str:
     return framed("Stepward studio", head, header, [one for one in sections if one is not None], scripts)
 
 
-_LINKS: Final = {"runs": "Runs", "analysis": "Analysis", "programs": "Programs"}
+_LINKS: Final = {"runs": "Runs", "sandboxes": "Sandboxes", "analysis": "Analysis", "programs": "Programs"}
 
 
 def _token_form() -> Element:
@@ -79,6 +79,14 @@ def _filters() -> Element:
         element("output", id="live-count", for_="live-text live-program live-status"),
         class_="filters",
     )
+
+
+def _sandboxes() -> Element:
+    hint = element(
+        "p", "Choose a run, a failure and a step: what the machine does about it is shown here.", class_="hint"
+    )
+    lists = element("div", id="sandbox-list", class_="rows")
+    return element("section", element("h2", "Sandboxes"), lists, element("div", hint, id="sandbox"), id="sandboxes")
 
 
 def _analysis() -> Element:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from stepward.validator.files import why_not
 from stepward.validator.result import AdvisedError
-from stepward.validator.studio.acting import Refused, act, words_of
+from stepward.validator.studio.acting import Refused, act, text_of, words_of
 from stepward.validator.studio.guard import LOOPBACK, Guard, Token
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.refusals import NoSuchRun
@@ -86,7 +86,9 @@ def app(house: House, token: str, port: int) -> Starlette:
         Route("/picture", desk.picture),
         Route("/program", desk.program),
         Route("/analysis", desk.analysis),
+        Route("/sandbox", desk.sandbox),
         Route("/act", desk.act, methods=["POST"]),
+        Route("/disturb", desk.disturb, methods=["POST"]),
         Route("/token", desk.token, methods=["POST"]),
         *(Route(f"/{name}", partial(_own, name)) for name in OWN),
     ]
@@ -101,6 +103,11 @@ async def _unwelcome(_: Request, error: Unwelcome) -> Response:
 async def _own(name: str, _: Request) -> Response:
     package, kind = OWN[name]
     return Response(files(package).joinpath(name).read_bytes(), media_type=kind)
+
+
+def _number(text: str) -> int:
+    """Return the number in a query; 0 for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
 class Desk:
@@ -127,9 +134,8 @@ class Desk:
 
     async def run(self, request: Request) -> Response:
         """Return a run, with its records from number `first` on."""
-        name, first = request.query_params.get("run", ""), request.query_params.get("first", "0")
-        number = int(first) if first.isascii() and first.isdigit() and len(first) < 9 else 0
-        return await self._part(lambda: self._house.views.run(name, number))
+        name, first = request.query_params.get("run", ""), _number(request.query_params.get("first", ""))
+        return await self._part(lambda: self._house.views.run(name, first))
 
     async def picture(self, request: Request) -> Response:
         """Return the diagram of a run's program."""
@@ -143,6 +149,11 @@ class Desk:
     async def analysis(self, _: Request) -> Response:
         """Return the plots of the runs that ended last."""
         return await self._part(self._house.analysis.part)
+
+    async def sandbox(self, request: Request) -> Response:
+        """Return what came of a disturbance."""
+        number = _number(request.query_params.get("number", ""))
+        return await self._part(lambda: self._house.sandboxes.part(number))
 
     async def _part(self, make: Callable[[], Element]) -> Response:
         """Return a part of the page, made in a thread because journals block."""
@@ -171,6 +182,17 @@ class Desk:
 
         return await self._answer(acted)
 
+    async def disturb(self, request: Request) -> Response:
+        """Disturb a copy of a run of this journal, and tell all who look of the result."""
+        asked = await self._asked(request)
+
+        def disturbed() -> str:
+            found = self._house.views.history(str(asked.get("run")))
+            what, step = text_of(asked, "what"), text_of(asked, "step", optional=True)
+            return self._house.sandboxes.disturb(found, what, step)
+
+        return await self._answer(disturbed)
+
     async def _answer(self, work: Callable[[], Any]) -> Response:
         """Work in a thread, and say what came of it; what takes long goes on, and is said to."""
         task = asyncio.create_task(asyncio.to_thread(work))
@@ -192,6 +214,9 @@ class Desk:
         self._acting.discard(task)
         if not task.cancelled():
             task.exception()  # a run that failed later says so in its records
+        telling = asyncio.ensure_future(self._house.live.tell())
+        self._acting.add(telling)
+        telling.add_done_callback(self._acting.discard)
 
     def _require(self, request: Request) -> None:
         """Raise Unwelcome for a request without the operator's token."""

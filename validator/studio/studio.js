@@ -76,8 +76,9 @@ async function submitted(event) {
   }
   event.preventDefault();
   const said = form.querySelector("output");
+  awaitsSandbox = form.dataset.act === "disturb";
   const by = byId("by").value.trim();
-  const asked = { what: form.dataset.act, run: form.dataset.run, step: form.dataset.step, by };
+  const asked = { what: form.dataset.act, run: form.dataset.run, step: form.dataset.step || "", by };
   new FormData(form).forEach((value, name) => { asked[name] = value; });
   said.textContent = "asking…";
   try {
@@ -258,7 +259,7 @@ function lit(one, at, count) {
 function grow(one, article) {
   const wasLast = one.stepper.isLast();
   one.stepper.append(all(article, ".stepper ol > li"));
-  for (const selector of ["h3", ".standing", ".waits", "table", ".verdict"]) {
+  for (const selector of ["h3", ".standing", ".waits", ".disturb", "table", ".verdict"]) {
     const old = one.article.querySelector(`:scope > ${selector}`);
     const fresh = article.querySelector(`:scope > ${selector}`);
     if (old && fresh && fresh.outerHTML !== (one.sources || {})[selector]) {
@@ -282,6 +283,44 @@ function showStranded() {
   }
 }
 
+// -- sandboxes --------------------------------------------------------------------------------------------------------
+
+const MOST_SANDBOXES = 20;
+let awaitsSandbox = false; // whether this browser has asked for one, and wants to see it
+
+function listSandboxes(found) {
+  const list = byId("sandbox-list");
+  for (const [number, run, what, step, outcome, promise] of found) {
+    const texts = [`${number}. ${what} at ${step}`, outcome, run, promise];
+    const button = make("button", { type: "button", class: "sandbox-row", "data-outcome": outcome });
+    button.append(...texts.map((text) => make("span", {}, text)));
+    button.addEventListener("click", () => openSandbox(number, button));
+    list.prepend(button);
+    if (number === found.at(-1)[0]) {
+      openSandbox(number, button);
+    }
+  }
+  while (list.children.length > MOST_SANDBOXES) {
+    list.lastChild.remove();
+  }
+}
+
+async function openSandbox(number, button) {
+  all(byId("sandbox-list"), "button").forEach((one) => one.setAttribute("aria-pressed", String(one === button)));
+  try {
+    const found = await part(`/sandbox?number=${number}`);
+    byId("sandbox").replaceChildren(found);
+    all(found, ".diagram").forEach(prepareDiagram);
+    all(found, ".stepper").forEach(prepareStepper);
+    if (awaitsSandbox) {
+      awaitsSandbox = false;
+      byId("sandboxes").scrollIntoView();
+    }
+  } catch (error) {
+    byId("sandbox").replaceChildren(make("p", { class: "bad" }, error.message));
+  }
+}
+
 // -- what comes -------------------------------------------------------------------------------------------------------
 
 let ended = 0;
@@ -289,7 +328,9 @@ let ended = 0;
 function take(data) {
   if (data.all) {
     rows.clear();
+    byId("sandbox-list").replaceChildren();
   }
+  listSandboxes(data.sandboxes);
   data.gone.forEach((run) => rows.delete(run));
   let isChanged = false;
   for (const row of data.runs) {

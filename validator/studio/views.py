@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 from xml.etree.ElementTree import Element
 
@@ -58,10 +59,14 @@ class Kept:
 
 
 class Views:
-    """The runs of a journal as parts of the page; no part has a sensitive value, and none has a resume token."""
+    """The runs of a journal as parts of the page; no part has a sensitive value, and none has a resume token.
 
-    def __init__(self, journal: Journal) -> None:
+    `disturbances` are those that can be tried on a copy of a run: their names, and what they do in words.
+    """
+
+    def __init__(self, journal: Journal, disturbances: Mapping[str, str] = MappingProxyType({})) -> None:
         self._journal = journal
+        self._disturbances = disturbances
         self._plans = cached_plans(journal)
         self._histories = Kept(MOST_KEPT)
         self._verdicts = Kept(MOST_KEPT)
@@ -86,6 +91,8 @@ class Views:
         found = self.history(run)
         row = self._journal.row(run)
         article = article_of(found, first)
+        if self._disturbances:
+            article.insert(3, disturb_form(found, self._disturbances))
         if row is not None and row.status == RUNNING:
             article.set("data-leased", str(row.expires))
         if found.state.is_over:
@@ -195,6 +202,24 @@ def _form(what: str, run: str, step: str, *parts: Element | str) -> Element:
     *others, text = parts
     bar = element("div", element("button", text, type="submit"), element("output"), class_="filters")
     return element("form", *others, bar, class_=f"act {what}", data_act=what, data_run=run, data_step=step)
+
+
+def disturb_form(found: History, disturbances: Mapping[str, str]) -> Element:
+    """Return the form that disturbs a copy of a run, at one of the steps that it has performed."""
+    run = found.run
+    steps = dict.fromkeys(str(one.body["step"]) for one in found.events if "step" in one.body)
+    kinds = [element("option", words, value=name) for name, words in disturbances.items()]
+    places = [element("option", "where it fits", value=""), *(element("option", one, value=one) for one in steps)]
+    bar = element(
+        "div",
+        element("label", "Failure ", add_all(element("select", name="what"), kinds)),
+        element("label", "at ", add_all(element("select", name="step"), places)),
+        element("button", "Try it on a copy", type="submit"),
+        element("output"),
+        class_="filters",
+    )
+    hint = element("small", "In a sandbox: the run itself stays as it is, and no tool is called.")
+    return element("form", bar, hint, class_="act disturb", data_act="disturb", data_address="/disturb", data_run=run)
 
 
 # -- verification ------------------------------------------------------------------------------------------------------

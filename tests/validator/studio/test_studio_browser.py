@@ -115,6 +115,37 @@ def test_who_only_watches_can_not_act_and_the_operator_can(window: Browser, stud
             assert one.log() == []
 
 
+FAILURES = {
+    "kill": "detected: the machine, or a verification, told of it. Promise: ✓ held: no effect happens twice.",
+    "time-out": "Promise: ✓ held: no effect is lost, and none is reported that did not happen.",
+    "forged-reply": "blocked: the machine refused it. Promise: ✓ held: data stays data",
+    "twice": "Promise: ✓ held: one id belongs to one run",
+    "corrupted-record": "Promise: ✓ held: a changed journal is detected.",
+    "skipped-step": "Promise: ✓ held: no transition is taken that the program does not have.",
+    "clock-jump": "Promise: ✓ held: reading a run again gives the same state.",
+}
+
+
+def test_each_failure_shows_its_outcome_and_promise_in_every_browser(window: Browser, studio: Studio) -> None:
+    entries = studio.journal.read("small")
+    opened(window, studio, acts=True)
+    choose(window, "small")
+    for number, (what, words) in enumerate(FAILURES.items(), 1):
+        window.run("document.querySelector('.act.disturb select').value = arguments[0]", what)
+        until(window, "!document.querySelector('.act.disturb button').disabled")
+        window.run("document.querySelector('.act.disturb button').click()")
+        until(window, "document.querySelector('#sandbox article')?.dataset.sandbox === arguments[0]", str(number))
+        text = window.run("return document.querySelector('#sandbox article').textContent")
+        assert words in text
+        assert "This happened in the memory of the studio" in text
+    opened(window, studio)
+    until(window, "document.querySelectorAll('#sandbox-list button').length === arguments[0]", len(FAILURES))
+    listed = window.run("return document.querySelector('#sandbox-list').textContent")
+    assert all(words in listed for words in ("kill the process at pay", "detected", "blocked", "absorbed"))
+    assert studio.journal.read("small") == entries
+    assert window.log() == []
+
+
 def test_hostile_programs_and_outputs_are_text(window: Browser, studio: Studio) -> None:
     studio.machine.run_sync(hostile_program(), run_id=HOSTILE_ID)
     opened(window, studio)

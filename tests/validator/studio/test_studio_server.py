@@ -192,7 +192,8 @@ def test_a_run_says_where_it_is_what_it_waits_for_and_that_it_is_verified(studio
     assert 'data-step="ask"' in waits
     assert 'class="act resume"' in waits
     assert "the chain is unbroken, and the machine would have written each as it is" in small
-    assert 'class="act' not in small
+    assert 'data-act="cancel"' in waits
+    assert 'data-act="cancel"' not in small
     later = studio.ask("GET", "/run?run=small&first=4").text
     assert 'data-first="4"' in later
     assert later.count("<li") == small.count("<li") - 4

@@ -1,0 +1,161 @@
+"""A run as it is copied into a sandbox: its program, its inputs, the answers that it got, and its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.stores.forging import StoreSnapshot
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.canonical import ErasedError, opened
+from stepward.vm.journal.chain import read_together
+from stepward.vm.language.steps.catching import TIMEOUT
+from stepward.vm.machine.authority import Envelope
+from stepward.vm.machine.events import Event
+from stepward.vm.machine.state import Limits
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.store import Journal
+    from stepward.vm.machine.history import History
+    from stepward.vm.machine.plan import CallPlan
+
+MOST_RECORDS: Final = 5_000
+"""Records of a run that can be copied."""
+
+Place = tuple[str, int, tuple[Any, ...]]
+"""A step, its visit, and the frame of the items that it is performed for."""
+
+
+class NotCopied(StepwardError):  # noqa: N818 - reads better where it is raised than with a suffix
+    """A run can't be copied; the message says why."""
+
+
+class Recorded(NamedTuple):
+    """An answer of a tool or a model, and what it cost."""
+
+    answer: Answer
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+    model: str = ""
+
+
+class Delivered(NamedTuple):
+    """What somebody delivered to a step: an answer to its question, or the outcome of a write in doubt."""
+
+    verdict: str
+    value: Any
+    by: str | None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A run that was copied; it has no way back to the journal that it is from.
+
+    `answers` are those of each place in the order of attempts, `deliveries` those of each step in their order.
+    """
+
+    found: History
+    inputs: Mapping[str, Any]
+    answers: Mapping[Place, tuple[Recorded, ...]]
+    deliveries: Mapping[str, tuple[Delivered, ...]]
+    snapshot: StoreSnapshot
+    limits: Limits
+    by: str | None
+    envelope: Envelope | None
+
+    @property
+    def calls(self) -> dict[str, CallPlan]:
+        """The calls of the program, by id."""
+        return {call.id: call for step in self.found.plan.steps for call in step.calls}
+
+    @property
+    def performed(self) -> tuple[str, ...]:
+        """The steps and sub-steps in the records, in the order of their first one."""
+        names = (str(happened.body["step"]) for happened in self.found.events if "step" in happened.body)
+        return tuple(dict.fromkeys(names))
+
+
+def copy_of(journal: Journal, found: History) -> Copy:
+    """Return a copy of a run; raises NotCopied for one that can't be played again, JournalError for damage."""
+    if len(found.records) > MOST_RECORDS:
+        raise NotCopied(f"run `{found.run}` has more than the {MOST_RECORDS:,} records that a sandbox takes")
+    first = found.events[0]
+    try:
+        inputs = opened(first.body["inputs"])
+        answers: dict[Place, list[Recorded]] = {}
+        deliveries: dict[str, list[Delivered]] = {}
+        for happened in found.events:
+            if happened.kind == "attempt":
+                answers.setdefault(place_of(happened), []).append(_recorded(happened))
+            elif happened.kind in ("resumed", "reconciled"):
+                deliveries.setdefault(happened.body["step"], []).append(_delivered(happened))
+    except ErasedError:
+        raise NotCopied(f"values of run `{found.run}` were erased: it can't be played again") from None
+    envelope = first.note.get("envelope")
+    return Copy(
+        found,
+        inputs,
+        {place: tuple(several) for place, several in answers.items()},
+        {step: tuple(several) for step, several in deliveries.items()},
+        _snapshot(journal, found),
+        Limits(*first.note["limits"]),
+        first.note.get("by"),
+        None if envelope is None else Envelope(**envelope),
+    )
+
+
+def place_of(happened: Event) -> Place:
+    """Return the place of an event of a call."""
+    body = happened.body
+    return str(body["step"]), int(body["visit"]), _frame(body.get("frame", ()))
+
+
+def _frame(frame: Any) -> tuple[Any, ...]:
+    return tuple(_frame(one) if isinstance(one, list | tuple) else one for one in frame)
+
+
+def _recorded(happened: Event) -> Recorded:
+    note = happened.note
+    try:
+        cost = Decimal(str(note.get("cost", 0)))
+    except InvalidOperation:
+        cost = Decimal(0)
+    return Recorded(_answer(happened), int(note.get("tokens", 0)), cost, str(note.get("model", "")))
+
+
+def _answer(happened: Event) -> Answer:
+    body = happened.body
+    match body["kind"]:
+        case "success":
+            return Answer("returns", opened(body["output"]))
+        case "suspended":
+            return Answer("suspends", opened(body["request"]))
+        case "fallback":
+            return Answer("late")
+    name, error = str(body.get("error_name", "")), str(body.get("error", ""))
+    if name == TIMEOUT or " took longer than " in error:
+        return Answer("late")
+    if body["kind"] == "doubt" or body.get("unknown"):
+        return Answer("unknown")
+    return Answer("fails", (name, error))
+
+
+def _delivered(happened: Event) -> Delivered:
+    verdict = str(happened.note.get("verdict", "done"))
+    return Delivered(verdict, opened(happened.body.get("output")), happened.note.get("by"))
+
+
+def _snapshot(journal: Journal, found: History) -> StoreSnapshot:
+    head, entries = read_together(journal, found.run)
+    documents = {digest: text for digest in _digests(found) if (text := journal.document(digest)) is not None}
+    return StoreSnapshot(entries[: len(found.records)], head, documents, dict(found.secrets))
+
+
+def _digests(found: History) -> Iterator[str]:
+    yield from found.plan.digests
+    for record in found.records:
+        if record.kind == "governed":
+            yield from record.body["policies"]

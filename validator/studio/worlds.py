@@ -1,0 +1,285 @@
+"""The world of a sandbox: tools and a model that repeat recorded answers, and a store whose process can die."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from stepward.sabotage.invariants import Breach, Invariant
+from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.points import Killed
+from stepward.sabotage.playing.world import TooLate, WorldClock
+from stepward.sabotage.stores.through import ThroughStore
+from stepward.validator.studio.copies import Copy, Delivered, Place, Recorded, place_of
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.history import History, load
+from stepward.vm.machine.models import ANY_NAME, ModelFailed, ModelReply, ModelRequest
+from stepward.vm.machine.replay import cached_plans
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, ToolError
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.store import Append, Lease
+    from stepward.vm.machine.plan import CallPlan
+
+T = TypeVar("T")
+
+LEASE_SECONDS: Final = 60.0
+MOST_DELIVERIES: Final = 200
+
+SETTLER: Final = "somebody in the sandbox"
+"""Who delivers where the records name nobody."""
+
+ENDS: Final = "the recording has no answer for this call"
+
+
+class MortalStore(ThroughStore):
+    """A store in memory for processes that can die: a dead one writes nothing.
+
+    `before` and `after` are called with the records of each append, before it is stored and after.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(MemoryJournal())
+        self.is_dead = False
+        self.before: Callable[[Append], None] = lambda _: None
+        self.after: Callable[[Append], None] = lambda _: None
+
+    def write(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a method of the inner store; raises Killed for a process that is dead."""
+        if self.is_dead:
+            raise Killed("the process is dead")
+        return function(*args)
+
+    def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        """Make a run."""
+        lease = super().create(append, program, holder, ttl)
+        self.after(append)
+        return lease
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries."""
+        self.before(append)
+        super().append(append, fence)
+        self.after(append)
+
+
+class Asked(NamedTuple):
+    """One attempt of a call."""
+
+    call: CallPlan
+    place: Place
+    attempt: int
+    key: str
+
+
+class World:
+    """Tools and a model that repeat what was recorded, and the store, the clock and the machines of one sandbox.
+
+    `meddle` returns another answer to an attempt, or None. `dies_after` is a step: when it has been performed, the
+    process dies, before it knows the answer. `effects` are the keys of effects that happened, by place, `story` says
+    what happened, `breaches` what broke.
+    """
+
+    names = ANY_NAME
+
+    def __init__(self, copy: Copy) -> None:
+        self.copy = copy
+        self.store = MortalStore()
+        self.clock = WorldClock(start=copy.found.records[0].at)
+        self.meddle: Callable[[Asked], Answer | None] = lambda _: None
+        self.dies_after = ""
+        self.effects: dict[Place, list[str]] = {}
+        self.story: list[str] = []
+        self.breaches: list[Breach] = []
+        self._calls = copy.calls
+        self._delivered: dict[str, int] = {}
+        self._random = Random(0).randbytes
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run, which is that of the run that was copied."""
+        return self.copy.found.run
+
+    # -- what the machine calls ----------------------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Return whether the program calls a tool of that name."""
+        return any(call.tool == name for call in self._calls.values())
+
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002
+        """Return the output of a tool, or raise."""
+        place = context.step, context.visit, context.frame
+        asked = Asked(self._calls[context.step], place, context.attempt, context.idempotency_key)
+        return _given(asked.call, self._met(asked).answer)
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the reply of the model, or raise."""
+        asked = Asked(self._calls[request.step], (request.step, request.visit, request.frame), request.attempt, "")
+        recorded = self._met(asked)
+        try:
+            content = _given(asked.call, recorded.answer)
+        except TooLate:
+            raise
+        except Exception as error:
+            raise ModelFailed(str(error), ModelReply(None, *recorded[1:])) from None
+        return ModelReply(content, *recorded[1:])
+
+    def _met(self, asked: Asked) -> Recorded:
+        if self.store.is_dead:
+            raise Killed("the process is dead")
+        self._look(asked)
+        other = self.meddle(asked)
+        recorded = self.recorded(asked.place, asked.attempt) if other is None else Recorded(other)
+        if asked.call.writes and recorded.answer.happens:
+            self._perform(asked)
+        if asked.call.id == self.dies_after:
+            self.dies_after = ""
+            self.die(f"after `{asked.call.id}` was performed, before its answer is recorded")
+        return recorded
+
+    def recorded(self, place: Place, attempt: int) -> Recorded:
+        """Return the answer of an attempt: that of the recording, or the last one of the step."""
+        answers = self.copy.answers.get(place)
+        if answers:
+            return answers[min(attempt, len(answers)) - 1]
+        others = [several[-1] for (step, _, _), several in self.copy.answers.items() if step == place[0]]
+        return others[-1] if others else Recorded(Answer("fails", ("", ENDS)))
+
+    def _look(self, asked: Asked) -> None:
+        """Note what is broken if a call starts now."""
+        call, happened = asked.call, self.effects.get(asked.place, [])
+        if call.writes and happened and not (call.keeps_key and asked.key in happened):
+            self.breaches.append(Breach(Invariant.ONCE, f"`{call.id}` is performed again, though it happened"))
+        if call.has_intent:
+            records = [json.loads(entry.record) for entry in self.store.read(self.run_id)]
+            if not any(one["kind"] == "intent" and one["note"].get("key") == asked.key for one in records):
+                self.breaches.append(Breach(Invariant.INTENT, f"`{call.id}` starts, and the store has no intent of it"))
+
+    def _perform(self, asked: Asked) -> None:
+        keys = self.effects.setdefault(asked.place, [])
+        if not (asked.call.keeps_key and asked.key in keys):
+            keys.append(asked.key)
+
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    def die(self, when: str) -> None:
+        """Kill the process; raises Killed."""
+        self.store.is_dead = True
+        self.story.append(f"The process is killed {when}.")
+        raise Killed(when)
+
+    def revive(self) -> None:
+        """Begin a new process, when the lease of the dead one is over."""
+        self.store.is_dead = False
+        self.clock.time += int(2 * LEASE_SECONDS * 1_000_000)
+
+    def machine(self) -> ExecutionVM:
+        """Return a machine of a process of its own."""
+        return ExecutionVM(
+            self, self, self.store, self.copy.found.plan.policies, checker=None, clock=self.clock,
+            limits=self.copy.limits, retry_delay=lambda _: 0.0, lease_seconds=LEASE_SECONDS, random=self._random,
+        )  # fmt: skip
+
+    def start(self) -> Run:
+        """Start the run, and return it where it stops first; raises Killed."""
+        copy = self.copy
+        machine, program = self.machine(), copy.found.plan.program
+        return do(machine.run(program, copy.inputs, run_id=self.run_id, by=copy.by, envelope=copy.envelope))
+
+    def carry_on(self, run: Run, until: str = "") -> Run:
+        """Deliver to a run what was recorded until it ends, waits for what nobody has delivered, or waits at `until`.
+
+        Raises Killed.
+        """
+        for _ in range(MOST_DELIVERIES):
+            if run.is_over:
+                break
+            if run.status == "RUNNING":
+                run = do(self.machine().recover(run.id))[0]
+            elif run.doubts:
+                run = self._settle(run)
+            else:
+                waits = run.suspensions[0]
+                found = None if waits.step == until else self.delivery(waits.step)
+                if found is None:
+                    break
+                self.story.append(f"`{waits.step}` gets the answer that was recorded.")
+                run = do(self.machine().resume(waits.token, found.value, by=found.by or SETTLER))
+        return run
+
+    def delivery(self, step: str) -> Delivered | None:
+        """Return the next recorded delivery to a step, or None."""
+        number = self._delivered.get(step, 0)
+        several = [one for one in self.copy.deliveries.get(step, ()) if one.verdict == "done"]
+        self._delivered[step] = number + 1
+        return several[min(number, len(several) - 1)] if several else None
+
+    def _settle(self, run: Run) -> Run:
+        """Say of a write in doubt what is so: the world knows whether it happened."""
+        doubt, machine = run.doubts[0], self.machine()
+        place = next((one for one, keys in self.effects.items() if doubt.key in keys), None)
+        if place is None:
+            self.story.append(f"`{doubt.step}` is in doubt. Somebody looks, and says: it did not happen.")
+            return do(machine.reconcile(run.id, doubt.step, "not_done", by=SETTLER))
+        self.story.append(f"`{doubt.step}` is in doubt. Somebody looks, and says: it happened.")
+        return do(machine.reconcile(run.id, doubt.step, "done", self._output(place), by=SETTLER))
+
+    def _output(self, place: Place) -> Any:
+        delivered = [one for one in self.copy.deliveries.get(place[0], ()) if one.verdict == "done"]
+        answers = [one.answer for one in self.copy.answers.get(place, ()) if one.answer.kind == "returns"]
+        return answers[-1].value if answers else delivered[-1].value if delivered else None
+
+    # -- what is held to be so -----------------------------------------------------------------------------------------
+
+    def history(self) -> History:
+        """Return the records of the run in the sandbox."""
+        found = load(self.store.inner, self.run_id, cached_plans(self.store.inner))
+        assert found is not None, "the run was started"
+        return found
+
+    def judge(self) -> None:
+        """Note what is broken at the end: an effect that no record tells of, or one that a record only claims."""
+        found = self.history()
+        claimed = {place_of(one) for one in found.events if _claims(one.kind, one.body)}
+        for place in self.effects:
+            if place not in claimed:
+                self.breaches.append(Breach(Invariant.KEPT, f"`{place[0]}` happened, and no record says so"))
+        for one in found.events:
+            is_write = one.kind == "attempt" and self._calls[str(one.body["step"])].writes
+            if is_write and one.body["kind"] == "success" and place_of(one) not in self.effects:
+                what = f"`{one.body['step']}` did not happen, and a record says that it did"
+                self.breaches.append(Breach(Invariant.KEPT, what))
+
+
+def _claims(kind: str, body: Mapping[str, Any]) -> bool:
+    """Return whether a record says of a call that its effect happened, or may have."""
+    if kind in ("doubt", "resumed", "reconciled"):
+        return True
+    return kind == "attempt" and (body["kind"] not in ("failed", "skipped", "again") or bool(body.get("unknown")))
+
+
+def _given(call: CallPlan, answer: Answer) -> Any:
+    """Return the result of a call, or raise its error."""
+    match answer.kind:
+        case "fails":
+            name, error = answer.value
+            raise ToolError(name, error) if name in call.errors else RuntimeError(error)
+        case "unknown" | "unknown-done":
+            raise InDoubt("the connection was lost")
+        case "late":
+            raise TooLate
+        case "suspends":
+            return Suspend(answer.value)
+    return answer.value
+
+
+def do(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine of a machine to its end, in a thread without an event loop; raises what it raises, and Killed."""
+    with asyncio.Runner() as runner:
+        runner.get_loop().set_exception_handler(lambda *_: None)  # what a dead process leaves behind
+        return runner.run(work)
