@@ -197,7 +197,9 @@ def as_text(value: Any) -> str:
         return format(decimal.Decimal(value), "f")
     assert isinstance(value, Mapping | list | tuple), "what stands in a text was frozen before"
     # The order in which a tool happened to write an object must not change what a model is asked.
-    return "".join(_json_parts(value, 0, 0, in_order=False))
+    parts: list[str] = []
+    _write_json(value, 0, 0, parts, in_order=False)
+    return "".join(parts)
 
 
 def to_json(value: Any, indent: int = 0) -> str:
@@ -205,7 +207,9 @@ def to_json(value: Any, indent: int = 0) -> str:
 
     `indent` is the number of spaces of one level; 0 gives a single line.
     """
-    return "".join(_json_parts(value, indent, 0))
+    parts: list[str] = []
+    _write_json(value, indent, 0, parts)
+    return "".join(parts)
 
 
 def _quoted(text: str) -> str:
@@ -219,26 +223,30 @@ def _encoder() -> JSONEncoder:
     return JSONEncoder(ensure_ascii=False)
 
 
-def _json_parts(value: Any, indent: int, level: int, *, in_order: bool = True) -> list[str]:
+def _write_json(value: Any, indent: int, level: int, parts: list[str], *, in_order: bool = True) -> None:
+    """Append the pieces of a value as JSON text to `parts`."""
     if isinstance(value, str):
-        return [_quoted(value)]
-    if not isinstance(value, Mapping | list | tuple):
-        return [as_text(value)]
-    opening, closing = ("{", "}") if isinstance(value, Mapping) else ("[", "]")
+        parts.append(_quoted(value))
+        return
+    is_object = isinstance(value, (dict, Mapping))
+    if not is_object and not isinstance(value, list | tuple):
+        parts.append(as_text(value))
+        return
+    opening, closing = ("{", "}") if is_object else ("[", "]")
     if not value:
-        return [opening + closing]
+        parts.append(opening + closing)
+        return
     pad = "\n" + " " * (indent * (level + 1)) if indent else ""
-    end = "\n" + " " * (indent * level) if indent else ""
     separator = "," + (pad or " ")
-    parts = [opening, pad]
-    if isinstance(value, Mapping):
-        entries: Any = value.items() if in_order else sorted(value.items())
+    before = opening + pad
+    if is_object:
+        for key, item in value.items() if in_order else sorted(value.items()):
+            parts.append(before + _quoted(key) + ": ")
+            _write_json(item, indent, level + 1, parts, in_order=in_order)
+            before = separator
     else:
-        entries = ((None, item) for item in value)
-    for number, (key, item) in enumerate(entries):
-        if number:
-            parts.append(separator)
-        if key is not None:
-            parts.append(_quoted(key) + ": ")
-        parts.extend(_json_parts(item, indent, level + 1, in_order=in_order))
-    return [*parts, end, closing]
+        for item in value:
+            parts.append(before)
+            _write_json(item, indent, level + 1, parts, in_order=in_order)
+            before = separator
+    parts.append(("\n" + " " * (indent * level) if indent else "") + closing)

@@ -152,7 +152,7 @@ def knows_policies_by_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def sorts_outer_keys_alone(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, values, "_json_parts", ("level + 1, in_order=in_order)", "level + 1)"))
+    rewrite(patch, values, "_write_json", ("level + 1, parts, in_order=in_order)", "level + 1, parts)"))
 
 
 def binds_no_sub_steps(patch: pytest.MonkeyPatch) -> None:
