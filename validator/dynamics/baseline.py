@@ -15,7 +15,8 @@ from stepward.validator.dynamics.kinds import Kinds, counted, learn_kinds
 if TYPE_CHECKING:
     from stepward.validator.dynamics.course import Course
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Of the file; in version 1, all calls were one row."""
 LEAST: Final = 60
 """Healthy runs that a baseline needs."""
 
@@ -170,7 +171,9 @@ def read_baselines(text: str) -> list[Baseline]:
     try:
         data = json.loads(text)
         if data["version"] != VERSION:
-            raise BaselineRefused(f"it has version {data['version']}, and this reader knows version {VERSION}")
+            raise BaselineRefused(
+                f"it has version {data['version']}, and this reader knows {VERSION}: learn it again by `--learn`"
+            )
         return [_baseline(one) for one in data["baselines"]]
     except BaselineRefused:
         raise

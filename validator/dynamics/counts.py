@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from stepward.validator.dynamics.course import Course
+from stepward.validator.dynamics.course import Call, Course
 from stepward.validator.dynamics.measures import repetitions
 
 MOVES: Final = "moves"
@@ -17,12 +17,16 @@ TABLES: Final = (MOVES, ATTEMPTS, CALLS)
 OTHER: Final = "(other)"
 """Stands for all actions of a row that no healthy run has taken."""
 
+EARLIER: Final = ("1", "2 to 3", "4 to 7", "8 or more")
+"""The rows of calls: how many different calls of their tool came before them in the run."""
+
 
 class Cell(NamedTuple):
     """An action in a row: a move in a state, how an attempt ended, or what a call of a tool repeats.
 
-    Attempts of all steps are one row, and so are calls of all tools: what makes them fail or repeat seldom keeps to one
-    of them, and together they tell it sooner.
+    Attempts of all steps are one row: what makes them fail seldom keeps to one step, and together they tell it sooner.
+    So are calls of all tools with equally many different calls of their tool before them. These are the calls that one
+    may repeat, so a call without any tells nothing, and a long run repeats more than a short one.
     """
 
     about: str
@@ -45,8 +49,18 @@ def _cells(course: Course) -> Iterator[Cell]:
         yield Cell(MOVES, *move)
     for move in course.attempts:
         yield Cell(ATTEMPTS, "", move.action)
-    for what in repetitions(course.calls):
-        yield Cell(CALLS, "", what)
+    for earlier, what in zip(chances(course.calls), repetitions(course.calls), strict=True):
+        if earlier:
+            yield Cell(CALLS, EARLIER[min(earlier.bit_length(), len(EARLIER)) - 1], what)
+
+
+def chances(calls: Sequence[Call]) -> Iterator[int]:
+    """Yield for each call how many different calls of its tool came before it in the run: those that it may repeat."""
+    seen: dict[str, set[Call]] = {}
+    for call in calls:
+        before = seen.setdefault(call.tool, set())
+        yield len(before)
+        before.add(call)
 
 
 class Table:

@@ -107,7 +107,7 @@ def shift_words(shift: Shift) -> str:
     elif about == ATTEMPTS:
         what = "attempts that are tried again" if action == AGAIN else "attempts that settle a call"
     else:
-        what = f"calls of tools: {action}"
+        what = f"calls of a tool that made {state} other calls before: {action}"
     where = f", most of `{'`, `'.join(shift.where)}`" if shift.where else ""
     return (
         f"{what}: {percent(shift.was)}, now {percent(shift.now)} ({percent(shift.low)} to {percent(shift.high)}), "

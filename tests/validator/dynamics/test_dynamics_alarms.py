@@ -27,7 +27,7 @@ NEVER = 10**9
 
 @pytest.fixture(scope="module")
 def baseline() -> Baseline:
-    return learn(list(fleet(HEALTHY, 1, 400, NEVER)))
+    return learn(list(fleet(HEALTHY, 8, 400, NEVER)))
 
 
 def alarms_of(baseline: Baseline, name: str, seed: int, runs: int, changes_at: int) -> tuple[Alarm, ...]:
@@ -57,13 +57,13 @@ def test_the_healthy_fleet_has_easy_and_hard_tasks_and_its_bursts_raise_no_alarm
     [
         ("retry storms", 10, ("attempts", "", "again")),
         ("changed model", 60, ("moves", "plan", "edit")),
-        ("tool oscillation", 60, ("moves", "edit", "search")),
+        ("tool oscillation", 60, ("calls", "4 to 7", "cycle")),
     ],
 )
 def test_a_change_is_noticed_with_its_beginning_and_its_transitions(
     baseline: Baseline, name: str, within: int, cell: tuple[str, str, str]
 ) -> None:
-    courses = list(fleet(name, 3, 180, 100))
+    courses = list(fleet(name, 8, 180, 100))
     alarm = next(alarm for alarm in watch(baseline, courses).alarms if alarm.kind == "drift")
     assert 100 <= alarm.noticed < 100 + within
     assert alarm.earliest - 15 <= 100 <= alarm.latest + 15
@@ -106,7 +106,7 @@ def test_too_few_healthy_runs_are_no_baseline() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda data: data.update(version=2),
+        lambda data: data.update(version=3),
         lambda data: data.pop("baselines"),
         lambda data: data["baselines"][0]["kinds"][0]["shares"].pop(),
         lambda data: data["baselines"][0]["kinds"][0].update(weight=-1),
