@@ -239,14 +239,11 @@ def _write_json(value: Any, indent: int, level: int, parts: list[str], *, in_ord
     pad = "\n" + " " * (indent * (level + 1)) if indent else ""
     separator = "," + (pad or " ")
     before = opening + pad
+    entries: Any = ((None, item) for item in value)
     if is_object:
-        for key, item in value.items() if in_order else sorted(value.items()):
-            parts.append(before + _quoted(key) + ": ")
-            _write_json(item, indent, level + 1, parts, in_order=in_order)
-            before = separator
-    else:
-        for item in value:
-            parts.append(before)
-            _write_json(item, indent, level + 1, parts, in_order=in_order)
-            before = separator
+        entries = value.items() if in_order else sorted(value.items())
+    for key, item in entries:
+        parts.append(before if key is None else before + _quoted(key) + ": ")
+        _write_json(item, indent, level + 1, parts, in_order=in_order)
+        before = separator
     parts.append(("\n" + " " * (indent * level) if indent else "") + closing)

@@ -12,9 +12,9 @@ FOURTH: Final = (
         (
             (
                 "vm/values.py",
-                """        parts.extend(_json_parts(item, indent, level + 1, in_order=in_order))
+                """        _write_json(item, indent, level + 1, parts, in_order=in_order)
 """,
-                """        parts.extend(_json_parts(item, indent, level + 1))
+                """        _write_json(item, indent, level + 1, parts)
 """,
             ),
         ),
