@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,41 @@ steps:
 """)
     found = [recheck_data(data) for data in proofs(program) if data["proves"]["rule"] == "rule"]
     assert [said.why_not for said in found] == [""]
+
+
+FIRST = ("{type: string, enum: [a, ab]}", "{type: string, maxLength: 1}", "{type: string, pattern: ^a}")
+    "{type: string, enum: [a, ab]}",
+    "{type: string, maxLength: 1}",
+    "{type: string, pattern: ^a}",
+    "{type: string}",
+)
+SECOND = ("{type: string, maxLength: 0}", "{type: string, maxLength: 2}", "{type: string, enum: [b]}")
+JOINED = ("$t + 'b' contains 'bb'", "$t + 'b' ends_with 'bb'", "'a' + $t == 'aab'", "$t + $t starts_with 'bb'")
+
+
+@pytest.mark.parametrize("asked", JOINED)
+def test_a_text_of_two_sources_of_which_the_last_counts_is_known_when_it_is_joined(asked: str) -> None:
+    """A class of all other texts is understood by the literals beside it, also by those that no state has."""
+    proved = 0
+    for first, second in product(FIRST, SECOND):
+        program = Program.from_yaml(f"""
+language: 2
+tools:
+  one: {{effect: read, returns: {first}}}
+  two: {{effect: read, returns: {second}}}
+  pay: {{effect: write, idempotent: true}}
+guardrails: [{{name: rule, never: {{tool: pay}}}}]
+steps:
+  - {{id: early, type: tool, tool: one, error_step: asks, output_key: t}}
+  - {{id: late, type: tool, tool: two, output_key: t}}
+  - {{id: asks, type: condition, condition: "{asked}", then: pay, otherwise: stop}}
+  - {{id: pay, type: tool, tool: pay}}
+  - {{id: stop, type: end}}
+""")
+        found = [recheck_data(data) for data in proofs(program) if data["proves"]["rule"] == "rule"]
+        assert [said.why_not for said in found if not said.is_accepted] == [], (first, second)
+        proved += len(found)
+    assert proved > 2
 
 
 def test_names_that_are_copied_to_and_fro_are_looked_at_once() -> None:

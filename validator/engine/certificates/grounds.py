@@ -272,10 +272,12 @@ class _Classes:
         self.numbers: dict[Names, dict[str, int]] = {name: {} for name in self.names}
         self.said: dict[Names, list[Any]] = {name: [] for name in self.names}
         for name in self.names:
+            values: list[Any] = []
             with suppress(TooMany):  # calculations have no bounds: then only the classes in states are listed
                 values = class_values(search.domains.of(name), self.cutting.cuts[name])
-                for value in (*values, *unused_literals(self.cutting, name, values)):
-                    self.number(name, value)
+            # Literals are listed in any case: the class of all other texts is understood by them.
+            for value in (*values, *unused_literals(self.cutting, name, values)):
+                self.number(name, value)
 
     def number(self, name: Names, value: Any) -> int:
         """Return the number of the class of a value."""
