@@ -44,12 +44,16 @@ class Source:
 
 
 class Context:
-    """One evaluation. `functions` are those of the language, `globals` the definitions, `data` what was given."""
+    """One evaluation. `functions` are those of the language, `globals` the definitions, `data` what was given.
+
+    Entries of maps whose keys begin with `hides` are not written into texts.
+    """
 
     END: Final = _End()
 
-    def __init__(self, limits: Limits, functions: Mapping[str, Native] | None = None) -> None:
+    def __init__(self, limits: Limits, functions: Mapping[str, Native] | None = None, hides: str = "") -> None:
         self.limits = limits
+        self.hides = hides
         self.meter = Meter(limits)
         self.data: dict[str, Any] = {}
         self.globals: dict[str, Any] = {}
@@ -242,7 +246,7 @@ class Context:
 
     def written(self, values: Iterable[Any], *, readable: bool, separator: str = "") -> str:
         """Return values as one text: as `pr-str` writes them, or as `str` does."""
-        writer = Writer(self.meter)
+        writer = Writer(self.meter, hides=self.hides)
         for number, value in enumerate(values):
             if number and separator:
                 writer.add(separator)

@@ -43,13 +43,17 @@ class Outcome:
         return self.error is None
 
 
-def evaluate(text: str, data: Mapping[str, Any] | None = None, limits: Limits | None = None) -> Outcome:
+def evaluate(
+    text: str, data: Mapping[str, Any] | None = None, limits: Limits | None = None, *, hides: str = ""
+) -> Outcome:
     """Evaluate a program: `data` are the values that it reads as `data/NAME`.
+
+    With `hides`, entries of maps whose keys begin with it are left out where a map is written as text.
 
     It never raises for what the program or the data are: an error is a value, in `Outcome.error`. A result without a
     form as data (a function) is an error as well.
     """
-    ctx = Context(limits or Limits(), natives())
+    ctx = Context(limits or Limits(), natives(), hides)
     value: Any = None
     shown: str | None = None
     error: LispError | None = None

@@ -18,11 +18,15 @@ _CHUNK: Final = 4_096
 
 
 class Writer:
-    """Writes values into one text; with `most` characters it stops there."""
+    """Writes values into one text; with `most` characters it stops there.
 
-    def __init__(self, meter: Meter, most: int | None = None) -> None:
+    With `hides`, the entries of maps whose keys begin with it are left out.
+    """
+
+    def __init__(self, meter: Meter, most: int | None = None, hides: str = "") -> None:
         self._meter = meter
         self._most = most
+        self._hides = hides
         self._parts: list[str] = []
         self._length = 0
 
@@ -42,7 +46,7 @@ class Writer:
     def shortened(self, value: Any) -> str:
         """Return the beginning of a value, with `…` where the rest is left out."""
         assert self._most is not None, "only a text with a limit is shortened"
-        for part in parts(value, readable=True):
+        for part in parts(value, readable=True, hides=self._hides):
             self.add(part)
             if self._length > self._most:
                 return self.text()[: self._most] + "…"
@@ -50,12 +54,12 @@ class Writer:
 
     def write(self, value: Any, *, readable: bool) -> None:
         """Write a value: `readable` as it stands in a program, else a text without quotes and nil as nothing."""
-        for part in parts(value, readable=readable):
+        for part in parts(value, readable=readable, hides=self._hides):
             self.add(part)
 
 
-def parts(value: Any, *, readable: bool) -> Iterator[str]:
-    """Return the parts of a value's text. Values are at most MAX_DEPTH levels deep."""
+def parts(value: Any, *, readable: bool, hides: str = "") -> Iterator[str]:
+    """Return the parts of a value's text, as a Writer writes them. Values are at most MAX_DEPTH levels deep."""
     if not readable and (value is None or isinstance(value, str)):
         yield value or ""
     elif not readable and isinstance(value, Regex):
@@ -68,11 +72,11 @@ def parts(value: Any, *, readable: bool) -> Iterator[str]:
     elif isinstance(value, Endless):
         raise refused("str")
     elif isinstance(value, Items):
-        yield from _sequence("[]" if isinstance(value, Vector) else "()", value)
+        yield from _sequence("[]" if isinstance(value, Vector) else "()", value, hides)
     elif isinstance(value, Map):
-        yield from _entries(value)
+        yield from _entries(value, hides)
     elif isinstance(value, Set):
-        yield from _sequence("#{}", (unwrapped(member) for member in value.members))
+        yield from _sequence("#{}", (unwrapped(member) for member in value.members), hides)
     else:
         yield scalar(value)
 
@@ -101,25 +105,31 @@ def digits(number: int | Decimal) -> str:
     return format(number if isinstance(number, Decimal) else Decimal(number), "f")
 
 
-def _sequence(signs: str, items: Any) -> Iterator[str]:
+def _sequence(signs: str, items: Any, hides: str) -> Iterator[str]:
     yield signs[:-1]
     separator = ""
     for item in items:
         if separator:
             yield separator
         separator = " "
-        yield from parts(item, readable=True)
+        yield from parts(item, readable=True, hides=hides)
     yield signs[-1]
 
 
-def _entries(value: Map) -> Iterator[str]:
+def _entries(value: Map, hides: str) -> Iterator[str]:
     yield "{"
     separator = ""
     for key, item in value.items():
+        if (
+            hides
+            and isinstance(key, str | Keyword)
+            and (key.name if isinstance(key, Keyword) else key).startswith(hides)
+        ):
+            continue
         if separator:
             yield separator
         separator = ", "
-        yield from parts(key, readable=True)
+        yield from parts(key, readable=True, hides=hides)
         yield " "
-        yield from parts(item, readable=True)
+        yield from parts(item, readable=True, hides=hides)
     yield "}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from stepward.vm.lisp.compiling.texts import Texts, walk
-from stepward.vm.lisp.compiling.values import Env, Inline, Reference, Value
+from stepward.vm.lisp.compiling.values import Env, Inline, Reference, Type, Value
 from stepward.vm.lisp.forms import Form, Parens, Symbol
 from stepward.vm.lisp.names import table_name
 from stepward.vm.lisp.special import SPECIAL
@@ -18,18 +18,44 @@ _NO_FUNCTIONS: Final = frozenset(SPECIAL)
 class Scope:
     """The names of one program: `data` by their symbols, `globals` of `def`, `functions` by their definitions."""
 
-    def __init__(self, texts: Texts, forms: tuple[Form, ...], name: Callable[[str], str]) -> None:
+    def __init__(
+        self, texts: Texts, forms: tuple[Form, ...], name: Callable[[str], str], values: Mapping[str, Type]
+    ) -> None:
         self.texts = texts
+        self._name = name
         self.inputs: dict[str, str] = {}
         """The names of the inputs of the program, by the names of the data."""
         for one in (one for form in forms for one in walk(form)):
             if isinstance(one, Symbol) and one.namespace == "data" and one.short not in self.inputs:
                 self.inputs[one.short] = name(one.short)
         self.data: dict[str, Value] = {
-            f"data/{given}": Reference(f"${known}", given) for given, known in self.inputs.items()
+            f"data/{given}": Reference(f"${known}", given, values.get(f"data/{given}"))
+            for given, known in self.inputs.items()
         }
         self.globals: dict[str, Value] = {}
         self.functions: dict[str, Parens] = {}
+        self.sources: dict[str, str | int] = {known: f"data/{given}" for given, known in self.inputs.items()}
+        """What each input is: the name of a value that is there, or the number of a call whose result is known."""
+        self.types: dict[str, Type] = {known: values.get(f"data/{given}", {}) for given, known in self.inputs.items()}
+        self.given: dict[str, Value] = {}
+        """The values of earlier turns that this one reads, and has not defined again."""
+        used = {one.name for form in forms for one in walk(form) if isinstance(one, Symbol)}
+        for given in sorted(used & values.keys()):
+            if not given.startswith("data/"):
+                known = self.add_input(given, given, values[given])
+                self.given[given] = self.globals[given] = Reference(f"${known}", known, values[given])
+
+    def add_input(self, wanted: str, source: str | int, type: Type) -> str:
+        """Add an input of the program, and return its name."""
+        known = self._name(wanted)
+        self.sources[known], self.types[known] = source, type
+        return known
+
+    def is_free(self, name: str) -> bool:
+        """Return whether nothing in this program has defined a name; a value of an earlier turn makes room for it."""
+        if self.given.pop(name, None) is not None:
+            return True
+        return name not in self.globals and name not in self.functions
 
     def look(self, env: Env) -> Mapping[str, Value]:
         """Return everything that a name may stand for, from the inside out."""

@@ -5,12 +5,13 @@ Evaluation is strict, from left to right, and so are the steps: what stands befo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from stepward.vm.lisp.compiling.bench import Bench
 from stepward.vm.lisp.compiling.code import Scope
-from stepward.vm.lisp.compiling.compiling import DISCARD, TAIL
+from stepward.vm.lisp.compiling.compiling import DISCARD, RETURN, TAIL
 from stepward.vm.lisp.compiling.control import control_of, nested
 from stepward.vm.lisp.compiling.effects import Effects
 from stepward.vm.lisp.compiling.expressions import number
@@ -25,6 +26,7 @@ from stepward.vm.lisp.compiling.forms import (
     symbol,
     threaded,
 )
+from stepward.vm.lisp.compiling.ground import ALONE, Ground, Sites
 from stepward.vm.lisp.compiling.kinds import type_of
 from stepward.vm.lisp.compiling.loops import looped
 from stepward.vm.lisp.compiling.refusals import is_loop, refused
@@ -42,19 +44,31 @@ ROOT: Final[Env] = {}
 
 
 class Compiler:
-    """Compiles one program. A target is TAIL, DISCARD, or the name of the variable that a value goes to."""
+    """Compiles one program. A target is TAIL, RETURN, DISCARD, or the variable that a value goes to.
 
-    def __init__(self, text: str, forms: tuple[Form, ...]) -> None:
+    `earlier` are the functions of earlier turns, which stand behind the forms of the program in its text.
+    """
+
+    def __init__(
+        self, text: str, forms: tuple[Form, ...], ground: Ground | None = ALONE, earlier: tuple[Form, ...] = ()
+    ) -> None:
         self.forms = forms
-        texts = Texts(text, forms)
+        self.ground = ground
+        self.sites = Sites()
+        everything = (*earlier, *forms)
+        texts = Texts(text, everything)
         self.bench = Bench(texts)
-        self.scope = Scope(texts, forms, self.bench.name)
+        self.scope = Scope(texts, everything, self.bench.name, {} if ground is None else ground.values)
         self.effects = Effects()
+        self._earlier = earlier
         self.within: list[str] = []
         """The functions with effects whose calls are being compiled."""
 
     def program(self) -> None:
         """Compile all forms: the last one gives the value of the program."""
+        for form in self._earlier:
+            assert is_definition(form), "only functions are kept as forms"
+            self._define(form)
         last = len(self.forms) - 1
         for position, form in enumerate(self.forms):
             if is_definition(form):
@@ -62,14 +76,19 @@ class Compiler:
             else:
                 self.run(form, ROOT, TAIL if position == last else DISCARD)
         if self.forms and is_definition(self.forms[-1]):
-            self.run(nil(self.forms[-1].span), ROOT, TAIL)
+            name = self.forms[-1].items[1]
+            is_shown = self.ground is not None and isinstance(name, Symbol) and name.name in self.scope.globals
+            self.run(name if is_shown else nil(self.forms[-1].span), ROOT, TAIL)
 
     def _define(self, form: Parens) -> None:
         name, value = form.items[1], form.items[-1]
         assert isinstance(name, Symbol), "the analysis has looked at it"
-        if name.name in self.scope.globals or name.name in self.scope.functions:
+        if head_of(form) == "defonce" and name.name in self.scope.given:
+            return
+        if not self.scope.is_free(name.name):
             raise Fault("refused", f"`{name.name}` is defined twice", "give each value a name of its own", form.span)
         if head_of(form) in ("defn", "defn-") or head_of(value) == "fn":
+            self.scope.globals.pop(name.name, None)
             self.scope.functions[name.name] = form
             if any(map(self.effects.are_in, form.items[1:])):
                 self.effects.add_function(name.name)
@@ -99,13 +118,31 @@ class Compiler:
         """Bring a value to its target."""
         if self.bench.is_over:
             return
-        if target == TAIL:
-            self.end("success", self.template(value, form), form)
+        if target in (TAIL, RETURN):
+            if target == RETURN and self.ground is not None and self.ground.returns is not None:
+                value = self._checked(value, form, self.ground.returns)
+            self.end("success", self._kept(self.template(value, form), form, is_last=target == RETURN), form)
         elif target == DISCARD:
             if isinstance(value, Pure):
                 self.computed(value, form, "value")  # it may have no value, and then the program fails here
         else:
             self._assign(target, value, form)
+
+    def _kept(self, output: Any, form: Form, *, is_last: bool) -> Any:
+        """Return the output of a turn: its value, the values that it has defined, and whether it is the last one."""
+        if self.ground is None or self.bench.depth:
+            return output
+        made = {name: value for name, value in self.scope.globals.items() if name not in self.scope.given}
+        kept = {name: self.template(value, form) for name, value in made.items()}
+        return {"value": output, "defined": kept, "returned": is_last}
+
+    def _checked(self, value: Value, form: Form, type: Type) -> Value:
+        """Return a value after the step that checks its type."""
+        text, args = self.scope.code(self.read(value, form), ROOT)
+        self.sites.checked = name = self.bench.name("returned")
+        fields = {"lisp": text, **({"args": args} if args else {}), "returns": dict(type)}
+        self.bench.add(name, "compute", form, fields, {("lisp",): form.span})
+        return Reference(f"${name}.output", name, type)
 
     def end(self, outcome: str, output: Any, form: Form) -> None:
         """Make an `end` step."""
@@ -211,8 +248,48 @@ class Compiler:
         if self.bench.is_over:
             return Inline(nil(form.span), ROOT)
         step = self.bench.name(tool)
-        self.bench.add(step, "tool", form, {"tool": tool, **({"args": args} if args else {})}, spans)
+        number = self.sites.add_call(step, self.scope.texts.of(form), form.span)
+        if self.ground is not None and number in self.ground.recalled:
+            return self._recalled(step, number, form)
+        fields = {"tool": tool, **({"args": args} if args else {})}
+        if self.ground is not None and number in self.ground.remembered:
+            return self._remembered(step, number, form, fields, spans)
+        self.bench.add(step, "tool", form, fields, spans)
         return Reference(f"${step}.output", step)
+
+    def _remembered(
+        self, step: str, number: int, form: Form, fields: dict[str, Any], spans: Mapping[Path, Span]
+    ) -> Value:
+        """Return the result of a call: the one that is remembered if these arguments are, else that of the tool."""
+        assert self.ground is not None
+        known = self.scope.add_input(f"known_{step}", number, self.ground.remembered[number])
+        found, variable = self.bench.name(f"found_{step}"), self.bench.name(f"result_{step}")
+        lookup = "(first (filter #(= (:args %) data/args) data/known))"
+        given = {"args": fields.get("args", {}), "known": f"${known}"}
+        maybe = {"type": ["object", "null"]}
+        place: dict[Path, Span] = {("lisp",): form.span}
+        self.bench.add(found, "compute", form, {"lisp": lookup, "args": given, "returns": maybe}, place)
+        self.bench.add(self.bench.name("test"), "condition", form, {"condition": f"${found}.output == null"}, {})
+        new, old = ([way] for way in self.bench.ways)
+        self.bench.ways = new
+        self.bench.add(step, "tool", form, fields, spans)
+        self.bench.add(self.bench.name(f"set_{variable}"), "set", form, {"set": {variable: f"${step}.output"}}, {})
+        ends, self.bench.ways = self.bench.ways, old
+        taken = self.bench.name(f"taken_{step}")
+        text = {"lisp": "(:result data/found)", "args": {"found": f"${found}.output"}, "returns": dict(ANY)}
+        self.bench.add(taken, "compute", form, text, place)
+        self.bench.add(self.bench.name(f"set_{variable}"), "set", form, {"set": {variable: f"${taken}.output"}}, {})
+        self.bench.ways += ends
+        return Reference(f"${variable}", variable, ANY)
+
+    def _recalled(self, step: str, number: int, form: Form) -> Value:
+        """Return the known result of a call that an earlier try of this turn has made."""
+        assert self.ground is not None
+        type = self.ground.recalled[number]
+        known = self.scope.add_input(f"known_{step}", number, type)
+        fields = {"lisp": "data/known", "args": {"known": f"${known}"}, "returns": dict(type)}
+        self.bench.add(step, "compute", form, fields, {("lisp",): form.span})
+        return Reference(f"${step}.output", step, type)
 
     def template(self, value: Value, form: Form, *, is_argument: bool = False) -> Any:
         """Return a value as an argument or an output: references are filled in when the step starts.
@@ -252,6 +329,8 @@ class Compiler:
             self.scope.data[f"data/{value.argument}"] = value
             value = Pure(symbol(f"data/{value.argument}", form), ROOT)
         text, args = self.scope.code(value.form, value.env)
+        if self.ground is not None and "println" in text:  # what it prints is part of what it does
+            return self._compute(value, text, args, form, hint, wanted)
         known = self.bench.known.setdefault((text, tuple(sorted(args.items()))), ())
         fit = (one for one in known if (one.is_number if wanted is NUMBER else one.type != ANY or wanted is None))
         found = next(fit, None)

@@ -7,24 +7,29 @@ from typing import Any, Final, Protocol
 from stepward.vm.lisp.compiling.bench import Bench
 from stepward.vm.lisp.compiling.code import Scope
 from stepward.vm.lisp.compiling.effects import Effects
+from stepward.vm.lisp.compiling.ground import Ground, Sites
 from stepward.vm.lisp.compiling.values import Env, Reference, Type, Value
 from stepward.vm.lisp.forms import Form
 from stepward.vm.reading.source import Span
 
 TAIL: Final = "the value of the program"
+RETURN: Final = "the value of the program, and the end of it"
 DISCARD: Final = "no value"
 
 
 class Compiling(Protocol):
-    """A program under compilation. A target is TAIL, DISCARD, or the name of the variable that a value goes to.
+    """A program under compilation. A target is TAIL, RETURN, DISCARD, or the variable that a value goes to.
 
-    `within` are the functions with effects whose calls are being compiled.
+    `within` are the functions with effects whose calls are being compiled. `ground` is None for a program that is no
+    turn.
     """
 
     bench: Bench
     scope: Scope
     effects: Effects
     within: list[str]
+    ground: Ground | None
+    sites: Sites
 
     def run(self, form: Form, env: Env, target: str) -> None:
         """Make the steps of a form; its value goes to a target."""
@@ -46,6 +51,9 @@ class Compiling(Protocol):
 
     def template(self, value: Value, form: Form) -> Any:
         """Return a value as an output: references are filled in."""
+
+    def read(self, value: Value, form: Form) -> Form:
+        """Return a form that reads a value, which is computed here."""
 
     def computed(self, value: Value, form: Form, hint: str, wanted: Type | None = None) -> Reference:
         """Return a reference to a value, after the step that computes it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from stepward.vm.lisp.compiling.branching import fork, test
-from stepward.vm.lisp.compiling.compiling import DISCARD, TAIL, Compiling
+from stepward.vm.lisp.compiling.compiling import DISCARD, RETURN, Compiling
 from stepward.vm.lisp.compiling.forms import call, head_of, nil, symbol, threaded
 from stepward.vm.lisp.compiling.texts import names_in
 from stepward.vm.lisp.compiling.values import ANY, Env, Pure, Reference, Value
@@ -133,7 +133,7 @@ def _return(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
     if compiler.bench.depth:
         hint = "let the loop give its values, and return after it"
         raise Fault("refused", "`return` stands in a loop that calls a tool", hint, form.span)
-    compiler.run(form.items[1] if len(form.items) > 1 else nil(form.span), env, TAIL)
+    compiler.run(form.items[1] if len(form.items) > 1 else nil(form.span), env, RETURN)
 
 
 def _fail(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
@@ -247,7 +247,9 @@ def _case(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
 def _function(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
     inner, forms = _entered(compiler, form, env)
     compiler.within.append(head_of(form))
+    compiler.sites.around.append(form.span)
     compiler.body(forms, inner, target, form.span)
+    compiler.sites.around.pop()
     compiler.within.pop()
 
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stepward.vm.errors import Problem, ProgramError
+from stepward.vm.lisp.compiling.ground import Ground, Sites
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.reading.document import Document, Extent, Wanted
 from stepward.vm.reading.source import Path
+
+if TYPE_CHECKING:
+    from stepward.vm.lisp.compiling.compiler import Compiler
+    from stepward.vm.lisp.forms import Form
 
 
 def read_lisp(name: str, text: str) -> Document:
@@ -17,8 +25,48 @@ def read_lisp(name: str, text: str) -> Document:
 
     The name of the program is that of the file without its end.
     """
+    with _in_words(name):
+        return _document(name, text, _compiled(text, _read(text)))
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn of a session as a program.
+
+    `sources` says what each input is: the name of a value that is there, or the number of a call whose result is known.
+    `functions` are the texts of those that the turn defines. `sites` are its calls and loops.
+    """
+
+    document: Document
+    sources: Mapping[str, str | int]
+    functions: Mapping[str, str]
+    sites: Sites
+
+
+def read_turn(name: str, text: str, ground: Ground) -> Turn:
+    """Return the program of a turn; raises a Fault for a text that is none, or can't be compiled.
+
+    The functions of earlier turns stand behind the text, so that every place in it is the place that its author knows.
+    """
+    from stepward.vm.lisp.analysis import definitions
+    from stepward.vm.lisp.reader import read
+
+    forms = _read(text)
+    made = definitions(forms)
+    kept = {one: written for one, written in ground.functions.items() if one not in made}
+    whole = "\n".join([text, *(["", "; from earlier turns"] if kept else []), *kept.values()])
+    earlier = read(whole)[len(forms) :] if kept else ()
+    compiler = _compiled(whole, forms if not kept else read(whole)[: len(forms)], ground, earlier)
+    written = {one: compiler.scope.texts.of(form) for one, form in compiler.scope.functions.items()}
+    functions = {one: written[one] for one in written if one not in kept}
+    return Turn(_document(name, whole, compiler, ground.max_steps), compiler.scope.sources, functions, compiler.sites)
+
+
+@contextmanager
+def _in_words(name: str) -> Iterator[None]:
+    """Raise ProgramError in place of what the Lisp raises."""
     try:
-        data, stretches = _compiled(text)
+        yield
     except Fault as fault:
         problem = Problem("SW001", fault.message, fault.hint or "see specs/lisp.md", span=fault.span)
         raise ProgramError(name, (problem,)) from None
@@ -27,23 +75,24 @@ def read_lisp(name: str, text: str) -> Document:
             "SW004", "branches with calls of tools are nested too deep", "write fewer clauses in one form"
         )
         raise ProgramError(name, (problem,)) from None
+
+
+def _document(name: str, text: str, compiler: Compiler, max_steps: int | None = None) -> Document:
     title = re.sub(r"[^\w-]+", "_", os.path.splitext(os.path.basename(name))[0]).strip("_") or "program"
+    stretches = compiler.bench.stretches
 
     def locate(wanted: Wanted) -> dict[Path, Extent]:
         return {path: Extent(*stretch) for path, stretch in stretches.items()}
 
-    return Document(name, text, "lisp", {"name": title, **data}, locate)
+    inputs = {known: dict(type) for known, type in compiler.scope.types.items()}
+    budget = {} if max_steps is None else {"max_steps": max_steps}
+    data = {"name": title, "language": 2, **budget, "inputs": inputs, "steps": compiler.bench.steps}
+    return Document(name, text, "lisp", data, locate)
 
 
-def _compiled(text: str) -> tuple[dict[str, Any], dict[Path, tuple[int, int]]]:
-    from stepward.vm.lisp.analysis import Analyst, definitions
-    from stepward.vm.lisp.compiling.compiler import Compiler
-    from stepward.vm.lisp.compiling.texts import walk
-    from stepward.vm.lisp.forms import Symbol
-    from stepward.vm.lisp.functions.table import natives
+def _read(text: str) -> tuple[Form, ...]:
     from stepward.vm.lisp.limits import Limits
     from stepward.vm.lisp.reader import read
-    from stepward.vm.lisp.special import SPECIAL
 
     most = Limits().text
     if len(text) > most:
@@ -53,11 +102,27 @@ def _compiled(text: str) -> tuple[dict[str, Any], dict[Path, tuple[int, int]]]:
     forms = read(text)
     if not forms:
         raise Fault("parse_error", "there is no program here", "write a form: `(tool/name {:argument value})`")
-    tools = {one.name for form in forms for one in walk(form) if isinstance(one, Symbol) and one.namespace == "tool"}
+    return forms
+
+
+def _compiled(
+    text: str, forms: tuple[Form, ...], ground: Ground | None = None, earlier: tuple[Form, ...] = ()
+) -> Compiler:
+    from stepward.vm.lisp.analysis import Analyst, definitions
+    from stepward.vm.lisp.compiling.compiler import Compiler
+    from stepward.vm.lisp.compiling.texts import walk
+    from stepward.vm.lisp.forms import Symbol
+    from stepward.vm.lisp.functions.table import natives
+    from stepward.vm.lisp.special import SPECIAL
+
+    everything = (*earlier, *forms)
+    tools = {
+        one.name for form in everything for one in walk(form) if isinstance(one, Symbol) and one.namespace == "tool"
+    }
     functions = natives()
+    known = definitions(everything) | (frozenset() if ground is None else frozenset(ground.values))
     # A call of a tool is looked at like any other call, so that mistakes around it are found at their places.
-    Analyst({**functions, **dict.fromkeys(tools, functions["identity"])}, SPECIAL, definitions(forms)).program(forms)
-    compiler = Compiler(text, forms)
+    Analyst({**functions, **dict.fromkeys(tools, functions["identity"])}, SPECIAL, known).program(everything)
+    compiler = Compiler(text, forms, ground, earlier)
     compiler.program()
-    inputs: dict[str, Any] = {name: {} for name in compiler.scope.inputs.values()}
-    return {"language": 2, "inputs": inputs, "steps": compiler.bench.steps}, compiler.bench.stretches
+    return compiler

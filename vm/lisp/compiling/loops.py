@@ -10,7 +10,7 @@ from stepward.vm.lisp.compiling.control import bind
 from stepward.vm.lisp.compiling.forms import call, head_of, nil, symbol
 from stepward.vm.lisp.compiling.values import ANY, Env, Inline, Pure, Reference, Type, Value
 from stepward.vm.lisp.faults import Fault
-from stepward.vm.lisp.forms import Brackets, Form, Parens, Short, Symbol
+from stepward.vm.lisp.forms import Brackets, Form, Literal, Parens, Short, Symbol
 
 _BINDING: Final = frozenset({"for", "doseq"})
 _MAPPING: Final = frozenset({"map", "mapv", "pmap", "run!"})
@@ -34,7 +34,19 @@ def looped(compiler: Compiling, form: Parens, env: Env, hint: str) -> Value | No
     if compiler.bench.is_over:
         return given
     items = compiler.computed(given, found.items, "items")
+    number = len(compiler.sites.loops)
+    count, total = (0, 0) if compiler.ground is None else compiler.ground.unrolled.get(number, (0, 0))
+    compiler.sites.loops[f"loop {number}"] = number  # its number is taken before those of the loops within it
+    first = [_written_out(compiler, form, found, items, position, env) for position in range(count)]
+    if compiler.bench.is_over:
+        return items
+    if count:
+        items = _rest(compiler, items, count, total, found.items)
     most = _most(compiler, items, found.items)
+    if most == 0:  # nothing is left to be done
+        has_value = head_of(form) not in _WITHOUT_VALUE
+        values = tuple(compiler.read(one, form) for one in first if one is not None)
+        return Pure(Brackets(values, form.span), {}) if has_value else Inline(nil(form.span), {})
     item = compiler.bench.name(
         found.pattern.name if isinstance(found.pattern, Symbol) and found.pattern.name != "%" else "item"
     )
@@ -49,7 +61,41 @@ def looped(compiler: Compiling, form: Parens, env: Env, hint: str) -> Value | No
             compiler.body(found.body, inner, TAIL, form.span)
     fields = {"items": items.text, "as": item, **({} if most is None else {"max_items": most}), "steps": body}
     compiler.bench.add(step, "for_each", form, fields, {("items",): found.items.span})
-    return Inline(nil(form.span), {}) if head_of(form) in _WITHOUT_VALUE else _output(step, most)
+    del compiler.sites.loops[f"loop {number}"]
+    compiler.sites.loops[step] = number
+    if head_of(form) in _WITHOUT_VALUE:
+        return Inline(nil(form.span), {})
+    return _joined(compiler, first, _output(step, most), form) if count else _output(step, most)
+
+
+def _written_out(
+    compiler: Compiling, form: Parens, loop: _Loop, items: Reference, position: int, env: Env
+) -> Reference | None:
+    """Make the steps of the body for one item, outside of the loop; return its value, None where it has none."""
+    if compiler.bench.is_over:
+        return None
+    read = compiler.read(items, loop.items)
+    item = Pure(call("nth", read, Literal(position, loop.items.span), of=loop.items), {})
+    inner = bind(compiler, loop.pattern, compiler.computed(item, loop.items, "item"), env)
+    if head_of(form) in _WITHOUT_VALUE:
+        compiler.body(loop.body, inner, DISCARD, form.span)
+        return None
+    variable = compiler.bench.name("value")
+    compiler.body(loop.body, inner, variable, form.span)
+    return Reference(f"${variable}", variable, ANY)
+
+
+def _rest(compiler: Compiling, items: Reference, count: int, total: int, form: Form) -> Reference:
+    """Return the items of a loop without those whose steps are written out."""
+    left = call("drop", Literal(count, form.span), compiler.read(items, form), of=form)
+    rest = compiler.computed(Pure(left, {}), form, "items")
+    return replace(rest, type={"type": "array", "maxItems": max(total - count, 0)})
+
+
+def _joined(compiler: Compiling, first: list[Reference | None], rest: Reference, form: Form) -> Value:
+    """Return the values of a loop: those of the items that were written out, and those of the others."""
+    values = tuple(compiler.read(one, form) for one in first if one is not None)
+    return Pure(call("into", Brackets(values, form.span), compiler.read(rest, form), of=form), {})
 
 
 def _over_effects(compiler: Compiling, form: Parens, env: Env) -> Value | None:

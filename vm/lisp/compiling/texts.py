@@ -17,7 +17,9 @@ from stepward.vm.lisp.forms import (
     Short,
     Symbol,
 )
+from stepward.vm.lisp.values import is_number
 from stepward.vm.reading.source import LineIndex, Span
+from stepward.vm.values import as_text
 
 
 def parts(form: Form) -> tuple[Form, ...]:
@@ -86,6 +88,8 @@ class Texts:
                 return name
             case Literal(value=value):
                 words = {None: "nil", True: "true", False: "false"}
+                if is_number(value) and not isinstance(value, bool):
+                    return as_text(value)
                 return words[value] if value is None or isinstance(value, bool) else f'"{value}"'
             case Pattern():
                 raise AssertionError("a pattern is never made")
