@@ -24,6 +24,7 @@ COMMANDS: Final = (
     "init",
     "schema",
     "plan",
+    "repl",
     "run",
     "runs",
     "replay",

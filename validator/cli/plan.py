@@ -22,7 +22,6 @@ from stepward.validator.cli.machine import (
     format_option,
     load_means,
     load_policies,
-    load_tools,
     open_journal,
     policy_options,
     print_json,
@@ -30,6 +29,7 @@ from stepward.validator.cli.machine import (
 )
 from stepward.validator.cli.models import FORMS
 from stepward.validator.cli.output import print_error, write_output
+from stepward.validator.cli.tool_facts import facts_of_tools, note_tools
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 NOT_PLANNED = 1
 
 
-def _money(_: click.Context, __: click.Parameter, value: str | None) -> Decimal | None:
+def money(_: click.Context, __: click.Parameter, value: str | None) -> Decimal | None:
     """Return the exact number of an option; raises click.BadParameter."""
     if value is None:
         return None
@@ -68,7 +68,7 @@ def _money(_: click.Context, __: click.Parameter, value: str | None) -> Decimal 
 @click.option("--name", default="plan", show_default=True, metavar="NAME", help="The name of the program.")
 @click.option("--tries", type=click.IntRange(1, 20), default=3, show_default=True, help="How often the model may try.")
 @click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="The most tokens of all tries together.")
-@click.option("--max-cost", callback=_money, metavar="SUM", help="The most that all tries together may cost.")
+@click.option("--max-cost", callback=money, metavar="SUM", help="The most that all tries together may cost.")
 @click.option("-o", "--output-file", type=FILE, metavar="FILE", help="The file for the program.")
 @click.option("--run", "is_run", is_flag=True, help="Run the program if the gate accepts it.")
 @click.option("--input", "pairs", multiple=True, metavar="NAME=VALUE", help="An input of that run (repeatable).")
@@ -103,7 +103,7 @@ def plan(task: str, **options: Any) -> None:
         brief = _planner(means, policies, options, None).brief(task, name=options["name"], inputs=types)
         given = _given_early(brief, means, options)
         _require_place(options["output_file"])
-        _note_tools(brief, options["tools"], policies)
+        note_tools(brief, options["tools"], policies)
         with closing(open_journal(options["journal"], create=True)) as journal:
             planner = _planner(means, policies, options, journal)
             found = _planned(planner, task, types, options)
@@ -140,7 +140,7 @@ def _planner(means: Means, policies: list[Policy], options: dict[str, Any], jour
     from stepward.validator.planner.planner import Planner
 
     assert means.model is not None, "a plan without a model is refused"
-    manifest, about = _manifest(means, policies, options)
+    manifest, about = facts_of_tools(means, policies, options)
     return Planner(
         means.model,
         manifest,
@@ -153,36 +153,6 @@ def _planner(means: Means, policies: list[Policy], options: dict[str, Any], jour
         max_cost=options["max_cost"],
         observer=means.telemetry,
     )
-
-
-def _manifest(
-    means: Means, policies: list[Policy], options: dict[str, Any]
-) -> tuple[dict[str, Any] | None, dict[str, str]]:
-    """Return the facts of the tools that can be called, and what their functions say of them; None without tools."""
-    from stepward.validator.cli.manifest import described, tools_in
-    from stepward.validator.cli.servers import server_facts
-    from stepward.validator.gateway.judging import in_force
-
-    name = options["tools"]
-    if name is None and not means.servers:
-        return None, {}
-    module = load_tools(name)
-    facts = {} if name is None else tools_in(module, name)
-    return facts | server_facts(means.servers, in_force(policies)), described(module, facts)
-
-
-def _note_tools(brief: Brief, module: str | None, policies: list[Policy]) -> None:
-    """Say on standard error what makes good programs unlikely: no tools, or tools of which nobody states the facts."""
-    from stepward.validator.cli.manifest import guessed_tools
-
-    if not brief.manifest:
-        click.echo("note: the program may call no tools, because neither `--tools` nor a policy names any", err=True)
-    stated = {tool for policy in policies for tool in policy.tools or ()}
-    names = [] if module is None else [tool for tool in brief.manifest if tool not in stated]
-    guessed = ", ".join(f"`{tool}`" for tool in guessed_tools(load_tools(module), names))
-    if guessed:
-        help = "say what they do with the decorator `tool` of `stepward.vm`"
-        click.echo(f"note: nobody states the effect of {guessed}, so the worst is assumed; {help}", err=True)
 
 
 def _require_place(file: Path | None) -> None:

@@ -12,6 +12,9 @@ from stepward.validator.gateway.judging import MAX_CHARACTERS
 from stepward.validator.gateway.refusals import Refused
 from stepward.validator.planner.brief import MAX_TASK
 
+MAX_TURN: Final = 50_000
+"""Characters of the longest turn."""
+
 MAX_INPUTS: Final = 200
 """Inputs of one run."""
 
@@ -39,6 +42,23 @@ InputTypes = Annotated[
         max_length=MAX_INPUTS,
         description='The inputs that the program may read, each with its type, such as `{"sum": {"type": "number"}}`.',
     ),
+]
+Turn = Annotated[str, Field(min_length=1, max_length=MAX_TURN, description="One turn: forms of PTC-Lisp.")]
+SessionName = Annotated[
+    str,
+    Field(min_length=1, max_length=64, description="The session, as `run_lisp` returns it. Without it, one starts."),
+]
+Signature = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=4_000,
+        description="The type of what `(return x)` may give in a new session: `{:total :float}`.",
+    ),
+]
+Data = Annotated[
+    dict[str, Any],
+    Field(max_length=MAX_INPUTS, description="The values that a new session reads as `data/NAME`, by name."),
 ]
 Code = Annotated[str, Field(min_length=1, max_length=60, description="A code such as SW401, or the name of a rule.")]
 
@@ -79,6 +99,15 @@ class StartArguments(Arguments):
     name: SavedName | None = None
     inputs: Inputs = Field(default_factory=dict)
     request: Request | None = None
+
+
+class TurnArguments(Arguments):
+    """A turn of a session, or a session alone; the data and the signature of a new one."""
+
+    program: Turn | None = None
+    session: SessionName | None = None
+    signature: Signature | None = None
+    data: Data = Field(default_factory=dict)
 
 
 class PlanArguments(Arguments):

@@ -19,6 +19,7 @@ from stepward.validator.gateway.arguments import (
     RunArguments,
     SaveArguments,
     StartArguments,
+    TurnArguments,
     parsed,
 )
 from stepward.validator.gateway.callers import Caller
@@ -73,6 +74,17 @@ async def run_program(asker: Asker, given: StartArguments) -> Mapping[str, Any]:
     return await asker.gateway.run_program(
         asker.caller, given.program, given.name, given.inputs, given.request, asker.progress
     )
+
+
+async def run_lisp(asker: Asker, given: TurnArguments) -> Mapping[str, Any]:
+    """Take one turn of a session in PTC-Lisp, a small Clojure: `(def orders (tool/fetch_orders {:customer data/c}))`.
+
+    A turn is proved first: if it could break a rule, it is refused, and nothing of it is run. Without `session`, a new
+    one starts; send the `session` of the answer with the next turn. `def` stays if the turn succeeds. `(return x)` ends
+    the session with its result. If the answer is `running`, call again with the `session` alone. The resource
+    `stepward://lisp` teaches the language on one card.
+    """
+    return await asker.gateway.run_lisp(asker.caller, given.program, given.session, given.signature, given.data)
 
 
 async def get_run(asker: Asker, given: RunArguments) -> Mapping[str, Any]:
@@ -140,6 +152,7 @@ _ENTRIES: Final = (
     Entry(list_tools, NoArguments),
     Entry(plan, PlanArguments, is_read_only=False),
     Entry(run_program, StartArguments, is_read_only=False),
+    Entry(run_lisp, TurnArguments, is_read_only=False),
     Entry(get_run, RunArguments),
     Entry(list_runs, NoArguments),
     Entry(verify_run, RunArguments),

@@ -18,13 +18,16 @@ from stepward.validator.gateway.judging import Judged, in_force, judge
 from stepward.validator.gateway.metering import HOUR, Meter, MeteredModel
 from stepward.validator.gateway.quiet import QuietTools
 from stepward.validator.gateway.refusals import Refused, answered
+from stepward.validator.gateway.sessions import Sessions
 from stepward.validator.gateway.shelf import Shelf
 from stepward.validator.gateway.telling import path_of, told, told_row
 from stepward.validator.planner.brief import PlanRefused, brief_of
 from stepward.validator.planner.loop import TRIES, planning_inputs, planning_program, planning_tools
+from stepward.validator.repl.session import Session
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.records import read_record
 from stepward.vm.machine.authority import Envelope
+from stepward.vm.machine.equipment import tools_of
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.refusals import RunRefused
@@ -92,6 +95,24 @@ class Desk:
             raise Refused("no model is configured", "the operator names one with `stepward mcp --model NAME`")
         return self._machine(tools, ())
 
+    def session(self, name: str, data: Mapping[str, Any], signature: str | None, gate: Any) -> Session:
+        """Return a new session of this caller."""
+        approvals = self._operator.approvals
+        return Session(
+            tools_of(QuietTools(self._operator.tools or {})),
+            self.policies,
+            self._machine,
+            self._operator.journal,
+            data=data,
+            signature=signature,
+            max_steps=self.caller.steps,
+            name=f"{_prefix(self.caller)}{name}",
+            by=self.caller.name,
+            envelope=Envelope(self.caller.name, self._operator.gate, self.caller.settles_own),
+            gate=gate,
+            announce=None if approvals is None else partial(approvals.announce, self.caller.name),
+        )
+
     def _machine(self, tools: object, policies: Sequence[Policy]) -> ExecutionVM:
         operator = self._operator
         return ExecutionVM(
@@ -116,6 +137,7 @@ class Gateway:
         self._gate = asyncio.Lock()  # one check at a time: Z3 has one context, and a check may use much memory
         self._checks: dict[str, set[asyncio.Task[Judged]]] = {}
         self._going: dict[str, asyncio.Task[Run]] = {}
+        self._sessions = Sessions(self._gate, operator.wait)
 
     # -- programs ------------------------------------------------------------------------------------------------------
 
@@ -207,6 +229,30 @@ class Gateway:
         desk = self._desk(caller)
         await self._run(desk, desk.machine, judged.program, inputs, run, progress)
         return await self.get_run(caller, run)
+
+    @answered
+    async def run_lisp(
+        self,
+        caller: Caller,
+        text: str | None,
+        session: str | None,
+        signature: str | None,
+        data: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Take a turn of a session, a new one without `session`; return its answer, or after some seconds that it
+        goes on."""
+        desk = self._desk(caller)
+        if session is not None and (signature is not None or data):
+            raise Refused("`signature` and `data` are for a new session", "leave them out, or leave `session` out")
+        if session is not None:
+            held = self._sessions.find(caller, session)
+        elif self._operator.tools is None:
+            raise Refused("no tools are configured", "the operator names them with `stepward mcp --tools MODULE`")
+        elif text is None:
+            raise Refused("a new session needs its first turn", "send it as `program`")
+        else:
+            session, held = self._sessions.start(caller, data, signature, desk.session)
+        return await self._sessions.turn(session, held, text, desk.meter)
 
     @answered
     async def get_run(self, caller: Caller, run: str) -> dict[str, Any]:

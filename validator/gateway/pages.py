@@ -11,6 +11,9 @@ from stepward.validator.gateway.refusals import Refused
 LESSON: Final = "lesson.md"
 """Teaches a model the language in a few thousand characters."""
 
+LISP: Final = "lisp.md"
+"""Teaches a model PTC-Lisp on one card of at most 5,000 characters."""
+
 LANGUAGE: Final = "language.md"
 """The whole reference of the language."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stepward.validator.gateway.catalogue import Asker
-from stepward.validator.gateway.pages import LANGUAGE, list_of_rules, page, rule_page
+from stepward.validator.gateway.pages import LANGUAGE, LISP, list_of_rules, page, rule_page
 from stepward.validator.gateway.refusals import Refused
 from stepward.vm.values import to_json
 
@@ -54,6 +54,10 @@ async def _language(_: Asker, __: str) -> str:
     return page(LANGUAGE)
 
 
+async def _lisp(_: Asker, __: str) -> str:
+    return page(LISP)
+
+
 async def _rules(_: Asker, __: str) -> str:
     return list_of_rules()
 
@@ -84,6 +88,7 @@ async def _run(asker: Asker, run: str) -> str:
 
 RESOURCES: Final = (
     Resource("language", "The whole reference of the language", MARKDOWN, _language),
+    Resource("lisp", "PTC-Lisp, the language of `run_lisp`, on one card", MARKDOWN, _lisp),
     Resource("rules", "The codes and names of all rules", PLAIN, _rules),
     Resource("policies", "The policies that your programs are checked under", JSON, _policies),
     Resource("runs", "Your runs, the newest first", JSON, _runs),

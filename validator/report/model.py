@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from stepward.validator.edits import apply_edits
 from stepward.validator.findings import Edit, Finding, Fix, Severity
 from stepward.validator.report.text import advice, counted, error_lines, not_rechecked, position, safe, story, values_of
+from stepward.vm.reading.files import LISP
 
 if TYPE_CHECKING:
     from stepward.validator.result import RunResult
@@ -130,7 +131,8 @@ class _Fragments:
         title = "write:"
         if not lines and all(finding.fix is None for finding in group.findings):
             title = "a corrected example of this code has:"
-            lines = [] if code in _WITHOUT_EXAMPLE or code in self._shown else example_of(code)
+            is_lisp = group.first.file.endswith(LISP)  # the examples are in YAML
+            lines = [] if is_lisp or code in _WITHOUT_EXAMPLE or code in self._shown else example_of(code)
         self._shown.add(code)
         cut = [_line(line, _MAX_FRAGMENT_LINE) for line in lines[:_MAX_FRAGMENT_LINES]]
         return [title, *cut] if cut else []

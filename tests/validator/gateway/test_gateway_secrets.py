@@ -193,13 +193,18 @@ PROBE = "hunter2-hunter2"
 WRONG: list[Any] = [PROBE, [PROBE], {PROBE: PROBE}, {"deep": [PROBE]}, 0.5, None, True]
 
 
+TURN = ("run_lisp", "program")
+"""What is wrong with a turn is said in its own words."""
+
+
 @pytest.mark.parametrize("protocol", [OLD, NEW])
 def test_no_error_about_an_argument_repeats_what_was_sent(house: House, protocol: str) -> None:
     async def sends() -> list[str]:
         said = []
         async with door(house.gateway(), house.model, protocol) as front:
             for entry in CATALOGUE.values():
-                for name in (*entry.arguments.model_fields, PROBE):
+                fields = [name for name in entry.arguments.model_fields if (entry.name, name) != TURN]
+                for name in (*fields, PROBE):
                     for value in WRONG:
                         answer = await front.client.call_tool(entry.name, {name: value})
                         said.append(answer.content[0].text)  # type: ignore[union-attr]

@@ -165,7 +165,7 @@ def test_every_tool_of_the_issue_is_there() -> None:
     named = (
         "check_program explain draw_program list_tools run_program get_run list_runs verify_run replay_run cancel_run"
     )
-    assert set(CATALOGUE) == {*named.split(), "save_program", "list_programs", "plan"}
+    assert set(CATALOGUE) == {*named.split(), "save_program", "list_programs", "plan", "run_lisp"}
 
 
 def test_the_schema_of_a_tool_accepts_what_the_tool_accepts(house: House) -> None:
@@ -222,7 +222,7 @@ def test_every_resource_can_be_read(house: House, protocol: str) -> None:
             return {uri: await front.read(uri.removeprefix("stepward://")) for uri in (*fixed, *filled)}
 
     texts = asyncio.run(reads())
-    assert len(texts) == 8
+    assert len(texts) == 9
     assert texts["stepward://language"] == (ROOT / "specs/language.md").read_text(encoding="utf-8")
     assert "SW401  error    guardrail-bypassed\n" in texts["stepward://rules"]
     assert json.loads(texts["stepward://schema/program"])["title"] == "Stepward program"

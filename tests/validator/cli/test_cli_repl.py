@@ -1,0 +1,180 @@
+"""`stepward repl`: forms from standard input, what is shown, its commands, its journal, and a model that works."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stepward.validator.cli import main
+
+TOOLS = '''\
+from stepward.vm import tool
+
+
+@tool(effect="read")
+def get_orders(customer: str) -> list[dict]:
+    """Return the orders of a customer."""
+    print("asking the shop")
+    return [{"id": 1, "total": 10.5}, {"id": 2, "total": 4}]
+
+
+@tool(effect="write", idempotent=True)
+def refund(amount: float) -> str:
+    if amount == 13:
+        raise ValueError("bad luck")
+    return "paid"
+'''
+POLICY = """\
+policy: shop
+guardrails:
+  - {name: once, at_most_once: {tool: refund}}
+"""
+USUAL = ("--tools", "tools.py", "--policy", "policy.yaml", "--input", "customer=ada")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    return tmp_path
+
+
+def repl(text: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["repl", *USUAL, *arguments], input=text, catch_exceptions=False)
+
+
+SCRIPT = """\
+(def found
+  (tool/get_orders
+   {:customer data/customer}))
+
+; a comment
+(println (count found) "orders")
+(sum-by :total
+ found)
+"""
+
+
+def test_a_script_of_forms() -> None:
+    result = repl(SCRIPT)
+    assert result.exit_code == 0
+    assert result.stdout == '=> [{"id" 1, "total" 10.5} {"id" 2, "total" 4}]\n2 orders\n=> nil\n=> 14.5\n'
+    assert "asking the shop" in result.stderr
+
+
+def test_errors_are_shown_with_place_and_help() -> None:
+    result = repl("(tool/refund {:amount 5})\n(tool/refund\n  {:amount 6})\n(fitler odd? [1])\n(let [x")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        '=> "paid"',
+        "error[gate] at 1:1: `refund` can be performed a second time in one run (guardrail `once` of policy `shop`)",
+        "  path: refund starts",
+        "  turn 1 of this session: (tool/refund {:amount 5})",
+        "  help: let a run reach it only once",
+        "error[unbound_var] at 1:2: `fitler` has no value",
+        "  help: did you mean `filter` or `filterv`?",
+        "error[parse_error] at 1:6: `[` is never closed",
+        "  help: add `]` at its end",
+    ]
+
+
+def test_the_end_is_clean_and_return_ends_a_script() -> None:
+    assert (repl("").exit_code, repl("").stdout) == (0, "")
+    assert repl("(+ 1 1)\n:quit\n(+ 2 2)\n").stdout == "=> 2\n"
+    assert repl("(return 5)\n(+ 2 2)\n").stdout == "=> 5\n"
+
+
+def test_commands() -> None:
+    result = repl(":help\n:tools\n:names\n(def a 1)\n:names\n:card\n")
+    assert result.exit_code == 0
+    for words in (":quit", "get_orders:", "data/customer: a string\na: a integer", "# PTC-Lisp on one card"):
+        assert words in result.stdout
+    wrong = repl(":nothing\n:ask\n:ask sum it\n(do :keyword)\n")
+    assert wrong.exit_code == 1
+    assert [line for line in wrong.stdout.splitlines() if not line.startswith("  help")] == [
+        "error: there is no `:nothing`",
+        "error: `:ask` needs a task",
+        "error: there is no model",
+        '=> "keyword"',
+    ]
+
+
+def test_each_answer_is_an_object_of_json() -> None:
+    result = repl("(+ 1 1)\n(+ 1 nil)\n", "--output-format", "json")
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert (first["value"], first["shown"], second["error"]["reason"]) == (2, "2", "type_error")
+
+
+def test_a_session_lies_in_its_journal() -> None:
+    given = ("--journal", "runs.db", "--session", "mine")
+    assert repl("(def a (tool/refund {:amount 5}))\n(str a)\n", *given).exit_code == 0
+    for command in (
+        ["runs", "--journal", "runs.db"],
+        ["runs", "mine.2", "--journal", "runs.db"],
+        ["verify", "runs.db", "mine.1"],
+        ["verify", "runs.db"],
+        ["replay", "runs.db", "mine.2"],
+    ):
+        assert CliRunner().invoke(main, command, catch_exceptions=False).exit_code == 0
+    other = repl("(+ 5 5)\n", *given)
+    assert (other.exit_code, "name the session otherwise" in other.stdout) == (1, True)
+
+
+def test_a_model_works_on_a_task() -> None:
+    replies = ["(def found (tool/get_orders {:customer data/customer}))", "(return {:total (sum-by :total found)})"]
+    Path("replies.yaml").write_text(json.dumps({"write": replies}), encoding="utf-8")
+    result = repl("", "--task", "sum it", "--model", "script:replies.yaml", "--signature", "{:total :float}")
+    assert result.exit_code == 0, result.output
+    assert "> (return {:total (sum-by :total found)})\n" in result.stdout
+    assert result.stdout.endswith('=> {"total" 14.5}\n')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--signature", ":money"), "`:money` is no type"),
+        (("--task", "x"), "a task needs a model"),
+        (("--input", "customer"), "is no `name=value`"),
+        (("--inputs", "-"), "standard input is for the turns"),
+        (("--journal", ""), "names no file"),
+        (("--max-steps", "0"), "0 is not in the range"),
+    ],
+)
+def test_options_that_can_not_be_used(arguments: tuple[str, ...], words: str) -> None:
+    result = repl("(+ 1 1)\n", *arguments)
+    assert (result.exit_code, words in result.output) == (2, True), result.output
+
+
+def test_a_terminal_gets_a_prompt_and_control_c_clears_a_line(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from stepward.validator.cli import main; main()", "repl", "--isolated"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True)
+    os.close(theirs)
+    told = ""
+
+    def until(words: str) -> None:
+        nonlocal told
+        end = time.monotonic() + 60
+        while words not in told and time.monotonic() < end:
+            told += os.read(ours, 4_096).decode()
+        assert words in told, told
+        told = told.partition(words)[2]
+
+    until("turn 1> ")
+    os.write(ours, b"(+ 1\n")
+    until("..> ")
+    os.write(ours, b"2)\n")
+    until("=> 3")
+    until("turn 2> ")
+    os.write(ours, b":quit\n")
+    assert process.wait(60) == 0
+    os.close(ours)

@@ -1,0 +1,146 @@
+"""`run_lisp`: turns of callers, behind the gate and the limits of the operator."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doors import NEW, door
+from gateways import House
+from stepward.validator.gateway import sessions
+from stepward.validator.gateway.refusals import Refused
+from stepward.vm import Policy
+
+FACTS: dict[str, Any] = {
+    "look": {"effect": "read", "args": {"id": {"type": "number"}}},
+    "pay": {"effect": "write", "idempotent": True, "args": {"sum": {"type": "number"}}},
+    "ask": {"effect": "none", "suspends": True, "returns": {"enum": ["agree", "refuse"]}},
+}
+ONCE = Policy.from_dict({"policy": "money", "guardrails": [{"name": "once", "at_most_once": {"tool": "pay"}}]})
+LIMITS: dict[str, Any] = {"tools": ["look", "pay", "ask"], "effects": ["none", "read", "write"]}
+
+
+def look(id: Any) -> Any:
+    if id == 13:
+        raise ValueError("the password of the database is hunter2")
+    return {"total": 5, "_raw": "hidden-note-7781"}
+
+
+class Place:
+    """A gateway with sessions, and the answers of one caller."""
+
+    def __init__(self, folder: Path, **limits: Any) -> None:
+        self.house = House(folder, **{**LIMITS, **limits})
+        tools = {**self.house.tools, "look": look}
+        self.gateway = self.house.gateway(tools=tools, facts=FACTS, policies=[ONCE], wait=60.0)
+
+    async def lisp(
+        self, text: str | None, session: str | None = None, caller: Any = None, **given: Any
+    ) -> dict[str, Any]:
+        data = given.pop("data", {})
+        return await self.gateway.run_lisp(caller or self.house.model, text, session, given.get("signature"), data)
+
+
+def test_a_session_over_the_protocol(tmp_path: Path) -> None:
+    async def scene() -> None:
+        place = Place(tmp_path)
+        async with door(place.gateway, place.house.model, NEW) as front:
+            first = await front.data(
+                "run_lisp", program="(def found (tool/look {:id data/id})) (println found)", data={"id": 1}
+            )
+            assert (first["defined"], first["printed"]) == (["found"], '{"total" 5}')
+            session = first["session"]
+            paid = await front.data("run_lisp", program="(tool/pay {:sum (:total found)})", session=session)
+            assert paid["run"].startswith("mcp.model.")
+            refused = await front.data("run_lisp", program="(tool/pay {:sum 6})", session=session)
+            assert (refused["error"]["reason"], place.house.paid) == ("gate", [5])
+            assert "turn 2 of this session" in refused["error"]["details"]["answer"]
+            done = await front.data("run_lisp", program="(return found)", session=session)
+            assert (done["returned"], done["value"]) == (True, {"total": 5})
+            listed = await front.data("list_runs")
+            assert [row["run"] for row in listed["runs"]] == [done["run"], paid["run"], first["run"]]
+            assert (await front.data("verify_run", run=paid["run"]))["intact"]
+            assert len(await front.read("lisp")) <= 5_000
+
+    asyncio.run(scene())
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def scene() -> None:
+        for text, given, words in [
+            (None, {}, "a new session needs its first turn"),
+            ("1", {"session": "nobody"}, "you have no such session"),
+            ("1", {"signature": ":money"}, "`:money` is no type"),
+            ("1", {"data": {"x": float("nan")}}, "is no value"),
+        ]:
+            with pytest.raises(Refused, match=words):
+                await place.lisp(text, **given)
+        first = await place.lisp("(def a 1)")
+        with pytest.raises(Refused, match="are for a new session"):
+            await place.lisp("a", first["session"], signature=":int")
+        with pytest.raises(Refused, match="you have no such session"):
+            await place.lisp("a", first["session"], caller=place.house.other)
+        failed = await place.lisp("(tool/look {:id 13})", first["session"])
+        assert "hunter2" not in str(failed)
+        assert failed["error"]["reason"] == "tool_error"
+        assert "hidden-note-7781" not in str(await place.lisp("(str (tool/look {:id 1}))"))
+
+    asyncio.run(scene())
+
+
+def test_turns_count_as_runs_and_refused_ones_do_not(tmp_path: Path) -> None:
+    place = Place(tmp_path, runs_per_hour=2)
+
+    async def scene() -> None:
+        session = (await place.lisp("(def a 1)"))["session"]
+        for text in ("(let [x", "(tool/nothing {})", "(unknown)"):
+            assert "error" in await place.lisp(text, session)
+        await place.lisp("a", session)
+        with pytest.raises(Refused, match="2 runs an hour"):
+            await place.lisp("a", session)
+
+    asyncio.run(scene())
+
+
+def test_the_steps_of_a_session_are_those_of_its_caller(tmp_path: Path) -> None:
+    place = Place(tmp_path, steps=5)
+
+    async def scene() -> None:
+        session = (await place.lisp("(tool/look {:id 1})"))["session"]
+        told = [await place.lisp("(tool/look {:id 1})", session) for _ in range(3)]
+        assert told[-1]["error"]["reason"] in ("limit", "gate")
+
+    asyncio.run(scene())
+
+
+def test_a_turn_that_waits_tells_the_operator_and_is_asked_for_later(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def scene() -> None:
+        waits = await place.lisp('(def said (tool/ask {})) (when (= said "agree") (tool/pay {:sum 5}))')
+        session = waits["session"]
+        assert (waits["error"]["reason"], place.house.paid) == ("waits", [])
+        assert place.house.tokens()[-1] not in str(waits)
+        await place.house.approve()
+        done = await place.lisp(None, session)
+        assert (done["turn"], done["defined"], place.house.paid) == (1, ["said"], [5])
+
+    asyncio.run(scene())
+
+
+def test_a_caller_has_a_number_of_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    place = Place(tmp_path)
+
+    async def scene() -> None:
+        first, second, third = [(await place.lisp("(def a 1)"))["session"] for _ in range(3)]
+        with pytest.raises(Refused, match="you have no such session"):
+            await place.lisp("a", first)
+        assert [(await place.lisp("a", one))["value"] for one in (second, third)] == [1, 1]
+
+    asyncio.run(scene())

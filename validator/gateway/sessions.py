@@ -1,0 +1,120 @@
+"""The sessions of callers: turns in Lisp, each judged by the gate and counted as a run."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.gateway.refusals import Refused
+from stepward.validator.repl.answers import Answer
+from stepward.validator.repl.gate import Called, Refusal, passed
+from stepward.validator.repl.session import Session
+from stepward.vm.values import ValueRefused, freeze
+
+if TYPE_CHECKING:
+    from stepward.validator.gateway.callers import Caller
+    from stepward.validator.gateway.metering import Meter
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.language.program import Program
+    from stepward.vm.reading.document import Document
+
+MAX_SESSIONS: Final = 20
+"""Sessions of one caller that go on; the one that was used least recently makes room for another."""
+
+Started = Callable[[str, Mapping[str, Any], str | None, Any], Session]
+"""Makes a session of a name, data and a signature, with a gate."""
+
+
+@dataclass
+class Held:
+    """A session of a caller, and the turn that is under way or was the last."""
+
+    session: Session
+    task: asyncio.Task[Answer] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn is under way."""
+        return self.task is not None and not self.task.done()
+
+
+@dataclass
+class Sessions:
+    """The sessions of all callers, by caller and name. `gate` lets one check at a time run."""
+
+    gate: asyncio.Lock
+    wait: float
+    _held: dict[str, dict[str, Held]] = field(default_factory=dict)
+
+    async def judged(
+        self, document: Document, policies: Sequence[Policy], earlier: Sequence[Called]
+    ) -> tuple[Refusal | None, Program | None]:
+        """Return the judgement of the gate on a turn, when it is its turn."""
+        async with self.gate:
+            return await asyncio.to_thread(passed, document, policies, earlier)
+
+    def find(self, caller: Caller, name: str) -> Held:
+        """Return a session of a caller; raises Refused for one of another in the same words as for none."""
+        held = self._held.get(caller.name, {})
+        if name not in held:
+            raise Refused("you have no such session", "leave `session` out: that starts one")
+        held[name] = held.pop(name)  # the one that was used last is the last
+        return held[name]
+
+    def start(self, caller: Caller, data: Mapping[str, Any], signature: str | None, made: Started) -> tuple[str, Held]:
+        """Start a session; raises Refused for data or a signature that can't be used, or if all sessions are busy."""
+        held = self._held.setdefault(caller.name, {})
+        if len(held) >= MAX_SESSIONS:
+            idle = next((name for name, one in held.items() if not one.is_busy), None)
+            if idle is None:
+                raise Refused(f"{MAX_SESSIONS} of your sessions have a turn under way", "wait until one has ended")
+            del held[idle]
+        name = secrets.token_hex(16)
+        try:
+            for value in data.values():
+                freeze(value)
+            session = made(name, data, signature, self.judged)
+        except ValueRefused as error:
+            raise Refused(f"`data` has what is no value: {error}", "send values of JSON") from None
+        except ValueError as error:
+            raise Refused(str(error), "write it as `{:total :float}`") from None
+        held[name] = Held(session)
+        return name, held[name]
+
+    async def turn(self, name: str, held: Held, text: str | None, meter: Meter) -> dict[str, Any]:
+        """Take a turn of a session, or ask for the answer to the last one; return it, or that the turn goes on.
+
+        A turn goes on although its caller has cancelled the request.
+        """
+        waiting = held.session.pending
+        if text is None and waiting and not held.is_busy:  # somebody may have settled it
+            held.task = asyncio.create_task(held.session.turn(waiting))
+            held.task.add_done_callback(_heard)
+        if text is not None:
+            if held.is_busy:
+                raise Refused("a turn of this session is under way", "leave `program` out: that waits for its answer")
+            held.task = asyncio.create_task(_metered(held.session, text, meter))
+            held.task.add_done_callback(_heard)
+        if held.task is None:
+            raise Refused("this session has had no turn", "send one as `program`")
+        done, _ = await asyncio.wait([held.task], timeout=self.wait)
+        if not done:
+            return {"session": name, "status": "running", "next": "call `run_lisp` with the `session` alone"}
+        return {"session": name, **held.task.result().as_value()}
+
+
+async def _metered(session: Session, text: str, meter: Meter) -> Answer:
+    meter.start()
+    answer = await session.turn(text)
+    if not answer.run:  # nothing was run
+        meter.take_back()
+    return answer
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    """Take note of the error of a task: whoever waits for it is told, and nobody else has to be."""
+    if not task.cancelled():
+        task.exception()
