@@ -188,11 +188,6 @@ steps:
 
 
 FIRST = ("{type: string, enum: [a, ab]}", "{type: string, maxLength: 1}", "{type: string, pattern: ^a}")
-    "{type: string, enum: [a, ab]}",
-    "{type: string, maxLength: 1}",
-    "{type: string, pattern: ^a}",
-    "{type: string}",
-)
 SECOND = ("{type: string, maxLength: 0}", "{type: string, maxLength: 2}", "{type: string, enum: [b]}")
 JOINED = ("$t + 'b' contains 'bb'", "$t + 'b' ends_with 'bb'", "'a' + $t == 'aab'", "$t + $t starts_with 'bb'")
 
