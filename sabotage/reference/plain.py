@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
+from hashlib import sha256
 from typing import Any, Final
 
 DIGITS: Final = 1_000
@@ -137,6 +138,11 @@ def written(value: Any) -> str:
 def size(value: Any) -> int:
     """Return the size of a value in bytes of the journal's JSON, as limits count it."""
     return len(_json(_recorded(value), ",", ":").encode())
+
+
+def digest_of(value: Any) -> str:
+    """Return the digest of a value in the journal's JSON, as policies name the arguments of a call."""
+    return sha256(_json(_recorded(value), ",", ":").encode()).hexdigest()
 
 
 def _recorded(value: Any) -> Any:

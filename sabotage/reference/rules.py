@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stepward.sabotage.reference.data import inside
 from stepward.sabotage.reference.expressions import CannotEvaluate, Read, Undefined, holds
 from stepward.sabotage.reference.facts import Tool, all_steps, expressions_of, holder, names_read
+from stepward.sabotage.reference.plain import digest_of
 from stepward.vm.expressions.parser import parse
 
 if TYPE_CHECKING:
@@ -257,6 +258,17 @@ def is_allowed(tool: str, args: dict[str, Any], terms: Terms, read: Read, langua
         if not any(entry.tool == tool and _admits(entry.when, args, read, language) for entry in policy.allow):
             return False
     return True
+
+
+def is_done(tool: Tool, name: str, args: dict[str, Any], terms: Sequence[Terms]) -> bool:
+    """Return whether a run before this one has called a tool that writes in this way ("Continuations" 5)."""
+    if tool.effect != "write":
+        return False
+    for write in (write for each in terms for policy in each.policies for write in policy.performed):
+        compared = {key: value for key, value in args.items() if key not in write.without}
+        if write.tool == name and digest_of(compared) == write.args:
+            return True
+    return False
 
 
 def may_settle(tool: str, by: str, starter: str, terms: Terms) -> bool:

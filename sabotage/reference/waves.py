@@ -11,7 +11,7 @@ from stepward.sabotage.reference.data import Changes, left_with, left_without
 from stepward.sabotage.reference.echoes import echoes, sought
 from stepward.sabotage.reference.expressions import Undefined
 from stepward.sabotage.reference.plain import NoValue, Unworded, size, to_value, written
-from stepward.sabotage.reference.rules import is_allowed
+from stepward.sabotage.reference.rules import is_allowed, is_done
 from stepward.sabotage.reference.run import Over, Run
 from stepward.sabotage.reference.templates import filled, names_in
 from stepward.sabotage.reference.types import completed
@@ -94,7 +94,9 @@ class Waves(Run):
         call.args = args
         # A call that no policy allows is rejected; the step fails without retries ("Policies, Choices").
         language = self.program.language
-        call.is_blocked = not all(is_allowed(step.tool, args, terms, read, language) for terms in self._terms)
+        call.is_blocked = is_done(call.tool, step.tool, args, self._terms) or not all(
+            is_allowed(step.tool, args, terms, read, language) for terms in self._terms
+        )
         return ("not allowed", "Refused") if call.is_blocked else None
 
     def _wave(self, step: Any, wave: list[Call]) -> Pause:

@@ -135,7 +135,9 @@ class Analyses:
 
     def names_fit(self, call: ToolCall) -> bool:
         """Return whether a call passes every argument that its tool requires, and no argument that it does not
-        accept."""
+        accept; and whether no run before this one may have made it."""
+        if call.tool in self.facts.meaning.performed:
+            return False
         declared = self.facts.meaning.tool(call.tool).args
         if declared is None:
             return True

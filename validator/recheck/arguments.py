@@ -31,6 +31,8 @@ def starts(reading: Reading, part: AnyCall | ComputeStep, blocks_of: BlocksOf) -
     may_fail = isinstance(part, ComputeStep) or any(UNDEFINED in blocks for blocks in read)
     if isinstance(part, ToolCall):
         declared = reading.tool(part.tool).args
+        # A call that a run before this one has made is refused.
+        may_fail = may_fail or any(one.tool == part.tool for policy in reading.policies for one in policy.performed)
         may_fail = may_fail or (declared is not None and not part.args.keys() <= declared.keys())
         for name, spec in (declared or {}).items():
             if name in part.args:

@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.store import Entry, JournalError
 
-VERSIONS: Final = (1, 2, 3)
-"""Versions of a record. The second adds LATER_KINDS and LATER_NOTES, the third BODY_KINDS and records with a frame; a
-record has the lowest version that it needs, so that the bytes of older kinds of records do not change."""
+VERSIONS: Final = (1, 2, 3, 4)
+"""Versions of a record. The second adds LATER_KINDS and LATER_NOTES, the third BODY_KINDS and records with a frame, the
+fourth first records with `continues`; a record has the lowest version that it needs, so that the bytes of older kinds
+of records do not change."""
 
 LATER_KINDS: Final = frozenset({"governed"})
 BODY_KINDS: Final = frozenset({"opened", "item", "closed"})
@@ -46,8 +47,13 @@ class Record(NamedTuple):
     prev: str
 
 
-def version_of(kind: str, note: Mapping[str, Any], *, is_in_body: bool = False) -> int:
-    """Return the lowest version of a record that has its kind and the fields of its note; `is_in_body`: and a frame."""
+def version_of(kind: str, note: Mapping[str, Any], *, is_in_body: bool = False, continues: bool = False) -> int:
+    """Return the lowest version of a record that has its kind and the fields of its note.
+
+    `is_in_body`: and a frame; `continues`: and the run that its run continues.
+    """
+    if continues:
+        return 4
     if is_in_body or kind in BODY_KINDS:
         return 3
     return 2 if kind in LATER_KINDS or not LATER_NOTES.isdisjoint(note) else 1

@@ -248,6 +248,23 @@ def has_past(rule: AnyRule) -> bool:
     return "already" in rule.model_fields_set
 
 
+def plain_rule(rule: AnyRule) -> AnyRule:
+    """Return a rule without what runs before left of it."""
+    return rule if isinstance(rule, Never) else with_past(rule, None)
+
+
+def with_past(rule: Requires | AtMostOnce | FollowedBy | Exclusive, already: Any) -> AnyRule:
+    """Return a rule with this `already`, and without the field where no run has left anything."""
+    if not already or (isinstance(already, tuple) and not any(_says(one) for one in already)):
+        data = {name: getattr(rule, name) for name in rule.model_fields_set if name != "already"}
+        return type(rule).model_construct(rule.model_fields_set - {"already"}, **data)
+    return rule.model_copy(update={"already": already})
+
+
+def _says(one: Any) -> bool:
+    return one.level != "never" if isinstance(one, Came) else bool(one)
+
+
 def guards(requirement: AnyRequirement) -> tuple[AnyGuard, ...]:
     """Return the single guards of a requirement, in the order in which they are written."""
     if isinstance(requirement, AllOf | AnyOf):

@@ -59,6 +59,11 @@ class Meaning:
             name: _stricter(spec, known[name]) if name in known else spec for name, spec in self.program.tools.items()
         }
 
+    @cached_property
+    def performed(self) -> frozenset[str]:
+        """The tools of which the runs before this one have made calls that must not be repeated."""
+        return frozenset(one.tool for policy in self.policies for one in policy.performed)
+
     def tool(self, name: str) -> ToolSpec:
         """Return the facts about a tool; the worst is assumed of one that nobody declares."""
         return self.manifest.get(name, UNKNOWN_TOOL)

@@ -9,13 +9,16 @@ from stepward.vm.language.automata import FRESH, LEVELS, STALE, read_by
 from stepward.vm.language.guardrails import (
     AnyRule,
     AtMostOnce,
+    BranchSelector,
     Came,
     Exclusive,
     FollowedBy,
     LevelWord,
     Never,
     Requires,
+    StepSelector,
     guards,
+    with_past,
 )
 from stepward.vm.language.meaning import Meaning
 
@@ -30,32 +33,29 @@ def continued(rule: AnyRule, memory: Any, meaning: Meaning, assigned: Collection
     """
     match rule:
         case Requires():
-            return _changed(rule, _continued_guards(rule, memory, meaning, assigned))
+            return with_past(rule, _continued_guards(rule, memory, meaning, assigned))
         case Never():
             return rule
         case AtMostOnce() | FollowedBy():
-            return _changed(rule, bool(memory))
+            return with_past(rule, bool(memory))
         case Exclusive():
-            return _changed(rule, (bool(memory & 1), bool(memory & 2)))
+            return with_past(rule, (bool(memory & 1), bool(memory & 2)))
         case _:
             assert_never(rule)
 
 
-def plain_rule(rule: AnyRule) -> AnyRule:
-    """Return a rule without what runs before left of it."""
-    return rule if isinstance(rule, Never) else _changed(rule, None)
-
-
-def _changed(rule: Requires | AtMostOnce | FollowedBy | Exclusive, already: Any) -> AnyRule:
-    """Return a rule with this `already`, and without the field where no run has left anything."""
-    if not already or (isinstance(already, tuple) and not any(_says(one) for one in already)):
-        data = {name: getattr(rule, name) for name in rule.model_fields_set if name != "already"}
-        return type(rule).model_construct(rule.model_fields_set - {"already"}, **data)
-    return rule.model_copy(update={"already": already})
-
-
-def _says(one: Any) -> bool:
-    return one.level != "never" if isinstance(one, Came) else bool(one)
+def asked_steps(rule: AnyRule) -> tuple[str, ...]:
+    """Return the ids of the steps that a rule asks for: those of which a start or a success satisfies it."""
+    match rule:
+        case Requires():
+            return tuple(one.step for one in guards(rule.requires) if isinstance(one, StepSelector | BranchSelector))
+        case FollowedBy():
+            then = rule.followed_by.then
+            return (then.step,) if isinstance(then, StepSelector) else ()
+        case Never() | AtMostOnce() | Exclusive():
+            return ()
+        case _:
+            assert_never(rule)
 
 
 def _continued_guards(rule: Requires, memory: Any, meaning: Meaning, assigned: Collection[str]) -> tuple[Came, ...]:

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from stepward.vm.errors import ExpressionError, PolicyError, Problem, ProgramError
 from stepward.vm.expressions.parser import parse
-from stepward.vm.language.guardrails import Guardrail, Never, Requires, guards, has_past
+from stepward.vm.language.guardrails import Guardrail, Never, Requires, guards, has_past, plain_rule
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.node import Node
 from stepward.vm.patterns.matching import RE2
@@ -53,6 +53,21 @@ class Waiver(Node):
         return datetime.date.fromisoformat(self.expiry) < today
 
 
+_DERIVED: Final = ("continues", "performed", "applies_to", "waivers")
+"""The fields of a policy that say something of a chain of runs, or to whom it applies."""
+
+
+class Performed(Node):
+    """A write that a run before this one has started: no call may repeat it.
+
+    `args` is the digest of its arguments, but for those that `without` names: they are sensitive.
+    """
+
+    tool: str
+    args: str
+    without: Annotated[tuple[str, ...], Field(strict=False)] = ()
+
+
 def _allowed(value: Any) -> Any:
     return {"tool": value} if isinstance(value, str) else value
 
@@ -60,8 +75,8 @@ def _allowed(value: Any) -> Any:
 class Policy(Node):
     """Facts about tools, an allow-list, guardrails and waivers, for the programs that it applies to."""
 
-    # `continues` is the id of the first run of a chain. Only the machine writes it: into the policies that it derives
-    # for a run that continues another.
+    # `continues` is the id of the first run of a chain, `performed` are writes of a run in it. Only the machine writes
+    # them: into the policies that it derives for a run that continues another.
 
     policy: Annotated[str, Field(min_length=1, json_schema_extra={"pattern": "^[^:]+$"})]
     description: str = ""
@@ -72,6 +87,7 @@ class Policy(Node):
     guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
     waivers: Annotated[tuple[Waiver, ...], Field(strict=False)] = ()
     continues: SkipJsonSchema[str | None] = None
+    performed: SkipJsonSchema[Annotated[tuple[Performed, ...], Field(strict=False)]] = ()
 
     kind: ClassVar[str] = "policy"
     entry_models: ClassVar[dict[str, type[Node]]] = {"allow": Allowed, "waivers": Waiver}
@@ -152,8 +168,9 @@ class Policy(Node):
 
     def _misplaced_past(self, *, is_file: bool) -> Iterator[Problem]:
         """Yield the problems of what only the machine writes, for a run that continues another."""
-        if is_file and "continues" in self.model_fields_set:
-            yield Problem("SW002", "the machine writes `continues`, no policy file", "remove it", Place(("continues",)))
+        for name in ("continues", "performed") if is_file else ():
+            if name in self.model_fields_set:
+                yield Problem("SW002", f"the machine writes `{name}`, no policy file", "remove it", Place((name,)))
         for number, rule in enumerate(self.guardrails):
             place = Place(("guardrails", number, "already"))
             if has_past(rule) and (is_file or self.continues is None):
@@ -203,6 +220,14 @@ class Policy(Node):
     def waivers_of(self, program_name: str, *rules: str) -> tuple[Waiver, ...]:
         """Return the waivers of a rule for a program, also expired ones; `rules` are the names of the rule."""
         return tuple(waiver for waiver in self.waivers if waiver.program == program_name and waiver.rule in rules)
+
+
+def plain(policy: Policy) -> Policy:
+    """Return a policy without what runs before left of its rules; it applies to every program, without waivers."""
+    data = {name: getattr(policy, name) for name in policy.model_fields_set if name not in _DERIVED}
+    if "guardrails" in data:
+        data["guardrails"] = tuple(map(plain_rule, policy.guardrails))
+    return Policy.model_construct(set(data), **data)
 
 
 def require_distinct(policies: Iterable[Policy]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import opened
+from stepward.vm.language.policy import plain
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.calls import Visit, forbidden, prepare
 from stepward.vm.machine.events import Call, Event, event
@@ -58,10 +59,17 @@ def is_name(by: object) -> bool:
 def missing_terms(plan: Plan, present: Terms) -> Terms | None:
     """Return the part of the present terms that a run is not under yet; None if it is under all of them.
 
-    A policy that the run is under already stays with its waivers of that time: a waiver does not end within a run.
+    A policy that the run is under already stays with its waivers of that time: a waiver does not end within a run. A
+    run that continues another is under a policy in the state in which that has left it.
     """
-    covered = {policy_digest(policy) for terms in plan.terms for policy in terms.policies}
-    missing = tuple(policy for policy in present.policies if policy_digest(policy) not in covered)
+    known = [policy for terms in plan.terms for policy in terms.policies]
+    covered = {policy_digest(policy) for policy in known}
+    left = {policy_digest(plain(policy)) for policy in known if policy.continues is not None}
+    missing = tuple(
+        policy
+        for policy in present.policies
+        if policy_digest(policy) not in covered and not (left and policy_digest(plain(policy)) in left)
+    )
     names = tuple(f"{policy.policy}:" for policy in missing)
     return Terms(missing, frozenset(name for name in present.waived if name.startswith(names))) if missing else None
 

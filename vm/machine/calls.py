@@ -13,6 +13,7 @@ from stepward.vm.language.steps import Failing, LlmCall, ToolCall
 from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENCY, UNDEFINED_NAME, Retry
 from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.data import completed, filled
+from stepward.vm.machine.effects import repeated
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
 from stepward.vm.machine.keys import shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
@@ -294,7 +295,10 @@ def _prompted(at: Visit, call: CallPlan, step: LlmCall, reader: Reader, numbers:
 
 
 def forbidden(plan: Plan, call: CallPlan, reader: Reader) -> tuple[str, str] | None:
-    """Return `allow` and the reason if the allow-list of a policy does not allow a call, else None."""
+    """Return the rule and the reason if a policy does not allow a call, else None.
+
+    `allow` is that of the allow-list, `performed` that no write of the runs before is repeated.
+    """
     for policy in plan.allowing:
         assert policy.allow is not None
         entries = [entry for entry in policy.allow if entry.tool == call.tool]
@@ -302,7 +306,8 @@ def forbidden(plan: Plan, call: CallPlan, reader: Reader) -> tuple[str, str] | N
             return "allow", f"policy `{policy.policy}` does not allow tool `{call.tool}`"
         if not any(_admits(entry.when, reader, plan.program.language) for entry in entries):
             return "allow", f"policy `{policy.policy}` does not allow tool `{call.tool}` with these arguments"
-    return None
+    why = repeated(plan.performing, call.tool, reader.args) if plan.performing and call.writes else None
+    return None if why is None else ("performed", why)
 
 
 def _admits(when: str | None, reader: Reader, language: int) -> bool:

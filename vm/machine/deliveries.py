@@ -155,8 +155,14 @@ class Deliveries(Runs):
     async def erase(self, run_id: str, *, by: str | None = None) -> Run:
         """Destroy every sensitive value of a run, and return it. An unfinished run is cancelled first.
 
-        `by` names the person. Raises RunBusy while somebody else drives the run.
+        The runs that it continues, and those that continue it, are erased with it. `by` names the person. Raises
+        RunBusy while somebody else drives one of them.
         """
+        for name in await self._io(self._others_of_chain, run_id):
+            await self._erase_one(name, by)
+        return await self._erase_one(run_id, by)
+
+    async def _erase_one(self, run_id: str, by: str | None) -> Run:
         who = require_name(by, DeliveryRefused)
         run = await self.cancel(run_id, by=by)
         if not run.is_over:

@@ -68,7 +68,9 @@ def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTH
 def entry_of(happened: Event, last: Entry, at: int) -> Entry:
     """Return the record of an event, after the last entry of its run; `at` is its time in microseconds."""
     note = canonical(happened.note)
-    version = version_of(happened.kind, happened.note, is_in_body="frame" in happened.body)
+    version = version_of(
+        happened.kind, happened.note, is_in_body="frame" in happened.body, continues="continues" in happened.body
+    )
     return write_record(last.seq + 1, last.digest, happened.kind, happened.text, note, at, version)
 
 

@@ -25,6 +25,15 @@ from stepward.vm.machine.ask import error_text
 from stepward.vm.machine.authority import Envelope, envelope_note, require_name
 from stepward.vm.machine.caching import Replies
 from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
+from stepward.vm.machine.continuation import (
+    MAX_CONTINUATIONS,
+    Wanted,
+    checked_grant,
+    named_reads,
+    prepared,
+    require_continuable,
+)
+from stepward.vm.machine.continuing import id_after
 from stepward.vm.machine.data import completed
 from stepward.vm.machine.deliveries import Deliveries
 from stepward.vm.machine.driver import Driver, Setup
@@ -166,8 +175,57 @@ class ExecutionVM(Deliveries):
             return self._existing(found, plan, given)
         return await self._drive(driver)
 
+    async def continue_run(  # noqa: PLR0913 - each is a choice of the caller
+        self,
+        run_id: str,
+        program: Program,
+        reads: Mapping[str, str] | Collection[str] = (),
+        *,
+        head: str | None = None,
+        grant: Mapping[str, Any] = NOTHING,
+        after_failure: bool = False,
+        max_continuations: int = MAX_CONTINUATIONS,
+        accept: Collection[str] = (),
+        by: str | None = None,
+        envelope: Envelope | None = None,
+    ) -> Run:
+        """Continue a run that has ended BUDGET_EXCEEDED or STALLED by another program, and return the new run.
+
+        `reads` names the variables and outputs of the run that become inputs of the program: by the name of the input,
+        or only their names where these are the same. With `head`, the digest of the last record that the caller has
+        seen, a run that has changed since is refused. `grant` adds to what the run has left of `steps`, `tokens` and
+        `cost`: only the operator may decide that. `after_failure` allows it after FAILED, too. A chain has
+        `max_continuations` at most. The other parameters are those of `run`.
+
+        The new run is under the policies of this machine and of the run before, in the state in which that has left
+        them, and repeats none of its writes. Raises RunRefused if the run can't be continued in this way, NoSuchRun,
+        and JournalError for records that do not fit together.
+        """
+        who = {**require_name(by, RunRefused), **envelope_note(envelope, RunRefused)}
+        chain = await self._io(self._chain_to, run_id)
+        wanted = Wanted(program, named_reads(reads), head, checked_grant(grant), after_failure, max_continuations)
+        require_continuable(chain, wanted)
+        run = id_after([one.run for one in chain])
+        _require_id(run)
+        if await self._load(run) is not None:
+            raise RunRefused(f"run `{run_id}` is continued already, by run `{run}`: look at that one")
+        policies = [one for one in self.policies if one.applies(program.name, program.source_name)]
+        plan, given, continues = prepared(chain, wanted, policies)
+        await self._admission.require(plan, plan.policies, accept)
+        self._require_tools(plan)
+        await self._require_current(plan)
+        driver = await self._create(plan, run, given, who, continues)
+        if driver is None:
+            raise RunRefused(f"run `{run_id}` was continued meanwhile, by run `{run}`: look at that one")
+        return await self._drive(driver)
+
     async def _create(
-        self, plan: Plan, run: str, inputs: Mapping[str, Any], who: Mapping[str, Any] = NOTHING
+        self,
+        plan: Plan,
+        run: str,
+        inputs: Mapping[str, Any],
+        who: Mapping[str, Any] = NOTHING,
+        continues: Mapping[str, Any] | None = None,
     ) -> Driver | None:
         setup = self._setup
         if plan.digests not in self._documented:
@@ -182,6 +240,8 @@ class ExecutionVM(Deliveries):
         }
         if plan.patterns is not None:
             body["patterns"] = plan.patterns
+        if continues is not None:
+            body["continues"] = continues
         note = {"limits": self._limits, "run": run, **who}
         nobody = Lease(run, 0, 0.0)
         driver = Driver(setup, plan, run, before(plan), Entry(-1, b"", NO_DIGEST), nobody)
@@ -343,6 +403,7 @@ class ExecutionVM(Deliveries):
 
     run_sync = _without_loop(run)
     get_sync = _without_loop(Deliveries.get)
+    continue_run_sync = _without_loop(continue_run)
     recover_sync = _without_loop(recover)
     recover_all_sync = _without_loop(recover_all)
     resume_sync = _without_loop(Deliveries.resume)

@@ -381,6 +381,11 @@ class Plan:
         )
 
     @cached_property
+    def performing(self) -> tuple[Policy, ...]:
+        """The policies that name writes of the runs before this one."""
+        return tuple(policy for terms in self.terms for policy in terms.policies if policy.performed)
+
+    @cached_property
     def four_eyes(self) -> dict[str, Policy]:
         """The tools whose calls the person who started the run may not settle, each with a policy that forbids it."""
         return {

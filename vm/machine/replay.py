@@ -26,6 +26,7 @@ from stepward.vm.language.types import same
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
 from stepward.vm.machine.calls import Visit, due_after, objection_to, place_of, prepare, successor_fields
+from stepward.vm.machine.chains import chain_before, link_misfit, reader
 from stepward.vm.machine.data import completed, refused
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
@@ -75,11 +76,13 @@ class Replayed(NamedTuple):
 
 def replay(journal: Journal, run: str) -> Replayed | None:
     """Replay a run; None if there is none. Raises JournalError if it can't be read."""
-    found = load(journal, run, lambda *documents: stored_plan(journal, *documents))
+    plans: Plans = lambda *documents: stored_plan(journal, *documents)  # noqa: E731
+    found = load(journal, run, plans)
     if found is None:
         return None
     played = Run(run, found.plan, found.state, found.last, history=lambda: found)
-    return Replayed(played, tuple(misfits(found)), len(found.events))
+    faults = misfits(found) or chain_faults(journal, found, plans)
+    return Replayed(played, tuple(faults), len(found.events))
 
 
 def replayer(journal: Journal, run: str, receipts: Sequence[Receipt] = (), plans: Plans | None = None) -> Replay:
@@ -91,8 +94,9 @@ def replayer(journal: Journal, run: str, receipts: Sequence[Receipt] = (), plans
 
     def check(entries: Sequence[Entry], records: Sequence[Record]) -> Sequence[Fault]:
         try:
-            found = unfold(journal, run, tuple(records), entries[-1], plans or cached_plans(journal))
-            faults = misfits(found)
+            known = plans or cached_plans(journal)
+            found = unfold(journal, run, tuple(records), entries[-1], known)
+            faults = misfits(found) or chain_faults(journal, found, known)
         except StepwardError as error:
             return [Fault(run, None, str(error), FORGED)]
         on_chain = [
@@ -113,6 +117,24 @@ def cached_plans(journal: Journal) -> Plans:
         return stored_plan(journal, *documents)
 
     return plan
+
+
+def chain_faults(journal: Journal, found: History, plans: Plans) -> list[Fault]:
+    """Return the faults of the runs that a run continues, and of the way in which each continues the one before.
+
+    Raises JournalError if one of them can't be read.
+    """
+    chain = [*chain_before(found, reader(journal, plans)), found]
+    for number, history in enumerate(chain):
+        why = link_misfit(history, chain[:number], journal)
+        wrong = [] if why is None else [Fault(history.run, 0, f"record 0: {why}", FORGED)]
+        wrong = wrong or (misfits(history) if history is not found else [])
+        if wrong and history is not found:
+            what = f"run `{history.run}`, which it continues, is not in order: {wrong[0].what}"
+            return [Fault(found.run, 0, what, wrong[0].help)]
+        if wrong:
+            return wrong
+    return []
 
 
 def misreports(found: History, receipts: Sequence[Receipt]) -> list[Fault]:
@@ -166,7 +188,7 @@ def misfits(found: History) -> list[Fault]:
 def _start_misfit(plan: Plan, happened: Event) -> str | None:
     """Return why no machine would write this first record, or None: its fields, inputs and waivers are checked."""
     body, limits = happened.body, happened.note["limits"]
-    if not START_FIELDS <= body.keys() <= START_FIELDS | {"patterns"}:
+    if not START_FIELDS <= body.keys() <= START_FIELDS | {"patterns", "continues"}:
         return "its fields are not those of a start"
     if len(limits) != len(Limits._fields) or any(type(limit) is not int for limit in limits):
         return "its limits are none"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from stepward.vm.journal.canonical import opened
 from stepward.vm.journal.store import Entry
 from stepward.vm.language.steps import Stage
+from stepward.vm.machine.continuing import Continues, continues_of
 from stepward.vm.machine.events import Spent
 from stepward.vm.machine.history import History
 from stepward.vm.machine.keys import FrameName
@@ -72,6 +73,12 @@ class Run:
         self._state = state
         self._last = last
         self._history = history
+
+    @property
+    def continues(self) -> Continues | None:
+        """The run that this one continues, with what it reads of it; None for a run that continues none."""
+        found = self._history()
+        return None if found is None else continues_of(found.records[0].body)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.status})"

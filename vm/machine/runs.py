@@ -15,8 +15,11 @@ from typing import Any, Final, TypeVar
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.store import Append, AppendConflict, JournalError, Lease, LeaseLost, Row
+from stepward.vm.language.policy import plain
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import governed, missing_terms
+from stepward.vm.machine.chains import chain_after, chain_before, link_misfit, link_of
+from stepward.vm.machine.continuing import Start, derived_policies
 from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.events import Event, entry_of, event
 from stepward.vm.machine.history import History, load
@@ -96,6 +99,31 @@ class Runs:
     async def _load(self, run: str) -> History | None:
         return await self._io(self._read, run) if is_id(run) else None
 
+    def _chain_to(self, run: str) -> list[History]:
+        """Return a run behind those that it continues, oldest first; this may block.
+
+        Raises NoSuchRun, and JournalError for a chain that no machine would have written.
+        """
+        found = self._read(run) if is_id(run) else None
+        if found is None:
+            raise NoSuchRun(f"there is no run `{run}`")
+        chain = [*chain_before(found, self._read), found]
+        for number, history in enumerate(chain):
+            self._require_meaning(history)
+            why = link_misfit(history, chain[:number], self.journal)
+            if why is not None:
+                raise JournalError(f"run `{history.run}`: {why}; see `stepward verify`")
+        return chain
+
+    def _others_of_chain(self, run: str) -> list[str]:
+        """Return the ids of the runs that a run continues and of those that continue it, the last first."""
+        found = self._read(run) if is_id(run) else None
+        if found is None:
+            return []
+        earlier = chain_before(found, self._read)
+        later = chain_after(found, earlier, self._read)
+        return [one.run for one in (*earlier, *later)][::-1]
+
     def _read(self, run: str) -> History | None:
         """Return a run from the journal, or None if there is none; this may block."""
         key = None if self._setup.key is None else self._setup.key.public
@@ -159,6 +187,9 @@ class Runs:
         missing = None if found.state.is_cancelled else missing_terms(found.plan, self._present_terms(found.plan))
         if missing is None:
             return found, None
+        if link_of(found) is not None:
+            chain = await self._io(chain_before, found, self._read)
+            missing = Terms(derived_policies(chain, list(map(plain, missing.policies)), Start.of(found)))
         found, change = governed(found, missing)
         for policy in missing.policies:
             await self._io(self.journal.put_document, policy_digest(policy), policy_text(policy))

@@ -22,7 +22,7 @@ from stepward.validator.findings import Move
 from stepward.vm.errors import DocumentError, ExpressionError, StepwardError
 from stepward.vm.expressions.parser import parse
 from stepward.vm.journal.memory import MemoryJournal
-from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Never, Requires, StepSelector
+from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Never, Requires, StepSelector, has_past
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -346,6 +346,9 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
         if policy.allow is not None and (policy.policy != claim.policy or claim.rule != "allow"):
             update["allow"] = None
             others.append("allow")
+        if policy.performed:  # whether a call repeats an earlier one is no question of the claim
+            update["performed"] = ()
+            others.append("performed")
         held.append(policy.model_copy(update=update))
     return _RuleSet(bare, tuple(held), tuple(others)), own
 
@@ -367,8 +370,13 @@ def _narrow(alone: _RuleSet, own: list[AnyRule], claim: Claim, meaning: Meaning)
     set_aside = (*alone.set_aside, f"{claim.rule} at other steps")
     for rule in own:
         for narrow in _narrowed(rule, claim, meaning):
-            policies = tuple(policy.model_copy(update={"guardrails": ()}) for policy in alone.policies)
-            program = alone.program.model_copy(update={"guardrails": (narrow,)})
+            # A rule that begins where an earlier run left it stands in its policy: a program can't have one.
+            is_here = has_past(narrow)
+            policies = tuple(
+                policy.model_copy(update={"guardrails": (narrow,) if is_here and policy.policy == claim.policy else ()})
+                for policy in alone.policies
+            )
+            program = alone.program if is_here else alone.program.model_copy(update={"guardrails": (narrow,)})
             yield _RuleSet(program, policies, set_aside)
     if claim.rule != "allow":
         return
@@ -390,12 +398,17 @@ def _narrowed(rule: AnyRule, claim: Claim, meaning: Meaning) -> Iterator[AnyRule
         hits = matches(rule.at_most_once, meaning)
         for hit in hits:
             if hit.step == here:
-                yield AtMostOnce(name=rule.name, at_most_once=StepSelector(step=hit.part.id))
+                yield rule.model_copy(update={"at_most_once": StepSelector(step=hit.part.id)})
                 yield from (_both(rule, other, hit) for other in hits if other != hit)
     elif isinstance(rule, Exclusive):
         sides = [matches(side, meaning) for side in rule.exclusive]
-        for near, far in (sides, sides[::-1]):
-            yield from (_both(rule, other, hit) for hit in near if hit.step == here for other in far)
+        for side, (near, far) in enumerate((sides, sides[::-1])):
+            for hit in near:
+                if hit.step == here:
+                    yield from (_both(rule, other, hit) for other in far)
+                    if rule.already[1 - side]:
+                        pair = [StepSelector(step=hit.part.id), rule.exclusive[1 - side]]
+                        yield rule.model_copy(update={"exclusive": tuple(pair if side == 0 else pair[::-1])})
 
 
 def _both(rule: AnyRule, first: Match, second: Match) -> AnyRule:

@@ -1,0 +1,155 @@
+"""Chains of runs: reads the runs that come before one, and checks that each continues the one before as it must."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.canonical import ErasedError, Sealed, opened
+from stepward.vm.journal.store import Journal, JournalError
+from stepward.vm.language.policy import plain
+from stepward.vm.language.types import same
+from stepward.vm.machine.continuing import (
+    ENDINGS,
+    Continues,
+    Start,
+    allowed_budgets,
+    base_policies,
+    bounded,
+    continues_of,
+    derived_policies,
+    id_after,
+)
+from stepward.vm.machine.data import completed
+from stepward.vm.machine.handing import read_from
+from stepward.vm.machine.history import History, Plans, applied, load
+from stepward.vm.machine.plan import policy_digest
+from stepward.vm.machine.state import before
+
+Load = Callable[[str], History | None]
+"""Reads a run; None if there is none."""
+
+
+def link_of(found: History) -> Continues | None:
+    """Return what a run says of the one before it, or None; raises JournalError if that is malformed."""
+    try:
+        return continues_of(found.records[0].body)
+    except (TypeError, KeyError):
+        raise JournalError(f"run `{found.run}` does not say in words of the format which run it continues") from None
+
+
+def chain_before(found: History, read: Load) -> list[History]:
+    """Return the runs of a chain before a run, oldest first; raises JournalError if one is missing or does not fit."""
+    chain: list[History] = []
+    link = link_of(found)
+    while link is not None:
+        number, before_it = link.number, read(link.run)
+        if before_it is None:
+            raise JournalError(f"run `{found.run}` continues run `{link.run}`, which is not in this store")
+        chain.insert(0, before_it)
+        link = link_of(before_it)
+        if number != (1 if link is None else link.number + 1):
+            raise JournalError(f"run `{found.run}` is not number {number} of the runs that continue one another")
+    return chain
+
+
+def chain_after(found: History, chain: Sequence[History], read: Load) -> Iterator[History]:
+    """Yield the runs of a chain behind a run, in order; `chain` are those before it."""
+    names = [one.run for one in (*chain, found)]
+    while True:
+        following = read(id_after(names))
+        link = None if following is None else link_of(following)
+        if following is None or link is None or link.run != names[-1]:
+            return
+        names.append(following.run)
+        yield following
+
+
+def link_misfit(found: History, chain: Sequence[History], journal: Journal) -> str | None:
+    """Return why a run does not continue the last run of a chain as a machine would have it, or None.
+
+    `chain` are the runs before it, oldest first. Raises JournalError if their records do not fit together.
+    """
+    link = link_of(found)
+    if link is None:
+        return None
+    last = chain[-1]
+    if found.run != id_after([one.run for one in chain]):
+        return f"it has another id than the continuation of run `{last.run}`"
+    if last.state.status not in (*ENDINGS, "FAILED"):
+        return f"it continues run `{last.run}`, which has ended {last.state.status}"
+    if not _was_over_at(last, link.head, journal):
+        return f"it names a head that run `{last.run}` did not have when it had ended"
+    if found.plan.program.language != last.plan.program.language:
+        return f"its language is not that of run `{last.run}`"
+    return _input_misfit(found, last, link) or _terms_misfit(found, chain) or _budget_misfit(found, last, link)
+
+
+def _was_over_at(last: History, head: str, journal: Journal) -> bool:
+    """Return whether the record with this digest is one with which a run had ended."""
+    entries = journal.read(last.run)
+    number = next((one.seq for one in entries if one.digest.hex() == head), None)
+    if number is None:
+        return False
+    state = before(last.plan)
+    for seq, happened in enumerate(last.events[: number + 1]):
+        state = applied(last.plan, state, happened, seq)
+    return state.is_over
+
+
+def _input_misfit(found: History, last: History, link: Continues) -> str | None:
+    given = found.events[0].body["inputs"]
+    for name, reference in link.reads.items():
+        if name not in found.plan.inputs:
+            return f"it reads `{name}`, which is no input of its program"
+        try:
+            read = read_from(last, reference)
+        except StepwardError as error:
+            return str(error)
+        if not _has_gone(read) and not _has_gone(given.get(name)) and not same(opened(read), opened(given.get(name))):
+            return f"its input `{name}` is not what `{reference}` was at the end of run `{last.run}`"
+    if any(map(_has_gone, given.values())):
+        return None  # what the defaults are of can't be looked at any more
+    read = {name: opened(given[name]) for name in link.reads if name in given}
+    due, why = completed(read, found.plan.input_types)
+    if why is not None:
+        return f"input {why}"
+    is_odd = (name for name, value in given.items() if not same(opened(value), opened(due.get(name))))
+    return next((f"its input `{name}` comes from nowhere" for name in is_odd), None)
+
+
+def _has_gone(value: Any) -> bool:
+    if isinstance(value, Sealed):
+        return value.is_gone
+    if isinstance(value, dict):
+        return any(map(_has_gone, value.values()))
+    return isinstance(value, tuple) and any(map(_has_gone, value))
+
+
+def _terms_misfit(found: History, chain: Sequence[History]) -> str | None:
+    """Return why the policies of a continuation are not those that follow from the runs before, or None."""
+    for number, terms in enumerate(found.plan.terms):
+        base = base_policies(chain, map(plain, terms.policies)) if not number else list(map(plain, terms.policies))
+        try:
+            due = derived_policies(chain, base, Start.of(found))
+        except ErasedError:
+            return None  # a digest of arguments can't be computed again
+        if {policy_digest(one) for one in due} != {policy_digest(one) for one in terms.policies} or terms.waived:
+            return f"its policies are not those in which run `{chain[-1].run}` has left them"
+    return None
+
+
+def _budget_misfit(found: History, last: History, link: Continues) -> str | None:
+    try:
+        within = bounded(found.plan.program, allowed_budgets(last, link.granted))
+    except StepwardError:
+        within = None
+    if within is None or within.to_data() != found.plan.program.to_data():
+        return f"it may spend more than run `{last.run}` has left, and was granted"
+    return None
+
+
+def reader(journal: Journal, plans: Plans) -> Load:
+    """Return a function that reads runs of a journal."""
+    return lambda run: load(journal, run, plans)

@@ -1,0 +1,94 @@
+"""What a continuation reads of the run before it: values of variables and outputs at the end of that run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from stepward.vm.errors import ExpressionError, UndefinedReferenceError
+from stepward.vm.expressions.fields import names_in, written
+from stepward.vm.journal.canonical import Sealed, Secret, is_sealed, opened
+from stepward.vm.machine.continuing import open_bodies
+from stepward.vm.machine.history import History
+from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.slots import UNDEFINED, put
+from stepward.vm.machine.state import Reader
+from stepward.vm.values import FrozenMap
+
+MAX_READS: Final = 1_000
+"""The most values that one continuation reads."""
+
+
+def readable(last: History) -> dict[str, Any]:
+    """Return the variables and outputs that a continuation of a run may read, with their values; sealed ones sealed.
+
+    What belongs to an item that had not ended is not among them, and of what items carry on it is the value with which
+    that item began.
+    """
+    plan, reader = last.plan, _reader(last)
+    found = {}
+    for name in plan.names_of_slots.values():
+        try:
+            found[name] = reader.raw(tuple(name.split(".")))
+        except UndefinedReferenceError:
+            continue
+    return dict(sorted(found.items()))
+
+
+def read_from(last: History, reference: str) -> Any:
+    """Return the value of a reference at the end of a run, sealed parts sealed; raises RunRefused without one."""
+    try:
+        names = names_in(reference)
+        if written(names) != reference.removeprefix("$"):
+            raise RunRefused(f"`{reference}` is no variable or output, such as `sum` or `check.output`")
+        return _reader(last).raw(names)
+    except ExpressionError:
+        raise RunRefused(f"`{reference}` is no variable or output, such as `sum` or `check.output`") from None
+    except UndefinedReferenceError:
+        raise RunRefused(f"`{reference}` is not defined at the end of run `{last.run}`") from None
+
+
+def _reader(last: History) -> Reader:
+    """Return a reader of the values at the end of a run, outside of all bodies that had not ended."""
+    plan, slots = last.plan, last.state.slots
+    for each in reversed(open_bodies(last.state)):
+        body = plan.bodies[each.at]
+        slots = put(slots, [*each.carried, *((slot, UNDEFINED) for slot in body.locals)])
+    return Reader(plan, slots)
+
+
+def values_read(last: History, reads: Mapping[str, str]) -> dict[str, Any]:
+    """Return the inputs of a continuation; raises RunRefused for one that is undefined or was erased."""
+    if len(reads) > MAX_READS:
+        raise RunRefused(f"a continuation reads {MAX_READS} values at most, not {len(reads)}")
+    found = {}
+    for name, reference in reads.items():
+        value = read_from(last, reference)
+        if _has_gone(value):
+            raise RunRefused(f"`{reference}` of run `{last.run}` was erased")
+        found[name] = value
+    return found
+
+
+def _has_gone(value: Any) -> bool:
+    if isinstance(value, Sealed):
+        return value.is_gone
+    if isinstance(value, dict):
+        return any(map(_has_gone, value.values()))
+    return isinstance(value, tuple) and any(map(_has_gone, value))
+
+
+def plain_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return values without their seals: those of the inputs are set by the types of the program."""
+    return FrozenMap((name, opened(value)) for name, value in values.items())
+
+
+def uncovered(sealed: Any, marked: Any) -> bool:
+    """Return whether a part of a value that was sensitive is not marked as sensitive in the inputs."""
+    if not is_sealed(sealed) or isinstance(marked, Secret | Sealed):
+        return False
+    if isinstance(sealed, Sealed | Secret):
+        return True
+    if isinstance(sealed, dict):
+        return any(uncovered(value, marked[name]) for name, value in sealed.items())
+    return any(uncovered(one, other) for one, other in zip(sealed, marked, strict=True))
