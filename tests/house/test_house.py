@@ -122,7 +122,20 @@ def test_the_machine_room_does_not_know_the_heavy_libraries() -> None:
 
 
 CORE = (
-    *("apply", "bodies", "calls", "computing", "data", "decide", "events", "items", "keys", "leaving", "monitors"),
+    *(
+        "apply",
+        "bodies",
+        "calls",
+        "computing",
+        "data",
+        "decide",
+        "effects",
+        "events",
+        "items",
+        "keys",
+        "leaving",
+        "monitors",
+    ),
     *("ordering", "plan", "slots", "state", "traces"),
 )
 

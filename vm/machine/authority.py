@@ -62,14 +62,11 @@ def missing_terms(plan: Plan, present: Terms) -> Terms | None:
     A policy that the run is under already stays with its waivers of that time: a waiver does not end within a run. A
     run that continues another is under a policy in the state in which that has left it.
     """
-    known = [policy for terms in plan.terms for policy in terms.policies]
-    covered = {policy_digest(policy) for policy in known}
-    left = {policy_digest(plain(policy)) for policy in known if policy.continues is not None}
-    missing = tuple(
-        policy
-        for policy in present.policies
-        if policy_digest(policy) not in covered and not (left and policy_digest(plain(policy)) in left)
-    )
+    covered = {policy_digest(policy) for terms in plan.terms for policy in terms.policies}
+    missing = tuple(policy for policy in present.policies if policy_digest(policy) not in covered)
+    left = {policy_digest(plain(one)) for terms in plan.terms for one in terms.policies if one.continues is not None}
+    if left:
+        missing = tuple(policy for policy in missing if policy_digest(plain(policy)) not in left)
     names = tuple(f"{policy.policy}:" for policy in missing)
     return Terms(missing, frozenset(name for name in present.waived if name.startswith(names))) if missing else None
 

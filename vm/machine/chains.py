@@ -22,7 +22,7 @@ from stepward.vm.machine.continuing import (
     id_after,
 )
 from stepward.vm.machine.data import completed
-from stepward.vm.machine.handing import read_from
+from stepward.vm.machine.handing import read_from, unread
 from stepward.vm.machine.history import History, Plans, applied, load
 from stepward.vm.machine.plan import policy_digest
 from stepward.vm.machine.state import before
@@ -83,7 +83,8 @@ def link_misfit(found: History, chain: Sequence[History], journal: Journal) -> s
         return f"it names a head that run `{last.run}` did not have when it had ended"
     if found.plan.program.language != last.plan.program.language:
         return f"its language is not that of run `{last.run}`"
-    return _input_misfit(found, last, link) or _terms_misfit(found, chain) or _budget_misfit(found, last, link)
+    blind = unread(chain, found.plan.policies, link.reads)
+    return blind or _input_misfit(found, last, link) or _terms_misfit(found, chain) or _budget_misfit(found, last, link)
 
 
 def _was_over_at(last: History, head: str, journal: Journal) -> bool:

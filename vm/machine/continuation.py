@@ -20,7 +20,7 @@ from stepward.vm.machine.continuing import (
     derived_policies,
 )
 from stepward.vm.machine.data import completed
-from stepward.vm.machine.handing import plain_values, uncovered, values_read
+from stepward.vm.machine.handing import plain_values, uncovered, unread, values_read
 from stepward.vm.machine.history import History
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.refusals import RunRefused
@@ -104,6 +104,9 @@ def prepared(
     _require_same_steps(program, chain)
     inputs = set(program.inputs) if program.inputs is not None else set(Plan(program).inputs)
     policies = derived_policies(chain, base_policies(chain, present), Start(inputs, wanted.reads))
+    blind = unread(chain, policies, wanted.reads)
+    if blind is not None:
+        raise RunRefused(blind)
     plan = Plan(program, policies)
     read = values_read(last, wanted.reads)
     given, why = completed(plain_values(read), plan.input_types)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from stepward.vm.errors import ExpressionError, UndefinedReferenceError
 from stepward.vm.expressions.fields import names_in, written
+from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.syntax import Defined, walk
 from stepward.vm.journal.canonical import Sealed, Secret, is_sealed, opened
+from stepward.vm.language.guardrails import Never
+from stepward.vm.language.policy import Policy
 from stepward.vm.machine.continuing import open_bodies
 from stepward.vm.machine.history import History
 from stepward.vm.machine.refusals import RunRefused
@@ -68,6 +72,36 @@ def values_read(last: History, reads: Mapping[str, str]) -> dict[str, Any]:
             raise RunRefused(f"`{reference}` of run `{last.run}` was erased")
         found[name] = value
     return found
+
+
+def unread(chain: Sequence[History], policies: Iterable[Policy], reads: Mapping[str, str]) -> str | None:
+    """Return why a condition of a rule would not see a value of the runs before as it is, or None.
+
+    A condition that reads what is undefined forbids the start; only one that asks `defined` could be misled.
+    """
+    asked = {name for policy in policies for text in _conditions(policy) for name in _asked_for(text, chain[-1])}
+    for name in sorted(asked):
+        for history in chain:
+            if name in readable(history) and reads.get(name) != name:
+                return f"a rule asks whether `{name}` is defined, and run `{history.run}` has it: read it, too"
+    return None
+
+
+def _conditions(policy: Policy) -> Iterator[str]:
+    yield from (rule.when for rule in policy.guardrails if isinstance(rule, Never) and rule.when is not None)
+    yield from (entry.when for entry in policy.allow or () if entry.when is not None)
+
+
+def _asked_for(text: str, last: History) -> Iterator[str]:
+    """Yield the variables and outputs of which a condition asks whether they are defined."""
+    try:
+        tree = parse(text, last.plan.program.language)
+    except ExpressionError:
+        return  # it can't be evaluated, which forbids the start
+    for node in walk(tree):
+        if isinstance(node, Defined) and node.reference.names[0] != "args":
+            located = last.plan.meaning.names.locate(node.reference.names)
+            yield ".".join(node.reference.names[:1] if located is None else located[0])
 
 
 def _has_gone(value: Any) -> bool:
