@@ -74,8 +74,8 @@ def write_report(folder: Path, program: dict[str, Any] | Path, *options: str) ->
     return page
 
 
-def journal_of_two_runs(folder: Path) -> tuple[Path, Path]:
-    """Return the files of a program and of a journal with two of its runs: `large-1` and `small-1`."""
+def journal_of_two_runs(folder: Path, more: int = 0) -> tuple[Path, Path]:
+    """Return the files of a program and of a journal with two of its runs, `large-1` and `small-1`, and some more."""
     data = {
         "name": "two",
         "inputs": {"amount": {"type": "integer"}, "mail": {"type": "string", "sensitive": True}},
@@ -90,6 +90,7 @@ def journal_of_two_runs(folder: Path) -> tuple[Path, Path]:
     with closing(SQLiteJournal(str(journal))) as opened:
         machine = ExecutionVM(journal=opened, checker=None)
         program = Program.from_dict(data)
-        for run, amount in (("large-1", 60), ("small-1", 7)):
+        others = [(f"more-{number}", 40 + number) for number in range(more)]
+        for run, amount in (("large-1", 60), ("small-1", 7), *others):
             machine.run_sync(program, {"amount": amount, "mail": "ann@example.com"}, run_id=run)
     return file, journal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,20 @@ from stepward.validator.cli.output import refuse_two_configurations, write_outpu
 from stepward.validator.files import why_not
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from stepward.validator.dynamics.analysis import Fleet
+    from stepward.validator.dynamics.course import Course
     from stepward.validator.failures import Failures
     from stepward.validator.result import RunResult
     from stepward.validator.review.programs import ProgramView
     from stepward.validator.review.runs import RunsView
+    from stepward.vm.journal.store import Journal, Row
 
 FOUND, INTERNAL = 1, 2
+
+MOST_MEASURED, LEAST_MEASURED, WINDOW = 300, 10, 25
+"""The runs that ended last whose measures are shown, the fewest of a program for that, and the runs of a window."""
 
 
 @click.command()
@@ -30,9 +36,9 @@ FOUND, INTERNAL = 1, 2
 @click.option("-o", "--output", type=FILE, default="report.html", show_default=True, help="The file to write.")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
 @click.option("--sabotage", type=FILE, metavar="FILE", help="Show a campaign: the JSON of `stepward sabotage`.")
-@click.option("--journal", metavar="FILE", help="Show the runs of this journal.")
+@click.option("--journal", metavar="FILE", help="Show the runs of this journal, with measures and plots.")
 @click.option("--records", type=click.IntRange(min=0), default=20, show_default=True, metavar="N",
-              help="Show the newest N runs step by step.")  # fmt: skip
+              help="Show the newest N runs step by step; 0 reads no records, and shows no measures.")  # fmt: skip
 @click.option("--run", "chosen", multiple=True, metavar="RUN", help="Show this run step by step (repeatable).")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
@@ -155,4 +161,19 @@ def _runs(options: dict[str, Any]) -> RunsView:
         names = dict.fromkeys((*options["chosen"], *newest))
         found = [history_of(journal, name) for name in names]
         shown = tuple(run_view(run_of(one), one) for one in found)
-        return RunsView(tuple(map(row_of, rows)), shown)
+        fleets = _fleets(journal, rows) if options["records"] else ()
+        return RunsView(tuple(map(row_of, rows)), shown, fleets)
+
+
+def _fleets(journal: Journal, newest: Sequence[Row]) -> tuple[Fleet, ...]:
+    """Return the analysis of the runs that ended last, without a baseline; damaged runs are left out."""
+    from stepward.validator.dynamics.analysis import analyzed, fleets_of
+    from stepward.validator.dynamics.journals import courses_of
+    from stepward.vm.journal.store import JournalError
+    from stepward.vm.machine.events import UNFINISHED
+
+    courses: list[Course] = []
+    for row in [row for row in newest if row.status not in UNFINISHED][:MOST_MEASURED]:
+        with suppress(JournalError):  # `verify` says what is wrong with it
+            courses += courses_of(journal, [row], None)
+    return tuple(analyzed(one, None, WINDOW) for one in fleets_of(courses) if len(one) >= LEAST_MEASURED)

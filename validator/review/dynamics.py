@@ -33,6 +33,14 @@ def analysis_page(fleets: Sequence[Fleet], notes: Sequence[str]) -> str:
     return document("Stepward analysis", header, sections, style)
 
 
+def measures_section(fleets: Sequence[Fleet]) -> Element:
+    """Return the section of the review page about the runs of a journal that ended last."""
+    runs = sum(len(fleet.courses) for fleet in fleets)
+    said = f"{counted(runs, 'run')} that ended last. `stepward analyze` compares all runs with healthy ones."
+    parts = [fleet_section(fleet, at) for at, fleet in enumerate(fleets)]
+    return element("section", element("h2", "Measures"), element("p", said), *parts, id="measures")
+
+
 def _name(fleet: Fleet) -> str:
     return f"{fleet.program} ({fleet.family})" if fleet.family else fleet.program
 

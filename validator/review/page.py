@@ -34,6 +34,10 @@ def page(
     sections += [_others(others)] if others else []
     sections += [sabotage_section(sabotage)] if sabotage is not None else []
     sections += [runs_section(runs, programs)] if runs is not None else []
+    if runs is not None and runs.fleets:
+        from stepward.validator.review.dynamics import measures_section
+
+        sections.append(measures_section(runs.fleets))
     data = _data("runs-data", [list(row) for row in runs.rows] if runs is not None else [])
     header = [element("p", _summary(programs)), _menu(programs, sections)]
     return document("Stepward report", header, sections, style, script, data)

@@ -157,6 +157,17 @@ def test_runs_are_listed_without_their_records_and_nothing_sensitive_is_shown(
     assert len(json.loads(data)) == 10_002
 
 
+def test_measures_of_the_runs_that_ended_last_are_shown(tmp_path: Path) -> None:
+    program, journal = journal_of_two_runs(tmp_path, more=18)
+    with sqlite3.connect(journal) as connection:
+        connection.execute("UPDATE records SET record = 'damaged' WHERE run = 'more-3'")
+    shown = write_report(tmp_path, program, "--journal", str(journal), "--records", "1").read_text(encoding="utf-8")
+    assert "19 runs that ended last" in shown
+    assert "Measures; their definitions" in shown[shown.index('id="measures"') :]
+    without = write_report(tmp_path, program, "--journal", str(journal), "--records", "0").read_text(encoding="utf-8")
+    assert 'id="measures"' not in without
+
+
 def test_a_campaign_is_shown(tmp_path: Path) -> None:
     attack = {
         "name": "replay", "family": "crash", "outcome": "breach", "cases": 3, "events": 40, "why_not": None,
