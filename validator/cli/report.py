@@ -16,6 +16,7 @@ from stepward.validator.files import why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from xml.etree.ElementTree import Element
 
     from stepward.validator.dynamics.analysis import Fleet
     from stepward.validator.dynamics.course import Course
@@ -68,6 +69,7 @@ def report(paths: tuple[str, ...], output: Path, **options: Any) -> None:
         others=_others(result, views),
         sabotage=None if options["sabotage"] is None else _campaign(options["sabotage"]),
         runs=None if options["journal"] is None else _runs(options),
+        measures=None if options["journal"] is None else _measures(options),
     )
     write_output(output, text, "correct the path of `-o`")
     said = f"{counted(len(views), 'program')} and {counted(len(result.findings), 'finding')}"
@@ -161,8 +163,18 @@ def _runs(options: dict[str, Any]) -> RunsView:
         names = dict.fromkeys((*options["chosen"], *newest))
         found = [history_of(journal, name) for name in names]
         shown = tuple(run_view(run_of(one), one) for one in found)
-        fleets = _fleets(journal, rows) if options["records"] else ()
-        return RunsView(tuple(map(row_of, rows)), shown, fleets)
+        return RunsView(tuple(map(row_of, rows)), shown)
+
+
+def _measures(options: dict[str, Any]) -> Element | None:
+    """Return the section of the measures, None where no program has runs enough, or no records are to be read."""
+    from stepward.validator.review.dynamics import measures_section
+
+    if not options["records"]:
+        return None
+    with explained(), closing(open_journal(options["journal"])) as journal:
+        fleets = _fleets(journal, journal.rows()[::-1])
+    return measures_section(fleets) if fleets else None
 
 
 def _fleets(journal: Journal, newest: Sequence[Row]) -> tuple[Fleet, ...]:

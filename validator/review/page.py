@@ -27,17 +27,18 @@ def page(
     others: Sequence[Mapping[str, str]] = (),
     sabotage: Mapping[str, Any] | None = None,
     runs: RunsView | None = None,
+    measures: Element | None = None,
 ) -> str:
-    """Return the page as HTML. `others` are findings of no program: their `file`, `code`, `message` and `help`."""
+    """Return the page as HTML.
+
+    `others` are findings of no program: their `file`, `code`, `message` and `help`; `measures` is the section of them.
+    """
     style, script = _own("page.css"), _own("page.js")
     sections = [program_section(view, number) for number, view in enumerate(programs)]
     sections += [_others(others)] if others else []
     sections += [sabotage_section(sabotage)] if sabotage is not None else []
     sections += [runs_section(runs, programs)] if runs is not None else []
-    if runs is not None and runs.fleets:
-        from stepward.validator.review.dynamics import measures_section
-
-        sections.append(measures_section(runs.fleets))
+    sections += [] if measures is None else [measures]
     data = _data("runs-data", [list(row) for row in runs.rows] if runs is not None else [])
     header = [element("p", _summary(programs)), _menu(programs, sections)]
     return document("Stepward report", header, sections, style, script, data)

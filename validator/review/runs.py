@@ -10,7 +10,6 @@ from stepward.validator.review.moments import Moment, moments_of
 from stepward.vm.values import as_text
 
 if TYPE_CHECKING:
-    from stepward.validator.dynamics.analysis import Fleet
     from stepward.vm.journal.store import Row
     from stepward.vm.language.program import Program
     from stepward.vm.machine.history import History
@@ -29,11 +28,10 @@ class RunView(NamedTuple):
 
 
 class RunsView(NamedTuple):
-    """The runs of a journal, the newest first, those that are shown whole, and the fleets of those that ended last."""
+    """The runs of a journal, the newest first, and those that are shown whole."""
 
     rows: tuple[tuple[str, str, str, str], ...]
     shown: tuple[RunView, ...]
-    fleets: tuple[Fleet, ...] = ()
 
 
 def row_of(row: Row) -> tuple[str, str, str, str]:
