@@ -8,7 +8,7 @@ from stepward.vm.lisp.analysis import Analyst, definitions
 from stepward.vm.lisp.faults import Fault, LispError
 from stepward.vm.lisp.functions.table import natives
 from stepward.vm.lisp.limits import Limits
-from stepward.vm.lisp.reader import read
+from stepward.vm.lisp.modules import program_forms
 from stepward.vm.lisp.special import SPECIAL
 
 
@@ -30,7 +30,7 @@ def _checked(text: str) -> frozenset[str] | LispError:
     if len(text) > most:
         return LispError("parse_error", f"the expression has more than {most} characters", "split it")
     try:
-        forms = read(text)
+        forms = program_forms(text)
         analyst = Analyst(natives(), SPECIAL, definitions(forms))
         analyst.program(forms)
     except Fault as fault:

@@ -14,7 +14,7 @@ from stepward.vm.lisp.faults import Fault, LispError
 from stepward.vm.lisp.functions.higher_order import Returned
 from stepward.vm.lisp.functions.table import natives
 from stepward.vm.lisp.limits import Limits
-from stepward.vm.lisp.reader import read
+from stepward.vm.lisp.modules import program_forms
 from stepward.vm.lisp.special import SPECIAL
 from stepward.vm.values import ValueRefused, freeze
 
@@ -86,7 +86,7 @@ def _result(ctx: Context, text: str, data: Mapping[str, Any]) -> Any:
             raise Fault(
                 "type_error", f"`data/{name}` is no value: {refusal}", "hand in values of the language"
             ) from None
-    forms = read(text)
+    forms = program_forms(text)
     program = Analyst(ctx.functions, SPECIAL, definitions(forms)).program(forms)
     try:
         return ctx.run(_entered(ctx, program))

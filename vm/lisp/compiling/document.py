@@ -49,14 +49,14 @@ def read_turn(name: str, text: str, ground: Ground) -> Turn:
     The functions of earlier turns stand behind the text, so that every place in it is the place that its author knows.
     """
     from stepward.vm.lisp.analysis import definitions
-    from stepward.vm.lisp.reader import read
+    from stepward.vm.lisp.modules import program_forms
 
     forms = _read(text)
     made = definitions(forms)
     kept = {one: written for one, written in ground.functions.items() if one not in made}
     whole = "\n".join([text, *(["", "; from earlier turns"] if kept else []), *kept.values()])
-    earlier = read(whole)[len(forms) :] if kept else ()
-    compiler = _compiled(whole, forms if not kept else read(whole)[: len(forms)], ground, earlier)
+    earlier = program_forms(whole)[len(forms) :] if kept else ()
+    compiler = _compiled(whole, forms if not kept else program_forms(whole)[: len(forms)], ground, earlier)
     written = {one: compiler.scope.texts.of(form) for one, form in compiler.scope.functions.items()}
     functions = {one: written[one] for one in written if one not in kept}
     return Turn(_document(name, whole, compiler, ground.max_steps), compiler.scope.sources, functions, compiler.sites)
@@ -92,14 +92,14 @@ def _document(name: str, text: str, compiler: Compiler, max_steps: int | None = 
 
 def _read(text: str) -> tuple[Form, ...]:
     from stepward.vm.lisp.limits import Limits
-    from stepward.vm.lisp.reader import read
+    from stepward.vm.lisp.modules import program_forms
 
     most = Limits().text
     if len(text) > most:
         raise Fault(
             "parse_error", f"the program has more than {most} characters", "split it, or hand long texts in as data"
         )
-    forms = read(text)
+    forms = program_forms(text)
     if not forms:
         raise Fault("parse_error", "there is no program here", "write a form: `(tool/name {:argument value})`")
     return forms
