@@ -94,7 +94,7 @@ class Search:
         return number + 1, ""
 
     def _calls(self, step: dict[str, Any]) -> list[Call]:
-        parts = step.get("parallel_steps") or ([step] if step["type"] in ("llm", "tool") else [])
+        parts = step.get("parallel_steps") or ([step] if step["type"] in ("llm", "tool", "compute") else [])
         return [Call(part, self.program, self.names, blind=self.blind) for part in parts]
 
     def _readers(self, step: dict[str, Any]) -> list[Any]:

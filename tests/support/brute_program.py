@@ -91,7 +91,7 @@ class Names:
             part["id"]
             for step in program["steps"]
             for part in (step, *step.get("parallel_steps", ()))
-            if part["type"] in ("llm", "tool", "parallel", "for_each")
+            if part["type"] in ("llm", "tool", "compute", "parallel", "for_each")
         }
         fields = ("output_key", "as", "index_as")
         self.variables = {part[field] for part in _parts(program) for field in fields if field in part}
@@ -168,7 +168,7 @@ class Fate(NamedTuple):
 
 
 class Call:
-    """An llm or tool step, or a sub-step."""
+    """An llm or tool step, or a sub-step; or a compute step, whose value may be any of its type, or none."""
 
     def __init__(self, step: dict[str, Any], program: dict[str, Any], names: Names, *, blind: bool) -> None:
         self.id = step["id"]

@@ -104,6 +104,16 @@ KINDS: Final = {
     "number": Kind(NUMBERS, [1, "0", "1 - 2"], NUMBER_QUESTIONS),
     "object": Kind(OBJECTS, [{}, {"fine": True}], FIELDS),
 }
+COMPUTED: Final[dict[str, list[str]]] = {
+    "text": ['"a"', '(str "a" "b")', '(subs "ab" 1)', '(apply str (reverse "ba"))', '""', "(inc nil)"],
+    "nullable": ['"a"', "nil", "(first [])", '(get {"k" "b"} "k")', "(nth [] 1)"],
+    "null": ["nil", '"a"', "(when false 1)", '(last ["b"])'],
+    "list": ['["a"]', "[]", '(conj ["a"] "b")', '(filter nil? ["a"])', '(map str ["a" "b"])'],
+    "counted": ["[]", "(vec (range 2))", "[1]", '["a"]', "(take 1 (range 5))"],
+    "number": ["1", "(+ 1 1)", "(count [7])", "(- 1 1)", "(/ 1 0)", "(reduce + [0 1])"],
+    "object": ["{}", '{"fine" true}', "(assoc {} :fine false)", '(dissoc {"fine" true} "fine")'],
+}
+"""Expressions that a `compute` step may have, by what is asked of their values; some have none."""
 ITEMS: Final = {
     "list": Kind(LISTS, KINDS["list"].values, (*ITEM_QUESTIONS, *TEXT_ITEM_QUESTIONS)),
     "counted": Kind(COUNTS, KINDS["counted"].values, ITEM_QUESTIONS),
@@ -135,6 +145,7 @@ class _Cook:
         self.data, self.chance = deepcopy(data), chance
         self.later = Random(f"{seed}/items")
         """Chance of what came later: the programs of older seeds stay what they were."""
+        self.computing = Random(f"{seed}/compute")
         self.data.setdefault("tools", {})
         self.policies: list[dict[str, Any]] = []
 
@@ -239,6 +250,7 @@ class _Cook:
         if first["id"] not in arms and not says_where:
             first["next_step"] = steps[1]["id"]  # it becomes an arm, and would end the run
         begun = [self._source(kind, 0), self._source(kind, 1)]
+        begun = [self._computed(word, kind, one) for one in begun]
         begun[0]["next_step"], begun[1]["next_step"] = "x1", "x2"
         if begun[1]["type"] != "set" and self.odds(0.2):
             question = question.replace("$t", "$x1.output")
@@ -271,6 +283,29 @@ class _Cook:
         elif how < 0.5 and (value := _member(spec)) is not None:
             fields |= {"timeout_seconds": 1, "on_timeout": "fallback", "fallback": value}
         return fields | {"output_key": "t"}
+
+    def _computed(self, word: str, kind: Kind, source: dict[str, Any]) -> dict[str, Any]:
+        """Return a step that computes the variable, now and then, in place of another source."""
+        asks_null = any("null" in question for question in kind.questions) and source["id"] == "x1"
+        types = [one for one in kind.types if "null" in one["type"] or not asks_null]
+        if self.computing.random() >= 0.25 or not types:
+            return source
+        chance = self.computing
+        made: dict[str, Any] = {"id": source["id"], "type": "compute", "lisp": chance.choice(COMPUTED[word])}
+        if chance.random() < 0.5:
+            given = chance.choice(list(self.data["inputs"]))
+            made["args"] = {"given": f"${given}"}
+            made["lisp"] = f"(if (some? data/given) {made['lisp']} {chance.choice(COMPUTED[word])})"
+        made |= {"returns": chance.choice(types), "output_key": "t"}
+        how = chance.random()
+        if how < 0.2:
+            made["on_error"] = "skip"
+        elif how < 0.4:
+            made["error_step"] = "x2"
+        elif how < 0.55:
+            made["catch"] = [{"errors": [chance.choice(["Unexpected", "BadOutput", "any"])], "then": "x2"}]
+        self.data["language"] = 2
+        return made
 
     def _asking(self, question: str, entry: str) -> list[dict[str, Any]]:
         """Return the steps that ask, and lead to the entry."""

@@ -59,11 +59,8 @@ UNJUDGED = EXEMPT | {
     "TypeSpec.sensitive": "what reaches a prompt is judged by the campaign's oracle; proofs do not speak of it",
     "constant fraction": "numbers are whole where every run is enumerated; lists of conditions have fractions",
     **{
-        f"ComputeStep.{field}": "to proofs its value is any of its type, as that of a tool: tools are made in its place"
-        for field in [
-            *("args", "catch", "error_step", "id", "is_terminal", "lisp", "max_visits", "next_step", "output_key"),
-            *("on_error=skip", "outcome=failure", "outcome=success", "returns"),
-        ]
+        f"ComputeStep.{field}": "as the field of a tool's step, which is made"
+        for field in ["is_terminal", "max_visits", "outcome=failure", "outcome=success"]
     },
     "LlmStep.outcome=failure": "a matter of chance: that of tools and of `set` is made",
 }
