@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from stepward.validator.findings import Report as Report
     from stepward.validator.findings import Severity as Severity
     from stepward.validator.findings import Verdict as Verdict
-    from stepward.validator.planner.brief import PlanRefused as PlanRefused
+    from stepward.validator.planner.before import Continuing as Continuing
     from stepward.validator.planner.planner import Planned as Planned
     from stepward.validator.planner.planner import Planner as Planner
     from stepward.validator.planner.planner import Proposal as Proposal
+    from stepward.validator.planner.refusal import PlanRefused as PlanRefused
     from stepward.validator.testing import assert_valid as assert_valid
     from stepward.validator.validator import ProgramValidator as ProgramValidator
     from stepward.validator.validator import check_program as check_program
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Evidence": "findings",
     "Finding": "findings",
-    "PlanRefused": "planner.brief",
+    "Continuing": "planner.before",
+    "PlanRefused": "planner.refusal",
     "Planned": "planner.planner",
     "Planner": "planner.planner",
     "ProgramValidator": "validator",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepward.validator.cli.continuing import continued, continuing, continuing_options
 from stepward.validator.cli.machine import (
     FILE,
     INTERRUPTED,
@@ -65,6 +66,7 @@ def money(_: click.Context, __: click.Parameter, value: str | None) -> Decimal |
     metavar="NAME=TYPE",
     help="An input that the program may read, and its type: `sum=number`, `id={type: string}` (repeatable).",
 )
+@continuing_options
 @click.option("--name", default="plan", show_default=True, metavar="NAME", help="The name of the program.")
 @click.option("--tries", type=click.IntRange(1, 20), default=3, show_default=True, help="How often the model may try.")
 @click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="The most tokens of all tries together.")
@@ -88,25 +90,30 @@ def plan(task: str, **options: Any) -> None:
     or saved with `-o`. With `--run` it is run, under the same policies; then standard output is that of `stepward run`.
     The journal has every try.
 
+    With `--continues` the model sees how far an interrupted run came, without sensitive values, and its program does
+    what is left: the rules go on where they were, and no write is repeated.
+
     Exit status: 0 the program was accepted, and its run ended in SUCCESS if there was one, 1 no program was accepted,
     or the run ended in another way, 2 the command can't be used, 4 the run has not ended.
     """
     if not options["is_run"] and (options["pairs"] or options["inputs"] is not None):
         raise click.UsageError("--input and --inputs are for the run of the program: add --run")
     gc.enable()  # unlike a check, a plan may last
-    types = _types(options["takes"])
     with explained():
+        types, asked = _types(options["takes"]), continuing(options)
         policies, means = load_policies(options), load_means(options)
         if means.model is None:
             raise MachineError("a plan needs a model, and there is none", f"give one with `--model`: {FORMS}")
         # What is wrong is said before a model is asked, and before the journal is opened, which may make a file.
-        brief = _planner(means, policies, options, None).brief(task, name=options["name"], inputs=types)
-        given = _given_early(brief, means, options)
+        given = None
+        if asked is None:
+            brief = _planner(means, policies, options, None).brief(task, name=options["name"], inputs=types)
+            given = _given_early(brief, means, options)
+            note_tools(brief, options["tools"], policies)
         _require_place(options["output_file"])
-        note_tools(brief, options["tools"], policies)
-        with closing(open_journal(options["journal"], create=True)) as journal:
+        with closing(open_journal(options["journal"], create=asked is None)) as journal:
             planner = _planner(means, policies, options, journal)
-            found = _planned(planner, task, types, options)
+            found = _planned(planner, task, {"inputs": types, "continues": asked}, options)
             _save(found, options["output_file"])
             _tell(found, options)
             if found.program is None:
@@ -173,12 +180,10 @@ def _save(found: Planned, file: Path | None) -> None:
         raise
 
 
-def _planned(planner: Planner, task: str, types: dict[str, Any] | None, options: dict[str, Any]) -> Planned:
+def _planned(planner: Planner, task: str, asked: dict[str, Any], options: dict[str, Any]) -> Planned:
     try:
         with redirect_stdout(sys.stderr):  # output of an adapter is no part of the program
-            return planner.plan_sync(
-                task, name=options["name"], inputs=types, run_id=options["run_id"], by=options["by"]
-            )
+            return planner.plan_sync(task, name=options["name"], run_id=options["run_id"], by=options["by"], **asked)
     except KeyboardInterrupt:
         if options["journal"] is not None:
             again = "`stepward runs` lists the plan; the same command with its `--run-id` goes on with it"
@@ -212,13 +217,15 @@ def _run(
 
     assert found.program is not None, "it was accepted"
     prepared = Plan(found.program, list(found.policies))
-    if given is None:
+    if given is None and found.before is None:
         given = inputs_of(options["pairs"], options["inputs"], prepared.input_types, found.program.name)
-    given = {name: value for name, value in given.items() if name in prepared.input_types}
+    given = {name: value for name, value in (given or {}).items() if name in prepared.input_types}
     means.require(prepared)
     machine = means.machine(journal, found.policies)
     try:
         with redirect_stdout(sys.stderr):
+            if found.before is not None:
+                return continued(machine, found, options["by"])
             return machine.run_sync(found.program, given, run_id=f"{found.run}-run", by=options["by"])
     except KeyboardInterrupt:
         machine.let_go()

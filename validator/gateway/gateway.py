@@ -21,8 +21,9 @@ from stepward.validator.gateway.refusals import Refused, answered
 from stepward.validator.gateway.sessions import Sessions
 from stepward.validator.gateway.shelf import Shelf
 from stepward.validator.gateway.telling import path_of, told, told_row
-from stepward.validator.planner.brief import PlanRefused, brief_of
+from stepward.validator.planner.brief import brief_of
 from stepward.validator.planner.loop import TRIES, planning_inputs, planning_program, planning_tools
+from stepward.validator.planner.refusal import PlanRefused
 from stepward.validator.repl.session import Session
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.records import read_record

@@ -5,18 +5,21 @@ All of it comes from the operator. Nothing that a model writes changes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.gateway.judging import in_force
-from stepward.validator.result import AdvisedError
+from stepward.validator.planner.refusal import PlanRefused
 from stepward.vm.errors import DocumentError
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import TypeSpec
+
+if TYPE_CHECKING:
+    from stepward.validator.planner.before import Before
 
 MAX_TASK: Final = 20_000
 """Characters of the longest task."""
@@ -34,17 +37,14 @@ OWN: Final = "tools-of-the-plan"
 """The name of the policy that allows a plan its tools."""
 
 
-class PlanRefused(AdvisedError):  # noqa: N818 - a name without Error
-    """No plan can be made from what the operator has given."""
-
-
 @dataclass(frozen=True)
 class Brief:
     """What a plan is made from.
 
     `name` is that of the program. `manifest` has the facts on the tools that it may call, `about` what a model is told
     of them in words. `policies` apply to every program, and the last of them allows these tools alone. `inputs` are the
-    types of the inputs that the program may read; None leaves them to the model.
+    types of the inputs that the program may read; None leaves them to the model. `before` are the runs that the program
+    is to continue, if there are any.
     """
 
     task: str
@@ -53,6 +53,7 @@ class Brief:
     policies: tuple[Policy, ...]
     about: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, TypeSpec] | None = None
+    before: Before | None = None
 
 
 def brief_of(
@@ -63,11 +64,13 @@ def brief_of(
     policies: Sequence[Policy],
     about: Mapping[str, str],
     inputs: Mapping[str, Any] | None,
+    before: Callable[[Sequence[Policy]], Before] | None = None,
 ) -> Brief:
     """Return the brief for a task; raises PlanRefused if the task, a type or a fact of a tool is none.
 
     `manifest` has the tools that can be called, as plain data. Where it is None, they are those of the policies.
     Policies apply whatever their `applies_to` says, and without their waivers: a model must not choose its rules.
+    `before` returns the runs that the program is to continue, under policies; then its inputs are what it may read.
     """
     if not task.strip() or len(task) > MAX_TASK:
         words = "is empty" if not task.strip() else f"has {len(task):,} characters, more than {MAX_TASK:,}"
@@ -79,6 +82,11 @@ def brief_of(
     known = in_force(policies)
     if any(policy.policy == OWN for policy in known):
         raise PlanRefused(f"a policy has the name `{OWN}`", "give it another name: the planner uses this one")
+    earlier, own_name = None, OWN
+    if before is not None:
+        earlier = before(known)
+        known = earlier.policies
+        own_name = _free_name(OWN, {policy.policy for policy in known})
     facts = _facts(manifest, known)
     allowed = [tool for tool in facts if all(_allows(policy, tool) for policy in known)]
     if len(allowed) > MAX_TOOLS:
@@ -87,10 +95,21 @@ def brief_of(
         )
     tools = {tool: facts[tool] for tool in allowed}
     own = Policy.from_dict(
-        {"policy": OWN, "tools": {tool: spec.to_data() for tool, spec in tools.items()}, "allow": allowed}
+        {"policy": own_name, "tools": {tool: spec.to_data() for tool, spec in tools.items()}, "allow": allowed}
     )
     said = {tool: " ".join(about[tool].split())[:MAX_ABOUT] for tool in allowed if about.get(tool, "").strip()}
-    return Brief(task, _name(name), tools, (*known, own), said, None if inputs is None else _types(inputs))
+    types = None if inputs is None else _types(inputs)
+    types = types if earlier is None else dict(earlier.types)
+    return Brief(task, _name(name), tools, (*known, own), said, types, earlier)
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name for a policy that no other has: plans before this one have left theirs."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name} ({number})"
+    return free
 
 
 def _facts(manifest: Mapping[str, Any] | None, policies: Sequence[Policy]) -> dict[str, ToolSpec]:

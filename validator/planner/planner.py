@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepward.validator.gateway.judging import Judged, judge
+from stepward.validator.planner.before import Before, Continuing, before_of
 from stepward.validator.planner.brief import Brief, brief_of
 from stepward.validator.planner.loop import (
     JUDGE,
@@ -20,6 +21,7 @@ from stepward.validator.planner.loop import (
     planning_program,
     planning_tools,
 )
+from stepward.validator.planner.refusal import PlanRefused
 from stepward.validator.planner.verdicts import completed
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.memory import MemoryJournal
@@ -51,7 +53,8 @@ class Planned:
 
     `run` is the id of the planning run in the journal. `program` is the accepted program and `text` its text; they are
     None and empty if there is none, and `reason` says why. `policies` are those under which it was accepted: run it
-    under them. `tokens` and `cost` are those of all tries.
+    under them. `tokens` and `cost` are those of all tries. `before` are the runs that the program is to continue: hand
+    its `run`, `head` and `reads_of(program)` to `ExecutionVM.continue_run`.
     """
 
     run: str
@@ -62,6 +65,7 @@ class Planned:
     policies: tuple[Policy, ...]
     tokens: int
     cost: int | Decimal
+    before: Before | None = None
 
 
 class Planner:
@@ -100,10 +104,25 @@ class Planner:
         self._observer = observer
         self._program = planning_program(tries, max_tokens, max_cost)
 
-    def brief(self, task: str, *, name: str = "plan", inputs: Mapping[str, Any] | None = None) -> Brief:
+    def brief(
+        self,
+        task: str,
+        *,
+        name: str = "plan",
+        inputs: Mapping[str, Any] | None = None,
+        continues: Continuing | None = None,
+    ) -> Brief:
         """Return what a plan for a task is made from; raises PlanRefused if it is none."""
+        if continues is not None and inputs is not None:
+            raise PlanRefused("a continuation has the inputs that it reads", "leave the types of inputs out")
         return brief_of(
-            task, name=name, manifest=self._manifest, policies=self._policies, about=self._about, inputs=inputs
+            task,
+            name=name,
+            manifest=self._manifest,
+            policies=self._policies,
+            about=self._about,
+            inputs=inputs,
+            before=None if continues is None else partial(before_of, self._journal, continues),
         )
 
     async def plan(
@@ -114,17 +133,19 @@ class Planner:
         inputs: Mapping[str, Any] | None = None,
         run_id: str | None = None,
         by: str | None = None,
+        continues: Continuing | None = None,
     ) -> Planned:
         """Return what comes of a task.
 
         `name` is that of the program. `inputs` are the types of the inputs that it may read, by name, as plain data;
         None leaves them to the model. With the `run_id` of an earlier plan, that one is returned, or continued if it
-        was interrupted. `by` names the person who plans, for the journal.
+        was interrupted. `by` names the person who plans, for the journal. With `continues`, the program is to do what
+        an interrupted run in the journal has left; its inputs are what it may read of that run.
 
         Raises PlanRefused for a task, a name, an input or a manifest that can't be used, and the errors of the machine:
         RunRefused, RunBusy, JournalError.
         """
-        brief = self.brief(task, name=name, inputs=inputs)
+        brief = await asyncio.to_thread(partial(self.brief, task, name=name, inputs=inputs, continues=continues))
         machine = ExecutionVM(
             planning_tools(brief, partial(judged, brief)),
             self._model,
@@ -167,7 +188,7 @@ async def planned(run: Run, brief: Brief) -> Planned:
             program, reason = None, "this planner would not write the recorded program so: make another plan"
     proposals = await asyncio.to_thread(_proposals, run)
     text = "" if program is None else text
-    return Planned(run.id, program, text, reason, proposals, brief.policies, run.tokens, run.cost)
+    return Planned(run.id, program, text, reason, proposals, brief.policies, run.tokens, run.cost, brief.before)
 
 
 def _why_ended(run: Run) -> str:

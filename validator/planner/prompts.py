@@ -47,7 +47,7 @@ def instructions() -> str:
 
 def first_request(brief: Brief) -> str:
     """Return the request for the first try."""
-    return f"{marked(_sections(brief))}\n\nWrite the program for the task.\n"
+    return f"{marked(_sections(brief))}\n\n{_wish(brief)}\n"
 
 
 def next_request(brief: Brief, reply: str, answer: str) -> str:
@@ -55,6 +55,16 @@ def next_request(brief: Brief, reply: str, answer: str) -> str:
     last = unfenced(reply) if len(reply) <= MAX_QUOTED else f"{reply[:2_000]}…"
     sections = [*_sections(brief), ("your last reply", last), ("answer of the gate", answer)]
     return f"{marked(sections)}\n\nThe gate has refused your last reply. Write the whole program again, corrected.\n"
+
+
+def _wish(brief: Brief) -> str:
+    if brief.before is None:
+        return "Write the program for the task."
+    return (
+        "The run of another program for the task was interrupted: `run before` says how far it came. Write the program "
+        "that does what is left. It begins anew, at its first step. Of that run it has its `inputs`, and nothing else. "
+        "The calls that stand in `written` there have been made: none of them is made again."
+    )
 
 
 def marked(sections: Sequence[tuple[str, str]]) -> str:
@@ -72,6 +82,8 @@ def marked(sections: Sequence[tuple[str, str]]) -> str:
 
 def _sections(brief: Brief) -> list[tuple[str, str]]:
     sections = [("task", brief.task), ("tools", to_yaml(_tools(brief)))]
+    if brief.before is not None:
+        sections.append(("run before", brief.before.told()))
     if brief.about:
         sections.append(("what the tools do", to_yaml(dict(brief.about))))
     rules = [rule.to_data() for policy in brief.policies for rule in policy.guardrails]

@@ -12,8 +12,10 @@ from stepward.validator.gateway.refusals import Refused
 from stepward.validator.planner.brief import Brief
 from stepward.validator.planner.prompts import NOTICE
 from stepward.validator.planner.surface import program_text
+from stepward.vm.errors import ProgramError
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import LlmCall
+from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.reading.yaml_writer import to_yaml
 
 Gate = Callable[[str], Awaitable[Judged]]
@@ -53,15 +55,18 @@ async def verdict_on(brief: Brief, reply: str, gate: Gate) -> Verdict:
         _require_free(judged.program)
         text = completed(judged.program, brief)
         _require_legible(text)
+        _require_continuing(text, brief)
         final = await gate(text)
         return Verdict(final.answer, "" if final.program is None else text)
+    except RunRefused as error:  # nothing is left of a budget
+        return Verdict(f"refused: {error}\n")
     except Refused as error:
         return Verdict(f"refused: {error.message}\n{f'change: {error.help}' if error.help else ''}\n")
 
 
 def completed(program: Program, brief: Brief) -> str:
     """Return the text of a program with its name, the facts of the tools that it calls, and our `system` texts."""
-    data = program.to_dict()
+    data = (program if brief.before is None else brief.before.within(program)).to_dict()
     called = {call.tool for step in program.layout.steps for _, call in step.calls if not isinstance(call, LlmCall)}
     data["name"] = brief.name
     data["tools"] = {tool: spec.to_data() for tool, spec in brief.manifest.items() if tool in called}
@@ -97,6 +102,16 @@ def _require_inputs(program: Program, brief: Brief) -> None:
             raise Refused(f"the program has an input `{name}` that it can't get", f"the inputs are {names}")
         if spec != brief.inputs[name]:
             raise Refused(f"the type of input `{name}` is another one", "copy it from `inputs`")
+
+
+def _require_continuing(text: str, brief: Brief) -> None:
+    """Raise Refused if a program can't continue the run before."""
+    if brief.before is None:
+        return
+    try:
+        brief.before.require(Program.from_yaml(text))
+    except (RunRefused, ProgramError) as error:
+        raise Refused(str(error), "read the inputs that `run before` lists, and do only what is left") from None
 
 
 def _require_free(program: Program) -> None:

@@ -285,3 +285,55 @@ def test_an_empty_task_makes_no_journal() -> None:
     result = plan("--journal", "runs.db", task=" ")
     assert (result.exit_code, "the task is empty" in result.stderr) == (2, True)
     assert not Path("runs.db").exists()
+
+
+# -- continuations -----------------------------------------------------------------------------------------------------
+
+FIRST = PROGRAM.replace("max_steps: 9", "max_steps: 2").replace("name: pays", "name: first")
+REST = """\
+inputs: {total: {}}
+steps: [{id: pay, type: tool, tool: refund, args: {order: A7, total: 50}, error_step: failed, next_step: done}, \
+{id: done, type: end}, {id: failed, type: end, outcome: failure}]
+"""
+
+
+def interrupt(folder: Path) -> None:
+    (folder / "first.yaml").write_text(FIRST)
+    arguments = ["run", "first.yaml", "--tools", "tools.py", "--input", "order=A7", "--journal", "runs.db"]
+    done = CliRunner().invoke(main, [*arguments, "--run-id", "first", "--accept", "SW601"])
+    assert done.exit_code == 1, done.output
+
+
+def go_on(*options: str) -> Result:
+    return CliRunner().invoke(
+        main,
+        ["plan", "Pay.", "--tools", "tools.py", "--policy", "policy.yaml", "--model", "script:replies.json", *options],
+    )
+
+
+def test_a_run_is_continued(folder: Path) -> None:
+    interrupt(folder)
+    script(REST.replace("inputs: {total: {}}\n", "inputs: {}\n"))
+    found = go_on("--continues", "first", "--grant", "steps=5", "--journal", "runs.db", "--run")
+    assert found.exit_code == 0, found.output
+    assert "run `first~1` of `plan`" in found.output
+    assert CliRunner().invoke(main, ["verify", "runs.db"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--continues", "none", "--journal", "runs.db"], "there is no run `none`"),
+        (["--continues", "first", "--journal", "runs.db"], "run `first` has no steps left"),
+        (["--continues", "first", "--journal", "runs.db", "--grant", "steps=x"], "`--grant steps=x` adds nothing"),
+        (["--continues", "first", "--journal", "runs.db", "--grant", "steps=0"], "`--grant steps=0` adds nothing"),
+        (["--continues", "first"], "--continues needs the journal of the run"),
+        (["--continues", "first", "--journal", "runs.db", "--takes", "a=string"], "leave --takes"),
+        (["--grant", "steps=5"], "add --continues"),
+    ],
+)
+def test_a_continuation_that_can_not_be_is_refused(folder: Path, options: list[str], says: str) -> None:
+    interrupt(folder)
+    found = go_on(*options)
+    assert found.exit_code == 2, found.output
+    assert says in found.output

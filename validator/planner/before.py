@@ -1,0 +1,208 @@
+"""What a model is told of a run that it is to continue, and what its program may read of it.
+
+Texts of tools and models of that run are data, like everything that a model is told. Sensitive values are never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from stepward.validator.planner.refusal import PlanRefused
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.canonical import is_sealed, opened
+from stepward.vm.language.node import plain
+from stepward.vm.language.types import TypeSpec
+from stepward.vm.machine.chains import chain_before, reader
+from stepward.vm.machine.continuation import MAX_CONTINUATIONS, Wanted, checked_grant, prepared, require_continuable
+from stepward.vm.machine.continuing import (
+    Start,
+    allowed_budgets,
+    base_policies,
+    bounded,
+    derived_policies,
+    id_after,
+)
+from stepward.vm.machine.data import REDACTED, marked, refused
+from stepward.vm.machine.handing import readable, uncovered
+from stepward.vm.machine.history import load, stored_plan
+from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.replay import chain_faults, misfits
+from stepward.vm.reading.yaml_writer import to_yaml
+from stepward.vm.values import as_text, to_json
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.store import Journal
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.language.program import Program
+    from stepward.vm.machine.history import History
+
+MAX_SHOWN: Final = 400
+"""Characters of a value, or of an error, that a model is shown."""
+
+MAX_STEPS: Final = 200
+"""The last steps of a run that a model is shown."""
+
+MAX_PROGRAM: Final = 20_000
+"""Characters of the longest program of a run that a model is shown."""
+
+
+@dataclass(frozen=True)
+class Continuing:
+    """A run that is to be continued, and what the operator allows: the parameters of `ExecutionVM.continue_run`."""
+
+    run: str
+    grant: Mapping[str, Any] | None = None
+    after_failure: bool = False
+    max_continuations: int = MAX_CONTINUATIONS
+
+
+@dataclass(frozen=True)
+class Before:
+    """The runs before a continuation. `reads` and `types` are those of the inputs that its program may have.
+
+    `policies` are in the state in which the runs have left them; `present` are those of the operator.
+    """
+
+    asked: Continuing
+    chain: tuple[History, ...]
+    reads: Mapping[str, str]
+    types: Mapping[str, TypeSpec]
+    present: tuple[Policy, ...]
+    policies: tuple[Policy, ...]
+
+    @property
+    def run(self) -> str:
+        """The id of the run that is continued."""
+        return self.chain[-1].run
+
+    @property
+    def head(self) -> str:
+        """The digest of its last record, in hexadecimal."""
+        return self.chain[-1].last.digest.hex()
+
+    def reads_of(self, program: Program) -> dict[str, str]:
+        """Return what a program reads of the run before, by its inputs."""
+        return {name: self.reads[name] for name in program.inputs or () if name in self.reads}
+
+    def within(self, program: Program) -> Program:
+        """Return a program with the budgets that are left; raises RunRefused if none are."""
+        return bounded(program, allowed_budgets(self.chain[-1], self.asked.grant or {}))
+
+    def require(self, program: Program) -> None:
+        """Raise RunRefused or ProgramError if a program can't continue the run."""
+        asked = self.asked
+        wanted = Wanted(
+            program, self.reads_of(program), self.head, asked.grant or {}, asked.after_failure, asked.max_continuations
+        )
+        require_continuable(self.chain, wanted)
+        prepared(self.chain, wanted, self.present)
+
+    def told(self) -> str:
+        """Return what a model is told of the run, as YAML."""
+        last = self.chain[-1]
+        program = to_yaml(last.plan.program.to_dict())
+        left = {name: as_text(most) for name, most in allowed_budgets(last, self.asked.grant or {}).items()}
+        told = {
+            "ended": last.state.status,
+            "reason": last.state.reason,
+            "left": left,
+            "steps": list(_steps(last))[-MAX_STEPS:],
+            "values": {name: _shown(readable(last).get(source)) for name, source in self.reads.items()},
+            "written": [_write(happened.body) for history in self.chain for happened in _intents(history)],
+        }
+        return f"{to_yaml(told)}program: |\n" + "".join(f"  {line}\n" for line in program[:MAX_PROGRAM].splitlines())
+
+
+def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) -> Before:
+    """Return what comes before the continuation of a run; raises PlanRefused if it can't be continued."""
+    plans = partial(stored_plan, journal)
+    try:
+        grant = checked_grant(asked.grant or {})
+        found = load(journal, asked.run, plans)
+        if found is None:
+            raise PlanRefused(f"there is no run `{asked.run}`", "name a run of this journal: `--journal`")
+        faults = misfits(found) or chain_faults(journal, found, plans)
+        if faults:
+            raise PlanRefused(faults[0].what, "look at it with `stepward verify`")
+        chain = (*chain_before(found, reader(journal, plans)), found)
+        most = asked.max_continuations
+        require_continuable(chain, Wanted(found.plan.program, {}, None, grant, asked.after_failure, most))
+        following = id_after([one.run for one in chain])
+        if journal.head(following) is not None:
+            raise PlanRefused(f"run `{asked.run}` is continued already, by run `{following}`", "look at that one")
+        if allowed_budgets(found, grant)["steps"] <= 0:
+            raise PlanRefused(f"run `{asked.run}` has no steps left", "the operator grants more: `--grant steps=20`")
+        policies = derived_policies(chain, base_policies(chain, present), Start((), {}))
+    except RunRefused as error:
+        raise PlanRefused(str(error), "continue another run, or say what is allowed") from None
+    except StepwardError as error:
+        if isinstance(error, PlanRefused):
+            raise
+        raise PlanRefused(str(error), "look at the run with `stepward verify`") from None
+    reads = {name.replace(".", "_"): name for name in readable(found)}
+    reads |= {name: name for name in readable(found) if "." not in name}
+    types = {name: _type(found, source) for name, source in reads.items()}
+    settled = Continuing(asked.run, grant, asked.after_failure, most)
+    return Before(settled, chain, reads, types, tuple(present), policies)
+
+
+def _type(last: History, source: str) -> TypeSpec:
+    """Return the type of an input that reads a value: that of the value in its own program, or what it is."""
+    value, spec = readable(last)[source], _stated(last, source)
+    is_fit = spec is not None and not spec.has_default and refused(opened(value), spec, source) is None
+    if spec is not None and is_fit and not uncovered(value, marked(opened(value), spec)):
+        return spec
+    data = {"type": _word(opened(value)), **({"sensitive": True} if is_sealed(value) else {})}
+    return TypeSpec.model_validate(data, strict=False)
+
+
+def _stated(last: History, source: str) -> TypeSpec | None:
+    """Return the type of a variable or an output in its program, if all that gives it a value is of one type."""
+    names, typing = last.plan.meaning.names, last.plan.meaning.typing
+    if source in last.plan.input_types:
+        return last.plan.input_types[source]
+    step, _, what = source.partition(".")
+    given = (
+        [names.outputs[step]] if what == "output" and step in names.outputs else list(names.variables.get(source, ()))
+    )
+    return typing.effective(given[0]) if len(given) == 1 else None
+
+
+def _word(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, dict):
+        return "object"
+    return "array" if isinstance(value, tuple) else "number"
+
+
+def _shown(value: Any) -> str:
+    if is_sealed(value):
+        return REDACTED
+    text = to_json(plain(value))
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def _steps(last: History) -> Iterator[str]:
+    """Yield how the steps of a run were left, in order."""
+    for happened in last.events:
+        body = happened.body
+        if "step" not in body or happened.kind in ("intent", "opened", "item"):
+            continue
+        how = body.get("branch", body.get("kind", happened.kind))
+        error = f": {str(body['error'])[:MAX_SHOWN]}" if body.get("error") else ""
+        yield f"{body['step']} {how}{error}"
+
+
+def _intents(history: History) -> Iterator[Any]:
+    writes = {call.id for step in history.plan.steps for call in step.calls if call.writes}
+    return (one for one in history.events if one.kind == "intent" and one.body["step"] in writes)
+
+
+def _write(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {"tool": body["tool"], "args": {name: _shown(value) for name, value in body["args"].items()}}
