@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from stepward.vm.errors import UndefinedReferenceError as UndefinedReferenceError
     from stepward.vm.journal.memory import MemoryJournal as MemoryJournal
     from stepward.vm.journal.postgres import PostgresJournal as PostgresJournal
+    from stepward.vm.journal.run_keys import CommandKeys as CommandKeys
+    from stepward.vm.journal.run_keys import FileKeys as FileKeys
     from stepward.vm.journal.signing import SigningKey as SigningKey
     from stepward.vm.journal.sqlite import SQLiteJournal as SQLiteJournal
     from stepward.vm.language.flow import Flow as Flow
@@ -78,6 +80,8 @@ _HOMES = {
     "UndefinedReferenceError": "errors",
     "MemoryJournal": "journal.memory",
     "PostgresJournal": "journal.postgres",
+    "CommandKeys": "journal.run_keys",
+    "FileKeys": "journal.run_keys",
     "SigningKey": "journal.signing",
     "SQLiteJournal": "journal.sqlite",
     "Flow": "language.flow",

@@ -180,7 +180,7 @@ class _Twins:
             return []
         number = self._random.randrange(STATEMENTS)
         is_of_vault = what.startswith(("put values", "erase"))
-        files = [store.vault._file() if is_of_vault else store._file for store in stores]
+        files = [store._values._file() if is_of_vault else store._file for store in stores]
         return [FaultyFile(file, number) for file in files]
 
     def _same(self, what: str, got: Any, due: Any) -> None:

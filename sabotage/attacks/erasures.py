@@ -247,7 +247,7 @@ class ErasureLeavesBytes(ErasureAttack):
 
     def _fail(self, trial: Trial, store: SQLiteJournal, fails: int) -> None:
         """Start an erasure that fails at a statement of the vault, so that rows may be gone but their bytes remain."""
-        file = store.vault._file()
+        file = store._values._file()
         # SQLite overwrites deleted rows, but no copies on split pages. This setting makes every row such a copy.
         file._connection.execute("PRAGMA secure_delete = OFF")
         faulty = FaultyFile(file, fails)

@@ -106,7 +106,7 @@ class TornVault(Attack):
         after."""
         with temporary_stores() as made:
             store = made.open()
-            photographed = PhotographedFile(store.inner.vault._file())  # type: ignore[attr-defined]
+            photographed = PhotographedFile(store.inner._values._file())  # type: ignore[attr-defined]
             trial = Trial(case, store=store, faults=False)
             trial.finish()
             case.do(trial.machine().erase(trial.run))

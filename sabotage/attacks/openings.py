@@ -137,7 +137,7 @@ class FileOfAnotherKind(Attack):
             with store._file.writing(durable=durable) as connection:
                 levels.append(connection.execute("PRAGMA synchronous").fetchone()[0])
         case.hold(levels == [2, 1, 2], Invariant.KEPT, f"durable writes of the journal are made at the levels {levels}")
-        with store.vault._file().writing(durable=True) as connection:
+        with store._values._file().writing(durable=True) as connection:
             asked = [connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("synchronous", "secure_delete")]
         case.hold(asked == [3, 1], Invariant.ERASURE, f"writes of the vault are made at the levels {asked}")
 

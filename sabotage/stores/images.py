@@ -243,7 +243,7 @@ class PhotographedJournal(ThroughStore):
         is_moved = now.database != self.synced.database and level(self._store._file) > 0
         if is_moved or level(self._store._file) >= SYNCED:
             self.synced = now._replace(vault=self.synced.vault)
-        opened = self._store.vault._opened
+        opened = self._store._values._opened
         if opened is not None and level(opened) >= SYNCED:
             self.synced = self.synced._replace(vault=now.vault)
         return result

@@ -24,6 +24,7 @@ from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
     from stepward.validator.gate.servers import NamedServer
+    from stepward.vm.journal.run_keys import RunKeys
     from stepward.vm.journal.signing import SigningKey, VerifyKey
     from stepward.vm.journal.store import Journal
     from stepward.vm.language.policy import Policy
@@ -163,13 +164,26 @@ def open_journal(name: str | None, *, create: bool = False) -> Journal:
     if name.startswith(("postgresql://", "postgres://")):
         from stepward.vm.journal.postgres import PostgresJournal
 
-        return PostgresJournal(name, create=create)
+        return PostgresJournal(name, create=create, keys=_keys())
     from stepward.vm.journal.sqlite import SQLiteJournal
 
     if not create and not os.path.exists(name):
         help = f"name one with `--journal`; `stepward run PROGRAM --journal {shlex.quote(name)}` makes it"
         raise MachineError(f"there is no journal at `{name}`", help)
-    return SQLiteJournal(name, create=create)
+    return SQLiteJournal(name, create=create, keys=_keys())
+
+
+def _keys() -> RunKeys | None:
+    """Return the key store that `STEPWARD_KEYS` describes, if it does; raises MachineError for what is none."""
+    described = os.environ.get("STEPWARD_KEYS", "")
+    if not described:
+        return None
+    from stepward.vm.journal.run_keys import KeyStoreRefused, key_store
+
+    try:
+        return key_store(described, os.environ)
+    except KeyStoreRefused as error:
+        raise MachineError(str(error), error.help) from None
 
 
 def load_key(file: Path | None) -> SigningKey | None:

@@ -7,11 +7,14 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from stepward.vm.journal.encryption import EncryptedVault
 from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
 from stepward.vm.journal.store import Append, Entry, Head, JournalError, Lease, Row
 
 if TYPE_CHECKING:
     from stepward.vm.journal.postgres_connection import PostgresConnection
+    from stepward.vm.journal.run_keys import RunKeys
+    from stepward.vm.journal.store import Vault
 
 PATIENCE_SECONDS: Final = 30
 """How long an erasure waits for transactions that still see the deleted rows."""
@@ -97,19 +100,23 @@ class PostgresJournal:
 
     `conninfo` is that of libpq: a URL or `key=value` pairs. If the connection is lost, it is opened again once and the
     call repeated: an append recognises its own entries, a lease may skip a fencing number, an erasure may count none.
-    Durable appends are on the server's disk on return. A pooler before the server must keep sessions.
+    Durable appends are on the server's disk on return. A pooler before the server must keep sessions. With `keys`,
+    sensitive values are encrypted (`encryption.py`).
     """
 
     blocks = True
 
-    def __init__(self, conninfo: str, *, schema: str = "stepward", create: bool = True) -> None:
+    def __init__(
+        self, conninfo: str, *, schema: str = "stepward", create: bool = True, keys: RunKeys | None = None
+    ) -> None:
         try:
             from stepward.vm.journal.postgres_connection import PostgresConnection
         except ImportError as error:
             advice = "install Stepward with its extra: `pip install 'stepward[postgres]'`"
             raise JournalError(f"a journal in PostgreSQL needs psycopg ({error}); {advice}") from error
         self._connection = PostgresConnection(conninfo, schema, create=create)
-        self.vault = PostgresVault(self._connection)
+        values = PostgresVault(self._connection)
+        self.vault: Vault = values if keys is None else EncryptedVault(values, keys)
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         assert append.expected == -1, "a new run has no entry before its first"

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from stepward.vm.journal.canonical import Sealed, canonical, is_sealed, portable, read_canonical, restored
+from stepward.vm.journal.encryption import is_encrypted
 from stepward.vm.journal.records import VALUE_TAG
 from stepward.vm.journal.store import JournalError
 
@@ -45,6 +46,8 @@ def unsealer(secrets: Mapping[str, bytes], erased: Collection[str]) -> Callable[
         secret = secrets.get(reference)
         if secret is None:
             raise JournalError(f"the sensitive value `{reference}` is neither in the vault nor erased")
+        if is_encrypted(secret):
+            raise JournalError(f"the sensitive value `{reference}` is encrypted: open the journal with its key store")
         if commitment(secret) != committed:
             raise JournalError(f"the sensitive value `{reference}` in the vault is not the one that was put there")
         return Sealed(reference, committed, restored(read_canonical(secret[SALT_BYTES:]), _refuse_nested))

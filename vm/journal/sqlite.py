@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from stepward.vm.journal.encryption import EncryptedVault
 from stepward.vm.journal.refusals import append_refused, lease_lost, no_such_run
 from stepward.vm.journal.sqlite_file import DatabaseFile, Layout
 from stepward.vm.journal.sqlite_vault import SQLiteVault
 from stepward.vm.journal.store import Append, Entry, Head, JournalError, Lease, Row
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.run_keys import RunKeys
+    from stepward.vm.journal.store import Vault
 
 _LAYOUT: Final = Layout(
     kind="journal",
@@ -49,18 +54,20 @@ class SQLiteJournal:
 
     Sensitive values are in a second file beside it, `<path>.vault`. Durable appends are on the disk on return; others
     survive the end of the process, and, once a durable one follows, a loss of power. The file must be on a local disk.
+    With `keys`, sensitive values are encrypted (`encryption.py`).
     """
 
     blocks = True
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, keys: RunKeys | None = None) -> None:
         name = os.fspath(path)
         if name in ("", ":memory:"):
             raise JournalError(f"`{name}` is no file; for a journal that ends with its process, use MemoryJournal")
         # The vault's name must not depend on the link by which the file was opened.
         real = os.path.realpath(name)
         self._file = DatabaseFile(real, name, _LAYOUT, create=create)
-        self.vault = SQLiteVault(f"{real}.vault", f"{name}.vault")
+        self._values = SQLiteVault(f"{real}.vault", f"{name}.vault")
+        self.vault: Vault = self._values if keys is None else EncryptedVault(self._values, keys)
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         assert append.expected == -1, "a new run has no entry before its first"
@@ -158,7 +165,7 @@ class SQLiteJournal:
 
     def close(self) -> None:
         self._file.close()
-        self.vault.close()
+        self._values.close()
 
     def _expire(self, lease: Lease) -> int:
         with self._file.writing(durable=False) as connection:

@@ -12,6 +12,7 @@ from typing import Final
 
 from stepward.vm.journal.canonical import NotCanonicalError, Sealed
 from stepward.vm.journal.chain import Anchor, Chain, check_chain, read_together
+from stepward.vm.journal.encryption import ValuesLost, is_encrypted
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.records import Record, document_digest
 from stepward.vm.journal.sealing import unsealer
@@ -68,8 +69,9 @@ def verify(
     faults += _off_the_chain(chain, off_chain, on_chain)
     faults += bad
     faults += _documents(chain, document_fault or partial(_document_fault, journal))
-    faults += _secrets(journal, chain)
-    if replay is not None and not chain.faults and entries:
+    locked = _locked(journal, chain)
+    faults += _secrets(journal, chain) if locked is None else [locked]
+    if replay is not None and not chain.faults and entries and locked is None:
         faults += replay(entries, [chain.records[entry.seq] for entry in entries])
     return Verdict(
         run, len(chain.digests), head, signer.id if signer else None, len(good) - len(off_chain), tuple(faults)
@@ -170,6 +172,21 @@ def _document_fault(journal: Journal, digest: str | None) -> str:
 
 
 _PUT_BACK: Final = "restore the document from a copy with this digest"
+
+
+def _locked(journal: Journal, chain: Chain) -> Fault | None:
+    """Return a fault where sensitive values are encrypted, and no key is there that opens them."""
+    if not chain.sealed:
+        return None
+    seq = chain.sealed[0][0]
+    try:
+        stored = journal.vault.get(chain.run)
+    except ValuesLost as error:
+        return Fault(chain.run, seq, str(error), "name the key store with which it was written, or restore its keys")
+    if not any(type(secret) is bytes and is_encrypted(secret) for secret in stored.values()):
+        return None
+    what = f"the sensitive values of run `{chain.run}` are encrypted"
+    return Fault(chain.run, seq, what, "name their key store in `STEPWARD_KEYS`, or as `keys` of the journal")
 
 
 def _secrets(journal: Journal, chain: Chain) -> Iterator[Fault]:

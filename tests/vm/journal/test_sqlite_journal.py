@@ -416,7 +416,7 @@ def test_an_erasure_that_was_killed_leaves_no_copy_after_the_next(path: Path, st
     store.vault.put("run", {"a": b"<the value>" * 2000})
     code = """
 import os
-file = SQLiteJournal(sys.argv[1]).vault._file()
+file = SQLiteJournal(sys.argv[1])._values._file()
 with file.writing(durable=True) as connection:
     connection.execute("DELETE FROM secrets")
     os._exit(0)
@@ -429,7 +429,7 @@ with file.writing(durable=True) as connection:
 
 def test_the_vault_is_set_to_forget(store: SQLiteJournal) -> None:
     store.vault.put("run", {"a": b"1"})
-    connection = store.vault._file()._connection
+    connection = store._values._file()._connection
     settings = {"synchronous": 3, "journal_mode": "delete", "secure_delete": 1, "temp_store": 2}
     assert {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in settings} == settings
 
