@@ -216,8 +216,8 @@ def snapshot(plan: Plan, state: State) -> bytes:
     del data["slots"]
     frames, each, broken = data.pop("frames"), data.pop("each"), data.pop("broken")
     if frames or each is not None or broken:  # the snapshots of programs without bodies stay what they were
-        data["frames"] = [[_plain_each(one.each), one.idle, one.trace.hex(), one.name] for one in frames]
-        data |= {"each": each and _plain_each(each), "broken": broken}
+        data["frames"] = [[_plain_each(plan, one.each), one.idle, one.trace.hex(), one.name] for one in frames]
+        data |= {"each": each and _plain_each(plan, each), "broken": broken}
     data |= {
         "calls": None if state.calls is None else [_plain_call(call) for call in state.calls],
         "monitors": _listed(state.monitors),
@@ -229,8 +229,9 @@ def snapshot(plan: Plan, state: State) -> bytes:
     return canonical(portable(data)).encode()
 
 
-def _plain_each(each: Each) -> list[Any]:
-    held = (tuple((slot, _shown(value)) for slot, value in many) for many in (each.before, each.first, each.carried))
+def _plain_each(plan: Plan, each: Each) -> list[Any]:
+    names = plan.names_of_slots  # plans of one program may number their slots in another order
+    held = ({names[slot]: _shown(value) for slot, value in many} for many in (each.before, each.first, each.carried))
     rooms = ([[_shown(value) for value in chunk] for chunk in room] for room in (each.outputs, each.errors))
     return [each.at, each.visit, each.round, each.items, each.item, *held, *rooms, each.failed, each.trace.hex()]
 

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from machines import Bench, assign, check, end, program, tool
-from stepward.vm import InDoubt, Run, Suspend
+from stepward.vm import InDoubt, Program, Run, Suspend
 from stepward.vm.errors import ProgramError
+from stepward.vm.machine.history import load
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.state import snapshot
 
 NO = ValueError("no")
 
@@ -249,3 +252,17 @@ def test_a_cancelled_run_names_the_write_that_may_have_happened_in_an_item() -> 
     run = bench.checked(bench.vm.cancel_sync("run"))
     assert run.status == "CANCELLED"
     assert bench.bodies("ended")[-1]["in_doubt"] == ["a[1]/t"]
+
+
+def test_a_run_in_an_item_is_the_same_however_its_program_is_written() -> None:
+    """A stored program has its keys in another order, and so its plan numbers the carried variables in another."""
+    bench = Bench({"t": [InDoubt("gone")]})
+    body = (tool("t", "write"), assign("s", z_last="1", a_first="2"))
+    made = listed(each("a", *body, carry={"z_last": 0, "a_first": 1}))
+    run = bench.run(made, l=[1])
+    plan = Plan(made)
+    found = load(bench.journal, "run", lambda *_: plan)
+    assert found is not None
+    assert found.state.frames
+    assert plan.names_of_slots != Plan(Program.from_json(plan.document.decode())).names_of_slots
+    assert snapshot(plan, found.state) == run.snapshot()
