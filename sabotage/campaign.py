@@ -199,9 +199,8 @@ def attack_program(
     """Attack the machine that runs a program and return the matrix.
 
     Every attack plays its first shard before any plays a second. A breach counts once `confirm` has repeated it; by
-    default a fresh process does. Raises ProgramError for a program that a machine can't run, and Unattackable for one
-    with bodies. Unless the time runs out, equal seeds, examples and programs give equal matrices (apart from seconds)
-    for any number of workers.
+    default a fresh process does. Raises ProgramError for a program that a machine can't run. Unless the time runs out,
+    equal seeds, examples and programs give equal matrices (apart from seconds) for any number of workers.
     """
     from stepward.sabotage.campaigns.confirming import is_repeated
 

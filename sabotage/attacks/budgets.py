@@ -15,7 +15,7 @@ from stepward.sabotage.playing.answers import Answer, wrong_answers
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
-from stepward.sabotage.playing.variants import calls_in, variant
+from stepward.sabotage.playing.variants import calls_in, lists_in, step_in, variant
 from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, Asking
 from stepward.sabotage.target import Target
 from stepward.vm.language.steps import EndStep
@@ -140,8 +140,9 @@ class StallsAtTheEdge(_Edge):
 
 
 def _in_loops(target: Target) -> list[str]:
-    """Return the steps in loops, without `end` steps."""
+    """Return the steps in loops, without `end` steps; a call that is a whole body can't be bounded."""
     steps = target.plan.steps
+    bounded = {step["id"] for held in lists_in(target.program.to_dict()).values() for step in held}
     after = {step.position: _targets(step) for step in steps}
 
     def reached(start: int) -> set[int]:
@@ -154,7 +155,8 @@ def _in_loops(target: Target) -> list[str]:
                 open_ += after[position]
         return seen
 
-    return [step.id for step in steps if not isinstance(step.step, EndStep) and step.position in reached(step.position)]
+    found = [step for step in steps if step.id in bounded and not isinstance(step.step, EndStep)]
+    return [step.id for step in found if step.position in reached(step.position)]
 
 
 class VisitsAtTheEdge(Attack):
@@ -176,7 +178,8 @@ class VisitsAtTheEdge(Attack):
         whole = Points()
         first = Trial(case, faults=False)
         first.oracle.judge(first.carry_on(first.start(first.machine(whole))))
-        visits = {one["body"]["step"]: one["body"]["visit"] for one in first.oracle.records if "visit" in one["body"]}
+        seen = [one["body"] for one in first.oracle.records if "visit" in one["body"]]
+        visits = {body["step"]: body["visit"] for body in sorted(seen, key=lambda body: body["visit"])}
         # The most visited steps come first, since a bound matters most there.
         steps = sorted((step for step in _in_loops(case.target) if step in visits), key=lambda step: -visits[step])
         case.needs(steps)
@@ -185,7 +188,7 @@ class VisitsAtTheEdge(Attack):
         most = case.pick("visits", st.sampled_from(edges))
 
         def bound(data: dict[str, Any]) -> None:
-            next(one for one in data["steps"] if one["id"] == step)["max_visits"] = most
+            step_in(data, step)["max_visits"] = most
 
         target = variant(case.target, f"{step} visited {most}", bound)
         case.story.clear()
@@ -303,6 +306,7 @@ class RetriesAfterCrash(Attack):
 def _retry(data: dict[str, Any], attempts: int, steps: int | None = None) -> None:
     """Let each call be retried, and bound the steps of a run."""
     for call in calls_in(data):
+        call.pop("retry", None)
         call.update(on_error="retry", max_retries=attempts)
     if steps is not None:
         data["max_steps"] = steps

@@ -11,7 +11,7 @@ from stepward.sabotage.attacks.tampering import pick_index
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
-from stepward.sabotage.playing.variants import unbound
+from stepward.sabotage.playing.variants import lists_in, unbound
 from stepward.sabotage.stores.forging import Data
 from stepward.sabotage.target import Target
 from stepward.vm.errors import ProgramError
@@ -32,33 +32,38 @@ NEXT: Final = ("next_step", "then", "otherwise", "error_step")
 
 
 class Retarget(NamedTuple):
-    """A change of a program: the field of the step at index `step` now leads to `to`.
+    """A change of a program: the field of the step at index `step` of a list now leads to `to`.
 
-    The field `entry` moves the step `to` to the top of the list, which is where a run begins.
+    The field `entry` moves the step `to` to the top of its list, which is where a run or a body begins. `within` is the
+    step whose body the list is, empty for the steps of the program.
     """
 
     field: str
     step: int
     to: str
+    within: str = ""
 
 
 def retargets(target: Target) -> list[Retarget]:
     """Return every change that makes a transition lead to a step that a rule selects."""
-    steps = target.program.to_dict()["steps"]
     guarded = {target.plan.steps[position].id for position, _ in target.plan.watch.asked}
     if not is_ruled(target):
         last = target.writes[-1]
         guarded = {step.id for step in target.plan.steps if last in step.calls}
-    found = [
-        Retarget(field, number, step["id"])
-        for step in steps
-        if step["id"] in guarded
-        for number, other in enumerate(steps)
-        for field in NEXT
-        if (field in other or (field == "next_step" and other["type"] not in ("condition", "end")))
-        and other.get(field) != step["id"]
-    ]
-    return [*(Retarget("entry", 0, step["id"]) for step in steps[1:] if step["id"] in guarded), *found]
+    entries: list[Retarget] = []
+    found: list[Retarget] = []
+    for within, steps in lists_in(target.program.to_dict()).items():
+        entries += [Retarget("entry", 0, step["id"], within) for step in steps[1:] if step["id"] in guarded]
+        found += [
+            Retarget(field, number, step["id"], within)
+            for step in steps
+            if step["id"] in guarded
+            for number, other in enumerate(steps)
+            for field in NEXT
+            if (field in other or (field == "next_step" and other["type"] not in ("condition", "end")))
+            and other.get(field) != step["id"]
+        ]
+    return [*entries, *found]
 
 
 def is_ruled(target: Target) -> bool:
@@ -82,7 +87,7 @@ def detour(target: Target, change: Retarget) -> Target | None:
 
 def _detour(target: Target, change: Retarget) -> Target | None:
     data = copy.deepcopy(target.program.to_dict())
-    steps = data["steps"] = list(data["steps"])
+    steps = lists_in(data)[change.within]
     if change.field == "entry":
         steps.sort(key=lambda step: step["id"] != change.to)
     else:
@@ -127,8 +132,9 @@ def detoured(case: Case) -> Trial | None:
     target = detour(case.target, change) if change is not None else None
     if change is None or target is None:
         return None
-    ids = [step.id for step in case.target.plan.steps]
-    where = "the program begins" if change.field == "entry" else f"`{change.field}` of `{ids[change.step]}` leads"
+    ids = [step["id"] for step in lists_in(case.target.program.to_dict())[change.within]]
+    begins = f"the body of `{change.within}`" if change.within else "the program"
+    where = f"{begins} begins" if change.field == "entry" else f"`{change.field}` of `{ids[change.step]}` leads"
     case.log(f"change the program: {where} {'with' if change.field == 'entry' else 'to'} `{change.to}`")
     return Trial(case, faults=False, target=target)
 
@@ -171,7 +177,8 @@ def _allowed(trial: Trial, records: list[Data], seq: int) -> list[Data] | None:
     ready = prepare(Visit(plan, state, step, visit), call, FRESH)
     output = trial.case.pick(trial.named("output of what was rejected"), trial.target.output(call))
     fields = successor_fields(plan, step.transitions["success"])
-    body = {"kind": "success", "output": output, "step": name, "visit": visit, **fields}
+    place = {"step": name, "visit": visit} | ({"frame": state.frame} if state.frames else {})
+    body = {"kind": "success", "output": output, **place, **fields}
     note = {"attempt": 1, "performance": 1, "started": rejected["at"], "took": 0}
     if call.is_model:
         note |= {"tokens": 0, "cost": "0", "model": ""}
@@ -180,8 +187,8 @@ def _allowed(trial: Trial, records: list[Data], seq: int) -> list[Data] | None:
         return [outcome]
     args = portable(ready.args) if isinstance(ready, Call) else {}
     policies = list(plan.policy_documents)
-    said = {"args": args, "policies": policies, "step": name, "tool": call.tool, "visit": visit}
-    key = idempotency_key(plan.digest, trial.run, name, visit, 1)
+    said = {"args": args, "policies": policies, "tool": call.tool, **portable(_frozen(place))}
+    key = idempotency_key(plan.digest, trial.run, name, visit, 1, state.frame)
     intent = rejected | {"kind": "intent", "body": said, "note": {"attempt": 1, "performance": 1, "key": key}}
     return [intent, outcome]
 

@@ -204,6 +204,15 @@ class DrawnOrder(_Drawn):
     theme = "order"
 
 
+class DrawnBodies(_Drawn):
+    """Programs with `for_each` steps, one within another, with carried variables, errors of items, rounds, and rules of
+    their own."""
+
+    family = Family.TRANSITIONS
+    action = "small programs with steps that are performed for each item of a list"
+    theme = "bodies"
+
+
 class DrawnSizes(_Drawn):
     """Outputs, payloads and variables as large as allowed, or a byte larger, in characters of one to four bytes."""
 

@@ -167,6 +167,7 @@ FREE: Final = frozenset(
         "attempt note.tokens",
         "joined body.error",
         "rejected body.error",
+        "passed body.error",
         "blocked body.error",
         "doubt body.error",
         "ended body.error",

@@ -13,6 +13,7 @@ from stepward.sabotage.needs import MODEL, TOOL
 from stepward.sabotage.playing.answers import Answer, wrong_answers
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.odd_values import made, soiled, strange
+from stepward.sabotage.playing.places import place_of
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.target import Target
@@ -44,10 +45,10 @@ class Meddler:
 
 def kind_of_outcome(trial: Trial, asking: Asking) -> str | None:
     """Return the outcome of an attempt in the journal, or None if there is none."""
-    wanted = (asking.call.id, asking.visit, asking.attempt)
+    wanted = (asking.place, asking.attempt)
     for record in trial.oracle.records:
         body = record["body"]
-        if record["kind"] == "attempt" and (body["step"], body["visit"], record["note"]["attempt"]) == wanted:
+        if record["kind"] == "attempt" and (place_of(body), record["note"]["attempt"]) == wanted:
             return str(body["kind"])
     return None
 

@@ -14,10 +14,11 @@ from stepward.sabotage.playing.delivering import in_doubt, refused, suspended
 from stepward.sabotage.playing.interleaving import Work, interleave
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
-from stepward.sabotage.playing.world import Asking
+from stepward.sabotage.playing.world import Asking, Performance
 from stepward.sabotage.target import Target
 from stepward.vm.errors import StepwardError
 from stepward.vm.language.policy import Policy
+from stepward.vm.machine.keys import shown
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy, RunRefused
 from stepward.vm.machine.run import Run
 from stepward.vm.values import to_json
@@ -262,13 +263,13 @@ class KeysThatCollide(Attack):
             run = first.found() or first.start()
         first.outlive(run)
         second.finish()
-        keys: dict[tuple[str, str, int, int], str] = {}
-        owners: dict[str, tuple[str, str, int, int]] = {}
+        keys: dict[tuple[str, Performance], str] = {}
+        owners: dict[str, tuple[str, Performance]] = {}
         for trial in (first, second):
             for asking, _ in trial.world.asked:
                 if asking.call.is_model:
                     continue
-                performance = (trial.run, asking.call.id, asking.visit, asking.performance)
+                performance = (trial.run, (asking.place, asking.performance))
                 key = keys.setdefault(performance, asking.key)
                 case.hold(key == asking.key, Invariant.ONCE, f"one performance of `{asking.call.id}` has two keys")
                 owner = owners.setdefault(key, performance)
@@ -283,11 +284,11 @@ def _failing_at_first(case: Case, asking: Asking) -> Answer | None:
 
     if asking.call.is_model or asking.call.attempts == 1 or asking.attempt > 1:
         return None
-    fails = case.pick(f"fails at first: {asking.call.id}, visit {asking.visit}", st.booleans())
+    fails = case.pick(f"fails at first: {asking.visited}", st.booleans())
     return Answer("fails", "it broke") if fails else None
 
 
-def _named(performance: tuple[str, str, int, int], first: Trial) -> str:
-    run, step, visit, number = performance
+def _named(performance: tuple[str, Performance], first: Trial) -> str:
+    run, ((step, visit, frame), number) = performance
     which = "first" if run == first.run else "second"
-    return f"performance {number} of visit {visit} of `{step}` in the {which} run"
+    return f"performance {number} of visit {visit} of `{shown(frame, step)}` in the {which} run"

@@ -126,5 +126,5 @@ def with_note(record: Data, **fields: object) -> Data:
 
 def without_target(record: Data) -> Data:
     """Return a record without the successor fields of its body."""
-    body = {name: value for name, value in record["body"].items() if name not in ("next", "ends", "reason")}
+    body = {name: value for name, value in record["body"].items() if name not in ("next", "ends", "closes", "reason")}
     return record | {"body": body}

@@ -14,6 +14,7 @@ from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.machines import Machine, WatchedStore
+from stepward.sabotage.playing.places import place_of
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
 from stepward.sabotage.playing.virtual_time import VirtualClock, virtual_time
@@ -358,15 +359,17 @@ class SlowCalls(Attack):
 def _hold_times(plot: _Plot) -> None:
     """Compare the times of records and the pauses between attempts with the observed times."""
     hold = partial(plot.trial.case.hold)
-    spans = {(one.asking.call.id, one.asking.visit, one.asking.attempt): one for one in plot.spans}
+    spans = {(one.asking.place, one.asking.attempt): one for one in plot.spans}
     last = 0
     for entry in plot.trial.store.inner.read(plot.trial.run):
         record = json.loads(entry.record)
         body, note, at = record["body"], record["note"], record["at"]
         hold(at >= last or plot.pause is not None, Invariant.HISTORY, "a record is dated before the one before it")
         last = at
-        span = spans.get((body.get("step"), body.get("visit"), note.get("attempt")))
-        if record["kind"] != "attempt" or span is None or "took" not in note:
+        if record["kind"] != "attempt" or "took" not in note:
+            continue
+        span = spans.get((place_of(body), note["attempt"]))
+        if span is None:
             continue
         began, ended = note["started"], note["started"] + note["took"]
         is_so = abs(began - span.began) <= 1e6 * SLACK
@@ -380,7 +383,7 @@ def _hold_times(plot: _Plot) -> None:
     siblings = {call.id for step in plot.trial.target.plan.steps if step.is_parallel for call in step.calls}
     for before, after in zip(plot.spans, plot.spans[1:], strict=False):
         one, other = before.asking, after.asking
-        is_retry = (one.call.id, one.visit, one.attempt + 1) == (other.call.id, other.visit, other.attempt)
+        is_retry = (one.place, one.attempt + 1) == (other.place, other.attempt)
         if is_retry and before.delivery == after.delivery and plot.pause is None and one.performance > 0:
             waited, said = (after.began - before.ends) / 1e6, due(other.attempt)
             is_so = waited >= said - SLACK and (waited <= said + SLACK or one.call.id in siblings)

@@ -10,6 +10,7 @@ from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.places import Place
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.world import LATE_BY, Asking, TooLate, WorldClock
@@ -42,7 +43,7 @@ class AnswerAfterTimeOut(Attack):
             call = asking.call
             if not call.writes or call.timeout is None:
                 return None
-            many = case.pick(f"late answers: {call.id}, visit {asking.visit}", st.integers(0, MAX_LATE))
+            many = case.pick(f"late answers: {asking.visited}", st.integers(0, MAX_LATE))
             if asking.attempt > many:
                 return None
             late.append(asking)
@@ -82,7 +83,7 @@ class _Hanging:
                 await self._clock.releases.wait()
             except asyncio.CancelledError:  # it ignores the cancellation
                 continue
-        return self._clock.late_values.get((context.step, context.visit, context.attempt))
+        return self._clock.late_values.get(((context.step, context.visit, context.frame), context.attempt))
 
 
 class _Impatient(WorldClock):
@@ -92,7 +93,7 @@ class _Impatient(WorldClock):
         super().__init__()
         self.next: asyncio.Event | None = None
         self.releases = asyncio.Event()
-        self.late_values: dict[tuple[str, int, int], Any] = {}
+        self.late_values: dict[tuple[Place, int], Any] = {}
         self.tasks: list[asyncio.Future[Any]] = []
 
     async def limit(self, awaited: Awaitable[T], seconds: float) -> T:
@@ -148,11 +149,11 @@ class LateResult(Attack):
             call = asking.call
             if call.timeout is None or call.is_model:
                 return None
-            many = case.pick(f"tool hangs: {call.id}, visit {asking.visit}", st.integers(0, MAX_LATE))
+            many = case.pick(f"tool hangs: {asking.visited}", st.integers(0, MAX_LATE))
             if asking.attempt > many:
                 return None
             value = case.pick(f"late result: {asking.name}", case.target.output(call))
-            clock.late_values[call.id, asking.visit, asking.attempt] = value
+            clock.late_values[asking.place, asking.attempt] = value
             return Answer("late", value)
 
         trial.world.decides.append(decide)

@@ -13,7 +13,7 @@ from stepward.sabotage.playing.interleaving import Work, interleave
 from stepward.sabotage.playing.pausing import Paused
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import Trial
-from stepward.sabotage.playing.variants import variant
+from stepward.sabotage.playing.variants import lists_in, variant
 from stepward.sabotage.target import Target
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.program import Program
@@ -91,7 +91,8 @@ class TokenTwice(TokenAttack):
 def _wait_twice(data: dict[str, Any]) -> None:
     """Let each step that suspends be visited twice before the run goes on."""
     waits = {name for name, facts in (data.get("tools") or {}).items() if facts.get("suspends")}
-    for step, following in zip(data["steps"], [*data["steps"][1:], None], strict=True):
+    pairs = [pair for steps in lists_in(data).values() for pair in zip(steps, [*steps[1:], None], strict=True)]
+    for step, following in pairs:
         successor = step.get("next_step") or (following and following["id"])
         if step.get("tool") in waits and successor and not step.get("is_terminal"):
             step.update(next_step=step["id"], max_visits=2, error_step=successor)

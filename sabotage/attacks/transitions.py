@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from stepward.sabotage.attack import Need
@@ -21,13 +22,14 @@ from stepward.sabotage.invariants import Invariant
 from stepward.sabotage.needs import INTENT
 from stepward.sabotage.playing.answers import Answer, wrong_answers
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.places import Place, frame_of, place_of
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Data
 from stepward.vm.journal.canonical import portable
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import same
 from stepward.vm.machine.calls import successor_fields
-from stepward.vm.machine.keys import idempotency_key
+from stepward.vm.machine.keys import FrameName, idempotency_key
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.values import freeze
 
@@ -127,7 +129,7 @@ def early_ending(trial: Trial, records: list[Data]) -> Forged:
     needs=(
         Need(
             "there is no condition",
-            lambda target: any(isinstance(step, ConditionStep) for step in target.program.steps),
+            lambda target: any(isinstance(step.step, ConditionStep) for step in target.plan.steps),
         ),
     ),
 )
@@ -176,8 +178,8 @@ def _outcome(records: list[Data], intent: Data) -> int | None:
     )
 
 
-def _attempt_of(record: Data) -> tuple[str, int, int]:
-    return record["body"]["step"], record["body"]["visit"], record["note"]["attempt"]
+def _attempt_of(record: Data) -> tuple[Place, int]:
+    return place_of(record["body"]), record["note"]["attempt"]
 
 
 @rewriting(
@@ -258,8 +260,9 @@ def attempts_beyond_retries(trial: Trial, records: list[Data]) -> Forged:
     assert call is not None, "it was picked for that"
     intent = next((record for record in records if _is_intent_of(record, records[seq])), None)
     tries = max(call.attempts, call.call.max_retries if call.writes else 1)
-    body = {"error": "it failed", "kind": "again", "step": call.id, "visit": records[seq]["body"]["visit"]}
-    again = records[seq] | {"body": body}
+    said = records[seq]["body"]
+    place = {name: said[name] for name in ("step", "visit", "frame") if name in said}
+    again = records[seq] | {"body": {"error": "it failed", "kind": "again", **place}}
     case.log(f"write {tries} failed attempts of `{call.id}` before record {seq}")
     forged: list[Data] = []
     for number in range(1, tries + 2):
@@ -290,7 +293,7 @@ def with_key(trial: Trial, intent: Data) -> Data:
     """Return an intent with the key of its performance, which anybody can compute."""
     body, note = intent["body"], intent["note"]
     digest = trial.target.plan.digest
-    key = idempotency_key(digest, trial.run, body["step"], body["visit"], note["performance"])
+    key = idempotency_key(digest, trial.run, body["step"], body["visit"], note["performance"], frame_of(body))
     return with_note(intent, key=key)
 
 
@@ -306,18 +309,17 @@ def visits_beyond_the_limit(trial: Trial, records: list[Data]) -> Forged:
     case = trial.case
     limits = {step.id: step.max_visits for step in trial.target.plan.steps if step.max_visits}
     seq = picked(case, records, lambda record: _next_visit(records, record, limits) is not None)
-    name, visit = records[seq]["body"]["step"], records[seq]["body"]["visit"]
+    name, visit, frame = place_of(records[seq]["body"])
     until = _next_visit(records, records[seq], limits)
     assert until is not None, "it was picked for that"
     round_ = records[seq:until]
-    made = {
-        step: len({r["body"].get("visit") for r in round_ if r["body"].get("step") == step}) for step in _steps(round_)
-    }
+    made = {step: len({visit for name, visit in _visits(round_, frame) if name == step}) for step in _steps(round_)}
+    again = partial(_later, trial, made=made, depth=len(frame))
     case.log(f"write the way from record {seq} to {until - 1} again, until `{name}` is visited once too often")
     forged = records[:until]
     for number in range(1, limits[name] - visit + 1):
-        forged = [*forged, *(_later(trial, record, number, made) for record in round_)]
-    last = _later(trial, records[seq], limits[name] - visit + 1, made)
+        forged = [*forged, *(again(record, number) for record in round_)]
+    last = again(records[seq], limits[name] - visit + 1)
     return Forged([*forged, last], len(forged) + 1)
 
 
@@ -325,22 +327,40 @@ def _steps(records: list[Data]) -> set[str]:
     return {record["body"]["step"] for record in records if "step" in record["body"]}
 
 
+def _visits(records: list[Data], frame: FrameName) -> Iterator[tuple[str, int]]:
+    """Yield the steps in a frame with their visits. A record that an item starts names the frame of the item."""
+    for record in records:
+        body = record["body"]
+        if "step" in body and frame_of(body)[: -1 if record["kind"] == "item" else None] == frame:
+            yield body["step"], body["visit"]
+
+
 def _next_visit(records: list[Data], record: Data, limits: dict[str, int]) -> int | None:
     """Return the index of the next visit, if `record` begins a visit of a step with a limit."""
-    step, visit = record["body"].get("step"), record["body"].get("visit")
-    if step not in limits or any(_is_visit(other, step, visit) for other in records[: record["seq"]]):
+    if record["kind"] == "item" or record["body"].get("step") not in limits:
         return None
-    return next((other["seq"] for other in records if _is_visit(other, step, visit + 1)), None)
+    step, visit, frame = place_of(record["body"])
+    if any(_is_visit(other, (step, visit, frame)) for other in records[: record["seq"]]):
+        return None
+    return next((other["seq"] for other in records if _is_visit(other, (step, visit + 1, frame))), None)
 
 
-def _is_visit(record: Data, step: str, visit: int) -> bool:
-    return record["kind"] != "passed" and (record["body"].get("step"), record["body"].get("visit")) == (step, visit)
+def _is_visit(record: Data, place: Place) -> bool:
+    return record["kind"] not in ("passed", "item") and "step" in record["body"] and place_of(record["body"]) == place
 
 
-def _later(trial: Trial, record: Data, rounds: int, made: dict[str, int]) -> Data:
-    """Return a record as some rounds later; `made` counts the visits of each step in a round."""
-    step = record["body"].get("step")
-    if step is None:
+def _later(trial: Trial, record: Data, rounds: int, made: dict[str, int], depth: int) -> Data:
+    """Return a record as some rounds later; `made` counts the visits of each step in a round.
+
+    The loop is within `depth` bodies. What is in a body of the loop keeps its visit, and its frame has the later one.
+    """
+    body = record["body"]
+    if "step" not in body:
         return record
-    later = with_body(record, visit=record["body"]["visit"] + rounds * made[step])
+    frame = [list(member) for member in body.get("frame", ())]
+    if len(frame) > depth:
+        frame[depth][1] += rounds * made[frame[depth][0]]
+    is_here = len(frame) == depth or (record["kind"] == "item" and len(frame) == depth + 1)
+    said = {"visit": body["visit"] + (rounds * made[body["step"]] if is_here else 0)}
+    later = with_body(record, **said, **({"frame": frame} if frame else {}))
     return with_key(trial, later) if "key" in record["note"] else later

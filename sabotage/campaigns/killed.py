@@ -24,6 +24,7 @@ from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.choices import Recorded
+from stepward.sabotage.playing.places import frame_of
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.sabotage.playing.world import Asked, Asking, Effect, World
@@ -69,7 +70,7 @@ class SharedWorld(World):
             effects = len(self.effects)
             answer = super().meet(asking)
             call = asking.call
-            said = [call.id, asking.visit, asking.attempt, asking.performance, asking.args, asking.key]
+            said = [call.id, asking.visit, asking.attempt, asking.performance, asking.args, asking.key, asking.frame]
             self._write({"asked": said, "answer": answer.data(), "happened": len(self.effects) > effects})
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -96,13 +97,14 @@ class SharedWorld(World):
         self._read += len(new)
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        step, visit, attempt, performance, args, key = line["asked"]
+        step, visit, attempt, performance, args, key, within = line["asked"]
+        frame = frame_of({"frame": within})
         call = self.target.calls[step]
         answer = Answer(line["answer"]["does"], line["answer"]["value"])
-        self.asked.append(Asked(Asking(call, visit, attempt, performance, args, key), answer))
+        self.asked.append(Asked(Asking(call, visit, attempt, performance, args, key, frame=frame), answer))
         if line["happened"]:
             self._done.add(key)
-            self.effects.append(Effect(step, call.tool, visit, performance, to_json(args), key))
+            self.effects.append(Effect(step, call.tool, visit, performance, to_json(args), key, frame))
 
 
 class Deadly(Points):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.places import Place
 from stepward.sabotage.playing.world import Asking
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.refusals import DeliveryRefused
@@ -43,12 +44,12 @@ def in_doubt(trial: Trial) -> Run:
     case = trial.case
     number = case.pick(trial.named("writes before the one that is lost"), st.integers(0, 3))
     kind = case.pick(trial.named("the lost write"), st.sampled_from(["unknown-done", "unknown"]))
-    seen: list[tuple[str, int]] = []
+    seen: list[Place] = []
 
     def decide(asking: Asking) -> Answer | None:
         if not asking.call.writes:
             return None
-        place = (asking.call.id, asking.visit)
+        place = asking.place
         if place not in seen:
             seen.append(place)
         is_lost = seen.index(place) == number and not trial.world.settled[asking.call.id]

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
-from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, Asking, World
+from stepward.sabotage.playing.places import Place, frame_of, place_of
+from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, Asking, Performance, World
 from stepward.sabotage.reference import (
     Answer as ReferenceAnswer,
 )
@@ -36,6 +37,7 @@ from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
 from stepward.vm.language.types import same
 from stepward.vm.machine.history import History
+from stepward.vm.machine.keys import FrameName, shown
 from stepward.vm.machine.replay import misfits
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
@@ -46,15 +48,21 @@ OVER = frozenset({"SUCCESS", "FAILED", "BUDGET_EXCEEDED", "STALLED", "CANCELLED"
 
 
 class Turn(NamedTuple):
-    """A transition: the step that was left, its visit, and the next step, None at the end of the run."""
+    """A transition: the step that was left, its visit, the next step, and the frame.
+
+    There is no next step at the end of the run, or of an item.
+    """
 
     step: str
     visit: int
     next: str | None
+    frame: FrameName = ()
 
     def text(self) -> str:
         """Describe the transition in words."""
-        return f"`{self.step}` goes to `{self.next}`" if self.next else f"the run ends at `{self.step}`"
+        name = shown(self.frame, self.step)
+        what = "the item" if self.frame else "the run"
+        return f"`{name}` goes to `{self.next}`" if self.next else f"{what} ends at `{name}`"
 
 
 @dataclass
@@ -91,7 +99,7 @@ class Oracle:
         self.rests = self.is_adrift = False
         self.reads_rows = True
         """Whether the list of runs has to have the run as its records say, after every write."""
-        self._steps = frozenset(step.id for step in self.target.program.steps)
+        self._steps = frozenset(step.id for step in self.target.program.layout.steps if step.type != "stage")
         self._begin()
 
     def _begin(self) -> None:
@@ -110,10 +118,12 @@ class Oracle:
         self._logged = 0
         self.intents: dict[str, int] = {}
         self.durable = -1
-        self.claimed: set[tuple[str, int, int]] = set()
+        self.claimed: set[Performance] = set()
         self._is_over = self._is_stopped = False
-        self._unwritten: set[tuple[str, int, int]] = set()
-        self._performing: dict[tuple[str, int], int] = {}
+        self._unwritten: set[tuple[Place, int]] = set()
+        """The attempts whose answers are not in the store."""
+        self._performing: dict[str, Performance] = {}
+        """The last performance of each step."""
         self._delivered: Counter[str] = Counter()
 
     def _begin_again(self) -> None:
@@ -198,7 +208,7 @@ class Oracle:
             if any(record["kind"] == "cancel" for record in self.records):
                 raise Breach(Invariant.ENDINGS, f"`{body['step']}` starts after the run was cancelled")
             self.intents[note["key"]] = record["seq"]
-            self._performing[body["step"], body["visit"]] = note["performance"]
+            self._performing[body["step"]] = place_of(body), note["performance"]
         elif kind in ("attempt", "doubt", "resumed", "reconciled"):
             self._answered(kind, body, note)
         elif kind == "ended" and body.get("reason") == "cancelled":
@@ -206,12 +216,14 @@ class Oracle:
         self._named(body.get("in_doubt", ()))
         if "ends" in body:
             self._is_over = True
-        if ("next" in body or "ends" in body) and body.get("reason") != "abandoned" and "step" in body:
+        is_left = "step" in body and not body.keys().isdisjoint(("next", "ends", "closes"))
+        if is_left and body.get("reason") != "abandoned":
             self._turned(kind, body)
 
     def _answered(self, kind: str, body: dict[str, Any], note: dict[str, Any]) -> None:
-        step, visit = body["step"], body["visit"]
-        performance = note.get("performance") or self._performing.get((step, visit), 1)
+        step, place = body["step"], place_of(body)
+        before, last = self._performing.get(step, (place, 1))
+        performance = note.get("performance") or (last if before == place else 1)
         if kind == "resumed" or (kind == "reconciled" and note["verdict"] == "done"):
             payload = self._payloads.get((step, self.due(step)))
             self._delivered[step] += 1
@@ -228,20 +240,20 @@ class Oracle:
             if self._unwritten:  # the process is gone, with its answers
                 self._begin_again()
                 return
-            self._awaited(step, visit)
+            self._awaited(place)
             self.reference.answer(step, Lost())
-        elif (step, visit, note["attempt"]) in self._unwritten:
-            self._unwritten.remove((step, visit, note["attempt"]))
+        elif (place, note["attempt"]) in self._unwritten:
+            self._unwritten.remove((place, note["attempt"]))
         else:
-            self._awaited(step, visit)
-            self.reference.answer(step, self._answer(step, visit, note["attempt"]))
+            self._awaited(place)
+            self.reference.answer(step, self._answer(place, note["attempt"]))
         # A fallback says that the last attempt was late, not that nothing happened.
         if body.get("kind") in ("success", "doubt", "suspended", "fallback") or kind in (
             "doubt",
             "reconciled",
             "resumed",
         ):
-            self.claimed.add((step, visit, performance))
+            self.claimed.add((place, performance))
 
     def _stopped(self) -> None:
         """Record that the run was cancelled. Raises Breach if nobody cancelled it."""
@@ -253,14 +265,16 @@ class Oracle:
 
     def _named(self, in_doubt: Sequence[str]) -> None:
         """Record the effects in doubt that the last record names."""
-        for (step, visit), performance in self._performing.items():
-            if step in in_doubt:
-                self.claimed.add((step, visit, performance))
+        for (step, visit, frame), performance in self._performing.values():
+            if shown(frame, step) in in_doubt:
+                self.claimed.add(((step, visit, frame), performance))
 
-    def _awaited(self, step: str, visit: int) -> Awaited:
-        found = next((one for one in self.reference.asked if one.step == step and one.visit == visit), None)
+    def _awaited(self, place: Place) -> Awaited:
+        found = next((one for one in self.reference.asked if (one.step, one.visit, one.frame) == place), None)
         if found is None:
-            raise Breach(self._why_not(), f"`{step}` was performed for the {visit}. time, where it is not its turn")
+            step, visit, frame = place
+            what = f"`{shown(frame, step)}` was performed for the {visit}. time"
+            raise Breach(self._why_not(), f"{what}, where it is not its turn")
         return found
 
     def _why_not(self) -> Invariant:
@@ -274,19 +288,21 @@ class Oracle:
             return Invariant.BOUNDS
         return Invariant.ENDINGS if reference.status in OVER else Invariant.GRAPH
 
-    def _answer(self, step: str, visit: int, attempt: int) -> ReferenceAnswer:
+    def _answer(self, place: Place, attempt: int) -> ReferenceAnswer:
         """Return the last answer of the world to an attempt."""
         for asking, answer in reversed(self.world.asked):
-            if (asking.call.id, asking.visit, asking.attempt) == (step, visit, attempt):
+            if (asking.place, asking.attempt) == (place, attempt):
                 return _reference_answer(asking, answer)
-        raise Breach(Invariant.KEPT, f"an outcome of `{step}` is recorded, and nobody asked it")
+        raise Breach(Invariant.KEPT, f"an outcome of `{place[0]}` is recorded, and nobody asked it")
 
     def _turned(self, kind: str, body: dict[str, Any]) -> None:
         """Compare a transition with that of the reference."""
-        turn = Turn(body["step"], body["visit"], body.get("next"))
+        turn = Turn(body["step"], body["visit"], body.get("next"), frame_of(body))
         log = self.reference.log
         self._due += [
-            Turn(move.step, move.visit, move.next) for move in log[self._logged :] if move.step in self._steps
+            Turn(move.step, move.visit, move.next, move.frame)
+            for move in log[self._logged :]
+            if move.step in self._steps
         ]
         self._logged = len(log)
         number = len(self.turns)
@@ -302,11 +318,8 @@ class Oracle:
     def asked(self, asking: Asking) -> None:
         """Check that a call may be made now. Raises Breach."""
         call = asking.call
-        same_performance = [
-            effect
-            for effect in self.world.effects
-            if (effect.step, effect.visit, effect.performance) == (call.id, asking.visit, asking.performance)
-        ]
+        performance = asking.place, asking.performance
+        same_performance = [effect for effect in self.world.effects if effect.done == performance]
         if call.writes and same_performance and not (call.keeps_key and same_performance[0].key == asking.key):
             raise Breach(Invariant.ONCE, f"`{call.id}` is performed again, though it happened")
         if self.rests:
@@ -314,7 +327,7 @@ class Oracle:
         self.look()
         if self._unwritten and not self._is_due(asking):
             self._begin_again()
-        awaited = self._awaited(call.id, asking.visit)
+        awaited = self._awaited(asking.place)
         if call.has_intent and asking.key not in self.intents:
             raise Breach(Invariant.INTENT, f"`{call.id}` starts, and the store has no intent of it")
         if call.has_intent and self.intents[asking.key] > self.durable:
@@ -329,12 +342,15 @@ class Oracle:
             raise Breach(Invariant.DATA, f"the prompt of `{call.id}` is not the one that the program says")
 
     def _is_due(self, asking: Asking) -> bool:
-        return any(one[:3] == (asking.call.id, asking.visit, asking.attempt) for one in self.reference.asked)
+        return any(
+            (one.step, one.visit, one.frame, one.attempt) == (*asking.place, asking.attempt)
+            for one in self.reference.asked
+        )
 
     def answered(self, asking: Asking, answer: Answer) -> None:
         """Record the answer of the world."""
         if not self.rests:
-            self._unwritten.add((asking.call.id, asking.visit, asking.attempt))
+            self._unwritten.add((asking.place, asking.attempt))
             self.reference.answer(asking.call.id, _reference_answer(asking, answer))
 
     # -- at the end ----------------------------------------------------------------------------------------------------
@@ -379,20 +395,20 @@ class Oracle:
         counts = self._judge_counts()
         for performance in counts:
             if performance not in self.claimed and run.is_over and run.reason != "abandoned":
-                raise Breach(Invariant.KEPT, f"`{performance[0]}` happened, and the journal says that it did not")
+                raise Breach(Invariant.KEPT, f"`{performance[0][0]}` happened, and the journal says that it did not")
         for record in self.records:
             body, note = record["body"], record["note"]
-            if record["kind"] == "attempt" and body.get("kind") == "success" and self._writes(body["step"]):
-                performance = (body["step"], body["visit"], note["performance"])
-                if performance not in counts:
-                    raise Breach(Invariant.KEPT, f"the journal says that `{performance[0]}` happened, and it did not")
+            if record["kind"] != "attempt" or body.get("kind") != "success" or not self._writes(body["step"]):
+                continue
+            if (place_of(body), note["performance"]) not in counts:
+                raise Breach(Invariant.KEPT, f"the journal says that `{body['step']}` happened, and it did not")
 
-    def _judge_counts(self) -> Counter[tuple[str, int, int]]:
+    def _judge_counts(self) -> Counter[Performance]:
         """Return how often each performance happened. Raises Breach for one that happened twice."""
-        counts = Counter((effect.step, effect.visit, effect.performance) for effect in self.world.effects)
+        counts = Counter(effect.done for effect in self.world.effects)
         for performance, count in counts.items():
             if count > 1:
-                raise Breach(Invariant.ONCE, f"`{performance[0]}` happened {count} times in one performance")
+                raise Breach(Invariant.ONCE, f"`{performance[0][0]}` happened {count} times in one performance")
         return counts
 
     def _writes(self, step: str) -> bool:
@@ -404,6 +420,7 @@ class Oracle:
         has = run.view("tool")
         due = {**reference.values, **{f"{step}.output": value for step, value in reference.outputs.items()}}
         due |= {f"{step}.error_name": name for step, name in reference.error_names.items()}
+        due |= {f"{step}.errors": errors for step, errors in reference.item_errors.items()}
         held = {name: value for name, value in has.items() if not name.endswith(".error")}
         for name in due.keys() | held.keys():
             if name not in held or name not in due or not _agree(due[name], held[name]):

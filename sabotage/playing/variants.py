@@ -37,12 +37,31 @@ def unbound(target: Target) -> tuple[Policy, ...]:
     return tuple(policy.model_copy(update={"applies_to": None}) for policy in target.policies)
 
 
+def lists_in(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the lists of steps in the data of a program, which they replace: its own under an empty name, and each
+    body under the id of its step."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    open_ = [("", data)]
+    for name, holder in open_:
+        found[name] = holder["steps"] = list(holder["steps"])
+        open_ += [(step["id"], step) for step in found[name] if "steps" in step]
+    return found
+
+
+def step_in(data: dict[str, Any], step: str) -> dict[str, Any]:
+    """Return a step, in whichever body it is."""
+    return next(one for steps in lists_in(data).values() for one in steps if one["id"] == step)
+
+
 def calls_in(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the llm and tool steps and sub-steps in the data of a program."""
-    for step in data["steps"]:
-        if step["type"] in ("llm", "tool"):
-            yield step
-        yield from step.get("parallel_steps", ())
+    for steps in lists_in(data).values():
+        for step in steps:
+            if step["type"] in ("llm", "tool"):
+                yield step
+            yield from step.get("parallel_steps", ())
+            if "do" in step:
+                yield step["do"]
 
 
 def call_in(data: dict[str, Any], step: str) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from stepward.sabotage.playing.answers import Answer, answers
 from stepward.sabotage.playing.case import Case, named
+from stepward.sabotage.playing.places import Place
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.target import Route, Target
 from stepward.vm.machine.clock import ManualClock, T
+from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.models import ANY_NAME, ModelReply, ModelRequest
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools
@@ -56,7 +58,7 @@ Decide = Callable[["Asking"], Answer | None]
 
 
 class Asking(NamedTuple):
-    """One attempt of a call, as the world sees it: `args` of a tool, `request` of a model."""
+    """One attempt of a call, as the world sees it: `args` of a tool, `request` of a model. `frame` is where it is."""
 
     call: CallPlan
     visit: int
@@ -66,11 +68,25 @@ class Asking(NamedTuple):
     key: str = ""
     token: str = ""
     request: ModelRequest | None = None
+    frame: FrameName = ()
+
+    @property
+    def place(self) -> Place:
+        """The step, the visit and the frame of the attempt."""
+        return self.call.id, self.visit, self.frame
+
+    @property
+    def visited(self) -> str:
+        """The place in the names of decisions. The frame has its visits and rounds, since each of them is another."""
+        said = f"{self.call.id}, visit {self.visit}"
+        for step, visit, round_, item in reversed(self.frame):
+            said += f", of {step}[{item}], visit {visit}, round {round_}"
+        return said
 
     @property
     def name(self) -> str:
         """The name of the answer in a script."""
-        return f"{self.call.id}, visit {self.visit}, attempt {self.attempt}"
+        return f"{self.visited}, attempt {self.attempt}"
 
 
 class Asked(NamedTuple):
@@ -78,6 +94,10 @@ class Asked(NamedTuple):
 
     asking: Asking
     answer: Answer
+
+
+Performance = tuple[Place, int]
+"""A place, and the number of the performance there."""
 
 
 class Effect(NamedTuple):
@@ -89,6 +109,12 @@ class Effect(NamedTuple):
     performance: int
     args: str
     key: str
+    frame: FrameName = ()
+
+    @property
+    def done(self) -> Performance:
+        """The performance that the effect belongs to."""
+        return (self.step, self.visit, self.frame), self.performance
 
 
 class Observer(Protocol):
@@ -134,12 +160,19 @@ class World:
                 return answer
         again = self.settled[asking.call.id]
         name = named(self._trial, f"{asking.name}, after {again} reconciliations" if again else asking.name)
-        route = self._route and self._route.answer(asking.call.id, asking.visit, asking.attempt)
+        route = self._route and self._route.answer(asking.call.id, self._time(asking), asking.attempt)
         if route:
             answer = _routed(asking.call, route)
             self.case.choices.made.setdefault(name, answer.data())
         data = self.case.pick(name, answers(self.target, asking.call, faults=self.faults))
         return Answer(data["does"], data["value"])
+
+    def _time(self, asking: Asking) -> int:
+        """Return the number of the visit as routes count it: in a body, over all its items."""
+        if not asking.frame:
+            return asking.visit
+        before = (one.asking.place for one in self.asked if one.asking.call.id == asking.call.id)
+        return list(dict.fromkeys((*before, asking.place))).index(asking.place) + 1
 
     def meet(self, asking: Asking) -> Answer:
         """Notify the observer of an attempt, answer it, and perform its effect.
@@ -170,7 +203,8 @@ class World:
             return
         self._done.add(asking.key)
         args = to_json(asking.args)
-        self.effects.append(Effect(call.id, call.tool, asking.visit, asking.performance, args, asking.key))
+        done = asking.visit, asking.performance
+        self.effects.append(Effect(call.id, call.tool, *done, args, asking.key, asking.frame))
 
 
 def _routed(call: CallPlan, said: Mapping[str, Any]) -> Answer:
@@ -214,6 +248,7 @@ class ProcessTools:
             args,
             context.idempotency_key,
             context.resume_token,
+            frame=context.frame,
         )
         world.case.count()
         await self._points.pass_by(f"before {name} is asked by `{call.id}`")
@@ -256,7 +291,7 @@ class ProcessModel:
         """Call the world; return the attempt and its answer."""
         world = self._world
         call = world.target.calls[request.step]
-        asking = Asking(call, request.visit, request.attempt, 1, {}, request=request)
+        asking = Asking(call, request.visit, request.attempt, 1, {}, request=request, frame=request.frame)
         world.case.count()
         await self._points.pass_by(f"before the model is asked by `{call.id}`")
         answer = world.meet(asking)

@@ -283,10 +283,14 @@ def test_a_program_that_no_value_fits_is_no_silent_pass() -> None:
     assert "seems to allow no value" in result.output
 
 
-def test_a_program_whose_items_no_attack_follows_is_refused_in_words() -> None:
-    items = {"id": "each", "type": "for_each", "items": [1], "as": "x", "max_items": 1}
-    steps = [{**items, "steps": [{"id": "e", "type": "end"}]}]
+def test_a_program_with_items_is_attacked_in_its_bodies() -> None:
+    items = {"id": "each", "type": "for_each", "items": [1, 2], "as": "x", "max_items": 2}
+    steps = [{**items, "steps": [{"id": "e", "type": "end", "output": "$x"}]}]
     Path("items.yaml").write_text(Program.from_dict({"name": "items", "language": 2, "steps": steps}).to_yaml())
-    result = run("items.yaml", *ONE)
-    assert result.exit_code == 2
-    assert "the attacks can't follow the items of `each` yet" in result.output
+    attacks = ("item-skipped", "items-swapped", "carry-edited")
+    result = run("items.yaml", "--attacks", ",".join(attacks), "--examples", "1", "--seed", "1", "--details")
+    assert result.exit_code == 0, result.output
+    rows = {name: next(line for line in result.output.splitlines() if name in line) for name in attacks}
+    assert "detected" in rows["item-skipped"]
+    assert "detected" in rows["items-swapped"]
+    assert "no for_each step carries variables" in rows["carry-edited"]

@@ -1,0 +1,186 @@
+"""Skipped transitions: the journal has other items of a for_each step than those that were performed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stepward.sabotage.attack import Need
+from stepward.sabotage.attacks.rewriting import FROM_OUTSIDE, Forged, changed, rewriting, with_body
+from stepward.sabotage.attacks.tampering import pick_index
+from stepward.sabotage.attacks.transitions import picked, with_key
+from stepward.sabotage.invariants import Invariant
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.places import frame_of
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import Data
+from stepward.vm.machine.keys import FrameName, shown
+
+_FIRST: Final[tuple[Any, ...]] = (0, 7, None, "", [])
+"""The values of which one is written for a carried variable."""
+
+ITEMS = Need("there is no for_each step", lambda target: target.plan.bodies)
+
+
+def _end_of(records: list[Data], seq: int) -> int | None:
+    """Return the number of the record behind an item that begins at `seq`, None if the run goes on no further."""
+    frame = frame_of(records[seq]["body"])
+    inside = [one["seq"] for one in records[seq:] if frame_of(one["body"])[: len(frame)] == frame]
+    end = inside[-1] + 1
+    return end if end < len(records) and records[end]["kind"] in ("item", "joined") else None
+
+
+def _item(trial: Trial, records: list[Data]) -> tuple[int, int]:
+    """Pick an item that ended. Return the numbers of its first record and of the one behind it."""
+    seq = picked(
+        trial.case, records, lambda record: record["kind"] == "item" and _end_of(records, record["seq"]) is not None
+    )
+    end = _end_of(records, seq)
+    assert end is not None, "it was picked for that"
+    return seq, end
+
+
+def _named(record: Data) -> str:
+    frame = frame_of(record["body"])
+    return f"`{shown(frame[:-1], frame[-1][0])}[{frame[-1][3]}]`"
+
+
+@rewriting(
+    surface="records of an item",
+    action="all of them removed",
+    invariant=Invariant.KEPT,
+    defence="items come in order, and a for_each step ends after the last one",
+    needs=(ITEMS,),
+)
+def item_skipped(trial: Trial, records: list[Data]) -> Forged:
+    """All records of an item are removed, so that the run goes on as if the item had not been there."""
+    seq, end = _item(trial, records)
+    trial.case.log(f"drop records {seq} to {end - 1}, which are {_named(records[seq])}")
+    return Forged([*records[:seq], *records[end:]], seq + 1)
+
+
+@rewriting(
+    surface="records of an item",
+    action="all of them written twice",
+    invariant=Invariant.ONCE,
+    defence="each item is performed once in a round, and the record of its start names the one that is due",
+    needs=(ITEMS,),
+)
+def item_repeated(trial: Trial, records: list[Data]) -> Forged:
+    """All records of an item are written a second time behind the item, as if it had been performed twice."""
+    seq, end = _item(trial, records)
+    trial.case.log(f"write records {seq} to {end - 1}, which are {_named(records[seq])}, once more behind them")
+    return Forged([*records[:end], *records[seq:end], *records[end:]], end + 1)
+
+
+@rewriting(
+    surface="order of items",
+    action="the records of two neighbours swapped",
+    defence="items come in order, and the record of the start of an item names the one that is due",
+    needs=(ITEMS,),
+)
+def items_swapped(trial: Trial, records: list[Data]) -> Forged:
+    """The records of two consecutive items change places, as if the later one had been performed first."""
+    case = trial.case
+    seq, middle = _item(trial, records)
+    case.needs(records[middle]["kind"] == "item")
+    end = case.needs(_end_of(records, middle))
+    case.log(f"let {_named(records[seq])} come after {_named(records[middle])}")
+    return Forged([*records[:seq], *records[middle:end], *records[seq:middle], *records[end:]], seq + 1)
+
+
+@rewriting(
+    surface="items on record",
+    action="one left out, performed twice, or put last",
+    invariant=Invariant.DATA,
+    defence="a replay computes the items again before a machine continues the run",
+    needs=(ITEMS,),
+)
+def list_edited(trial: Trial, records: list[Data]) -> Forged:
+    """The list in the record of the start of a for_each step is changed: an item is left out, repeated, or moved."""
+    case = trial.case
+    seq = picked(case, records, lambda record: record["kind"] == "opened" and record["body"]["items"])
+    items = records[seq]["body"]["items"]
+    number = pick_index(case, "item", len(items))
+    without = [*items[:number], *items[number + 1 :]]
+    ways = [without, [*without, items[number]], [*items, items[number]]]
+    found = ways[pick_index(case, "change", len(ways))]
+    case.needs(found != items)
+    case.log(f"write the items {found} into record {seq}, in place of {items}")
+    return changed(records, seq, with_body(records[seq], items=found))
+
+
+@rewriting(
+    surface="first values of carried variables on record",
+    action="another value",
+    invariant=Invariant.DATA,
+    defence="a replay computes the first values of `carry` again before a machine continues the run",
+    needs=(
+        Need(
+            "no for_each step carries variables",
+            lambda target: any(body.carried for body in target.plan.bodies.values()),
+        ),
+    ),
+)
+def carry_edited(trial: Trial, records: list[Data]) -> Forged:
+    """The first value of a carried variable is replaced, so that the items would begin with another one."""
+    case = trial.case
+    seq = picked(case, records, lambda record: record["kind"] == "opened" and record["body"]["carry"])
+    carry = records[seq]["body"]["carry"]
+    name = sorted(carry)[pick_index(case, "variable", len(carry))]
+    values = [other for other in _FIRST if other != carry[name]]
+    value: Any = values[pick_index(case, "value", len(values))]
+    case.log(f"write into record {seq} that `{name}` begins with {value!r}, in place of {carry[name]!r}")
+    return changed(records, seq, with_body(records[seq], carry=carry | {name: value}))
+
+
+def _in_item(case: Case, records: list[Data]) -> int:
+    """Pick a record that stands in a frame and is not of its start."""
+    return picked(case, records, lambda record: _is_inside(record) and record["kind"] not in FROM_OUTSIDE)
+
+
+def _is_inside(record: Data) -> bool:
+    return bool(record["body"].get("frame")) and record["kind"] != "item"
+
+
+def _within(trial: Trial, record: Data, frame: FrameName) -> Data:
+    """Return a record in another frame, with the key that it has there."""
+    said = with_body(record, frame=[list(member) for member in frame])
+    if not frame:
+        del said["body"]["frame"]
+    return with_key(trial, said) if "key" in record["note"] else said
+
+
+@rewriting(
+    surface="frame of a record in a body",
+    action="removed, with all frames or the innermost one",
+    defence="each record in a body names its frame, which has to be the one that goes on",
+    needs=(ITEMS,),
+)
+def frame_dropped(trial: Trial, records: list[Data]) -> Forged:
+    """A record of an item is written as one of the steps around it."""
+    case = trial.case
+    seq = _in_item(case, records)
+    frame = frame_of(records[seq]["body"])
+    depth = pick_index(case, "frames kept", len(frame))
+    case.log(f"leave {len(frame) - depth} of the frames of record {seq} out")
+    return changed(records, seq, _within(trial, records[seq], frame[:depth]))
+
+
+@rewriting(
+    surface="frame of a record in a body",
+    action="replaced by that of another item, visit or round",
+    defence="each record in a body names its frame, which has to be the one that goes on",
+    needs=(ITEMS,),
+)
+def frame_exchanged(trial: Trial, records: list[Data]) -> Forged:
+    """A record of an item is put into another item, another visit of the step, or another round of it."""
+    case = trial.case
+    seq = _in_item(case, records)
+    frame = frame_of(records[seq]["body"])
+    depth = pick_index(case, "frame", len(frame))
+    step, visit, round_, item = frame[depth]
+    others = [(step, visit, round_, item + 1), (step, visit + 1, round_, item), (step, visit, round_ + 1, item)]
+    others += [(step, visit, round_, item - 1)] if item else []
+    other = others[pick_index(case, "other frame", len(others))]
+    case.log(f"put record {seq} into frame {other}, in place of {frame[depth]}")
+    return changed(records, seq, _within(trial, records[seq], (*frame[:depth], other, *frame[depth + 1 :])))
