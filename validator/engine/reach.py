@@ -23,6 +23,7 @@ from stepward.validator.engine.search.finite import Table
 from stepward.validator.engine.systems.building import Builder, Question, Test, TooLarge
 from stepward.validator.engine.systems.moves import Moves
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Computed, Decision, Path, System, has_cycle
+from stepward.validator.engine.systems.unrolled import unrolled
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.states import State
 from stepward.validator.engine.witnesses.witness import Claim
@@ -42,6 +43,9 @@ MAX_UNITS: Final = 20_000_000
 
 MAX_PRODUCTS: Final = 12
 """The most multiplications in a system without loops that the solver is asked about."""
+
+MAX_ROUNDS: Final = 3
+"""The most rounds of loops that are followed one by one, where a proof fails and no run takes the path shown."""
 
 
 @dataclass(frozen=True)
@@ -220,8 +224,28 @@ class _Search:
             proof = "no values satisfy the formula of all paths"
             return Answer(Verdict.PROVED, Evidence(found.layer, cut=(proof,), certificate=known))
         if found.path is not None:
-            return self._confirmed(found.path)
+            answer = self._confirmed(found.path)
+            return self._first_rounds(system) if answer is None and has_cycle(system) else answer
         self._note(found.layer, found.reason)
+        return None
+
+    def _first_rounds(self, system: System) -> Answer | None:
+        """Return a violation in the first rounds of the loops.
+
+        A path through a loop that is cut has any values behind it. Here the loop is followed, so its values are those
+        of a run.
+        """
+        from stepward.validator.engine.smt import blocks
+
+        engine = self.engine
+        for rounds in range(1, MAX_ROUNDS + 1):
+            first = unrolled(system, rounds)
+            fails = engine.moves.overflow.may_happen
+            found = blocks.search(first, engine.domains, fails, units=engine.units, clock=engine.clock)
+            engine.units -= found.units
+            answer = self._confirmed(found.path) if found.path is not None else None
+            if answer is not None:
+                return answer
         return None
 
     def _affordable(self, path: Path, cost: int, write: Callable[..., ProofPart], *facts: Any) -> Answer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from example_tools.values import Data, id_of
-from stepward.vm import Suspend
+from stepward.vm import Suspend, ToolError
 
 
 def get_payment(payment_id: str) -> Data:
@@ -39,6 +39,45 @@ def open_fraud_case(**subject: str) -> Data:
 
 def update_ledger(payment_id: str, state: str) -> str:
     return id_of("LED", payment_id, state)
+
+
+def ask_line_manager(sku: str, amount: Decimal) -> Suspend:
+    return Suspend({"question": f"may {amount} be paid back for {sku}?"})
+
+
+def refund_line(order_id: str, sku: str, amount: Decimal) -> str:
+    return id_of("RFL", order_id, sku, amount)
+
+
+def tell_customer(order_id: str, total: Decimal) -> str:
+    return id_of("TEL", order_id, total)
+
+
+def buy_article(article: str, price: Decimal) -> str:
+    return id_of("BUY", article, price)
+
+
+def keep_wish(article: str) -> str:
+    return id_of("WSH", article)
+
+
+# The provider knows one card that is declined.
+def charge_invoice(invoice_id: str, amount: Decimal) -> str:
+    if invoice_id.endswith("2"):
+        raise ToolError("CardDeclined", f"the card of {invoice_id} is declined")
+    return id_of("CHR", invoice_id, amount)
+
+
+def ask_for_card(invoice_id: str) -> str:
+    return id_of("CRD", invoice_id)
+
+
+def book_payment(invoice_id: str, receipt: str) -> str:
+    return id_of("BKP", invoice_id, receipt)
+
+
+def open_case(invoice_id: str) -> str:
+    return id_of("CAS", invoice_id)
 
 
 def check_voucher(voucher_id: str) -> Data:

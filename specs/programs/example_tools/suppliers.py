@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from example_tools.values import id_of
+from example_tools.values import Data, id_of
 from stepward.vm import Suspend
 
 _PRICES = {"north": Decimal("12.50"), "south": Decimal("11.90"), "west": Decimal("13.20")}
@@ -20,6 +20,25 @@ def best_offer(a: Decimal, b: Decimal, c: Decimal) -> Decimal:
 
 def approve_offer(price: Decimal) -> Suspend:
     return Suspend({"question": f"may we order for {price}?"})
+
+
+def ask_quote(supplier: str, item: str) -> Decimal:
+    return _PRICES[supplier] + len(item)
+
+
+# Who did not answer has no quote.
+def best_quote(suppliers: list[str], quotes: list[Decimal | None]) -> Data:
+    found = [(price, name) for name, price in zip(suppliers, quotes, strict=True) if price is not None]
+    price, name = min(found)
+    return {"supplier": name, "price": price}
+
+
+def approve_quote(supplier: str, price: Decimal) -> Suspend:
+    return Suspend({"question": f"may we order from {supplier} for {price}?"})
+
+
+def order_from(supplier: str, price: Decimal) -> str:
+    return id_of("ORF", supplier, price)
 
 
 def place_order(price: Decimal, pieces: int) -> str:

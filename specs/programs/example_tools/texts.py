@@ -49,6 +49,18 @@ def queue_for_moderator(post_id: str) -> str:
     return id_of("MOD", post_id)
 
 
+def look_up(question: str, history: str) -> str:
+    return "returns are free within 30 days" if "send it back" in question else "we pay the parcel"
+
+
+def send_answer(question: str, text: str) -> str:
+    return id_of("ANS", question, text)
+
+
+def hand_over(question: str) -> str:
+    return id_of("HND", question)
+
+
 def search_known_issues(topic: str) -> list[Data]:
     return [{"title": "exports end after an hour", "answer": "split the export by month"}]
 

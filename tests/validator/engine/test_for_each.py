@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from paths import PROGRAMS
 from stepward.validator import ProgramValidator
 from stepward.validator.findings import Verdict
 from stepward.vm import Program
@@ -73,9 +74,48 @@ def test_an_approval_of_an_earlier_item_is_stale_in_a_later_one() -> None:
 def test_a_running_total_keeps_a_limit() -> None:
     body = each(FITS, {**PAY, "next_step": "s"}, ADD, NO, carry={"t": 0})
     assert verdict(program(body, guardrails=LIMIT), "limit").verdict is Verdict.PROVED
+
+
+def test_a_running_total_that_is_asked_too_late_is_found_with_the_items_that_show_it() -> None:
     late = {**FITS, "condition": "$t <= 200"}
-    body = each(late, {**PAY, "next_step": "s"}, ADD, NO, carry={"t": 0})
-    assert verdict(program(body, guardrails=LIMIT), "limit").verdict is not Verdict.PROVED
+    found = verdict(program(each(late, {**PAY, "next_step": "s"}, ADD, NO, carry={"t": 0}), guardrails=LIMIT), "limit")
+    assert found.verdict is Verdict.VIOLATED
+    assert found.evidence.witness is not None
+    assert len(found.evidence.witness.inputs["l"]) == 3, "each item is at most half of the limit"
+    assert sum(found.evidence.witness.inputs["l"]) > 200
+
+
+def test_items_that_need_different_values_have_them_in_a_witness() -> None:
+    """The solver says which item needs which value, and the list of the witness has them in this order."""
+    asks = {"id": "f", "type": "condition", "condition": "$x == 7", "then": "m", "otherwise": "g"}
+    mark = {"id": "m", "type": "set", "set": {"open": True}, "is_terminal": True}
+    gate = {"id": "g", "type": "condition", "condition": "$x == 9 and $open", "then": "p", "otherwise": "no"}
+    rule = [{"name": "never", "never": {"tool": "pay"}}]
+    found = verdict(program(each(asks, mark, gate, LAST, NO, carry={"open": False}), guardrails=rule), "never")
+    assert found.verdict is Verdict.VIOLATED
+    assert found.evidence.witness is not None
+    assert found.evidence.witness.inputs["l"] == (7, 9)
+
+
+@pytest.mark.parametrize(
+    ("good", "code", "bad"),
+    [
+        ("refund_order_lines", "SW404", "order-lines"),
+        ("team_budget", "SW403", "team-budget"),
+        ("question_desk", "SW401", "question-desk"),
+        ("card_collection", "SW401", "card-collection"),
+        ("supplier_quotes", "SW404", "supplier-quotes"),
+    ],
+)
+def test_the_mistake_of_a_twin_is_found_with_a_run_and_the_good_one_is_proved(good: str, code: str, bad: str) -> None:
+    proved = ProgramValidator(Program.load(PROGRAMS / "good" / f"{good}.yaml")).validate()
+    assert not proved.findings
+    assert {one.verdict for one in proved.properties} == {Verdict.PROVED}
+    result = ProgramValidator(Program.load(PROGRAMS / "bad" / code / f"{bad}.yaml")).validate()
+    assert [one.code for one in result.findings] == [code]
+    assert result.findings[0].evidence is not None
+    assert result.findings[0].evidence.witness is not None, "the machine has confirmed it"
+    assert Verdict.UNKNOWN not in {one.verdict for one in result.properties}
 
 
 def test_a_guardrail_of_the_body_holds_for_each_item_by_itself() -> None:

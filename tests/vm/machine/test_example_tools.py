@@ -37,6 +37,7 @@ INPUTS: dict[str, dict[str, Any]] = {
         "role": "editor",
         "justification": "month end",
     },
+    "card_collection": {"invoices": [{"invoice_id": f"INV-{number}", "amount": 40} for number in (1, 2, 3)]},
     "claim_above_limit": {"claim_id": "CLM-000001", "amount": 620},
     "consented_export": {"member_id": "MEM-000001", "consent": True, "partner": "museum"},
     "content_moderation": {"post_id": "PST-00000001", "author_id": "USR-000001", "text": "hello"},
@@ -103,6 +104,16 @@ INPUTS: dict[str, dict[str, Any]] = {
     "discount_bands": {"order_id": "ORD-000042", "quantity": 100},
     "shipping_by_zone": {"parcel_id": "PCL-000042", "zone": "union", "weight_kg": Decimal("30.5")},
     "three_suppliers": {"item": "pallet", "pieces": 40},
+    "refund_order_lines": {
+        "order_id": "ORD-000042",
+        "lines": [{"sku": sku, "amount": amount} for sku, amount in (("mug", 12), ("sofa", 990), ("lamp", 60))],
+    },
+    "question_desk": {"questions": ["how long may I send it back?", "who pays the parcel?"]},
+    "supplier_quotes": {"item": "pallet", "suppliers": ["north", "east", "south"]},
+    "team_budget": {
+        "budget": 100,
+        "wishes": [{"article": article, "price": price} for article, price in (("desk", 80), ("lamp", 30), ("pen", 2))],
+    },
     "parcel_carrier": {"parcel_id": "PCL-000001"},
     "password_reset": {"account_id": "ACC-000001", "customer_email": "ann@example.com"},
     "post_checkout": {

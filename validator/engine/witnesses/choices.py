@@ -11,6 +11,7 @@ from stepward.validator.engine.witnesses.witness import Does
 from stepward.vm.expressions.fields import ITEMS, index_of
 from stepward.vm.language.order import order_of
 from stepward.vm.language.steps import ParallelStep
+from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import FrozenMap
 
 MAX_TRIES: Final = 150
@@ -62,6 +63,14 @@ def _with_changes(choices: list[list[Any]], changes: int, start: int) -> Iterato
             choices[position][1:], list(islice(_with_changes(choices, changes - 1, position + 1), MAX_TRIES))
         ):
             yield (*before, option, *after)
+
+
+def below(spec: TypeSpec | None, fields: tuple[str, ...]) -> TypeSpec | None:
+    """Return the type of a field or item of a type; None where it has none."""
+    for name in fields:
+        if spec is not None:
+            spec = spec.items if name[:1] == "[" else (spec.properties or {}).get(name)
+    return spec
 
 
 def replaced(value: Any, fields: tuple[str, ...], inner: Any) -> Any:

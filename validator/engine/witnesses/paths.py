@@ -46,6 +46,7 @@ class Traced:
         self._known_of: dict[tuple[int, str], Any] = {}
         self._turns: dict[int, tuple[Does, ...]] = {}
         self._errors: dict[tuple[int, str], str] = {}
+        self._items: dict[int, Any] = {}
         inputs = dict(self._inputs(path.before))
         self._walker = self._started(inputs)
         for number, step in enumerate(path.steps):
@@ -55,7 +56,7 @@ class Traced:
             self._add(step.edge.compressed)
             if number + 1 < len(path.steps):
                 self._fill(step.edge.compressed.pairs[1], path.steps[number + 1].edge.compressed.pairs[0])
-        self.known = Known(inputs, self._outputs, self._turns, self._errors)
+        self.known = Known(inputs, self._outputs, self._turns, self._errors, self._items)
 
     def _started(self, inputs: dict[str, Any]) -> Walker | None:
         """Return a run with the inputs of the path, and the simplest values for the other inputs."""
@@ -123,12 +124,16 @@ class Traced:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def _given(self, assigns: tuple[Any, ...], after: State) -> None:
-        """Store the outputs of a transition. An output has several names, and each may know other fields."""
+        """Store the outputs of a transition, and the item that starts with it. An output has several names, and each
+        may know other fields."""
         position = len(self.moves)
         sources: dict[Names, Source] = {}
         for one in assigns:
             value = one.value
-            if isinstance(value, Given) and value.source.kind == "output":
+            if isinstance(value, Given) and value.source.kind == "item" and one.root in after:
+                spec = self.facts.meaning.typing.effective(value.source)
+                self._items[position] = completed(assembled(one.root, after), spec)
+            elif isinstance(value, Given) and value.source.kind == "output":
                 sources[one.root] = value.source
             elif isinstance(value, Computed) and isinstance(value.tree, Reference) and value.tree.names in sources:
                 sources[one.root] = sources[value.tree.names]

@@ -18,7 +18,7 @@ from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.values.simplest import beside, fitting, simplest
 from stepward.validator.engine.values.states import within
-from stepward.validator.engine.witnesses.choices import MAX_TRIES, Valueless, few_first, parts_of, replaced
+from stepward.validator.engine.witnesses.choices import MAX_TRIES, Valueless, below, few_first, parts_of, replaced
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
 from stepward.validator.engine.witnesses.taken import budget, common, instead, items_taken, named, spent_after
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
@@ -59,12 +59,14 @@ Values = dict[Spot, Any]
 @dataclass(frozen=True)
 class Known:
     """The engine's knowledge about a path: values of inputs, of outputs (by position on the path, and call), the
-    behaviour of the parts of parallel steps (by position), and the names of errors (as outputs). The rest is tried."""
+    behaviour of the parts of parallel steps (by position), names of errors (as outputs), and items (by the position at
+    which they start). The rest is tried."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[tuple[int, str], Any] = field(default_factory=dict)
     turns: Mapping[int, tuple[Does, ...]] = field(default_factory=dict)
     errors: Mapping[tuple[int, str], str] = field(default_factory=dict)
+    items: Mapping[int, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -247,7 +249,7 @@ class Witnesses:
         constants = [node.value for tree in trees for node in walk(tree) if isinstance(node, Constant)]
         tried = [value for constant in constants for value in beside(constant)]
         tried += [value for spec in self._asked(spot, number) for value in simplest(spec)]
-        spec = self._below(self.meaning.typing.effective(spot[0]), spot[1])
+        spec = below(self.meaning.typing.effective(spot[0]), spot[1])
         return [_AS_IS, *fitting((*tried, *simplest(spec)), spec)][:12]
 
     def _asked(self, spot: Spot, number: int) -> Iterator[TypeSpec]:
@@ -261,16 +263,11 @@ class Witnesses:
                     if found.whole and meant is not None and spot[1] == meant.fields and spot[0] in meant.sources:
                         yield spec
 
-    @staticmethod
-    def _below(spec: TypeSpec | None, fields: tuple[str, ...]) -> TypeSpec | None:
-        for name in fields:
-            if spec is not None:
-                spec = spec.items if name[:1] == "[" else (spec.properties or {}).get(name)
-        return spec
-
     def _value(self, source: Source, values: Values) -> Any:
         """Return the value of an input or an output: the simplest, with the varied fields replaced."""
-        result = self.plain(source)
+        return self._changed(self.plain(source), source, values)
+
+    def _changed(self, result: Any, source: Source, values: Values) -> Any:
         spec = self.meaning.typing.effective(source)
         for (owner, fields), value in values.items():
             if owner == source:
@@ -393,12 +390,13 @@ class Witnesses:
 
     def _try(self, goal: _Goal, turns: _Turns, values: Values) -> Witness | Replayed:
         self._tries += 1
-        values = {**values, **dict(self._lists(goal, values))}
+        lists = dict(self._lists(goal, values))
+        values = {**values, **lists}
         witness = Witness(
             goal.claim,
             self.program,
             self.replayer.policies,
-            {source.name: self._input(goal, source, values) for source in self.inputs},
+            {source.name: self._input(goal, source, values, lists) for source in self.inputs},
             tuple(self._script(goal, turns, values)),
             budget(len(self.facts.flow.steps), (self._step(move) for move in goal.path)),
         )
@@ -438,13 +436,14 @@ class Witnesses:
         bodies = self.facts.bodies
         for stage, body in bodies.of_stages.items():
             each, between = (self.facts.flow.steps[one].id for one in (body.owner, stage))
-            most = items_taken(goal.path, each, between) if stage == body.next else 0
-            for source, fields in self._listed(body.owner) if most else ():
-                spec = self._below(self.meaning.typing.effective(source), fields)
-                held = within(self._value(source, values), fields)
+            taken = items_taken(goal.path, each, between) if stage == body.next else []
+            for source, fields in self._listed(body.owner) if taken else ():
+                spec, most = below(self.meaning.typing.effective(source), fields), len(taken)
+                held = within(self._input(goal, source, values), fields)
                 items = held if isinstance(held, tuple) else ()
                 more = self._first(spec.items if spec is not None else None) if len(items) < most else None
-                yield (source, fields), (items + (items[-1:] or (more,)) * most)[:most]
+                items = (items + (items[-1:] or (more,)) * most)[:most]
+                yield (source, fields), tuple(map(goal.known.items.get, taken, items))
 
     def _listed(self, owner: int) -> Iterator[Spot]:
         """Yield the list of a for_each step, if it is one value from outside."""
@@ -453,9 +452,9 @@ class Witnesses:
         if meant is not None and len(meant.sources) == 1 and meant.sources[0].kind in ("input", "output"):
             yield meant.sources[0], meant.fields
 
-    def _input(self, goal: _Goal, source: Source, values: Values) -> Any:
-        known = goal.known.inputs.get(source.name, _AS_IS)
-        return self._value(source, values) if known is _AS_IS else known
+    def _input(self, goal: _Goal, source: Source, values: Values, lists: Values = {}) -> Any:  # noqa: B006 - read
+        known = goal.known.inputs.get(source.name, _AS_IS) if source.kind == "input" else _AS_IS
+        return self._value(source, values) if known is _AS_IS else self._changed(known, source, lists)
 
     @cached_property
     def inputs(self) -> tuple[Source, ...]:

@@ -80,13 +80,17 @@ def spent_after(seen: Replayed, moves: int) -> int:
     return 0
 
 
-def items_taken(path: Iterable[Move], each: str, between: str) -> int:
-    """Return the most items of one visit of a for_each step on a path; `between` is the stage between its items."""
-    most = now = 0
-    for move in path:
+def items_taken(path: Iterable[Move], each: str, between: str) -> list[int]:
+    """Return the positions on a path at which items of a for_each step start, in the visit that has most of them.
+
+    `between` is the stage between its items.
+    """
+    most: list[int] = []
+    now: list[int] = []
+    for position, move in enumerate(path):
         if move.step == each:
-            now = 0
+            now = []
         elif move.step == between and move.how == ON_TO_ITEM:
-            now += 1
-            most = max(most, now)
+            now = [*now, position]
+            most = max(most, now, key=len)
     return most
