@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paths import GOOD
-from stepward.vm import DeliveryRefused, ExecutionVM, NoSuchRun, Program, Run, ScriptedModel, SQLiteJournal, Suspend
+from stepward.vm import (
+    DeliveryRefused,
+    ExecutionVM,
+    NoSuchRun,
+    Program,
+    Run,
+    ScriptedModel,
+    SQLiteJournal,
+    Suspend,
+    ToolError,
+)
 from stepward.vm.journal.store import Append, Entry, Journal, Lease
 from stepward.vm.machine.clock import SystemClock
 from stepward.vm.machine.tools import FunctionTools, ToolContext
@@ -67,6 +77,48 @@ steps:
   - {id: done, type: end, output: {receipt: $paid.receipt, items: $n}}
 """
 
+LINES = """
+name: every_line
+language: 2
+inputs:
+  lines: {type: array, maxItems: 4, items: {type: integer}}
+tools:
+  pay:
+    effect: write
+    idempotent: false
+    args: {amount: {type: integer}}
+    returns: {type: object, properties: {receipt: {type: string}}, required: [receipt]}
+  mail: {effect: write, idempotent: true, args: {text: {type: string}}, returns: {type: string}, errors: [Busy]}
+  ship: {effect: write, idempotent: false, args: {item: {type: number}}, returns: {type: string}}
+steps:
+  - id: each
+    type: for_each
+    items: $lines
+    as: line
+    carry: {sum: 0}
+    guardrails: [{name: paid-once, at_most_once: {tool: pay}}]
+    output_key: receipts
+    steps:
+      - {id: pay, type: tool, tool: pay, args: {amount: $line}}
+      - {id: add, type: set, set: {sum: $sum + $line}}
+      - id: tell
+        type: tool
+        tool: mail
+        args: {text: "busy at first: $line"}
+        retry: [{errors: [Busy], max_attempts: 3, delay_seconds: 0.05}]
+      - id: parts
+        type: for_each
+        items: [1, 2]
+        as: part
+        max_items: 2
+        steps:
+          - {id: code, type: set, set: {code: $line * 10 + $part}}
+          - {id: send, type: tool, tool: ship, args: {item: $code}}
+      - {id: paid, type: end, output: $pay.output.receipt}
+  - {id: done, type: end, output: {receipts: $receipts, sum: $sum}}
+"""
+"""A body within a body, with writes that happen once, and a call that is tried again after a delay."""
+
 APPROVAL = {"approved": True, "approver": "kim"}
 REFUND = {"order_id": "ORD-000001", "request": "it broke", "amount": 700, "customer_email": "a@example.com"}
 
@@ -76,6 +128,8 @@ def program_of(name: str) -> tuple[Program, dict[str, Any]]:
     """Return a program of the tests, with inputs."""
     if name == "every":
         return Program.from_yaml(EVERY), {"amount": 40}
+    if name == "lines":
+        return Program.from_yaml(LINES), {"lines": [3, 5, 8]}
     return Program.load(GOOD / "customer_refund.yaml"), dict(REFUND)
 
 
@@ -258,6 +312,8 @@ class TickingTools:
         return self.inner.has(name)
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        if context.attempt == 1 and str(args.get("text", "")).startswith("busy at first"):
+            raise ToolError("Busy", "try again")
         output = await self.inner.call(name, args, context)
         self.tick(f"after {name}")
         return output

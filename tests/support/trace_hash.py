@@ -10,7 +10,7 @@ from typing import Any
 
 TAG = b"stepward.trace.1\n"
 NOTHING = bytes(32)
-ALWAYS = ("started", "governed", "branched", "assigned", "passed", "ended")
+ALWAYS = ("started", "governed", "branched", "assigned", "passed", "ended", "opened", "item", "closed")
 SOMETIMES = ("attempt", "resumed", "reconciled", "blocked", "rejected")
 
 
@@ -41,32 +41,48 @@ def is_item(record: Any) -> bool:
     if kind in ALWAYS or (kind == "attempt" and "rule" in body):
         return True
     settles = body.get("kind") in ("success", "fallback", "skipped", "failed")
-    return kind in SOMETIMES and (settles or "next" in body or "ends" in body)
+    return kind in SOMETIMES and (settles or not body.keys().isdisjoint(("next", "ends", "closes")))
+
+
+def within(trace: bytes, inner: bytes) -> bytes:
+    return sha256(TAG + trace + inner).digest()
+
+
+def all_steps(steps: list[Any]) -> list[Any]:
+    inner = [one for step in steps for one in (*step.get("steps", ()), *filter(None, [step.get("do")]))]
+    return [*steps, *(all_steps(inner) if inner else [])]
 
 
 def trace_hash(records: list[Any], program: Any) -> bytes:
     """Return the trace hash of a run; `records` are those of its journal, `program` is the document of its program."""
-    steps = {step["id"]: [part["id"] for part in step.get("parallel_steps", [])] for step in program["steps"]}
+    every = all_steps(program["steps"])
+    steps = {step["id"]: [part["id"] for part in step.get("parallel_steps", [])] for step in every}
+    each = {step["id"] for step in every if step["type"] == "for_each"}
     owner = {part: step for step, parts in steps.items() for part in parts}
     trace, parts, failed = NOTHING, {}, set()
+    around: list[bytes] = []  # T around each open for_each step, and its digest M around each open frame
     for record in records:
-        kind, body = record["kind"], record["body"]
-        step = body.get("step")
+        kind, body, step = record["kind"], record["body"], record["body"].get("step")
+        again = body.get("kind") == "again"
+        while around and ("ends" in body or (kind == "joined" and step in each)):
+            trace = within(around.pop(), trace)
+            if kind == "joined":
+                break
         if kind == "joined":
-            whole = b"".join(parts.get(part, NOTHING) for part in steps[step])
-            trace = sha256(TAG + trace + whole).digest()
-            again = failed if body["kind"] == "again" else set(steps[step])
-            parts = {part: made for part, made in parts.items() if part not in again}
-            failed = set()
-            if body["kind"] != "again":
-                trace = extended(trace, record)
+            if step not in each:
+                trace = within(trace, b"".join(parts.get(part, NOTHING) for part in steps[step]))
+                kept = set(steps[step]) - failed if again else set()
+                parts, failed = {part: made for part, made in parts.items() if part in kept}, set()
+            trace = trace if again else extended(trace, record)
+        elif step in owner and "ends" not in body and is_item(record):
+            parts[step] = extended(parts.get(step, NOTHING), record)
+            failed |= {step} if body.get("kind") == "failed" else set()
         elif is_item(record):
-            if step in owner and "ends" not in body:
-                parts[step] = extended(parts.get(step, NOTHING), record)
-                if body.get("kind") == "failed":
-                    failed.add(step)
-            else:
-                trace = extended(trace, record)
+            around += [trace] if kind == "item" else []
+            trace = extended(NOTHING if kind == "item" else trace, record)
+        if kind == "opened" or (kind == "joined" and again and step in each):
+            around, trace = [*around, trace], NOTHING
+        trace = within(around.pop(), trace) if "closes" in body else trace
     return trace
 
 

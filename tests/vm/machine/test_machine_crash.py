@@ -41,6 +41,14 @@ def test_no_kill_doubles_or_loses_a_write(tmp_path: Path, program: str, share: i
     assert said["killed"] >= said["trials"]
 
 
+@pytest.mark.parametrize("share", [0, 1])
+def test_no_kill_doubles_or_loses_a_write_of_an_item(tmp_path: Path, share: int) -> None:
+    """The same in bodies, with a call that waits to be tried again. Both nightly shares kill over 500 times."""
+    said = campaign(tmp_path, program="lines", share=[share, size(10, 2)], depth=[1, size(2, 12)])
+    assert not said["faults"], some(said["faults"])
+    assert said["killed"] >= said["trials"]
+
+
 def test_the_points_are_where_they_should_be(tmp_path: Path) -> None:
     """Every append has its two points, every effect its three: a campaign that misses the payment is no campaign."""
     points = campaign(tmp_path, program="every", share=[-1, 1])["points"]
