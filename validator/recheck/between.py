@@ -16,6 +16,7 @@ from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
 from stepward.vm.expressions.syntax import Expression
+from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.steps import FailingPart, ForEachStep, SetStep, Stage
 
 
@@ -107,10 +108,29 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
     for transition in steps.transitions(number):
         if transition.kind == "success":
             yield from (Exit(transition, change, ALONE, NOTHING, 1) for change in changes)
+    if not list(step.expressions) and _is_list(steps, step):
+        return
     gone = [(one,) for one in step.carry]
     for name, due in _failures(steps, number, step, errors_before_items()):
         for change in steps.together([steps.left_without(step, name), *map(steps.undefined, gone)]):
             yield Exit(due, change, NOTHING, NOTHING, 1)
+
+
+def _is_list(steps: Steps, step: ForEachStep) -> bool:
+    """Return whether the items are always a list that is short enough: an input, or a part of one or of an item."""
+    names = lone_reference(step.items)
+    meant = None if names is None else steps.reading.lookup.meaning(names)
+    if names is None or meant is None or any(source.kind not in ("input", "item") for source in meant.sources):
+        return False
+    origin = steps.origins.of(names)
+    return not origin.may_be_absent and all(_is_short(block, step.max_items) for block in origin.blocks)
+
+
+def _is_short(block: Block, most: int | None) -> bool:
+    """Return whether all values of a block are lists of at most so many items. Without a number their type says it."""
+    if block.kind != "array" or block.single or block.high is None:
+        return False
+    return most is None or block.high - 1 <= most
 
 
 def _failures(steps: Steps, number: int, step: ForEachStep, names: Sequence[str]) -> Iterator[tuple[str, Transition]]:
