@@ -19,7 +19,6 @@ from stepward.validator.repl.answers import (
     visible,
 )
 from stepward.validator.repl.failures import failure_of, waiting
-from stepward.validator.repl.following import continued
 from stepward.validator.repl.gate import Called, Refusal, passed
 from stepward.validator.repl.memory import Made, Recalled, made_in, recalled
 from stepward.validator.repl.records import Told, told_in
@@ -35,6 +34,7 @@ from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.redaction import redacted
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.runs import run_of
+from stepward.vm.machine.turns import turn_name, turn_policies
 from stepward.vm.reading.document import Document
 from stepward.vm.values import freeze
 
@@ -250,7 +250,7 @@ class Session:
             )
         except ErasedError:
             return Answer(number, error=TurnError("unbound_var", "a value was erased", hint="get it again"))
-        policies = continued(state.policies, state.before, f"{self.name}.1")
+        policies = state.policies if state.before is None else turn_policies(state.policies, state.before)
         refused, program = await self._gate(found.turn.document, policies, state.called)
         if refused is not None:
             return Answer(number, error=self._redacted(refused.error), told=self._text(refused.told))
@@ -274,7 +274,7 @@ class Session:
     ) -> Answer:
         state = self._state
         machine = self._machines(self._tools, policies)
-        pending = _Pending(f"{self.name}.{number}", number, text.strip(), found.turn)
+        pending = _Pending(turn_name(self.name, number), number, text.strip(), found.turn)
         try:
             run = await machine.run(program, given, run_id=pending.run, by=self._by, envelope=self._envelope)
         except RunRefused as error:

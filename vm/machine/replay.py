@@ -37,6 +37,7 @@ from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, State, before, visits_of
 from stepward.vm.machine.traces import as_once_traced
+from stepward.vm.machine.turns import turn_before
 
 FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
 """The events that the machine does not decide."""
@@ -124,7 +125,14 @@ def chain_faults(journal: Journal, found: History, plans: Plans) -> list[Fault]:
 
     Raises JournalError if one of them can't be read.
     """
-    chain = [*chain_before(found, reader(journal, plans)), found]
+    read = reader(journal, plans)
+    turn, why = turn_before(found, read)
+    if why is not None:
+        return [Fault(found.run, 0, f"record 0: {why}", FORGED)]
+    wrong = [] if turn is None else misfits(turn)
+    if wrong:
+        return [Fault(found.run, 0, f"the turn before it is not in order: {wrong[0].what}", wrong[0].help)]
+    chain = [*chain_before(found, read), found]
     for number, history in enumerate(chain):
         why = link_misfit(history, chain[:number], journal)
         wrong = [] if why is None else [Fault(history.run, 0, f"record 0: {why}", FORGED)]

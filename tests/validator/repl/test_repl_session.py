@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from stepward.vm import Program
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.replay import replay, replayer
 from turn_shops import HIDDEN, SECRET, Shop, last, taken
@@ -197,6 +198,29 @@ def test_each_run_of_a_session_can_be_verified_and_replayed() -> None:
         found = replay(shop.journal, run)
         assert found is not None
         assert not found.faults
+
+
+def faults_of(shop: Shop, run: str) -> list[str]:
+    return [fault.what for fault in verify(shop.journal, run, replay=replayer(shop.journal, run)).faults]
+
+
+FORGED = {
+    "rules that have seen nothing": ("s.2", "s.1", "do not begin where run `s.1`"),
+    "another session": ("s.2", "t.1", "is no turn of it"),
+    "no number": ("s.x", "s.1", "is no turn of it"),
+    "a turn that is missing": ("s.4", "s.1", "run `s.3`, is not in this store"),
+}
+
+
+@pytest.mark.parametrize(("run", "first", "words"), FORGED.values(), ids=FORGED)
+def test_a_turn_that_does_not_continue_the_one_before_is_found(run: str, first: str, words: str) -> None:
+    shop = Shop()
+    taken(shop.session(name="s"), "(tool/refund {:amount 5})")
+    program = Program.from_lisp("(tool/refund {:amount 6})")
+    forged = shop.policy.model_copy(update={"continues": first})
+    asyncio.run(shop.machine(policies=[forged]).run(program, run_id=run))
+    assert [words in fault for fault in faults_of(shop, run)] == [True]
+    assert not faults_of(shop, "s.1")
 
 
 def test_a_session_of_the_same_name_goes_through_its_turns_without_a_call() -> None:
