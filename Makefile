@@ -5,10 +5,11 @@ BIN := .venv/bin
 PACKAGES := vm sabotage validator
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test nightly lint fast seconds format docs fixtures bench clean
+.PHONY: help demo studio quick test nightly lint fast seconds format docs fixtures bench clean
 
 help:
 	@echo "make demo      install into .venv, check the example programs, show one finding, run a refund"
+	@echo "make studio    a live page in your browser: example programs, runs that go on, a tour (PORT=8716)"
 	@echo "make quick     what your change needs, in under 30 s: lint, types, the tests of its rooms (ROOM=engine names one)"
 	@echo "make fast      the tests that take under two seconds each"
 	@echo "make test      lint, types and all tests"
@@ -33,6 +34,10 @@ help:
 	@mkdir -p $@
 	@for package in $(PACKAGES); do ln -sfn ../../$$package $@/$$package; done
 	@ln -sfn ../../validator/testkit $@/testing
+
+.venv/installed-studio: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[studio]'
+	@touch $@
 
 PROGRAMS := specs/programs
 
@@ -67,6 +72,17 @@ demo: .venv/installed
 	@echo "  $(BIN)/stepward explain SW401"
 	@echo "  $(BIN)/stepward graph specs/programs/good/customer_refund.yaml -o refund.svg"
 	@echo "  $(BIN)/stepward check path/to/your/programs"
+
+PORT ?= 8716
+
+studio: .venv/installed-studio
+	@set -e; folder=$$(mktemp -d); fleet=; \
+	trap 'test -z "$$fleet" || kill $$fleet 2>/dev/null || true; rm -rf "$$folder"' EXIT; trap 'exit 130' INT TERM; \
+	$(BIN)/python $(PROGRAMS)/fleet.py "$$folder/runs.db" & fleet=$$!; \
+	while ! test -e "$$folder/runs.db.ready"; do kill -0 $$fleet; sleep 0.2; done; \
+	echo "== the studio follows a fleet of example runs, in a temporary folder; stop it with Ctrl-C"; \
+	$(BIN)/stepward studio --journal "$$folder/runs.db" --port $(PORT) --tour --tools $(PROGRAMS)/tools.py \
+		--model script:$(PROGRAMS)/replies/customer_refund.yaml --policy specs/policies/payments.yaml $(PROGRAMS)/good
 
 lint: .venv/installed-test .typing/stepward
 	$(BIN)/ruff format --check .

@@ -6,11 +6,13 @@ import asyncio
 import http.client
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from browser import PATIENCE, Browser
 from review_pages import HOSTILE, NAME
 from stepward.validator.cli.values import value_of
 from stepward.validator.studio.acting import Operator
@@ -127,16 +129,26 @@ class Studio:
 def house_of(studio: Studio) -> House:
     """Return the parts of a studio, whose operator has the tools of its runs."""
     journal = studio.journal
-    sandboxes = Sandboxes(journal)
+    views = Views(journal, {name: words for name, (words, _) in DISTURBANCES.items()})
+    sandboxes = Sandboxes(journal, views.picture_of)
     return House(
         studio_page("runs.db", ["pays.json"]),
         Live(Feed(journal), (sandboxes,)),
-        Views(journal, {name: words for name, (words, _) in DISTURBANCES.items()}),
+        views,
         Analysis(journal),
         Programs(["pays.json"], lambda _: []),
         Operator(ExecutionVM(studio.tools, None, journal, checker=None), lambda _: None, value_of),
         sandboxes,
     )
+
+
+def until(window: Browser, script: str, *arguments: Any) -> Any:
+    """Return what a script gives in a browser as soon as that is true of it."""
+    late = time.monotonic() + PATIENCE
+    while not (found := window.run(f"return {script}", *arguments)):
+        assert time.monotonic() < late, f"never: {script}\n{window.log()}"
+        time.sleep(0.05)
+    return found
 
 
 @contextmanager

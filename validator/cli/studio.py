@@ -39,6 +39,7 @@ DEFAULT_PORT = 8716
     show_default=True,
     help="The port of the loopback interface (0: any free one).",
 )
+@click.option("--tour", is_flag=True, help="Begin with a guided tour of five stations.")
 @driving_options
 @policy_options
 def studio(paths: tuple[str, ...], port: int, **options: Any) -> None:
@@ -83,12 +84,13 @@ def _house(journal: Journal, paths: tuple[str, ...], options: dict[str, Any]) ->
     from stepward.validator.studio.views import Views
 
     means = load_means(options)
-    sandboxes = Sandboxes(journal)
+    views = Views(journal, {name: words for name, (words, _) in DISTURBANCES.items()})
+    sandboxes = Sandboxes(journal, views.picture_of)
     programs = _programs(paths, options)
     return House(
-        studio_page(without_password(options["journal"]), programs.files),
+        studio_page(without_password(options["journal"]), programs.files, tour=options["tour"]),
         Live(Feed(journal), (sandboxes,)),
-        Views(journal, {name: words for name, (words, _) in DISTURBANCES.items()}),
+        views,
         Analysis(journal),
         programs,
         Operator(means.machine(journal, load_policies(options)), means.require, value_of),

@@ -48,6 +48,7 @@ class Live:
         self._epoch = secrets.token_hex(4)  # another studio at this port has other versions
         self._readers = 0
         self._trouble = ""
+        self._is_over = False
         self._news = asyncio.Condition()
         self._looking: asyncio.Task[None] | None = None
 
@@ -68,7 +69,7 @@ class Live:
             self._looking = asyncio.create_task(self._look())
         try:
             yield f"retry: {RETRY}\n\n"
-            while True:
+            while not self._is_over:
                 now, trouble = self._now, self._trouble
                 data: dict[str, Any] = {"trouble": trouble}
                 for source, version in zip(self._sources, versions, strict=True):
@@ -95,7 +96,9 @@ class Live:
         """Wait until something has changed, or for the heartbeat."""
         async with self._news:
             try:
-                changed = self._news.wait_for(lambda: self._now != versions or self._trouble != trouble)
+                changed = self._news.wait_for(
+                    lambda: self._now != versions or self._trouble != trouble or self._is_over
+                )
                 await asyncio.wait_for(changed, HEARTBEAT)
             except TimeoutError:
                 return
@@ -112,6 +115,11 @@ class Live:
             if (self._now, self._trouble) != before:
                 await self.tell()
             await asyncio.sleep(max(PAUSE, SHARE * (time.monotonic() - start)))
+
+    async def end(self) -> None:
+        """End all streams: the studio stops."""
+        self._is_over = True
+        await self.tell()
 
     async def tell(self) -> None:
         """Wake all readers: something may have changed."""

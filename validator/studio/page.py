@@ -8,17 +8,21 @@ from xml.etree.ElementTree import Element
 
 from stepward.validator.review.elements import add_all, element
 from stepward.validator.review.page import framed
+from stepward.validator.studio.tour import tour_section
 
 STATUSES: Final = (
     "RUNNING", "SUSPENDED", "IN_DOUBT", "SUCCESS", "FAILED", "BUDGET_EXCEEDED", "STALLED", "CANCELLED",
 )  # fmt: skip
 
 
-def studio_page(journal: str, files: Sequence[str]) -> str:
-    """Return the page as HTML. `journal` is its name for people, without a password; `files` have programs."""
+def studio_page(journal: str, files: Sequence[str], *, tour: bool = False) -> str:
+    """Return the page as HTML. `journal` is its name for people, without a password; `files` have programs.
+
+    With `tour` it begins with the guided tour.
+    """
     head = [element("link", rel="stylesheet", href=f"/{name}") for name in ("page.css", "studio.css")]
     scripts = [element("script", src=f"/{name}") for name in ("page.js", "studio.js")]
-    sections = [_desk(), _sandboxes(), _analysis(), _programs(files)]
+    sections = [tour_section() if tour else None, _desk(), _sandboxes(), _analysis(), _programs(files)]
     links = [element("a", text, href=f"#{id}") for id, text in _LINKS.items() if id != "programs" or files]
     header = [
         element("p", "Journal ", element("b", journal)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from xml.etree.ElementTree import Element
 
@@ -15,7 +16,6 @@ from stepward.validator.review.sections import stepper
 from stepward.validator.studio.acting import Refused
 from stepward.validator.studio.copies import copy_of
 from stepward.validator.studio.disturbances import DISTURBANCES, Shown, Unfit
-from stepward.validator.studio.views import picture_of
 
 if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal
@@ -42,11 +42,15 @@ class Result(NamedTuple):
 
 
 class Sandboxes:
-    """The results of disturbances, the newest ones. The journal is only read: a sandbox has a store of its own."""
+    """The results of disturbances, the newest ones. The journal is only read: a sandbox has a store of its own.
 
-    def __init__(self, journal: Journal) -> None:
+    `picture` returns the diagram of a run's program.
+    """
+
+    def __init__(self, journal: Journal, picture: Callable[[History], Element]) -> None:
         self.version = 0
         self._journal = journal
+        self._picture = picture
         self._kept: deque[Result] = deque(maxlen=MOST_KEPT)
         self._count = 0
         self._lock = threading.Lock()
@@ -69,6 +73,8 @@ class Sandboxes:
                 raise Refused(str(error)) from None
             self._count += 1
             part = _part(self._count, words, shown, found)
+            if shown.found is not None:
+                part.append(self._picture(found))
             promise = shown.held.value
             row = [self._count, found.run, words, shown.step, shown.outcome.value, promise]
             self._kept.append(Result(self._count, row, part, self.version + 1))
@@ -109,7 +115,6 @@ def _part(number: int, words: str, shown: Shown, copied: History) -> Element:
         article.append(element("p", "Nobody can read the records of the copy any more."))
         return article
     article.append(stepper(moments_of(shown.found, program), "The records of the copy", shown.step))
-    article.append(picture_of(program))
     return article
 
 

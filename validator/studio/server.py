@@ -73,7 +73,20 @@ def server_of(house: House, token: str, sock: socket.socket) -> uvicorn.Server:
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=1,
     )
-    return uvicorn.Server(settings)
+    return _Server(settings, house)
+
+
+class _Server(uvicorn.Server):
+    """A server that ends the streams of updates before it waits for what is under way."""
+
+    def __init__(self, settings: uvicorn.Config, house: House) -> None:
+        super().__init__(settings)
+        self._house = house
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End everything."""
+        await self._house.live.end()
+        await super().shutdown(sockets)
 
 
 def app(house: House, token: str, port: int) -> Starlette:

@@ -389,6 +389,43 @@ async function openFile(details) {
   }
 }
 
+// -- the tour ---------------------------------------------------------------------------------------------------------
+
+function prepareTour(section) {
+  const stations = all(section, ".station");
+  const back = make("button", { type: "button" }, "← station before");
+  const on = make("button", { type: "button" }, "next station →");
+  const show = make("button", { type: "button" }, "show me where");
+  const end = make("button", { type: "button" }, "end the tour");
+  let at = 0;
+
+  function go(number) {
+    at = Math.max(0, Math.min(stations.length - 1, number));
+    stations.forEach((one, index) => { one.hidden = index !== at; });
+    back.disabled = at === 0;
+    on.disabled = at === stations.length - 1;
+    spot(stations[at].dataset.spot, false);
+  }
+
+  function spot(id, scrolls) {
+    all(document, ".spot").forEach((one) => one.classList.remove("spot"));
+    byId(id).classList.add("spot");
+    if (scrolls) {
+      byId(id).scrollIntoView({ block: "center" });
+    }
+  }
+
+  back.addEventListener("click", () => go(at - 1));
+  on.addEventListener("click", () => go(at + 1));
+  show.addEventListener("click", () => spot(stations[at].dataset.spot, true));
+  end.addEventListener("click", () => {
+    all(document, ".spot").forEach((one) => one.classList.remove("spot"));
+    section.remove();
+  });
+  section.append(make("div", { class: "bar", role: "group", "aria-label": "stations of the tour" }, back, on, show, end));
+  go(0);
+}
+
 for (const list of all(document, ".rows")) {
   list.addEventListener("click", (event) => {
     const button = event.target.closest(".run-row");
@@ -400,6 +437,7 @@ for (const list of all(document, ".rows")) {
 for (const id of ["live-text", "live-program", "live-status"]) {
   byId(id).addEventListener("input", listRuns);
 }
+all(document, ".tour").forEach(prepareTour);
 all(document, "details.file").forEach((one) => one.addEventListener("toggle", () => openFile(one)));
 document.addEventListener("submit", submitted);
 setInterval(showStranded, 1000);

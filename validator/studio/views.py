@@ -108,7 +108,10 @@ class Views:
 
     def picture(self, run: str) -> Element:
         """Return the diagram of a run's program; raises as `history` does, and DiagramError."""
-        found = self.history(run)
+        return self.picture_of(self.history(run))
+
+    def picture_of(self, found: History) -> Element:
+        """Return the diagram of the program of a run that was read; raises DiagramError."""
         return self._pictures.get(found.plan.digest, lambda: picture_of(found.plan.program))
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from browser import AXE, CAN_BROWSE, PATIENCE, WHY_NOT, Browser, browser
+from browser import AXE, CAN_BROWSE, WHY_NOT, Browser, browser
 from review_pages import HOSTILE, NAME
-from studios import HOSTILE_ID, TOKEN, Studio, hostile_program, served
+from studios import HOSTILE_ID, TOKEN, Studio, hostile_program, served, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CAN_BROWSE, reason=WHY_NOT)]
 
@@ -28,15 +26,6 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
 def window() -> Iterator[Browser]:
     with browser() as opened:
         yield opened
-
-
-def until(window: Browser, script: str, *arguments: Any) -> Any:
-    """Return what a script gives as soon as that is true of it."""
-    late = time.monotonic() + PATIENCE
-    while not (found := window.run(f"return {script}", *arguments)):
-        assert time.monotonic() < late, f"never: {script}\n{window.log()}"
-        time.sleep(0.05)
-    return found
 
 
 def opened(window: Browser, studio: Studio, *, acts: bool = False) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from review_pages import HOSTILE
 from stepward.sabotage.invariants import Invariant
+from stepward.validator.review.elements import element
 from stepward.validator.studio import disturbances as disturbing
 from stepward.validator.studio.acting import Refused
 from stepward.validator.studio.copies import Copy, NotCopied, copy_of
@@ -195,7 +196,7 @@ def test_nobody_disturbs_without_the_token_or_from_another_page(studio: Studio) 
 
 
 def test_only_the_newest_results_are_kept(studio: Studio) -> None:
-    sandboxes = Sandboxes(studio.journal)
+    sandboxes = Sandboxes(studio.journal, lambda _: element("div"))
     found = load(studio.journal, "small", cached_plans(studio.journal))
     assert found is not None
     for _ in range(MOST_KEPT + 2):
