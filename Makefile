@@ -121,13 +121,14 @@ fixtures: .venv/installed-test
 		tests/vm/language/test_language_features.py
 
 bench: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers,otel,analysis]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers,machine-peers,otel,analysis,studio]'
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/cache.py
 	$(BIN)/python benchmarks/replies.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/machine.py
 	$(BIN)/python benchmarks/telemetry.py
+	$(BIN)/python benchmarks/studio.py
 	$(BIN)/python benchmarks/sabotage.py
 	$(BIN)/python benchmarks/chaos.py
 	$(BIN)/python benchmarks/drift.py

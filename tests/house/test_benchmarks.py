@@ -35,6 +35,7 @@ from replies import contenders as kinds_of_steps  # noqa: E402
 from runs import STEPS, Tools, chain, loop, performed  # noqa: E402
 from shapes import SHAPES, Census, Shape, census  # noqa: E402
 from stages import stages  # noqa: E402
+from studio import Fleet, pace, reader_of, studio_of  # noqa: E402
 from turns import ASYNC, DBOS, FLOOR, LANGGRAPH_ASYNC, LANGGRAPH_SYNC, SYNC, Report, contenders, course  # noqa: E402
 from twins import TWINS, Twins  # noqa: E402
 
@@ -370,3 +371,16 @@ def test_the_entropy_of_the_other_analyser_is_joint_over_pairs_of_steps() -> Non
     line = next(course for course in fleet(HEALTHY, 1, 50, NEVER) if len(course.moves) == len(set(course.moves)))
     pairs = len(line.moves) - 2
     assert nano(line)(line)[-1] == pytest.approx(math.log2(pairs) if pairs > 1 else 0.0)
+
+
+@pytest.mark.slow
+def test_the_reader_of_a_studio_is_sent_updates_and_asks_for_runs(tmp_path: Path) -> None:
+    with closing(SQLiteJournal(tmp_path / "runs.db")) as journal:
+        fleet = Fleet(journal, "none")
+        fleet.make(1)
+        with studio_of(tmp_path / "runs.db") as (address, _), reader_of(address) as seen:
+            made = pace(fleet, 3.0)
+        assert len(journal.rows()) == 1 + made
+    (found,) = seen
+    assert found.updates >= found.parts >= 1
+    assert found.size > 1_000
