@@ -83,6 +83,8 @@ def copy_of(journal: Journal, found: History) -> Copy:
     if len(found.records) > MOST_RECORDS:
         raise NotCopied(f"run `{found.run}` has more than the {MOST_RECORDS:,} records that a sandbox takes")
     first = found.events[0]
+    if "continues" in first.body:
+        raise NotCopied(f"run `{found.run}` continues another run: a copy of it alone can't be played again")
     try:
         inputs = opened(first.body["inputs"])
         answers: dict[Place, list[Recorded]] = {}

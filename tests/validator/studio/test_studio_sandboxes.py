@@ -221,3 +221,15 @@ def test_a_run_that_goes_on_is_disturbed_as_far_as_it_went(studio: Studio) -> No
     shown = disturbing.kill(copied(studio.journal, "waits"), "")
     assert (shown.outcome.value, shown.broken, shown.story[-1]) == ("absorbed", (), "In the end the run is SUSPENDED.")
     assert json.loads(studio.journal.read("waits")[-1].record)["kind"] == "attempt"
+
+
+def test_a_run_that_continues_another_is_not_copied_alone() -> None:
+    ends = [{"id": "one", "type": "set", "set": {"n": 1}}, {"id": "two", "type": "set", "set": {"n": 2}}]
+    journal = MemoryJournal()
+    machine = ExecutionVM(None, None, journal, checker=None)
+    first = Program.from_dict({"name": "first", "inputs": {}, "max_steps": 1, "steps": ends})
+    assert machine.run_sync(first, run_id="run").status == "BUDGET_EXCEEDED"
+    second = Program.from_dict({"name": "second", "inputs": {}, "steps": [{"id": "end", "type": "end"}]})
+    run = machine.continue_run_sync("run", second, grant={"steps": 5})
+    with pytest.raises(NotCopied, match=f"run `{run.id}` continues another run"):
+        copied(journal, run.id)
