@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ policy: shop
 guardrails:
   - {name: once, at_most_once: {tool: refund}}
 """
+PATIENCE = 60.0
+"""Seconds in which a terminal shows something more."""
 USUAL = ("--tools", "tools.py", "--policy", "policy.yaml", "--input", "customer=ada")
 
 
@@ -163,18 +166,25 @@ def test_a_terminal_gets_a_prompt_and_control_c_clears_a_line(folder: Path) -> N
 
     def until(words: str) -> None:
         nonlocal told
-        end = time.monotonic() + 60
-        while words not in told and time.monotonic() < end:
+        while words not in told and select.select([ours], [], [], PATIENCE)[0]:
             told += os.read(ours, 4_096).decode()
         assert words in told, told
         told = told.partition(words)[2]
 
-    until("turn 1> ")
-    os.write(ours, b"(+ 1\n")
-    until("..> ")
-    os.write(ours, b"2)\n")
-    until("=> 3")
-    until("turn 2> ")
-    os.write(ours, b":quit\n")
-    assert process.wait(60) == 0
-    os.close(ours)
+    try:
+        until("turn 1> ")
+        os.write(ours, b"(+ 1\n")
+        until("..> ")
+        process.send_signal(signal.SIGINT)
+        until("turn 1> ")
+        os.write(ours, b"(+ 1\n")
+        until("..> ")
+        os.write(ours, b"2)\n")
+        until("=> 3")
+        until("turn 2> ")
+        os.write(ours, b":quit\n")
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
