@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MOST_RECORDS: Final = 5_000
 """Records of a run that can be copied."""
 
+LOST: Final = "the connection was lost"
+"""What a tool says that does not know whether its effect happened, where no record has its words."""
+
 Place = tuple[str, int, tuple[Any, ...]]
 """A step, its visit, and the frame of the items that it is performed for."""
 
@@ -93,7 +96,10 @@ def copy_of(journal: Journal, found: History) -> Copy:
             if happened.kind == "attempt":
                 answers.setdefault(place_of(happened), []).append(_recorded(happened))
             elif happened.kind in ("resumed", "reconciled"):
-                deliveries.setdefault(happened.body["step"], []).append(_delivered(happened))
+                found_out = _delivered(happened)
+                deliveries.setdefault(happened.body["step"], []).append(found_out)
+                if happened.kind == "reconciled" and found_out.verdict == "done":
+                    _settle(answers.setdefault(place_of(happened), []))
     except ErasedError:
         raise NotCopied(f"values of run `{found.run}` were erased: it can't be played again") from None
     envelope = first.note.get("envelope")
@@ -141,8 +147,14 @@ def _answer(happened: Event) -> Answer:
     if name == TIMEOUT or " took longer than " in error:
         return Answer("late")
     if body["kind"] == "doubt" or body.get("unknown"):
-        return Answer("unknown")
+        return Answer("unknown", error)
     return Answer("fails", (name, error))
+
+
+def _settle(answers: list[Recorded]) -> None:
+    """Let the last answer of a place, which nobody knew, be one to an effect that happened: somebody has found out."""
+    last = answers.pop() if answers and answers[-1].answer.kind == "unknown" else Recorded(Answer("unknown", LOST))
+    answers.append(last._replace(answer=Answer("unknown-done", last.answer.value)))
 
 
 def _delivered(happened: Event) -> Delivered:

@@ -98,6 +98,9 @@ class World:
         self.breaches: list[Breach] = []
         self._calls = copy.calls
         self._delivered: dict[str, int] = {}
+        self._asked: dict[str, Place] = {}
+        self._not_done: set[str] = set()
+        self._left_open = {place for place, answers in copy.answers.items() if answers[-1].answer.kind == "unknown"}
         self._random = Random(0).randbytes
 
     @property
@@ -133,6 +136,7 @@ class World:
         if self.store.is_dead:
             raise Killed("the process is dead")
         self._look(asked)
+        self._asked[asked.key] = asked.place
         other = self.meddle(asked)
         recorded = self.recorded(asked.place, asked.attempt) if other is None else Recorded(other)
         if asked.call.writes and recorded.answer.happens:
@@ -202,7 +206,10 @@ class World:
             if run.status == "RUNNING":
                 run = do(self.machine().recover(run.id))[0]
             elif run.doubts:
-                run = self._settle(run)
+                settled = self._settle(run)
+                if settled is None:
+                    break
+                run = settled
             else:
                 waits = run.suspensions[0]
                 found = None if waits.step == until else self.delivery(waits.step)
@@ -219,11 +226,17 @@ class World:
         self._delivered[step] = number + 1
         return several[min(number, len(several) - 1)] if several else None
 
-    def _settle(self, run: Run) -> Run:
-        """Say of a write in doubt what is so: the world knows whether it happened."""
+    def _settle(self, run: Run) -> Run | None:
+        """Say of a write in doubt what is so: the world knows whether it happened.
+
+        None where the recording ends with the doubt: done again, it would only be in doubt again.
+        """
         doubt, machine = run.doubts[0], self.machine()
         place = next((one for one, keys in self.effects.items() if doubt.key in keys), None)
         if place is None:
+            if doubt.key in self._not_done or self._asked.get(doubt.key) in self._left_open:
+                return None
+            self._not_done.add(doubt.key)
             self.story.append(f"`{doubt.step}` is in doubt. Somebody looks, and says: it did not happen.")
             return do(machine.reconcile(run.id, doubt.step, "not_done", by=SETTLER))
         self.story.append(f"`{doubt.step}` is in doubt. Somebody looks, and says: it happened.")
@@ -270,7 +283,7 @@ def _given(call: CallPlan, answer: Answer) -> Any:
             name, error = answer.value
             raise ToolError(name, error) if name in call.errors else RuntimeError(error)
         case "unknown" | "unknown-done":
-            raise InDoubt("the connection was lost")
+            raise InDoubt(answer.value)
         case "late":
             raise TooLate
         case "suspends":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,16 @@ from stepward.validator.studio.copies import Copy, NotCopied, copy_of
 from stepward.validator.studio.disturbances import DISTURBANCES, Unfit
 from stepward.validator.studio.sandboxes import MOST_KEPT, Sandboxes
 from stepward.validator.studio.worlds import World
-from stepward.vm import ExecutionVM, MemoryJournal, Program, SQLiteJournal, ToolError
+from stepward.vm import (
+    ExecutionVM,
+    InDoubt,
+    MemoryJournal,
+    ModelReply,
+    Program,
+    ScriptedModel,
+    SQLiteJournal,
+    ToolError,
+)
 from stepward.vm.machine.history import load
 from stepward.vm.machine.replay import cached_plans
 from studios import SECRET, TOKEN, Studio, served
@@ -233,3 +244,51 @@ def test_a_run_that_continues_another_is_not_copied_alone() -> None:
     run = machine.continue_run_sync("run", second, grant={"steps": 5})
     with pytest.raises(NotCopied, match=f"run `{run.id}` continues another run"):
         copied(journal, run.id)
+
+
+async def slow() -> int:
+    await asyncio.sleep(5)
+    return 1
+
+
+async def refuses() -> None:
+    raise ToolError("Declined", "no funds")
+
+
+async def loses() -> int:
+    raise InDoubt("the connection was lost")
+
+
+def test_a_copy_that_nothing_disturbs_goes_as_the_run_went() -> None:
+    """Late answers, errors by name, an outcome that somebody settled, and a model: all as they were recorded."""
+    program = {
+        "name": "odd", "language": 2, "inputs": {},
+        "tools": {
+            "slow": {"effect": "read", "returns": {"type": "integer"}},
+            "refuses": {"effect": "read", "errors": ["Declined"]},
+            "loses": {"effect": "write", "idempotent": False, "returns": {"type": "integer"}},
+        },
+        "steps": [
+            {"id": "late", "type": "tool", "tool": "slow", "timeout_seconds": 0.01, "on_timeout": "fallback",
+             "fallback": 7, "next_step": "no"},
+            {"id": "no", "type": "tool", "tool": "refuses", "catch": [{"errors": ["Declined"], "then": "pay"}],
+             "next_step": "pay"},
+            {"id": "pay", "type": "tool", "tool": "loses", "output_key": "paid", "next_step": "say"},
+            {"id": "say", "type": "llm", "prompt": "Well?", "output_key": "said", "next_step": "end"},
+            {"id": "end", "type": "end", "output": "$paid"},
+        ],
+    }  # fmt: skip
+    journal = MemoryJournal()
+    tools = {"slow": slow, "refuses": refuses, "loses": loses}
+    model = ScriptedModel({"say": ModelReply("yes", 12, Decimal("0.25"), "small")})
+    machine = ExecutionVM(tools, model, journal, checker=None)
+    run = machine.run_sync(Program.from_dict(program), run_id="r")
+    open_world = World(copied(journal, "r"))
+    assert open_world.carry_on(open_world.start()).trace_hash == run.trace_hash, "a doubt that nobody settled stays one"
+    run = machine.reconcile_sync("r", run.doubts[0].step, "done", 3)
+    assert (run.status, run.output, run.cost) == ("SUCCESS", 3, Decimal("0.25"))
+    world = World(copied(journal, "r"))
+    again = world.carry_on(world.start())
+    assert (again.status, again.trace_hash, again.cost, again.tokens) == (
+        run.status, run.trace_hash, run.cost, run.tokens
+    )  # fmt: skip
