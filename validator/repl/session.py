@@ -23,7 +23,7 @@ from stepward.validator.repl.gate import Called, Refusal, passed
 from stepward.validator.repl.memory import Made, Recalled, made_in, recalled
 from stepward.validator.repl.records import Told, told_in
 from stepward.validator.repl.signature import signature_type
-from stepward.validator.repl.values import hidden_texts, type_of
+from stepward.validator.repl.values import hidden_texts, in_words, type_of
 from stepward.vm.journal.canonical import ErasedError, opened
 from stepward.vm.language.program import Program
 from stepward.vm.lisp.compiling.document import Turn
@@ -177,7 +177,7 @@ class Session:
     def names(self) -> dict[str, str]:
         """What has a name, with what it is in a few words."""
         state = self._state
-        found = {name: f"a {type_of(value)['type']}" for name, value in state.values.items()}
+        found = {name: in_words(value) for name, value in state.values.items()}
         return found | dict.fromkeys(state.functions, "a function")
 
     # -- a turn --------------------------------------------------------------------------------------------------------

@@ -37,6 +37,12 @@ def type_of(value: Any, depth: int = 0) -> dict[str, Any]:
     return {"type": kind} if value is None or is_long or depth else {"type": kind, "const": value}
 
 
+def in_words(value: Any) -> str:
+    """Return what a value of a run is in two words: `an array`."""
+    kind = _kind(value.value if isinstance(value, Sealed | Secret) else value)
+    return "null" if value is None else f"an {kind}" if kind[0] in "aio" else f"a {kind}"
+
+
 def _kind(value: Any) -> str:
     if value is None:
         return "null"

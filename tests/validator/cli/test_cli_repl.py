@@ -99,7 +99,7 @@ def test_the_end_is_clean_and_return_ends_a_script() -> None:
 def test_commands() -> None:
     result = repl(":help\n:tools\n:names\n(def a 1)\n:names\n:card\n")
     assert result.exit_code == 0
-    for words in (":quit", "get_orders:", "data/customer: a string\na: a integer", "# PTC-Lisp on one card"):
+    for words in (":quit", "get_orders:", "data/customer: a string\na: an integer", "# PTC-Lisp on one card"):
         assert words in result.stdout
     wrong = repl(":nothing\n:ask\n:ask sum it\n(do :keyword)\n")
     assert wrong.exit_code == 1

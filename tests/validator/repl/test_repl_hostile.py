@@ -51,7 +51,7 @@ def test_a_hostile_turn_fails_and_the_session_goes_on(text: str) -> None:
     before, hostile, after = taken(session, "(def kept 1)", text, "(inc kept)")
     assert (before.error, hostile.error is not None, after.value) == (None, True, 2)
     assert len(to_json(hostile.as_value())) < 12_000
-    assert session.names == {"kept": "a integer"}
+    assert session.names == {"kept": "an integer"}
     assert [call for call in shop.calls if call[0] != "orders"] == []
 
 

@@ -30,7 +30,7 @@ def test_values_and_functions_stay_for_later_turns() -> None:
         session, FETCH, '(defn open [xs] (filter #(= (:status %) "open") xs))', "(sum-by :total (open found))"
     )
     assert (answer.value, shop.calls) == (14.5, [("orders", "ada")])
-    assert session.names == {"found": "a array", "open": "a function"}
+    assert session.names == {"found": "an array", "open": "a function"}
 
 
 def test_a_failed_turn_defines_nothing_and_its_effects_stay() -> None:

@@ -47,7 +47,7 @@ def test_a_model_takes_turns_until_it_returns() -> None:
     assert [answer.error and answer.error.reason for answer in talk.answers] == [None, "unbound_var", None]
     assert "sum the open orders" in model.prompts[0]
     assert "data/customer: a string" in model.prompts[0]
-    assert "found: a array" in model.prompts[1]
+    assert "found: an array" in model.prompts[1]
     assert "`open?` has no value" in model.prompts[2]
     assert model.systems == {instructions()}
     assert sorted(shop.journal.names()) == ["s.1", "s.2", "s.talk"]
