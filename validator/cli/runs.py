@@ -109,7 +109,7 @@ def list_runs(ctx: click.Context, /, **options: Any) -> None:
 @format_option
 @click.option("-f", "--follow", "follows", is_flag=True, help="Show the records of RUN until it ends.")
 def show(run: str | None, statuses: tuple[str, ...], follows: bool, **options: Any) -> None:
-    """List the runs, or show the trace of one."""
+    """List the runs, or show the trace of one, behind those of the runs that it continues."""
     if follows:
         if run is None:
             raise click.UsageError("--follow is for one run; name it: `stepward runs show RUN --follow`")
@@ -125,7 +125,12 @@ def show(run: str | None, statuses: tuple[str, ...], follows: bool, **options: A
         if run is not None:
             from stepward.vm.machine.execution import ExecutionVM
 
-            print_run(ExecutionVM(journal=journal, checker=None).get_sync(run), journal, options)
+            machine = ExecutionVM(journal=journal, checker=None)
+            shown = machine.get_sync(run)
+            for name in () if options["output_format"] == "json" else machine.before_sync(run):
+                print_run(machine.get_sync(name), journal, options)
+                click.echo()
+            print_run(shown, journal, options)
             return
         _list(journal.rows(statuses or None, **chosen), options)
 

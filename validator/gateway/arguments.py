@@ -93,12 +93,13 @@ class SaveArguments(Arguments):
 
 
 class StartArguments(Arguments):
-    """A program, as text or by its saved name, its inputs, and a name for the request."""
+    """A program, as text or by its saved name, its inputs, and a name for the request; or the run that it continues."""
 
     program: Text | None = None
     name: SavedName | None = None
     inputs: Inputs = Field(default_factory=dict)
     request: Request | None = None
+    continues: RunId | None = None
 
 
 class TurnArguments(Arguments):
@@ -111,11 +112,12 @@ class TurnArguments(Arguments):
 
 
 class PlanArguments(Arguments):
-    """A task, the inputs that its program may read, and a name for the request."""
+    """A task, the inputs that its program may read, a name for the request, and the run that is to be continued."""
 
     task: Task
     inputs: InputTypes | None = None
     request: Request | None = None
+    continues: RunId | None = None
 
 
 class RunArguments(Arguments):

@@ -60,9 +60,12 @@ async def plan(asker: Asker, given: PlanArguments) -> Mapping[str, Any]:
     """Let the operator's model write a program for a task, with the tools that your programs may call.
 
     Returns a run whose output has the `program` that the check accepts, or the `reason` why there is none. Nothing else
-    is run: read the program, and send it to `run_program`.
+    is run: read the program, and send it to `run_program`. With `continues`, an interrupted run of yours, the program
+    does what that run has left, and you send it with the same `continues`.
     """
-    return await asker.gateway.plan(asker.caller, given.task, given.inputs, given.request, asker.progress)
+    return await asker.gateway.plan(
+        asker.caller, given.task, given.inputs, given.request, asker.progress, continues=given.continues
+    )
 
 
 async def run_program(asker: Asker, given: StartArguments) -> Mapping[str, Any]:
@@ -72,7 +75,7 @@ async def run_program(asker: Asker, given: StartArguments) -> Mapping[str, Any]:
     for a person whom the operator names: you can't approve it.
     """
     return await asker.gateway.run_program(
-        asker.caller, given.program, given.name, given.inputs, given.request, asker.progress
+        asker.caller, given.program, given.name, given.inputs, given.request, asker.progress, continues=given.continues
     )
 
 

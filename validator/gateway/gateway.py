@@ -21,6 +21,7 @@ from stepward.validator.gateway.refusals import Refused, answered
 from stepward.validator.gateway.sessions import Sessions
 from stepward.validator.gateway.shelf import Shelf
 from stepward.validator.gateway.telling import path_of, told, told_row
+from stepward.validator.planner.before import Before, Continuing, before_of
 from stepward.validator.planner.brief import brief_of
 from stepward.validator.planner.loop import TRIES, planning_inputs, planning_program, planning_tools
 from stepward.validator.planner.refusal import PlanRefused
@@ -28,6 +29,7 @@ from stepward.validator.repl.session import Session
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.records import read_record
 from stepward.vm.machine.authority import Envelope
+from stepward.vm.machine.continuing import id_after
 from stepward.vm.machine.equipment import tools_of
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.history import History, load, stored_plan
@@ -189,17 +191,32 @@ class Gateway:
         inputs: Mapping[str, Any] | None,
         request: str | None = None,
         progress: Progress | None = None,
+        *,
+        continues: str | None = None,
     ) -> dict[str, Any]:
-        """Let the operator's model write a program for a task; return the run of the plan, as `run_program` does."""
+        """Let the operator's model write a program for a task; return the run of the plan, as `run_program` does.
+
+        With `continues`, the program is to do what that run of the caller has left.
+        """
         desk = self._desk(caller)
-        about = self._operator.about
+        before = None if continues is None else await self._before(caller, continues)
         try:
-            brief = brief_of(task, name="plan", manifest=None, policies=desk.policies, about=about, inputs=inputs)
+            brief = brief_of(
+                task,
+                name="plan",
+                manifest=None,
+                policies=desk.policies,
+                about=self._operator.about,
+                inputs=inputs,
+                before=None if before is None else lambda _: before,
+            )
         except PlanRefused as error:
             raise Refused(error.message, error.help) from None
-        machine = desk.planning_machine(planning_tools(brief, partial(self._judged, caller)))
+        policies = None if before is None else brief.policies
+        machine = desk.planning_machine(planning_tools(brief, partial(self._judged, caller, policies=policies)))
         run = _run_id(caller, request)
-        await self._run(desk, machine, planning_program(TRIES), planning_inputs(brief), run, progress)
+        plans = partial(machine.run, planning_program(TRIES), planning_inputs(brief), run_id=run)
+        await self._run(desk, plans, run, progress)
         return await self.get_run(caller, run)
 
     # -- runs ----------------------------------------------------------------------------------------------------------
@@ -213,23 +230,53 @@ class Gateway:
         inputs: Mapping[str, Any],
         request: str | None = None,
         progress: Progress | None = None,
+        *,
+        continues: str | None = None,
     ) -> dict[str, Any]:
         """Run a program that passes the gate; return its run when it stops, or after some seconds.
 
-        `request` names the request: the same request starts one run, however often it is sent.
+        `request` names the request: the same request starts one run, however often it is sent. With `continues`, the
+        program continues that run of the caller, and its inputs are what it reads of it.
         """
         if (text is None) == (name is None):
             raise Refused("a run needs one of `program` and `name`", "send the text, or the name of a saved program")
         if self._operator.tools is None:
             raise Refused("no tools are configured", "the operator names them with `stepward mcp --tools MODULE`")
         source = text if text is not None else await asyncio.to_thread(self._shelf.text, caller.name, str(name))
+        desk = self._desk(caller)
+        if continues is not None:
+            if inputs or request is not None:
+                raise Refused("a continuation reads its inputs, and its run has a name", "leave both out")
+            return await self._continue(desk, await self._before(caller, continues), source, progress)
         judged = await self._judged(caller, source)
         if judged.program is None:
             raise Refused("the program does not pass the gate, so it is not run", judged.answer)
         run = _run_id(caller, request)
-        desk = self._desk(caller)
-        await self._run(desk, desk.machine, judged.program, inputs, run, progress)
+        await self._run(desk, partial(desk.machine.run, judged.program, inputs, run_id=run), run, progress)
         return await self.get_run(caller, run)
+
+    async def _before(self, caller: Caller, run: str) -> Before:
+        """Return what comes before the continuation of a run of the caller; a caller is granted nothing."""
+        await self._require_own(caller, run)
+        try:
+            return await asyncio.to_thread(
+                before_of, self._journal, Continuing(run), in_force(self._desk(caller).policies)
+            )
+        except PlanRefused as error:
+            raise Refused(error.message, "the operator may continue it") from None
+
+    async def _continue(self, desk: Desk, before: Before, source: str, progress: Progress | None) -> dict[str, Any]:
+        """Continue a run by a program that passes the gate in the state in which that run has ended."""
+        judged = await self._judged(desk.caller, source, policies=before.policies)
+        if judged.program is not None:
+            judged = await self._judged(desk.caller, before.within(judged.program).to_yaml(), policies=before.policies)
+        if judged.program is None:
+            raise Refused("the program does not pass the gate, so it is not run", judged.answer)
+        reads = before.reads_of(judged.program)
+        run = id_after([one.run for one in before.chain])
+        driving = partial(desk.machine.continue_run, before.run, judged.program, reads, head=before.head)
+        await self._run(desk, driving, run, progress)
+        return await self.get_run(desk.caller, run)
 
     @answered
     async def run_lisp(
@@ -322,32 +369,24 @@ class Gateway:
                 state = self._history(row.run).state
                 desk.meter.restore(row.started, state.tokens, Decimal(state.cost))
 
-    async def _judged(self, caller: Caller, text: str) -> Judged:
-        """Return the judgement on a text, when it is its turn.
+    async def _judged(self, caller: Caller, text: str, *, policies: Sequence[Policy] | None = None) -> Judged:
+        """Return the judgement on a text, when it is its turn, under the caller's policies or others.
 
         A check goes on in its thread although its caller has cancelled the request. So it keeps its turn until then.
         """
         checks = self._checks.setdefault(caller.name, set())
         if len(checks) >= MAX_CHECKS:
             raise Refused(f"{MAX_CHECKS} of your programs wait for the gate", "send one after the other")
-        task = asyncio.create_task(self._judged_in_turn(caller, text))
+        task = asyncio.create_task(self._judged_in_turn(caller, text, policies))
         checks.add(task)
         task.add_done_callback(partial(_finished, checks))
         return await asyncio.shield(task)
 
-    async def _judged_in_turn(self, caller: Caller, text: str) -> Judged:
+    async def _judged_in_turn(self, caller: Caller, text: str, policies: Sequence[Policy] | None) -> Judged:
         async with self._gate:
-            return await asyncio.to_thread(judge, text, self._desk(caller).policies)
+            return await asyncio.to_thread(judge, text, self._desk(caller).policies if policies is None else policies)
 
-    async def _run(
-        self,
-        desk: Desk,
-        machine: ExecutionVM,
-        program: Program,
-        inputs: Mapping[str, Any],
-        run: str,
-        progress: Progress | None,
-    ) -> None:
+    async def _run(self, desk: Desk, start: Callable[..., Awaitable[Run]], run: str, progress: Progress | None) -> None:
         """Start a run and wait until it stops, for some seconds at most; a run that exists is not started again.
 
         Raises Refused if the caller may start no more runs, and RunRefused if the machine refuses the run.
@@ -357,7 +396,7 @@ class Gateway:
         if is_new:
             desk.meter.start()
         envelope = Envelope(desk.caller.name, self._operator.gate, desk.caller.settles_own)
-        driving = machine.run(program, inputs, run_id=run, by=desk.caller.name, envelope=envelope)
+        driving = start(by=desk.caller.name, envelope=envelope)
         task = asyncio.create_task(self._announced(desk.caller, driving))
         self._going.setdefault(run, task)
         task.add_done_callback(partial(self._ended, run))

@@ -160,6 +160,10 @@ def render_outcome(run: Run, found: History) -> str:
     spent += [counted(run.tokens, "token")] if run.tokens else []
     spent += [f"cost {as_text(run.cost)}"] if run.cost else []
     lines = [f"{run.status}{reason} at `{run.step}`: {', '.join(spent)}"]
+    link = run.continues
+    if link is not None:
+        read = ", ".join(name if name == source else f"{name} ({source})" for name, source in link.reads.items())
+        lines.append(f"continues run `{link.run}`, as number {link.number} of its chain; reads {read or 'nothing'}")
     paid = [f"`{step}` {as_text(one.cost)}" for step, one in run.spent.items() if one.cost]
     lines += [f"cost by step: {', '.join(paid)}"] if len(paid) > 1 else []
     if run.error and run.is_over:
@@ -193,6 +197,7 @@ def run_data(run: Run, found: History) -> dict[str, Any]:
         "head": run.head,
         "trace_hash": run.trace_hash,
         "broken": [{"guardrail": rule, "how": how} for rule, how in run.broken],
+        **({} if run.continues is None else {"continues": run.continues._asdict()}),
         "suspensions": [waits._asdict() | {"token": waits.token or None} for waits in run.suspensions],
         "doubts": [doubt._asdict() for doubt in run.doubts],
     }

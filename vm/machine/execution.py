@@ -403,6 +403,7 @@ class ExecutionVM(Deliveries):
 
     run_sync = _without_loop(run)
     get_sync = _without_loop(Deliveries.get)
+    before_sync = _without_loop(Deliveries.before)
     continue_run_sync = _without_loop(continue_run)
     recover_sync = _without_loop(recover)
     recover_all_sync = _without_loop(recover_all)

@@ -96,6 +96,11 @@ class Runs:
         """
         return await self._io(partial(self.journal.rows, statuses, program=program, since=since, limit=limit))
 
+    async def before(self, run: str) -> list[str]:
+        """Return the ids of the runs that a run continues, oldest first; raises NoSuchRun, JournalError."""
+        found = await self._found(run)
+        return [one.run for one in await self._io(chain_before, found, self._read)]
+
     async def _load(self, run: str) -> History | None:
         return await self._io(self._read, run) if is_id(run) else None
 

@@ -318,6 +318,11 @@ def test_a_run_is_continued(folder: Path) -> None:
     assert found.exit_code == 0, found.output
     assert "run `first~1` of `plan`" in found.output
     assert CliRunner().invoke(main, ["verify", "runs.db"]).exit_code == 0
+    shown = CliRunner().invoke(main, ["runs", "show", "first~1", "--journal", "runs.db"]).output
+    assert shown.index("run `first` of `first`") < shown.index("run `first~1` of `plan`")
+    assert "continues run `first`, as number 1 of its chain; reads nothing" in shown
+    as_json = CliRunner().invoke(main, ["runs", "show", "first~1", "--journal", "runs.db", "--format", "json"]).output
+    assert json.loads(as_json)["run"]["continues"]["run"] == "first"
 
 
 @pytest.mark.parametrize(

@@ -128,3 +128,41 @@ def test_a_server_without_a_model_says_so(house: House) -> None:
 
     asyncio.run(plans())
     assert ENTRY["name"] == house.model.name
+
+
+IDLE = """\
+name: idle
+inputs: {}
+max_steps: 20
+max_stalled_steps: 1
+steps:
+  - {id: a, type: set, set: {n: 1}}
+  - {id: b, type: set, set: {n: 1}}
+  - {id: c, type: set, set: {n: 1}}
+"""
+REST = PAYS.replace("inputs: {sum: {type: number}}", "inputs: {n: {type: number}}").replace("$sum", "$n")
+
+
+def test_a_caller_continues_a_run_of_its_own_within_what_is_left(rich: House) -> None:
+    async def goes_on() -> None:
+        server, model = gateway(rich, REST)
+        first = await server.run_program(rich.model, IDLE, None, {})
+        assert first["status"] == "stalled", first
+        found = await server.plan(rich.model, "Pay what was counted.", None, continues=first["run"])
+        assert found["status"] == "success", found
+        assert "run before" in model.asked[0].prompt
+        text = found["output"]["program"]
+        assert "max_steps: 18" in text
+        with pytest.raises(Refused, match="you have no such run"):
+            await server.run_program(rich.other, text, None, {}, continues=first["run"])
+        with pytest.raises(Refused, match="reads its inputs"):
+            await server.run_program(rich.model, text, None, {"n": 900}, continues=first["run"])
+        with pytest.raises(Refused, match="does not pass the gate"):
+            await server.run_program(rich.model, HASTY, None, {}, continues=first["run"])
+        run = await server.run_program(rich.model, text, None, {}, continues=first["run"])
+        assert (run["run"], run["status"]) == (f"{first['run']}~1", "pending")
+        with pytest.raises(Refused, match="is continued already"):
+            await server.run_program(rich.model, text, None, {}, continues=first["run"])
+        assert (await server.verify_run(rich.model, run["run"]))["intact"]
+
+    asyncio.run(goes_on())

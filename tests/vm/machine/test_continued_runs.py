@@ -236,6 +236,8 @@ def _hold_against_enumeration(case: Case, data: dict[str, Any], history: History
     program = history.plan.program
     report = ProgramValidator(program, policies=policies).validate()
     proved = {one.rule for one in report.properties if one.verdict is Verdict.PROVED}
+    if history.state.reason == "guardrail":  # what follows is proved as if no other rule stopped a run
+        proved -= {one["name"] for one in rules if "followed_by" in one}
     broken = {rule for rule, _ in judge.breaches if rule in proved and rule in {one["name"] for one in rules}}
     seen.wrong += [f"{case.seed}: {rule} is proved, and broken" for rule in broken]
     if any(policy.performed for policy in policies):
