@@ -321,7 +321,9 @@ def test_a_run_is_continued(folder: Path) -> None:
     shown = CliRunner().invoke(main, ["runs", "show", "first~1", "--journal", "runs.db"]).output
     assert shown.index("run `first` of `first`") < shown.index("run `first~1` of `plan`")
     assert "continues run `first`, as number 1 of its chain; reads nothing" in shown
-    as_json = CliRunner().invoke(main, ["runs", "show", "first~1", "--journal", "runs.db", "--format", "json"]).output
+    as_json = (
+        CliRunner().invoke(main, ["runs", "show", "first~1", "--journal", "runs.db", "--output-format", "json"]).output
+    )
     assert json.loads(as_json)["run"]["continues"]["run"] == "first"
 
 

@@ -29,7 +29,7 @@ from stepward.sabotage.drawn.machine import DrawnCase, Parted
 from stepward.validator import ProgramValidator, Verdict
 from stepward.vm import ExecutionVM, MemoryJournal, Policy, Program, Run
 from stepward.vm.journal.verify import verify
-from stepward.vm.machine import calls
+from stepward.vm.machine import calls, replay
 from stepward.vm.machine.effects import digest_of_arguments
 from stepward.vm.machine.handing import readable
 from stepward.vm.machine.history import History, load, stored_plan
@@ -292,6 +292,13 @@ def drawn(seed: int) -> DrawnCase:
     return DrawnCase(Program.from_dict(data), str(seed), [Policy.from_dict(policy)])
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run stand alone under the policies of a chain: it is about the rules, and there are no runs before it."""
+    monkeypatch.setattr(replay, "turn_before", lambda found, read: (None, None))
+
+
+@pytest.mark.usefixtures("alone")
 def test_the_reference_plays_continuations_as_the_machine_does() -> None:
     endings = Counter[str]()
     for seed in range(size(40, 1_000)):
@@ -300,6 +307,7 @@ def test_the_reference_plays_continuations_as_the_machine_does() -> None:
     assert endings["guardrail"] > 5, endings
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_machine_that_repeats_writes_parts_from_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "repeated", lambda policies, tool, args: None)
     with pytest.raises(Parted):
