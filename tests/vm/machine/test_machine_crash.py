@@ -44,7 +44,7 @@ def test_no_kill_doubles_or_loses_a_write(tmp_path: Path, program: str, share: i
 @pytest.mark.parametrize("share", [0, 1])
 def test_no_kill_doubles_or_loses_a_write_of_an_item(tmp_path: Path, share: int) -> None:
     """The same in bodies, with a call that waits to be tried again. Both nightly shares kill over 500 times."""
-    said = campaign(tmp_path, program="lines", share=[share, size(10, 2)], depth=[1, size(2, 12)])
+    said = campaign(tmp_path, program="lines", share=[share, size(10, 2)], depth=[1, size(2, 14)])
     assert not said["faults"], some(said["faults"])
     assert said["killed"] >= said["trials"]
 
