@@ -182,26 +182,25 @@ from stepward.vm.language.steps import ConditionStep, Failing
                 "vm/machine/decide.py",
                 """\
     try:
-        for name, assigned in assigning.set.items():
+        for name, assigned in assigning.assigns.items():
             tree = trees.get(name)
-            values[name] = assigned if tree is None else _computed(plan, state, tree)
+            values[name] = assigned if tree is None else computed(tree, Reader(plan, state.slots))
 """,
                 """\
     reader = Reader(plan, state.slots)
     try:
-        for name, assigned in assigning.set.items():
+        for name, assigned in assigning.assigns.items():
             tree = trees.get(name)
-            values[name] = assigned if tree is None else _computed(reader, tree)
+            values[name] = assigned if tree is None else computed(tree, reader)
 """,
             ),
             (
-                "vm/machine/decide.py",
+                "vm/machine/data.py",
                 """\
-def _computed(plan: Plan, state: State, tree: Any) -> Any:
-    reader = Reader(plan, state.slots)
+    own = Reader(reader.plan, reader.slots)
 """,
                 """\
-def _computed(reader: Reader, tree: Any) -> Any:
+    own = reader
 """,
             ),
         ),

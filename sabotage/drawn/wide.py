@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from stepward.sabotage.drawn.built import with_built
 from stepward.sabotage.drawn.caches import spend
 from stepward.sabotage.drawn.computing import with_compute
 from stepward.sabotage.drawn.errors import settle_arms, with_errors
@@ -68,6 +69,7 @@ def wide_program(seed: str, theme: Theme = WIDE) -> Wide:
     """Return the program of a seed and its policies."""
     found = _Maker(Random(seed), theme).program()
     program = with_language_2(found.program, Random(f"{seed}/language 2"), 0.2)
+    program = with_built(program, Random(f"{seed}/built"), 0.2)
     program = with_compute(program, Random(f"{seed}/compute"), theme.computes)
     program = with_errors(program, Random(f"{seed}/errors"), theme.errors)
     return found._replace(program=with_order(program, Random(f"{seed}/order"), theme.ordered))

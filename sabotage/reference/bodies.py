@@ -13,7 +13,6 @@ from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size,
 from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Closed, Happened
 from stepward.sabotage.reference.templates import filled
-from stepward.vm.expressions.parser import parse
 
 Steps = Generator[None, None, None]
 Errors = dict[int, tuple[Any, str]]
@@ -69,9 +68,7 @@ class Bodies(Later):
 
     def _first(self, value: Any) -> Any:
         """Return the first value of a carried variable: a text is an expression, as in `set`."""
-        return (
-            self._data.computed(parse(value, self.program.language))[0] if isinstance(value, str) else to_value(value)
-        )
+        return self._data.assigned(value)[0]
 
     def _without_output(self, step: Any, why: Any, name: str, errors: Any) -> str:
         self._error_name = name

@@ -301,13 +301,7 @@ class Reference(Computing):
 
     def _assign(self, step: Any) -> str:
         """Evaluate all expressions, then assign. A value that is not a text stands for itself ("Steps")."""
-        trees = {
-            name: parse(value, self.program.language) for name, value in step.set.items() if isinstance(value, str)
-        }
-        computed = {
-            name: self._data.computed(trees[name]) if name in trees else (to_value(value), set())
-            for name, value in step.set.items()
-        }
+        computed = {name: self._data.assigned(value) for name, value in step.set.items()}
         new = {name: value for name, (value, _) in computed.items()}
         if size(new) > self._most_bytes:
             raise TooLarge("too large")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.reference.expressions import Undefined, value_of
 from stepward.sabotage.reference.facts import has_output, holder
-from stepward.sabotage.reference.plain import same
+from stepward.sabotage.reference.plain import same, to_value
+from stepward.sabotage.reference.templates import alone, filled, is_built, names_in
 from stepward.vm.expressions import syntax
+from stepward.vm.expressions.parser import parse
 
 if TYPE_CHECKING:
     from stepward.vm import Program
@@ -98,6 +100,8 @@ class Data:
         """
         if isinstance(tree, syntax.Reference):
             return self.read(tree.names), self.hidden_below(tree.names)
+        if isinstance(tree, syntax.Built):
+            return self._together([(f"[{number}]", self.computed(part)) for number, part in enumerate(tree.parts)])
         seen: list[tuple[str, ...]] = []
 
         def noted(names: tuple[str, ...]) -> Any:
@@ -107,6 +111,34 @@ class Data:
 
         value = value_of(tree, noted)
         return value, {()} if any(map(self.hidden_below, seen)) else set()
+
+    def assigned(self, value: Any) -> tuple[Any, set[FieldPath]]:
+        """Return what a value of a `set` stands for, with its sensitive fields ("Steps")."""
+        if isinstance(value, str):
+            return self.computed(parse(value, self._program.language))
+        return self.built(value) if is_built(value, self._program.language) else (to_value(value), set())
+
+    def built(self, value: Any) -> tuple[Any, set[FieldPath]]:
+        """Return a list or an object whose texts are templates: each of its parts is as sensitive as what it says."""
+        if isinstance(value, str):
+            names = alone(value)
+            if names is not None:
+                return self.read(names), self.hidden_below(names)
+            hidden = any(map(self.hidden_below, names_in(value)))
+            return filled(value, self.read), {()} if hidden else set()
+        if isinstance(value, Mapping):
+            parts = {name: self.built(item) for name, item in value.items()}
+            paths = {(name, *path) for name, (_, inner) in parts.items() for path in inner}
+            return {name: part for name, (part, _) in parts.items()}, paths
+        if isinstance(value, list | tuple):
+            return self._together([(f"[{number}]", self.built(item)) for number, item in enumerate(value)])
+        return to_value(value), set()
+
+    @staticmethod
+    def _together(items: list[tuple[str, tuple[Any, set[FieldPath]]]]) -> tuple[Any, set[FieldPath]]:
+        """Return the list of some items, with their sensitive fields."""
+        paths = {(name, *path) for name, (_, inner) in items for path in inner}
+        return tuple(value for _, (value, _) in items), paths
 
 
 def _has(value: Any, path: FieldPath) -> bool:

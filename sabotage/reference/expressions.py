@@ -50,6 +50,8 @@ def value_of(tree: syntax.Expression, read: Read) -> Any:
             return result
         case syntax.Minus(operand=operand):
             return _computed("-", 0, _number(value_of(operand, read)))
+        case syntax.Built() | syntax.Template():  # a list: `set` builds all else from data (templates.py)
+            return tuple(value_of(part, read) for part in tree.parts)
         case _:
             assert_never(tree)
 
@@ -132,7 +134,7 @@ def _plus(left: Any, right: Any) -> Any:
         raise CannotEvaluate("two values of one kind are needed")
     if kind(left) == "number":
         return _computed("+", left, right)
-    return left + right if isinstance(left, str) else [*left, *right]
+    return left + right if isinstance(left, str) else (*left, *right)
 
 
 def _computed(sign: str, left: Any, right: Any) -> Any:

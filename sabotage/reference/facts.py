@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.sabotage.reference.templates import names_in
+from stepward.sabotage.reference.templates import is_built, names_in
 from stepward.vm.expressions import syntax
 from stepward.vm.expressions.parser import parse
 
@@ -163,17 +163,19 @@ def caught(step: Any, name: str) -> str | None:
 
 
 def expressions_of(step: Any, language: int) -> list[syntax.Expression]:
-    """Return the parsed expressions of a condition or a `set`, as a program of a language reads them."""
+    """Return the parsed expressions of a condition or a `set`, as a program of a language reads them.
+
+    Of a list or an object that a `set` builds, the references in it.
+    """
     if step.type == "condition":
         return [
             parse(text, language)
             for text in ([step.condition] if step.cases is None else [case.when for case in step.cases])
         ]
-    if step.type == "set":
-        return [parse(value, language) for value in step.set.values() if isinstance(value, str)]
-    if step.type == "for_each":
-        return [parse(value, language) for value in step.carry.values() if isinstance(value, str)]
-    return []
+    values = list((step.set if step.type == "set" else step.carry if step.type == "for_each" else {}).values())
+    read = [name for value in values if is_built(value, language) for name in names_in(value)]
+    texts = [parse(value, language) for value in values if isinstance(value, str)]
+    return [*texts, *(syntax.Reference(0, 0, name) for name in read)]
 
 
 def names_read(tree: syntax.Expression) -> set[tuple[str, ...]]:
@@ -222,7 +224,10 @@ def undeclared_inputs(program: Program) -> list[str]:
     found: dict[str, None] = {}
     for part in all_parts(program):
         texts = [getattr(part, field, None) for field in ("prompt", "system", "args", "output", "items")]
-        names = [*names_in(texts), *(name for tree in expressions_of(part, 1) for name in sorted(names_read(tree)))]
+        names = [
+            *names_in(texts),
+            *(name for tree in expressions_of(part, program.language) for name in sorted(names_read(tree))),
+        ]
         for name in names:
             if len(holder(name, program)[0]) == 1 and name[0] not in given | outputs:
                 found[name[0]] = None

@@ -5,7 +5,7 @@ It follows the table of "Types, Inference" row by row: each use of a name restri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from stepward.sabotage.reference.facts import (
 )
 from stepward.sabotage.reference.places import ALL, ITEMS, Shape, Slot, SlotResolver
 from stepward.sabotage.reference.plain import kind
+from stepward.sabotage.reference.templates import alone, is_built
 from stepward.sabotage.reference.types import hidden_paths
 from stepward.vm.expressions import syntax
 from stepward.vm.expressions.operators import FunctionName
@@ -239,12 +240,22 @@ class _Uses(SlotResolver):
             self._has_kind_of([Slot(("set", step, name))], tree)
             shape = Shape(frozenset({kind(value)})) if tree is None else self._shape(tree)
             self._share_kinds(Shape(slots=(Slot(("set", step, name)),)), shape)
+            if is_built(value, self._program.language):
+                self._built(Slot(("set", step, name)), value)
         for step, name in self._lists:
             listed = self._listed(step, name, frozenset())
             self._need(self._shape_of(listed), {"array"})
             items = [slot.below(ITEMS) for slot in listed]
             self._read |= set(items)
             self._share_kinds(Shape(slots=(Slot(("item", step, name)),)), self._shape_of(items))
+
+    def _built(self, slot: Slot, value: Any) -> None:
+        """Give each field of a built object the type of what was put in; lists say nothing of their items."""
+        for name, part in value.items() if isinstance(value, Mapping) else ():
+            names = alone(part)
+            shape = Shape(frozenset({kind(part)})) if names is None else self._shape_of(self._slots(names))
+            self._share_kinds(Shape(slots=(slot.below(name),)), shape)
+            self._built(slot.below(name), part)
 
     def _note_read(self, slots: list[Slot], *, is_read: bool) -> None:
         """Make the owners of fields objects. A field is required if it is read, and optional under `defined`."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.sabotage.reference.expressions import FUNCTIONS
 from stepward.sabotage.reference.facts import all_steps, holder, items_named
 from stepward.sabotage.reference.plain import kind
-from stepward.sabotage.reference.templates import names_in
+from stepward.sabotage.reference.templates import alone, is_built, names_in
 from stepward.vm.expressions import syntax
 from stepward.vm.expressions.parser import parse
 
@@ -99,9 +99,18 @@ class SlotResolver:
         """Return the slots of a variable of a `set`: those of the assigned reference if declared, else a new one."""
         value = self._sets[step, name]
         tree = parse(value, self._program.language) if isinstance(value, str) else None
-        named = self._slots((*tree.names, *fields), seen) if isinstance(tree, syntax.Reference) else []
+        names = (*tree.names, *fields) if isinstance(tree, syntax.Reference) else self._inside_built(value, fields)
+        named = self._slots(names, seen) if names else []
         declared = [slot for slot in named if self._is_declared(slot)]
         return declared or [Slot(("set", step, name), fields)]
+
+    def _inside_built(self, value: Any, fields: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the reference that a field of a built object is; empty where it is none."""
+        below = list(fields) if is_built(value, self._program.language) else []
+        while below and isinstance(value, Mapping) and below[0] in value:
+            value = value[below.pop(0)]
+        names = alone(value) if len(below) < len(fields) else None
+        return (*names, *below) if names is not None else ()
 
     def _inside(self, slot: Slot) -> Slot:
         """Return the sub-step's slot for a field of a parallel step's output, which has the type declared there
@@ -152,6 +161,10 @@ class SlotResolver:
                 return Shape(frozenset({"number"}))
             case syntax.FunctionCall(function=word):
                 return Shape(frozenset({FUNCTIONS[word][1]}))
+            case syntax.Built(is_list=is_list):
+                return Shape(frozenset({"array" if is_list else "object"}))
+            case syntax.Template():
+                return Shape(frozenset({"string"}))
             case syntax.Defined() | syntax.Negation() | syntax.Logic() | syntax.Compare():
                 return Shape(frozenset({"boolean"}))
             case _:
@@ -175,6 +188,10 @@ class SlotResolver:
             return Shape(frozenset(kind(item) for item in tree.value))
         if isinstance(tree, syntax.Reference):
             return self._shape_of(slot.below(ITEMS) for slot in self._slots(tree.names))
+        if isinstance(tree, syntax.Built):
+            shapes = [self._shape(part) for part in tree.parts]
+            kinds = frozenset[str]().union(*(one.kinds for one in shapes))
+            return Shape(kinds, tuple(slot for one in shapes for slot in one.slots))
         return Shape()
 
 

@@ -44,6 +44,27 @@ def _filled_text(text: str, read: Read) -> Any:
     return Unworded(result) if any(isinstance(value, Unworded) for value in found) else result
 
 
+def is_built(value: Any, language: int) -> bool:
+    """Return whether a value of a `set` is a list or an object with templates in it ("Steps", language 2)."""
+    if language == 1 or isinstance(value, str):
+        return False
+    return any(_REFERENCE.search(text) for text in _texts(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
+
+
+def alone(value: Any) -> tuple[str, ...] | None:
+    """Return the names of the one reference of which a text consists, None for any other value."""
+    found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+    return None if found is None or found[1] is None else tuple(found[1].split("."))
+
+
 def names_in(value: Any) -> Iterator[tuple[str, ...]]:
     """Yield the names of the references of a value."""
     if isinstance(value, str):

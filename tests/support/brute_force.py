@@ -41,9 +41,11 @@ from small_language import (
     Values,
     compiled,
     domain,
+    filled,
     frozen,
     parsed,
     reference,
+    templates,
 )
 
 
@@ -105,7 +107,11 @@ class Search:
             return [compiled(parsed(case["when"]), self.names.where) for case in cases_of(step)]
         if step["type"] == "set":
             return [
-                compiled(parsed(value), self.names.where) if isinstance(value, str) else frozen(value)
+                compiled(parsed(value), self.names.where)
+                if isinstance(value, str)
+                else filled(value, self.names.where)
+                if templates(value)
+                else frozen(value)
                 for value in step["set"].values()
             ]
         if isinstance(step.get("output"), str):

@@ -18,6 +18,7 @@ from small_language import (
     parsed,
     reference,
     references,
+    templates,
 )
 
 MAX_STATES: Final = 30_000
@@ -136,6 +137,8 @@ def _all_references(program: dict[str, Any]) -> Iterator[str]:
     for step in program["steps"]:
         for text in _expressions(step):
             yield from references(parsed(text))
+        for value in (*step.get("set", {}).values(), *step.get("carry", {}).values()):
+            yield from templates(value) if not isinstance(value, str) else ()
         for part in (step, *step.get("parallel_steps", ())):
             items = part.get("items")
             listed = items if isinstance(items, list) else [items]

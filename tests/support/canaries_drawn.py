@@ -206,14 +206,10 @@ def seals_neighbours(patch: pytest.MonkeyPatch) -> None:
         decide,
         "_enter_set",
         ("values: dict[str, Any] = {}", "values, reader = {}, Reader(plan, state.slots)"),
-        ("_computed(plan, state, tree)", "_computed(reader, state, tree)"),
+        ("computed(tree, Reader(plan, state.slots))", "computed(tree, reader)"),
     )
     patch.setattr(
-        decide,
-        "_computed",
-        rewritten(
-            decide._computed, ("plan: Plan", "reader: Any"), ("reader = Reader(plan, state.slots)", "assert state")
-        ),
+        decide, "computed", rewritten(data.computed, ("own = Reader(reader.plan, reader.slots)", "own = reader"))
     )
 
 

@@ -10,6 +10,7 @@ from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import (
     Arithmetic,
+    Built,
     Compare,
     Constant,
     Defined,
@@ -19,6 +20,7 @@ from stepward.vm.expressions.syntax import (
     Minus,
     Negation,
     Reference,
+    Template,
 )
 
 
@@ -64,3 +66,8 @@ def shape(tree: Expression) -> Any:
             return (operator, shape(left), shape(right))
         case Arithmetic(first=first, rest=rest):
             return (shape(first), *((sign, shape(operand)) for sign, operand in rest))
+        case Built(names=names, parts=parts, is_list=is_list):
+            inner = tuple(map(shape, parts))
+            return ("list", *inner) if is_list else ("object", *zip(names, inner, strict=True))
+        case Template(parts=parts):
+            return ("text", *map(shape, parts))

@@ -40,6 +40,7 @@ def every_feature() -> list[str]:
     found |= {f"type {word}" for word in get_args(TypeWord)} | {"type of several words"}
     found |= {f"operator {sign}" for sign in (*OPERATORS, *POWERS, *FUNCTION_WORDS, "not", "minus", *JOINS.values())}
     found |= {f"constant {kind}" for kind in ("number", "fraction", "text", "boolean", "null", "list", "empty list")}
+    found |= {f"built {kind}" for kind in ("list", "object", "text")}
     return sorted(found | {f"reference {kind}" for kind in ("variable", "field", "item", "output", "error", "args")})
 
 
@@ -95,6 +96,9 @@ def features_of(data: dict[str, Any], policies: Iterable[dict[str, Any]] = ()) -
     texts = [clause.text for clause in meaning.clauses]
     texts += [rule.when for rule, _ in meaning.rules if getattr(rule, "when", None) is not None]
     texts += [entry.when for rule in rules for entry in rule.allow or () if entry.when is not None]
+    for clause in meaning.clauses:
+        for node in syntax.walk(clause.tree) if clause.pieces and clause.tree is not None else ():
+            found |= set(_of_node(node))
     return found | expression_features(texts) | {name for name, has in MIXED.items() if has(meaning)}
 
 
@@ -148,10 +152,8 @@ def _of_node(node: syntax.Expression) -> Iterator[str]:
             yield f"operator {JOINS[joins]}"
         case syntax.Arithmetic(rest=rest):
             yield from (f"operator {sign}" for sign, _ in rest)
-        case syntax.Negation():
-            yield "operator not"
-        case syntax.Minus():
-            yield "operator minus"
+        case syntax.Negation() | syntax.Minus():
+            yield f"operator {'not' if isinstance(node, syntax.Negation) else 'minus'}"
         case syntax.FunctionCall(function=sign):
             yield f"operator {sign}"
         case syntax.Defined(reference=reference):
@@ -159,6 +161,10 @@ def _of_node(node: syntax.Expression) -> Iterator[str]:
             yield from _of_node(reference)
         case syntax.Constant(value=value):
             yield f"constant {_kind(value)}"
+        case syntax.Built(is_list=is_list):
+            yield f"built {'list' if is_list else 'object'}"
+        case syntax.Template():
+            yield "built text"
         case syntax.Reference(names=names):
             kinds = {"output": "output", "error": "error"}
             kind = "args" if names[0] == "args" else kinds.get(names[1], "field") if len(names) > 1 else "variable"
@@ -170,6 +176,8 @@ def _of_node(node: syntax.Expression) -> Iterator[str]:
 def _kind(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return "null" if value is None else "boolean"
+    if isinstance(value, dict):
+        return "object"
     if isinstance(value, tuple):
         return "list" if value else "empty list"
     return "text" if isinstance(value, str) else "number" if value == int(value) else "fraction"

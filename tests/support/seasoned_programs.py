@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from built_forms import built
 from small_language import (
     ITEM_QUESTIONS,
     LIST_QUESTIONS,
@@ -136,16 +137,17 @@ def seasoned_program(seed: int) -> Seasoned:
     return _Cook(small_program(seed), Random(f"{seed}/seasoned"), seed).served()
 
 
-_OF_LANGUAGE_2: Final = re.compile(r"\b(?:lower|upper|trim|join|matches)\(|['\]] \+ |\+ ['\[]|\w\[\d")
-"""A function of language 2, a `+` beside a text or a list, or an index."""
+_OF_LANGUAGE_2: Final = re.compile(r"\b(?:lower|upper|trim|join|matches)\(|['\]] \+ |\+ ['\[]|\w\[\d|\[[^\]\"]*\$")
+"""A function of language 2, a `+` beside a text or a list, an index, or a list with a reference."""
 
 
 class _Cook:
     def __init__(self, data: dict[str, Any], chance: Random, seed: int) -> None:
         self.data, self.chance = deepcopy(data), chance
         self.later = Random(f"{seed}/items")
-        """Chance of what came later: the programs of older seeds stay what they were."""
         self.computing = Random(f"{seed}/compute")
+        self.built = Random(f"{seed}/built")
+        """Chances of what came later: the programs of older seeds stay what they were."""
         self.data.setdefault("tools", {})
         self.policies: list[dict[str, Any]] = []
 
@@ -158,7 +160,7 @@ class _Cook:
                 add()
         typed = with_language_2({**self.data, "steps": []}, Random(f"{self.chance.random()}/types"), 0.3)
         self.data |= {key: value for key, value in typed.items() if key != "steps"} | {"tools": self._with_room(typed)}
-        if _OF_LANGUAGE_2.search(json.dumps(self.data)):
+        if _OF_LANGUAGE_2.search(json.dumps(self.data)) or any(step["id"] == "m0" for step in self.data["steps"]):
             self.data["language"] = 2
         return Seasoned(*self._divided(), whole=self.data)
 
@@ -252,12 +254,20 @@ class _Cook:
         begun = [self._source(kind, 0), self._source(kind, 1)]
         begun = [self._computed(word, kind, one) for one in begun]
         begun[0]["next_step"], begun[1]["next_step"] = "x1", "x2"
+        made: list[dict[str, Any]] = []
+        if self.built.random() < 0.4:
+            assigned, question = built(question, self.built, is_text=word == "text")
+            made = [{"id": f"m{number}", "type": "set", "set": one} for number, one in enumerate(assigned)]
+            for one, following in zip(made, [*(one["id"] for one in made[1:]), "x2"], strict=False):
+                one["next_step"] = following
+            if made:
+                begun[1]["next_step"] = "m0"
         if begun[1]["type"] != "set" and self.odds(0.2):
             question = question.replace("$t", "$x1.output")
-        begun += self._asking(question, first["id"])
+        begun += [*made, *self._asking(question, first["id"])]
         self.data["steps"] = [*begun, *steps]
         if "max_steps" in self.data:
-            self.data["max_steps"] += 6
+            self.data["max_steps"] += 6 + len(made)
         self._ask_below(question, steps)
         self._rule(question, steps)
 
@@ -331,7 +341,7 @@ class _Cook:
             step["condition"] = f"({step['condition']}) {self.chance.choice(['and', 'or'])} ({question})"
 
     def _rule(self, question: str, steps: list[dict[str, Any]]) -> None:
-        asked = self.data["steps"][2]
+        asked = next(step for step in self.data["steps"] if step["id"] == "x2")
         start = self.chance.choice([step for step in steps if step["type"] != "end"] or steps)
         rule: dict[str, Any] = {"name": "seasoned"}
         if self.odds(0.6):

@@ -264,11 +264,13 @@ class _Parser:
         if text == "[":
             if self.take("]"):
                 return ("constant", Items())
-            items = [self.atom()[1]]
+            items = [self.atom()]
             while self.take(","):
-                items.append(self.atom()[1])
+                items.append(self.atom())
             assert self.take("]")
-            return ("constant", Items(items))
+            if all(item[0] == "constant" for item in items):
+                return ("constant", Items(item[1] for item in items))
+            return ("list", tuple(items))
         if text == "defined":
             assert self.take("(")
             inner = self.atom()
@@ -294,7 +296,7 @@ def references(tree: Tree) -> Iterator[str]:
         yield tree[1]
     for part in tree[1:] if tree[0] != "call" else (tree[2],):
         if isinstance(part, tuple) and tree[0] != "constant":
-            for inner in part if tree[0] in ("and", "or") else (part,):
+            for inner in part if tree[0] in ("and", "or", "list") else (part,):
                 yield from references(inner)
 
 
@@ -321,6 +323,9 @@ def compiled(tree: Tree, where: Where) -> Reader:
     if kind == "not":
         inner = compiled(tree[1], where)
         return lambda values: not _boolean(inner(values))
+    if kind == "list":
+        items = [compiled(part, where) for part in tree[1]]
+        return lambda values: Items(item(values) for item in items)
     if kind in ("and", "or"):
         parts = [compiled(part, where) for part in tree[1]]
         return _chain(parts, stops=kind == "or")
@@ -342,6 +347,39 @@ def reference(text: str, where: Where) -> Reader:
         return value
 
     return read
+
+
+def templates(value: Any) -> list[str]:
+    """Return the references in the texts of a list or an object, at any depth."""
+    if isinstance(value, str):
+        return REFERENCE.findall(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [name for one in inner for name in templates(one)]
+
+
+def filled(value: Any, where: Where) -> Reader:
+    """Return a function that fills in the texts of a list or an object; nothing in it is computed."""
+    if isinstance(value, dict):
+        fields = {name: filled(inner, where) for name, inner in value.items()}
+        return lambda values: tuple((name, read(values)) for name, read in fields.items())
+    if isinstance(value, list):
+        items = [filled(inner, where) for inner in value]
+        return lambda values: Items(read(values) for read in items)
+    if not isinstance(value, str) or not REFERENCE.search(value):
+        return lambda values: value
+    if REFERENCE.fullmatch(value):
+        return reference(value[1:], where)
+    pieces = REFERENCE.split(value)
+    readers = [reference(name, where) for name in pieces[1::2]]
+    return lambda values: "".join(
+        text + said for text, said in zip(pieces[::2], [*(_written(read(values)) for read in readers), ""], strict=True)
+    )
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        raise NotSmallError("a list or an object in a text")
+    return value if isinstance(value, str) else {True: "true", False: "false", None: "null"}.get(value, str(value))
 
 
 def names_of(text: str) -> list[str]:

@@ -193,6 +193,8 @@ def _array(draw: st.DrawFn, word: str) -> Tokens:
     if draw(st.integers(0, 3)) == 0:
         return ["$items"]
     items = draw(st.lists(_literals[word], max_size=3))
+    if draw(st.integers(0, 2)) == 0:
+        items.append("$" + draw(st.sampled_from(_references[word])))
     inner = [token for item in items for token in (",", item)][1:]
     if items and draw(st.integers(0, 5)) == 0:
         inner.append(",")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.bodies import own_names
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
-from stepward.vm.expressions.fields import index_of
+from stepward.vm.expressions.fields import ITEMS, index_of
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import lone_reference, parts, texts
+from stepward.vm.language.clauses import Clause
 from stepward.vm.language.names import Resolution
 from stepward.vm.language.steps import (
     AnyStep,
@@ -46,7 +47,7 @@ NAMES_AT_ONCE = 512
 class Reading(NamedTuple):
     """A reference that a step reads: its position, its meaning, and the facts that are certain at that point.
 
-    `sub` is the position of the sub-step that reads it, `path` leads to the text that contains it.
+    `sub` is the position of the sub-step that reads it, `path` leads to the text or the clause that contains it.
     """
 
     step: int
@@ -55,11 +56,19 @@ class Reading(NamedTuple):
     reference: Reference
     meant: Resolution | None
     known: Facts
+    clause: Clause | None = None
 
     @property
     def place(self) -> Place:
         """The location of the reference. It is made on demand, since most references are never reported."""
+        if self.clause is not None:
+            return self.clause.place(self.reference.start, self.reference.end)
         return Place(self.path, within=(self.reference.start, self.reference.end))
+
+    def is_in(self, fields: Names) -> bool:
+        """Return whether the value at some fields of what a `set` assigns may come from this reading."""
+        own = self.clause.part(self.reference.start) if self.clause is not None else ()
+        return all(one == other or ITEMS in (one, other) for one, other in zip(own, fields, strict=False))
 
 
 _UNASKED: Final = -1
@@ -104,7 +113,7 @@ class Assignment:
         meaning = self.names.meaning
         for clause in self.facts.meaning.clauses_of.get(number, ()):
             for node, known in reads(clause.tree) if clause.tree is not None else ():
-                yield Reading(number, None, clause.path, node, meaning(node.names), known)
+                yield Reading(number, None, clause.path, node, meaning(node.names), known, clause)
         for sub, path, value in self.flow.steps[number].templates:
             for text_path, text in texts(value, (*self.flow.layout.path(number), *path)):
                 # A problem of a name is reported once for each text that contains the name.

@@ -102,8 +102,8 @@ class NotNull:
         return Effect(given, gone)
 
     def _assigned(self, number: int, step: SetStep) -> Iterator[Names]:
-        trees = {clause.path[-1]: clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())}
-        return ((name,) for name, value in step.set.items() if _is_no_null(trees.get(name, value)))
+        trees = {clause.name: clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())}
+        return ((name,) for name, value in step.assigns.items() if _is_no_null(trees.get(name, value)))
 
     def _given(self, step: LlmStep | ToolStep | ParallelStep | ComputeStep, transition: Transition) -> Iterator[Names]:
         """Yield the names that certainly have a value other than null when a step is left with an output."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from stepward.validator.recheck.cells import Block, meet
+from stepward.validator.recheck.cells import FAILS, Block, meet
 from stepward.validator.recheck.definite import owner_of
-from stepward.validator.recheck.evaluation import FAILS, Environment, references, values
+from stepward.validator.recheck.evaluation import (
+    Environment,
+    references,
+    values,
+)
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit
 from stepward.validator.recheck.failures import errors_at, errors_before_items, leaving, told_apart
 from stepward.validator.recheck.flow import Transition

@@ -52,6 +52,7 @@ class Block(NamedTuple):
     contents: tuple[Block, ...] | None = None
 
 
+FAILS: Final = Block("fails")  # the outcome of an evaluation that fails
 UNDEFINED: Final = Block("undefined")
 NULL: Final = Block("null", True)
 TRUE: Final = Block("boolean", True, True)
@@ -69,9 +70,7 @@ OF_KIND: Final = {
     "array": (ARRAY,),
     "object": (OBJECT,),
 }
-ANYTHING: Final = tuple(
-    block for word in ("null", "boolean", "number", "string", "array", "object") for block in OF_KIND[word]
-)
+ANYTHING: Final = tuple(block for word, blocks in OF_KIND.items() if word != "integer" for block in blocks)
 
 
 def may_have(owner: Block, name: str) -> bool:
@@ -100,18 +99,18 @@ def of_value(value: Any) -> Block:
         return Block("string", True, value)
     if isinstance(value, dict):
         return OBJECT
-    return _of_members(tuple(map(of_value, value)))
+    return list_of(tuple(map(of_value, value)))
 
 
-def _of_members(contents: tuple[Block, ...]) -> Block:
-    """Return the block of the arrays whose items are in these blocks."""
+def list_of(contents: tuple[Block, ...]) -> Block:
+    """Return the block of the arrays whose items are in these blocks, one after the other."""
     return Block("array", low=len(contents) - 1, high=len(contents) + 1, items=frozenset(contents), contents=contents)
 
 
 def joined_arrays(left: Block, right: Block) -> Block:
     """Return a block with every array that joins one of a block with one of another."""
     if left.contents is not None and right.contents is not None:
-        return _of_members(left.contents + right.contents)
+        return list_of(left.contents + right.contents)
     items = None if left.items is None or right.items is None else left.items | right.items
     return ARRAY._replace(items=items, **_joined_lengths(left, right))
 
@@ -414,7 +413,7 @@ def _cut(given: list[Block]) -> Iterator[Block]:
     texts, lists = _known(given)
     # In the order of `given`: that of a set hangs on the seed of the process, and so would the state of a refusal.
     for contents in dict.fromkeys(one.contents for one in given if one.contents in lists):
-        yield _of_members(contents)
+        yield list_of(contents)
     for low, high in _lengths(given, "array"):
         yield Block("array", low=low, high=high, but=lists)
     for text in dict.fromkeys(one.value for one in given if one.kind == "string" and one.value in texts):

@@ -12,8 +12,12 @@ from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any, assert_never
 
-from stepward.validator.recheck.cells import UNDEFINED, Block
-from stepward.validator.recheck.evaluation import FAILS, references, truths, values
+from stepward.validator.recheck.cells import FAILS, UNDEFINED, Block
+from stepward.validator.recheck.evaluation import (
+    references,
+    truths,
+    values,
+)
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import Origin, Origins, below, prefixes

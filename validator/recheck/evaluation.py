@@ -10,9 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple, assert_never
 
+from stepward.validator.recheck.built import (
+    filled,
+    together,
+)
 from stepward.validator.recheck.cells import (
+    ARRAY,
+    FAILS,
     FALSE,
     NUMBER,
+    OBJECT,
     OF_KIND,
     TEXT,
     TRUE,
@@ -33,6 +40,7 @@ from stepward.vm.expressions.letters import WHITE_SPACE, lower, upper
 from stepward.vm.expressions.operators import Comparison, FunctionName
 from stepward.vm.expressions.syntax import (
     Arithmetic,
+    Built,
     Compare,
     Constant,
     Defined,
@@ -42,6 +50,7 @@ from stepward.vm.expressions.syntax import (
     Minus,
     Negation,
     Reference,
+    Template,
     all_references,
 )
 from stepward.vm.values import arithmetic
@@ -49,9 +58,6 @@ from stepward.vm.values import arithmetic
 Names = tuple[str, ...]
 Environment = Mapping[Names, Sequence[Block]]
 """The possible blocks of each reference; `undefined` is one of them."""
-
-FAILS: Final = Block("fails")
-"""The outcome of an evaluation that fails."""
 
 MAX_SPLITS: Final = 512
 """Combinations of blocks that are evaluated one by one; beyond that all are evaluated together."""
@@ -116,6 +122,9 @@ class _Evaluation:
                 return self._computed("-", {of_value(0)}, self.of(operand))
             case Arithmetic():
                 return self._calculated(tree)
+            case Built() | Template():
+                parts = [self.of(part) for part in tree.parts]
+                return together(parts, is_list=tree.is_list) if isinstance(tree, Built) else filled(parts)
             case _:
                 assert_never(tree)
 
@@ -265,6 +274,10 @@ def result_blocks(tree: Expression) -> tuple[Block, ...]:
             return tuple(block for word in sorted(joins) for block in OF_KIND[word])
         case Arithmetic() | Minus():
             return (NUMBER,)
+        case Built(parts=parts, is_list=is_list):
+            return (ARRAY._replace(low=len(parts) - 1, high=len(parts) + 1) if is_list else OBJECT,)
+        case Template():
+            return (TEXT,)
         case Defined() | Negation() | Logic() | Compare():
             return (TRUE, FALSE)
     raise AssertionError("constants and references have no result blocks")

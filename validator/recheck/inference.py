@@ -19,6 +19,7 @@ from stepward.validator.recheck.types import WORDS, is_a, words
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import (
     Arithmetic,
+    Built,
     Compare,
     Constant,
     Defined,
@@ -250,16 +251,22 @@ class Uses:
                         self._need(tree, _BOOLEAN)
                         self._nodes(tree)
                 continue
-            texts = iter(expressions)
-            for name, value in step.assigns.items():
+            for name, tree in self.boundary.reading.put_by_set(number).items():
                 slot: Slot = (Source("set", name, number), ())
-                if not isinstance(value, str):
-                    self._add(slot, kind_of(value))
-                    continue
-                tree = next(texts)
-                if tree is not None:
+                if isinstance(tree, Constant) and not isinstance(step.assigns[name], str):
+                    self._add(slot, kind_of(tree.value))
+                elif tree is not None:
                     self._equate(slot, tree)
+                    self._built(slot, tree)
                     self._nodes(tree)
+
+    def _built(self, slot: Slot, tree: Expression) -> None:
+        """Record that each field of a built object has the type of what was put in; lists say nothing."""
+        if isinstance(tree, Built) and not tree.is_list:
+            source, fields = slot
+            for name, part in zip(tree.names, tree.parts, strict=True):
+                self._equate((source, (*fields, name)), part)
+                self._built((source, (*fields, name)), part)
 
     def _items(self, number: int, step: ForEachStep) -> None:
         """Record that an item has the type of the items of its list."""
@@ -337,6 +344,8 @@ class Uses:
 
     def _need_items(self, array: Expression, kinds: frozenset[str] | None) -> None:
         """Record what a function needs of the items of an array, None where it takes any."""
+        if kinds is not None and isinstance(array, Built):
+            self._need_all(array.parts, kinds)
         if kinds is not None and isinstance(array, Reference):
             for source, fields in self._slots(array.names):
                 self._note_below(source, (*fields, ITEMS), is_asked=False)
@@ -345,10 +354,7 @@ class Uses:
     def _comparison(self, node: Compare) -> None:
         match node.operator:
             case "==" | "!=":
-                for one, other in ((node.left, node.right), (node.right, node.left)):
-                    if isinstance(one, Reference):
-                        for slot in self._slots(one.names):
-                            self._equate(slot, other)
+                self._same(node.left, node.right)
             case "in" | "not in":
                 self._need(node.right, _ARRAY)
                 self._member(node.left, node.right)
@@ -357,11 +363,16 @@ class Uses:
             case operator:
                 self._need_all((node.left, node.right), TAKEN[operator])
 
+    def _same(self, left: Expression, right: Expression) -> None:
+        for one, other in ((left, right), (right, left)):
+            for slot in self._slots(one.names) if isinstance(one, Reference) else ():
+                self._equate(slot, other)
+
     def _contains(self, node: Compare) -> None:
         if isinstance(node.right, Constant) and not isinstance(node.right.value, str):
             self._need(node.left, _ARRAY)
             self._member(node.right, node.left)
-        elif isinstance(node.left, Constant) and isinstance(node.left.value, tuple):
+        elif isinstance(node.left, Built) or (isinstance(node.left, Constant) and isinstance(node.left.value, tuple)):
             self._member(node.right, node.left)
         else:
             left = self._slots(node.left.names) if isinstance(node.left, Reference) else []
@@ -392,6 +403,9 @@ class Uses:
         if isinstance(array, Constant) and isinstance(array.value, tuple):
             for value in array.value[:1]:
                 self._need(item, kind_of(value))
+        elif isinstance(array, Built):
+            for part in array.parts:
+                self._same(item, part)
         elif isinstance(array, Reference):
             for source, fields in self._slots(array.names):
                 self._note_below(source, (*fields, ITEMS), is_asked=False)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from stepward.validator.recheck.built import held
 from stepward.validator.recheck.cells import (
     ANYTHING,
     UNDEFINED,
@@ -29,7 +30,7 @@ from stepward.validator.recheck.sums import AssignedKinds
 from stepward.validator.recheck.types import NOTHING, words
 from stepward.validator.recheck.types import allows as allows_word
 from stepward.vm.expressions.fields import index_of
-from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, Reference, walk
+from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Minus, Reference, walk
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.types import TypeSpec
@@ -158,10 +159,8 @@ class Origins:
         return None if listed is None else listed.items
 
     def tree(self, source: Source) -> Expression | None:
-        """Return the expression of a name of a `set`; None where it is written as a value, or can't be parsed."""
-        assigned = self.reading.steps[source.step].assigns
-        texts = [name for name, value in assigned.items() if isinstance(value, str)]
-        return self.reading.expressions(source.step)[texts.index(source.name)] if source.name in texts else None
+        """Return what a `set` assigns to a name; None where it can't be parsed."""
+        return self.reading.put_by_set(source.step).get(source.name)
 
     def _copied(self, names: Names, depth: int) -> Origin:
         """Return the origin of a reference after so many copies.
@@ -190,9 +189,11 @@ class Origins:
         if source.kind != "set":
             spec, may_be_absent = field_type(self.spec(source), fields)
             return Origin(of_type(spec), may_be_absent)
-        value, tree = self.reading.steps[source.step].assigns[source.name], self.tree(source)
-        if not isinstance(value, str) or isinstance(tree, Constant):
-            return _written(tree.value if isinstance(tree, Constant) else value, fields)
+        tree = self.tree(source)
+        if isinstance(tree, Constant):
+            return _written(tree.value, fields)
+        if isinstance(tree, Built) and fields:
+            return self._in_built(tree, fields, depth)
         if isinstance(tree, Reference):
             if tree.names == (source.name,):
                 return _NOTHING_NEW
@@ -202,6 +203,19 @@ class Origins:
         if tree is None or (fields and index_of(fields[0]) is not None):
             return _ANYWHERE
         return _NOWHERE if fields else Origin(result_blocks(tree))
+
+    def _in_built(self, tree: Built, fields: Names, depth: int) -> Origin:
+        """Return the origin of a field of a built value."""
+        part, is_field = held(tree, fields)
+        match part:
+            case None:
+                return _NOWHERE
+            case Constant(value=value):
+                return _written(value, ())
+            case Reference(names=names):
+                found = self._copied(names, depth + 1)
+                return found if is_field else Origin(found.blocks)  # it had a value then
+        return Origin(result_blocks(part))
 
     @cached_property
     def _assigned_kinds(self) -> AssignedKinds:

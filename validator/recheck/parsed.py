@@ -13,13 +13,13 @@ from stepward.validator.recheck.names import Lookup
 from stepward.validator.recheck.parts import Match
 from stepward.validator.recheck.refusals import Unreadable
 from stepward.vm.errors import ExpressionError
-from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Expression
+from stepward.vm.expressions.building import expression, is_computed
+from stepward.vm.expressions.syntax import Constant, Expression
 from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyPart, AnyStep, ForEachStep, ToolCall, parts
+from stepward.vm.language.steps import AnyPart, AnyStep, ForEachStep, SetStep, ToolCall, parts
 
 _EFFECTS: Final = ("none", "read", "write")
 _UNKNOWN: Final = ToolSpec.model_construct(effect="write", idempotent=False)
@@ -120,12 +120,25 @@ class Parsed:
         return tuple(hit for hit in self.calls if isinstance(hit.part, ToolCall))
 
     def expressions(self, number: int) -> tuple[Expression | None, ...]:
-        """Return the conditions of a step, or the texts of its `set`, in order; None for text that does not parse."""
+        """Return the conditions of a step, or what its `set` computes, in order; None for text that does not parse."""
         if number not in self._trees:
-            self._trees[number] = tuple(
-                _parsed(one.text, self.program.language) for one in self.steps[number].expressions
-            )
+            step, language = self.steps[number], self.program.language
+            values = [one.text for one in step.expressions]
+            if isinstance(step, SetStep | ForEachStep):
+                values = [value for value in step.assigns.values() if is_computed(value, language)]
+            self._trees[number] = tuple(_parsed(value, language) for value in values)
         return self._trees[number]
+
+    def put_by_set(self, number: int) -> dict[str, Expression | None]:
+        """Return what a `set` or `carry` assigns, by name: a constant for a value that stands for itself.
+
+        None for text that does not parse.
+        """
+        trees = iter(self.expressions(number))
+        return {
+            name: next(trees) if is_computed(value, self.program.language) else Constant(0, 0, value)
+            for name, value in self.steps[number].assigns.items()
+        }
 
     def rules(self) -> list[tuple[AnyRule, str | None]]:
         """Return the guardrails of the program, then those of the policies, each with the name of its policy."""
@@ -190,8 +203,8 @@ def _applies(policy: Policy, program: Program) -> bool:
     return any(fnmatchcase(name, pattern) for name, pattern in names)
 
 
-def _parsed(text: str, language: int) -> Expression | None:
+def _parsed(value: object, language: int) -> Expression | None:
     try:
-        return parse(text, language)
+        return expression(value, language)
     except ExpressionError:
         return None

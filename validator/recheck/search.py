@@ -13,6 +13,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
+from stepward.validator.recheck.built import held
 from stepward.validator.recheck.cells import GIVEN, OPEN, Block, cut, is_exact, of_value
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references, truths
@@ -25,7 +26,7 @@ from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.rules import Watcher
 from stepward.validator.recheck.steps import Steps
 from stepward.validator.recheck.walking import Pair, Violations, Walk, resolved_states
-from stepward.vm.expressions.syntax import Constant, Expression, walk
+from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import ForEachStep, SetStep, ToolCall
 
@@ -213,6 +214,9 @@ def refuted(reading: Reading, watcher: Watcher) -> Violations:
 
 
 _SAMPLES: Final = (0, 1, "", "x")
+MAX_FIELDS: Final = 500
+"""The most fields of built values that are followed."""
+
 _EXACT: Final = frozenset({"undefined", "object"})
 
 
@@ -230,13 +234,14 @@ class Groups:
         for number, step in enumerate(reading.steps):
             trees = [tree for tree in reading.expressions(number) if tree is not None]
             if isinstance(step, SetStep | ForEachStep):
-                self._assigned(number, step)
+                self._assigned(number)
                 continue
             for tree in trees:
                 self._join(references([tree]), _constants(tree))
         asked = [] if is_wide else list(_asked(watcher))
         if watcher.condition is not None:
             self._join(list(_asked(watcher)), _constants(watcher.condition))
+        self._follow_built()
         known = self._groups.get(asked[0], set()) if asked else set(self._groups)
         if not asked:
             known |= {name for hit in reading.calls for name in read_by(hit.part)}
@@ -246,19 +251,38 @@ class Groups:
         """Return the constants in expressions of a reference's group."""
         return self._constants.get(name, {}).values()
 
-    def _assigned(self, number: int, step: SetStep | ForEachStep) -> None:
-        texts = iter(self.reading.expressions(number))
-        for name, value in step.assigns.items():
-            tree = next(texts) if isinstance(value, str) else None
+    def _assigned(self, number: int) -> None:
+        for name, tree in self.reading.put_by_set(number).items():
             if tree is not None:
-                self._join([(name,), *references([tree])], _constants(tree))
-            elif not isinstance(value, str | tuple | dict):
-                self._join([(name,)], (value,))
+                self._given((name,), tree)
+
+    def _given(self, name: Names, tree: Expression) -> None:
+        """Join a name with what it is assigned, and each field with the part of which it is built."""
+        if not isinstance(tree, Constant) or not isinstance(tree.value, tuple | dict):
+            self._join([name, *references([tree])], _constants(tree))
+        for field, part in zip(tree.names, tree.parts, strict=True) if isinstance(tree, Built) else ():
+            self._given((*name, field), part)
+
+    def _follow_built(self) -> None:
+        """Join each field of a built value with the field of what was put in there, and so on."""
+        pending = [name for name in self._groups if len(name) > 1]
+        seen = set(pending)
+        while pending and len(seen) < MAX_FIELDS:
+            name = pending.pop()
+            meant = self.reading.lookup.meaning(name)
+            for source in meant.sources if meant is not None else ():
+                tree = self.reading.origins.tree(source) if source.kind == "set" else None
+                part = held(tree, meant.fields).tree if isinstance(tree, Built) and meant is not None else None
+                if isinstance(part, Reference):
+                    self._join([name, part.names], ())
+                    if part.names not in seen:
+                        seen.add(part.names)
+                        pending.append(part.names)
 
     def _join(self, names: Sequence[Names], constants: Iterable[Any]) -> None:
         group: set[Names] = set()
         known = {(type(one).__name__, one): one for one in constants}
-        for name in [held for one in names for held in self._held(one)]:
+        for name in [inner for one in names for inner in self._held(one)]:
             group |= self._groups.get(name, {name})
             known |= self._constants.get(name, {})
         for name in group:
@@ -285,7 +309,8 @@ def _asked(watcher: Watcher) -> Iterator[Names]:
 def _constants(tree: Expression) -> Iterable[Any]:
     for node in walk(tree):
         if isinstance(node, Constant):
-            yield from node.value if isinstance(node.value, tuple) else (node.value,)
+            values = node.value if isinstance(node.value, tuple) else (node.value,)
+            yield from (value for value in values if not isinstance(value, tuple | dict))
 
 
 def _blocks(origins: Origins, name: Names, constants: Iterable[Any]) -> tuple[Block, ...]:

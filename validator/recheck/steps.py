@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any, assert_never
+from typing import assert_never
 
 from stepward.validator.recheck.arguments import starts
 from stepward.validator.recheck.between import between, reverted, started
 from stepward.validator.recheck.cells import (
+    FAILS,
     GIVEN,
     OPEN,
     TEXT,
@@ -25,7 +26,6 @@ from stepward.validator.recheck.cells import (
     is_exact,
     may_have,
     meet,
-    of_value,
     surely_has,
 )
 from stepward.validator.recheck.definite import (
@@ -37,20 +37,31 @@ from stepward.validator.recheck.definite import (
     read_by,
     written_by,
 )
-from stepward.validator.recheck.evaluation import FAILS, Environment, references, splits, values
+from stepward.validator.recheck.describing import of_built, written
+from stepward.validator.recheck.evaluation import (
+    Environment,
+    references,
+    splits,
+    values,
+)
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome
 from stepward.validator.recheck.failures import attempts, early_errors, late_errors, leaving, told_apart
 from stepward.validator.recheck.flow import FAILS as END_FAILS
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
 from stepward.validator.recheck.joining import MAX_EXITS, joined_exits
-from stepward.validator.recheck.names import ABSENT, Names, Source, inside
+from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.origins import Origins, field_type
 from stepward.validator.recheck.questions import Questions
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
-from stepward.vm.expressions.syntax import Expression, Reference
+from stepward.vm.expressions.building import is_computed
+from stepward.vm.expressions.syntax import (
+    Built,
+    Expression,
+    Reference,
+)
 from stepward.vm.language.steps import (
     AnyCall,
     AnyStep,
@@ -313,18 +324,6 @@ class Steps:
 
         return describe
 
-    @staticmethod
-    def _written(value: Any) -> DescribeField:
-        def describe(fields: Names, _: bool) -> tuple[Test, bool]:
-            held: Any = value
-            for name in fields:
-                held = inside(held, name)
-            if held is ABSENT:
-                return lambda _: False, True
-            return lambda block: meet(block, of_value(held)), False
-
-        return describe
-
     def success(self, part: FailingPart) -> Iterator[Changes]:
         """Yield the changes of a part that succeeded: it has an output, and no error."""
         source = Source("output", part.id, *self.reading.lookup.calls[part.id])
@@ -335,7 +334,7 @@ class Steps:
         return self.together([given, *self._without_error(part)])
 
     def _fallback(self, part: AnyCall | ComputeStep) -> Iterator[Changes]:
-        given = self.valued(written_by(part), self._written(part.fallback))
+        given = self.valued(written_by(part), written(part.fallback))
         return self.together([given, *self._without_error(part)])
 
     def _without_error(self, part: FailingPart) -> list[Iterator[Changes]]:
@@ -344,7 +343,7 @@ class Steps:
     def left_without(self, part: FailingPart, name: str) -> Iterator[Changes]:
         """Yield the changes of a part that failed: it has an error of a name, and no output."""
         error = self.valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
-        named = self.valued([(part.id, "error_name")], self._written(name))
+        named = self.valued([(part.id, "error_name")], written(name))
         gone = [self.undefined(root) for root in written_by(part)]
         return self.together([*gone, error, named])
 
@@ -396,10 +395,14 @@ class Steps:
         choices: list[Iterable[Changes]] = []
         texts = iter(zip(self.trees(number, state), results, strict=True))
         for name, value in step.assigns.items():
-            if not isinstance(value, str):
-                choices.append(self.valued([(name,)], self._written(value)))
+            if not is_computed(value, self.reading.program.language):
+                choices.append(self.valued([(name,)], written(value)))
                 continue
             tree, found = next(texts)
+            if isinstance(tree, Built):
+                described = of_built(tree, found - {FAILS}, lambda names: self.environment(names, number, state))
+                choices.append(self.valued([(name,)], described))
+                continue
             origin = tree.names if isinstance(tree, Reference) else None
             choices.append(self.valued([(name,)], self._result(found - {FAILS}, origin, number, state)))
         return self.together(choices)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
+from stepward.validator.recheck.built import held
 from stepward.validator.recheck.evaluation import JOINED, result_blocks
 from stepward.validator.recheck.inference import KINDS, NOTHING, kind_of
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.parsed import Parsed
-from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, children
+from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Reference, children
 from stepward.vm.language.steps import ForEachStep, SetStep
 
 MAX_ROUNDS: Final = 50
@@ -30,7 +31,7 @@ class AssignedKinds:
             Source("set", name, number): tree
             for number, step in enumerate(reading.steps)
             if isinstance(step, SetStep | ForEachStep)
-            for name, tree in _trees(step, reading.expressions(number))
+            for name, tree in reading.put_by_set(number).items()
         }
         self._kinds: dict[Source, Kinds] = dict.fromkeys(self._trees, NOTHING)
         for _ in range(MAX_ROUNDS):
@@ -65,10 +66,10 @@ class AssignedKinds:
     def _at(self, source: Source, fields: Names) -> Kinds:
         if source.kind != "set":
             return self._given(source, fields)
-        return KINDS if fields else self._kinds[source]
-
-
-def _trees(step: SetStep | ForEachStep, texts: Iterable[Expression | None]) -> Iterable[tuple[str, Expression | None]]:
-    parsed = iter(texts)
-    for name, value in step.assigns.items():
-        yield name, next(parsed) if isinstance(value, str) else Constant(0, 0, value)
+        tree = self._trees[source]
+        if not fields:
+            return self._kinds[source]
+        if not isinstance(tree, Built):
+            return KINDS
+        part = held(tree, fields).tree
+        return NOTHING if part is None else self._of(part)

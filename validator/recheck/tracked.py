@@ -117,8 +117,8 @@ class Tracked:
     def _copied(self, number: int) -> Iterator[tuple[str, str]]:
         """Yield pairs of a name that a step makes a copy, and the variable that it copies."""
         step = self.steps[number]
-        for name, value in step.set.items() if isinstance(step, SetStep) else ():
-            tree = self.origins.tree(Source("set", name, number)) if isinstance(value, str) else None
+        for name in step.assigns if isinstance(step, SetStep) else ():
+            tree = self.origins.tree(Source("set", name, number))
             if not isinstance(tree, Reference) or len(tree.names) != 1 or tree.names == (name,):
                 continue
             if _ARGUMENTS not in (name, tree.names[0]):

@@ -11,7 +11,7 @@ from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.similar import near_words
 from stepward.vm.language.steps import ToolCall
-from stepward.vm.language.typecheck import WORDS
+from stepward.vm.language.type_words import WORDS
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Place
 

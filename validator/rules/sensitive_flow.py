@@ -8,9 +8,10 @@ from typing import Final, NamedTuple, assert_never
 from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
 from stepward.vm.expressions.fields import index_of
+from stepward.vm.expressions.inside import leaf
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import NUMBER, STRING
-from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, Template
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import (
     ComputeStep,
@@ -53,7 +54,8 @@ class SensitiveFlow:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._sets: dict[str, Origin] = {}
+        self._sets: dict[str, dict[tuple[Path, int], tuple[Reading, Origin]]] = {}
+        """By variable: each reading that gives it, or a part of it, a sensitive value."""
         self._echoes: dict[str, Origin] = {}
         self._computed: dict[str, Origin] = {}
         readings = [one for one in context.analyses.assignment.readings if one.meant is not None]
@@ -81,12 +83,9 @@ class SensitiveFlow:
         """Record the taint that a reading passes on; return whether it is new."""
         assert reading.meant is not None
         call = self._context.analyses.reader(reading)
-        if isinstance(call, ToolCall):
-            known, name = self._echoes, call.id
-        elif isinstance(call, ComputeStep):
-            known, name = self._computed, call.id
-        else:
-            known, name = self._sets, str(reading.place.path[3])
+        if not isinstance(call, ToolCall | ComputeStep):
+            return self._assign(reading)
+        known, name = (self._echoes if isinstance(call, ToolCall) else self._computed), call.id
         if name in known:
             return False
         origin = self.origin(reading.meant)
@@ -96,22 +95,37 @@ class SensitiveFlow:
             if not origin.kinds:
                 return False
             origin = origin._replace(tool=call.tool)
-        elif isinstance(call, ComputeStep):
-            origin = origin._replace(kinds=_ANY)
         else:
-            origin = origin._replace(kinds=self._kinds_after(reading, origin))
+            origin = origin._replace(kinds=_ANY)
         known[name] = origin
         return True
 
-    def _kinds_after(self, reading: Reading, origin: Origin) -> frozenset[str]:
+    def _assign(self, reading: Reading) -> bool:
+        """Record the taint of a variable that a `set` assigns, or of the part of it that is built from a reading."""
+        assert reading.clause is not None
+        assert reading.meant is not None
+        known, place = self._sets.setdefault(reading.clause.name, {}), (reading.path, reading.reference.start)
+        origin = self.origin(reading.meant) if place not in known else None
+        if origin is not None:
+            known[place] = reading, origin._replace(kinds=self._kinds_after(reading, origin))
+        return origin is not None
+
+    @staticmethod
+    def _kinds_after(reading: Reading, origin: Origin) -> frozenset[str]:
         """Return the kinds after `set` read a sensitive value: a copy has all of them, a calculation gives a
-        number, and `+` a text that repeats what it joined."""
-        trees = self._context.facts.meaning.clauses_of.get(reading.step, ())
-        tree: Expression | None = next((one.tree for one in trees if one.path == reading.place.path), None)
+        number, and `+` a text or an array that repeats what it joined, as a template does."""
+        clause = reading.clause
+        tree: Expression | None = clause.tree if clause is not None else None
+        if clause is not None and tree is not None:
+            tree = leaf(tree, clause.part(reading.reference.start)).tree
         if tree is None or isinstance(tree, Reference):
             return origin.kinds
         if isinstance(tree, Constant):
             return frozenset()
+        if isinstance(tree, Template):
+            return STRING
+        if "array" in result_kinds(tree):
+            return origin.kinds
         joined = STRING if isinstance(tree, Arithmetic) and "string" in origin.kinds else frozenset()
         return result_kinds(tree) & (NUMBER | joined)
 
@@ -131,9 +145,9 @@ class SensitiveFlow:
         seen: set[Path] = set()
         while any(source.kind == "set" for source in meant.sources):
             copied = self._copied(meant)
-            if copied is None or copied.place.path in seen or copied.meant is None:
+            if copied is None or copied.path in seen or copied.meant is None:
                 return []
-            seen.add(copied.place.path)
+            seen.add(copied.path)
             text, meant = copied.reference.text(), copied.meant
         specs = [self._context.facts.meaning.typing.root_spec(source) for source in meant.sources]
         parts = [_part(spec, meant.fields) for spec in specs]
@@ -149,15 +163,15 @@ class SensitiveFlow:
         if len(meant.sources) != 1 or meant.fields:
             return None
         (source,) = meant.sources
-        readings = [one for one in self._context.analyses.assignment.readings if one.place.path == source.path]
+        readings = [one for one in self._context.analyses.assignment.readings if one.path == source.path]
         steps = self._context.facts.meaning.clauses_of
         trees = [clause.tree for one in readings for clause in steps.get(one.step, ()) if clause.path == source.path]
         return readings[0] if len(readings) == 1 and isinstance(trees[0], Reference) else None
 
     def _origins(self, source: Source, fields: tuple[str, ...]) -> Iterator[Origin]:
         if source.kind == "set":
-            if source.name in self._sets:
-                yield self._sets[source.name]
+            known = self._sets.get(source.name, {})
+            yield from (origin for reading, origin in known.values() if reading.is_in(fields))
             return
         spec = self._context.facts.meaning.typing.root_spec(source)
         found = _marked(spec, _spec_path(self._context, source), fields)

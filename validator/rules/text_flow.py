@@ -12,7 +12,10 @@ from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.effects import known_sites
 from stepward.validator.rules.sensitive_flow import SensitiveFlow, is_marked
-from stepward.vm.expressions.syntax import Reference
+from stepward.vm.expressions.syntax import (
+    Built,
+    Reference,
+)
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ComputeStep, ConditionStep, LlmCall, ToolCall
@@ -156,14 +159,19 @@ class UnguardedTextToEffect(Rule):
                 if source.kind != "set" and not _is_computed(context, source):
                     return source
                 visited.add(source)
-                pending.append(self._copied(context, source))
+                pending.append(self._copied(context, source, copied))
         return None
 
-    def _copied(self, context: Context, source: Source) -> Iterator[tuple[Source, Reading]]:
-        """Yield the sources of the value that a `set` copies, or from which a `compute` step computes a text."""
+    def _copied(self, context: Context, source: Source, reading: Reading) -> Iterator[tuple[Source, Reading]]:
+        """Yield the sources of the value that a `set` copies, or from which a `compute` step computes a text.
+
+        `reading` reads that value, or a field of it: only what is put into this field counts.
+        """
+        fields = reading.meant.fields if reading.meant is not None else ()
         for copied in context.analyses.assignment.readings_of.get(source.step or 0, ()):
             is_argument = source.kind == "output"
-            if is_argument or (copied.place.path == source.path and self._is_copy(context, source)):
+            is_part = copied.path == source.path and copied.is_in(fields)
+            if is_argument or (is_part and self._is_copy(context, source)):
                 yield from _sources_of(copied)
 
     def _may_arrive(self, context: Context, source: Source, reading: Reading) -> bool:
@@ -176,9 +184,9 @@ class UnguardedTextToEffect(Rule):
         return is_free and self._arrives(context, source, reading)
 
     def _is_copy(self, context: Context, source: Source) -> bool:
-        """Whether a `set` copies a reference; every other expression gives a number or a boolean."""
+        """Whether a `set` copies a reference, or builds a value; every other expression gives a number or a boolean."""
         clauses = context.facts.meaning.clauses_of.get(source.step or 0, ())
-        return any(clause.path == source.path and isinstance(clause.tree, Reference) for clause in clauses)
+        return any(clause.path == source.path and isinstance(clause.tree, Reference | Built) for clause in clauses)
 
     def _text_finding(self, context: Context, source: Source, reading: Reading, call: ToolCall) -> Finding:
         whose = "a user's" if source.kind == "input" else "a model's"

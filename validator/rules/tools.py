@@ -13,7 +13,7 @@ from stepward.vm.expressions.template import embedded, fill, parts
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.similar import near_name, near_words, respelt
 from stepward.vm.language.steps import ToolCall
-from stepward.vm.language.typecheck import WORDS, either
+from stepward.vm.language.type_words import WORDS, either
 from stepward.vm.language.types import TypeSpec, refusal, same
 from stepward.vm.language.views import static_kinds
 from stepward.vm.reading.source import Place

@@ -8,8 +8,9 @@ from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
 from stepward.vm.expressions.template import embedded
+from stepward.vm.language.editions import SAY_2
 from stepward.vm.language.steps import SetStep
-from stepward.vm.language.typecheck import either
+from stepward.vm.language.type_words import either
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.language.uses import Use
 from stepward.vm.reading.source import Correction, Path, Place
@@ -127,7 +128,8 @@ class QuotedReference(Rule):
 
     ## What it does
     Reports a text literal in a condition or expression that contains only a reference, such as `'$status'`. In prompts
-    and arguments, a reference is written inside the text. In expressions, it is written without quotes.
+    and arguments, a reference is written inside the text. In expressions, it is written without quotes. In a program of
+    language 1, the rule also reports a reference in a list or an object of `set`, where only language 2 reads it.
 
     ## Why it is bad
     The condition never reads the value. Its result is the same in every run, so one of its branches is never taken.
@@ -157,21 +159,24 @@ class QuotedReference(Rule):
     name = "quoted-reference"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every text literal that is a reference in quotes, and every one in a list or object of a `set`."""
+        """Yield every text literal that is a reference in quotes, and in language 1 every one that a `set` nests."""
         yield from expression_findings(self, context)
         for number, step in enumerate(context.facts.flow.steps):
-            if isinstance(step, SetStep):
-                data = {name: value for name, value in step.set.items() if not isinstance(value, str)}
-                for found in embedded(data, (*context.facts.flow.layout.path(number), "set")):
-                    message = f"`{found.reference.text()}` is in a list or object of `set`, where it is text"
-                    name = "_".join(part for part in found.path[3:] if isinstance(part, str))
-                    name = name if name.isidentifier() and name not in step.set else "another_name"
-                    help = (
-                        "a list or object of `set` has no expressions: remove the reference there, and assign it to a "
-                        f"name of its own, as in `{name}: {found.reference.text()}`"
-                    )
-                    place = Place(found.path, within=(found.reference.start, found.reference.end))
-                    yield self.finding(message, help, place, step=step.id)
+            if isinstance(step, SetStep) and context.facts.program.language == 1:
+                yield from self._nested(context, number, step)
+
+    def _nested(self, context: Context, number: int, step: SetStep) -> Iterator[Finding]:
+        """Yield the references in the lists and objects of a `set`: in language 1 they are text."""
+        data = {name: value for name, value in step.set.items() if not isinstance(value, str)}
+        help = "add `language: 2` to the program, where it is read"
+        correction: Correction | None = SAY_2
+        if "language" in context.facts.program.model_fields_set:
+            help, correction = "write `language: 2` instead of `language: 1`: there it is read", None
+        for found in embedded(data, (*context.facts.flow.layout.path(number), "set")):
+            message = f"`{found.reference.text()}` is in a list or object of `set`, where it is text in language 1"
+            place = Place(found.path, within=(found.reference.start, found.reference.end))
+            is_known = context.facts.meaning.names.meaning(found.reference.names) is not None
+            yield self.finding(message, help, place, step=step.id, correction=correction if is_known else None)
 
 
 class ImpossibleValue(Rule):

@@ -14,6 +14,7 @@ from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Defined, Reference, walk
+from stepward.vm.expressions.template import texts
 from stepward.vm.language.guardrails import Requires, ToolSelector, guards, protected
 from stepward.vm.language.names import Source, assigned_path
 from stepward.vm.language.similar import near_words
@@ -166,7 +167,7 @@ def _unread_outputs(context: Context, read: set[Source]) -> Iterator[_Unread]:
         if _gives_result(context, number) or ((number, None, step.id) in known and step.sub_steps):
             continue
         for name, value in step.assigns.items():
-            if (number, name) not in assigned and isinstance(value, str) and "$" in value:
+            if (number, name) not in assigned and next(texts(value), None) is not None:
                 yield _Unread(name, Place(assigned_path(context.facts.flow.layout, number, name), key=True))
         for sub, call in step.calls:
             key, path = call.output_key, context.facts.flow.layout.path(number, sub)

@@ -9,6 +9,7 @@ from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.operators import call, compare, kind, number_of, plus
 from stepward.vm.expressions.syntax import (
     Arithmetic,
+    Built,
     Compare,
     Constant,
     Defined,
@@ -18,8 +19,9 @@ from stepward.vm.expressions.syntax import (
     Minus,
     Negation,
     Reference,
+    Template,
 )
-from stepward.vm.values import arithmetic
+from stepward.vm.values import FrozenMap, arithmetic, as_text
 
 Lookup = Callable[[tuple[str, ...]], Any]
 """Returns the value of a reference, given its names; raises UndefinedReferenceError if it has none."""
@@ -54,6 +56,11 @@ def evaluate(tree: Expression, lookup: Lookup) -> Any:
             return _calculated(tree, lookup)
         case Minus(operand=operand):
             return arithmetic("-", 0, number_of("-", evaluate(operand, lookup)))
+        case Built(names=names, parts=parts, is_list=is_list):
+            found = tuple(evaluate(part, lookup) for part in parts)
+            return found if is_list else FrozenMap(zip(names, found, strict=True))
+        case Template(parts=parts):
+            return "".join(as_text(evaluate(part, lookup)) for part in parts)
         case _:
             assert_never(tree)
 

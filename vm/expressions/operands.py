@@ -6,9 +6,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
-from stepward.vm.expressions.operators import ANY, BOOLEAN, FUNCTIONS, JOINABLE, NUMBER, OPERATORS, Kinds, kind
+from stepward.vm.expressions.operators import (
+    ANY,
+    ARRAY,
+    BOOLEAN,
+    FUNCTIONS,
+    JOINABLE,
+    NUMBER,
+    OBJECT,
+    OPERATORS,
+    STRING,
+    Kinds,
+    kind,
+)
 from stepward.vm.expressions.syntax import (
     Arithmetic,
+    Built,
     Compare,
     Constant,
     Defined,
@@ -18,6 +31,7 @@ from stepward.vm.expressions.syntax import (
     Minus,
     Negation,
     Reference,
+    Template,
     children,
     with_children,
 )
@@ -43,6 +57,10 @@ def result_kinds(tree: Expression) -> Kinds:
             return joins or NUMBER
         case Minus():
             return NUMBER
+        case Built(is_list=is_list):
+            return ARRAY if is_list else OBJECT
+        case Template():
+            return STRING
         case Defined() | Negation() | Logic() | Compare():
             return BOOLEAN
         case _:
@@ -78,7 +96,7 @@ def needs(node: Expression) -> Iterator[tuple[Expression, Kinds, str]]:
     Operands whose kinds depend on one another (`Operator.takes`) are left out.
     """
     match node:
-        case Constant() | Reference() | Defined():
+        case Constant() | Reference() | Defined() | Built() | Template():
             pass
         case Compare(operator=comparison, left=left, right=right):
             takes = OPERATORS[comparison].takes

@@ -32,6 +32,7 @@ from stepward.vm.expressions.operators import (
 )
 from stepward.vm.expressions.syntax import (
     Arithmetic,
+    Built,
     Compare,
     Constant,
     Defined,
@@ -232,21 +233,29 @@ class _Parser:
         return token
 
     def list_literal(self, opening: Token) -> Expression:
-        items: list[Constant] = []
+        items: list[Constant | Reference] = []
+        kinds: set[str] = set()
         while self.peek().text != "]":
             start = self.peek()
             item = self.expression(COMPARE)
-            # `(1)` and `--1` are constants, too, but no literals.
-            if not isinstance(item, Constant) or isinstance(item.value, tuple) or item.start != start.start:
-                raise self.error("a list holds literals only", start, "compare with `==` and join with `or` instead")
-            if items and kind(item.value) != kind(items[0].value):
+            # `(1)`, `($x)` and `--1` are a constant or a reference, too, but not written so.
+            is_plain = isinstance(item, Reference) or (isinstance(item, Constant) and not isinstance(item.value, tuple))
+            if not is_plain or item.start != start.start:
+                help = "assign the value to a name of its own first, and write that name here"
+                raise self.error("a list holds literals and references only", start, help)
+            if isinstance(item, Constant):
+                kinds.add(kind(item.value))
+            if len(kinds) > 1:
                 raise self.error("a list holds literals of one type", start, "split it into two comparisons")
-            items.append(item)
+            items.append(item)  # type: ignore[arg-type]
             if self.peek().text != ",":
                 break
             self.take()
         closing = self.expect("]", opening)
-        return Constant(opening.start, closing.end, tuple(item.value for item in items))
+        if all(isinstance(item, Constant) for item in items):
+            return Constant(opening.start, closing.end, tuple(item.value for item in items))  # type: ignore[union-attr]
+        names = tuple(f"[{number}]" for number in range(len(items)))
+        return Built(opening.start, closing.end, names, tuple(items), is_list=True)
 
     def function(self, token: Token) -> Expression:
         if self.peek().text != "(":

@@ -102,7 +102,32 @@ class Minus(Node):
     operand: Expression
 
 
-Expression = Constant | Reference | Defined | FunctionCall | Negation | Logic | Compare | Arithmetic | Minus
+@dataclass(frozen=True, slots=True)
+class Built(Node):
+    """A list or an object of parts: `[$a, 'b']` in an expression, `{role: user, content: $message}` in a `set`.
+
+    `names` are those of the parts: fields of an object, indexes `[0]`, `[1]` of a list.
+    """
+
+    names: tuple[str, ...]
+    parts: tuple[Expression, ...]
+    is_list: bool
+
+    def part(self, name: str) -> Expression | None:
+        """Return the part that is a field or an item; None where there is none."""
+        return next((part for own, part in zip(self.names, self.parts, strict=True) if own == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Template(Node):
+    """`Dear $name` in a list or an object of a `set`: texts and references, written one after the other."""
+
+    parts: tuple[Constant | Reference, ...]
+
+
+Expression = (
+    Constant | Reference | Defined | FunctionCall | Negation | Logic | Compare | Arithmetic | Minus | Built | Template
+)
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
@@ -118,6 +143,8 @@ def children(node: Expression) -> tuple[Expression, ...]:
             return operands
         case Arithmetic(first=first, rest=rest):
             return (first, *(operand for _, operand in rest))
+        case Built(parts=parts) | Template(parts=parts):
+            return parts
 
 
 def with_children(node: Expression, change: Callable[[Expression], Expression]) -> Expression:
@@ -133,6 +160,10 @@ def with_children(node: Expression, change: Callable[[Expression], Expression]) 
             return replace(node, left=change(left), right=change(right))
         case Arithmetic(first=first, rest=rest):
             return replace(node, first=change(first), rest=tuple((sign, change(one)) for sign, one in rest))
+        case Built(parts=parts):
+            return replace(node, parts=tuple(map(change, parts)))
+        case Template(parts=parts):
+            return replace(node, parts=tuple(map(change, parts)))  # type: ignore[arg-type]  # texts and references stay
 
 
 def walk(root: Expression) -> Iterator[Expression]:

@@ -14,7 +14,7 @@ from stepward.vm.errors import ExpressionError, Problem
 from stepward.vm.expressions.fields import is_indexed
 from stepward.vm.expressions.operators import FUNCTIONS
 from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.syntax import Expression, FunctionCall, all_references, walk
+from stepward.vm.expressions.syntax import Built, Expression, FunctionCall, all_references, walk
 from stepward.vm.language.guardrails import Guardrail, Never, has_past
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.manifest import ToolSpec
@@ -53,7 +53,7 @@ class Use(NamedTuple):
 
 
 _FUNCTION_WORDS: Final = "|".join(word for word, row in FUNCTIONS.items() if row.language == 2)
-_IN_TEXT: Final = re.compile(rf"\b(?:{_FUNCTION_WORDS})\b|[\w\]]\[")
+_IN_TEXT: Final = re.compile(rf"\b(?:{_FUNCTION_WORDS})\b|[\w\]]\[|\[[^\]]*\$")
 """What stands in the text of every expression with a feature of language 2."""
 
 
@@ -71,7 +71,17 @@ def _brackets(tree: Expression) -> Iterator[tuple[str, Expression]]:
             yield "a field in brackets", reference
 
 
-IN_EXPRESSIONS: Final[tuple[Callable[[Expression], Iterator[tuple[str, Expression]]], ...]] = (_functions, _brackets)
+def _lists(tree: Expression) -> Iterator[tuple[str, Expression]]:
+    for node in walk(tree):
+        if isinstance(node, Built):
+            yield "a reference in a list", node
+
+
+IN_EXPRESSIONS: Final[tuple[Callable[[Expression], Iterator[tuple[str, Expression]]], ...]] = (
+    _functions,
+    _brackets,
+    _lists,
+)
 """The features of expressions: each row yields its uses in one expression, with the node."""
 
 

@@ -15,6 +15,7 @@ from stepward.vm.expressions.operands import kind_of, needs, result_kinds
 from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, NUMBER, OPERATORS, STRING, Kinds
 from stepward.vm.expressions.syntax import (
     Arithmetic,
+    Built,
     Compare,
     Constant,
     Defined,
@@ -73,19 +74,36 @@ class _Collector:
     def __init__(self, typing: Typing) -> None:
         self.typing = typing
         self.path: Path = ()
+        self.here: Clause | None = None
         self.equalities: list[tuple[Location, Location, Use]] = []
         self.sums: dict[int, _Sum] = {}
         self._undeclared: dict[tuple[str, ...], list[Location]] = {}
 
     def clause(self, clause: Clause, tree: Expression) -> None:
-        self.path = clause.path
+        self.path, self.here = clause.path, clause
         if clause.is_condition:
             self.need(tree, BOOLEAN)
         else:
-            source = Source("set", str(clause.path[-1]), clause.path, clause.step)
+            source = Source("set", clause.name, clause.path, clause.step)
             self.equate((source, ()), tree)
+            self.built((source, ()), tree)
         for node in walk(tree):
             self.node(node)
+
+    def use(self, kinds: Kinds, node: Expression) -> Use:
+        """Return a use that stands where a node of the present clause stands."""
+        assert self.here is not None
+        place = self.here.place(node.start, node.end)
+        return Use(kinds, place.path, *(place.within or (0, 0)))
+
+    def built(self, location: Location, tree: Expression) -> None:
+        """Note that each field of a built object has the type of what it is built from."""
+        if not isinstance(tree, Built) or tree.is_list:
+            return
+        source, path = location
+        for name, part in zip(tree.names, tree.parts, strict=True):
+            self.equate((source, (*path, name)), part)
+            self.built((source, (*path, name)), part)
 
     def node(self, node: Expression) -> None:
         match node:
@@ -101,6 +119,9 @@ class _Collector:
                 self.comparison(node)
             case FunctionCall(function=function, operand=Reference(names=names)):
                 self.items(names, FUNCTIONS[function].items)
+            case FunctionCall(function=function, operand=Built(parts=parts)):
+                for part in parts if FUNCTIONS[function].items is not None else ():
+                    self.need(part, FUNCTIONS[function].items or ANY)
             case Arithmetic(joins=joins) if joins:
                 self.sum(node)
         for operand, kinds, _ in needs(node):
@@ -136,8 +157,10 @@ class _Collector:
         if isinstance(node.right, Constant) and not isinstance(node.right.value, str):
             self.need(node.left, ARRAY)
             self.member(node.right, node.left)
-        elif (isinstance(node.left, Reference) and self.kinds(node.left) == ARRAY) or (
-            isinstance(node.left, Constant) and isinstance(node.left.value, tuple)
+        elif (
+            isinstance(node.left, Built)
+            or (isinstance(node.left, Reference) and self.kinds(node.left) == ARRAY)
+            or (isinstance(node.left, Constant) and isinstance(node.left.value, tuple))
         ):
             self.member(node.right, node.left)
         else:
@@ -148,6 +171,9 @@ class _Collector:
         if isinstance(array, Constant) and isinstance(array.value, tuple):
             for value in array.value[:1]:
                 self.need(item, kind_of(value))
+        elif isinstance(array, Built):
+            for part in array.parts:
+                self.equal(item, part)
         elif isinstance(array, Reference):
             for source, path in self.locations(array.names):
                 self.typing.note_read((source, path + _IMPLIED_ITEMS), asked_only=False)
@@ -167,11 +193,11 @@ class _Collector:
         if isinstance(other, Constant) and other.value is None:
             self.typing.note_null(location)
         elif isinstance(other, Reference):
-            use = Use(ANY, self.path, other.start, other.end)
+            use = self.use(ANY, other)
             for other_location in self.locations(other.names):
                 self.equalities.append((location, other_location, use))
         elif self.typing.spec(location) is None:
-            self.typing.need(location, Use(result_kinds(other), self.path, other.start, other.end))
+            self.typing.need(location, self.use(result_kinds(other), other))
             if isinstance(other, Arithmetic) and other.joins:
                 self.sum(other).locations.append(location)
 
@@ -179,7 +205,7 @@ class _Collector:
         """Return what is known of a `+` of language 2, noted once for each; those inside of it count as its own."""
         found = self.sums.get(id(node))
         if found is None:
-            found = self.sums[id(node)] = _Sum(Use(node.joins, self.path, node.start, node.end))
+            found = self.sums[id(node)] = _Sum(self.use(node.joins, node))
             pending: list[Expression] = [node]
             while pending:
                 one = pending.pop()
@@ -245,7 +271,7 @@ class _Collector:
     def need(self, operand: Expression, kinds: Kinds) -> None:
         if isinstance(operand, Reference):
             for location in self.undeclared(operand.names):
-                self.typing.need(location, Use(kinds, self.path, operand.start, operand.end))
+                self.typing.need(location, self.use(kinds, operand))
 
     def undeclared(self, names: tuple[str, ...]) -> list[Location]:
         """Return the undeclared locations of a reference: only their types are inferred."""

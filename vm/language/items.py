@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from stepward.vm.expressions.fields import ITEMS, index_of
+from stepward.vm.expressions.inside import leaves
 from stepward.vm.expressions.operators import ARRAY, kind
-from stepward.vm.language.names import Resolution, Source
+from stepward.vm.expressions.syntax import Built, Expression, Reference
+from stepward.vm.language.names import Names, Resolution, Source
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.language.views import View
 
@@ -16,6 +18,13 @@ class Types(Protocol):
 
     def spec(self, location: tuple[Source, tuple[str, ...]]) -> TypeSpec | None:
         """Return the declared type at a location; None if there is none."""
+
+    @property
+    def names(self) -> Names:
+        """The names of the program."""
+
+    def tree(self, source: Source) -> Expression | None:
+        """Return the expression of a `set` name; None for another source, and for a value that stands for itself."""
 
     def copied(self, source: Source) -> Resolution | None:
         """Return the resolved reference that a `set` name copies; None if its expression is not a lone reference."""
@@ -27,6 +36,9 @@ MAX_COPIES: Final = 8
 
 def lacks(typing: Types, source: Source, fields: tuple[str, ...], copies: int) -> tuple[bool, bool]:
     """Return whether an array on the path may be too short for its index, and whether it certainly is."""
+    made = typing.tree(source) if source.kind == "set" else None
+    if isinstance(made, Built) and copies:
+        return _lacks_built(typing, made, fields, copies - 1)
     copied = typing.copied(source) if source.kind == "set" else None
     if source.kind == "set" and (copied is None or not copies):
         return True, False
@@ -45,6 +57,20 @@ def lacks(typing: Types, source: Source, fields: tuple[str, ...], copies: int) -
             may_be_missing |= (spec.min_items or 0) <= number
             is_missing |= spec.max_items is not None and spec.max_items <= number
     return may_be_missing, is_missing
+
+
+def _lacks_built(typing: Types, made: Built, fields: tuple[str, ...], copies: int) -> tuple[bool, bool]:
+    found: list[tuple[bool, bool]] = []
+    for leaf in leaves(made, fields):
+        if not isinstance(leaf.tree, Reference):
+            is_missing = leaf.tree is None or bool(leaf.fields)
+            found.append((is_missing, is_missing))
+            continue
+        meant = typing.names.meaning(leaf.tree.names)
+        found += (
+            [(True, True)] if meant is None else [lacks(typing, one, meant.fields, copies) for one in meant.sources]
+        )
+    return any(may for may, _ in found), all(must for _, must in found)
 
 
 def kinds_inside(value: object, path: tuple[str, ...]) -> View:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from stepward.vm.expressions.building import is_computed
 from stepward.vm.expressions.operands import resolved
 from stepward.vm.expressions.operators import ANY
 from stepward.vm.expressions.parser import parse
@@ -16,7 +17,7 @@ from stepward.vm.language.guardrails import AnyRule, Never
 from stepward.vm.language.inference import infer
 from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
 from stepward.vm.language.name_types import Typing
-from stepward.vm.language.names import Names
+from stepward.vm.language.names import Names, assigned_path
 from stepward.vm.language.order import Order, order_of
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import ForEachStep
@@ -92,13 +93,21 @@ class Meaning:
     @cached_property
     def _written(self) -> tuple[Clause, ...]:
         """The expressions as they are written: what a `+` of language 2 joins is not known yet."""
-        return tuple(
-            Clause.of(
-                number, (*self.flow.layout.path(number), *path), text, self.program.language, is_condition=is_condition
-            )
+        language, layout = self.program.language, self.flow.layout
+        texts = (
+            Clause.of(number, (*layout.path(number), *path), text, language, is_condition=is_condition)
             for number, step in enumerate(self.flow.steps)
             for path, text, is_condition in step.expressions
         )
+        if language == 1:
+            return tuple(texts)
+        made = [
+            Clause.of_built(number, assigned_path(layout, number, name), value)
+            for number, step in enumerate(self.flow.steps)
+            for name, value in step.assigns.items()
+            if not isinstance(value, str) and is_computed(value, language)
+        ]
+        return tuple(sorted((*texts, *made), key=lambda one: one.step)) if made else tuple(texts)
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:

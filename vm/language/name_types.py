@@ -8,16 +8,18 @@ serve are a conflict (SW203).
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 from stepward.vm.expressions.fields import ITEMS, index_of, is_indexed, of_type, written
+from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import ANY, OBJECT
-from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, children
+from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.failures import names_of
 from stepward.vm.language.items import MAX_COPIES, kinds_inside, lacks
+from stepward.vm.language.made import leaf_view, made_of, meaning_of
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source
 from stepward.vm.language.program import Program
@@ -164,12 +166,22 @@ class Typing:
 
     def fresh_view(self, meant: Resolution, *inside: str) -> View:
         """Return the view of a reference's values by the uses noted so far; not cached."""
-        return union([self._view_below(source, (*meant.fields, *inside)) for source in meant.sources])
+        return self._view_of(meant._replace(fields=(*meant.fields, *inside)), MAX_COPIES)
 
-    def _view_below(self, source: Source, fields: tuple[str, ...]) -> View:
+    def _view_of(self, meant: Resolution, copies: int) -> View:
+        return union([self._view_below(source, meant.fields, copies) for source in meant.sources])
+
+    def _view_below(self, source: Source, fields: tuple[str, ...], copies: int) -> View:
         """Return the view of the values at some fields of a source; an item may be missing where an array is short."""
         if not is_indexed(fields):
             return self._view_at((source, fields))
+        made = self.tree(source)
+        if isinstance(made, Built) and copies:
+            found = []
+            for leaf in made_of(made, fields):
+                meant = meaning_of(self.names, leaf.tree)
+                found.append(leaf_view(leaf) if meant is None else self._view_of(meant, copies - 1))
+            return union(found) if found else View(never=True)
         constant = self._assigned(source) if source.kind == "set" else None
         if isinstance(constant, list | tuple | dict):
             return kinds_inside(constant, fields)
@@ -263,60 +275,55 @@ class Typing:
         source, path = location
         copied = self.copied(source)
         if copied is None:
-            return self._joined_locations(location)
+            meant = [meaning_of(self.names, leaf.tree) for leaf in made_of(self.tree(source), path)]
+            return [(one, of_type(each.fields)) for each in meant if each is not None for one in each.sources]
         if len(copied.fields) + len(path) > MAX_DEPTH:  # no value is that deep
             return []
         return [(one, of_type(copied.fields) + path) for one in copied.sources]
 
-    def _joined_locations(self, location: Location) -> list[Location]:
-        """Return the locations whose items a `+` joins, for items of a `set` name that is such an array."""
-        source, path = location
-        found = []
-        for part in self._joined_parts(source) if path[:1] == (ITEMS,) else ():
-            meant = self.names.meaning(part.names) if isinstance(part, Reference) else None
-            found += [] if meant is None else [(one, of_type(meant.fields) + path) for one in meant.sources]
-        return found
-
-    def _joined_parts(self, source: Source) -> list[Expression]:
-        """Return the operands of a `+` of language 2 that a `set` assigns, those inside of it too."""
-        found: list[Expression] = []
-        tree = self._tree(source)
-        pending: list[Expression] = [tree] if isinstance(tree, Arithmetic) and tree.joins else []
-        while pending:
-            one = pending.pop()
-            if isinstance(one, Arithmetic) and one.joins:
-                pending += children(one)
-            else:
-                found.append(one)
-        return found
-
     def _view_of_copied(self, location: Location) -> View:
         """Return the view of a `set` name by the present views of the locations that it copies."""
         if self.copied(location[0]) is None:
-            joined = self._joined_parts(location[0]) if location[1][:1] == (ITEMS,) else []
-            return self._view_of_joined(location, joined) if joined else self._stated_view(location)
+            tree = self.tree(location[0])
+            is_joined = isinstance(tree, Arithmetic) and bool(tree.joins) and location[1][:1] == (ITEMS,)
+            return (
+                self._view_of_made(location, tree)
+                if is_joined or isinstance(tree, Built)
+                else self._stated_view(location)
+            )
         copied = self._copied_locations(location)
         if not copied:
             return NO_VALUE
-        view = union([self._settled[one] if one[0].kind in COPIES else self._view_at(one) for one in copied])
+        view = union([self._present(one) for one in copied])
         if not view.is_known:
             return self._used_view(location)
         if view.never or not view.kinds:
             return NO_VALUE
         return view._replace(optional=view.optional and bool(location[1]))
 
-    def _view_of_joined(self, location: Location, parts: Sequence[Expression]) -> View:
-        """Return the view of the items of arrays that `+` joins: of any kind, unless all of them are known."""
-        found = [
-            self._settled[one] if one[0].kind == "set" else self._view_at(one)
-            for one in self._joined_locations(location)
-        ]
-        held = [part.value for part in parts if isinstance(part, Constant) and isinstance(part.value, tuple)]
-        found += [kinds_inside(value, location[1]) for value in held if value]
-        known = [view for view in found if not view.never and view != NO_VALUE]
+    def _view_of_made(self, location: Location, tree: Expression | None) -> View:
+        """Return the view of a built value, of a field of it, or of the items of arrays that `+` joins.
+
+        It is of any kind, unless all the parts are known. A field of an object has the type of what it is built from.
+        """
+        if isinstance(tree, Built) and not location[1]:
+            return View(result_kinds(tree))
+        found: list[View] = []
+        for leaf in made_of(tree, location[1]):
+            meant = meaning_of(self.names, leaf.tree)
+            if meant is None:
+                found.append(leaf_view(leaf))
+                continue
+            views = [self._present((one, of_type(meant.fields))) for one in meant.sources]
+            # What a value is built from was defined then.
+            found += views if leaf.is_field else [view._replace(optional=False) for view in views]
+        known = [view for view in found if view != NO_VALUE and (isinstance(tree, Built) or not view.never)]
         if not all(view.is_known for view in known):
-            return View(is_known=False)
+            return View(is_known=False) if ITEMS in location[1] else self._used_view(location)
         return union(known)._replace(enum=None) if known else NO_VALUE
+
+    def _present(self, location: Location) -> View:
+        return self._settled[location] if location[0].kind in COPIES else self._view_at(location)
 
     def _stated_view(self, location: Location) -> View:
         """Return the view of a `set` name that copies nothing; of its fields and items, that of the constants there."""
@@ -337,13 +344,13 @@ class Typing:
         """Return the constant that a `set` assigns; None, which has no fields, for an expression that calculates."""
         assert source.step is not None
         value = self.program.layout.steps[source.step].assigns.get(source.name)
-        if not isinstance(value, str):
-            return value
-        tree = self._tree(source)
+        tree = self.tree(source)
+        if tree is None:
+            return None if isinstance(value, str) else value
         return tree.value if isinstance(tree, Constant) else None
 
-    def _tree(self, source: Source) -> Expression | None:
-        """Return the expression of a `set` name; None for another source, and for a value that is no text."""
+    def tree(self, source: Source) -> Expression | None:
+        """Return the expression of a `set` name; None for another source, and for a value that stands for itself."""
         clauses = self._clauses_of.get(source.step if source.step is not None else -1, ())
         return next((clause.tree for clause in clauses if clause.path == source.path), None)
 
@@ -354,8 +361,7 @@ class Typing:
         """
         if source.kind == "item" and source.step is not None:
             return self._list_of_items(source.step)
-        tree = self._tree(source)
-        return self.names.meaning(tree.names) if isinstance(tree, Reference) else None
+        return meaning_of(self.names, self.tree(source))
 
     def _list_of_items(self, stage: int) -> Resolution | None:
         layout = self.program.layout
@@ -414,8 +420,6 @@ class Typing:
             self._add(a, variable, use)
         variable.may_be_null |= merged.may_be_null
 
-    # -- uses ------------------------------------------------------------------------------------------------------
-
     def need(self, location: Location, use: Use) -> None:
         """Note the kinds that a use needs of an undeclared location; a declared one is checked, not inferred."""
         if self.spec(location) is None:
@@ -452,8 +456,6 @@ class Typing:
                     OBJECT if self._variable(owner).kinds & OBJECT else self._variable(owner).kinds
                 )
                 self._variable(owner).uses.append(Use(OBJECT, (), 0, 0))
-
-    # -- what the boundary enforces --------------------------------------------------------------------------------
 
     def effective(self, source: Source) -> TypeSpec | None:
         """Return the type that the machine enforces on the values of a source: the declared parts, else inferred."""

@@ -10,9 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from stepward.vm.expressions.fields import is_indexed, part
+from stepward.vm.expressions.inside import leaves
 from stepward.vm.expressions.operands import result_kinds
-from stepward.vm.expressions.operators import ANY, JOINABLE, Kinds, kind
-from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, all_references, children
+from stepward.vm.expressions.operators import (
+    ANY,
+    JOINABLE,
+    Kinds,
+    kind,
+)
+from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Reference, all_references, children
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.name_types import MAX_PATHS, Location, Typing
 from stepward.vm.language.names import Names, Resolution
@@ -74,15 +80,20 @@ class AssignedKinds:
         source = location[0]
         if source.kind != "set" or source.step is None:
             return None
-        value = self._typing.program.layout.steps[source.step].assigns[source.name]
-        if not isinstance(value, str):
-            return Constant(0, 0, value)
-        return next((one.tree for one in self._clauses_of.get(source.step, ()) if one.path == source.path), None)
+        clause = next((one for one in self._clauses_of.get(source.step, ()) if one.path == source.path), None)
+        if clause is not None:
+            return clause.tree
+        return Constant(0, 0, self._typing.program.layout.steps[source.step].assigns[source.name])
 
     def _read(self, location: Location, tree: Expression | None) -> list[Location]:
         """Return the locations on which the kinds of a location depend."""
         if isinstance(tree, Reference):
             return _locations(self._names.meaning((*tree.names, *location[1])))
+        if isinstance(tree, Built):
+            inner = [one.tree for one in leaves(tree, location[1])]
+            return [
+                place for one in inner if isinstance(one, Reference) for place in self._read((location[0], ()), one)
+            ]
         if isinstance(tree, Arithmetic) and tree.joins and not location[1]:
             return [one for read in all_references(tree) for one in _locations(self._names.meaning(read.names))]
         return []
@@ -99,6 +110,9 @@ class AssignedKinds:
                 return _kinds_within(value, fields)
             case Reference():
                 return self._present(self._read(location, tree))
+            case Built() if fields:
+                inner = [one.tree for one in leaves(tree, fields) if one.tree is not None and not one.fields]
+                return _NONE.union(*(self._assigned((source, ()), one) for one in inner))
             case _:
                 if not fields:
                     return self._calculated(tree)

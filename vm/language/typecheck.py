@@ -7,7 +7,6 @@ arithmetic runs out of digits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from stepward.vm.expressions.facts import Facts, facts
@@ -17,6 +16,7 @@ from stepward.vm.expressions.operands import kind_of, needs, result_kinds
 from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, JOINABLE, NUMBER, OPERATORS, STRING, Kinds
 from stepward.vm.expressions.syntax import (
     Arithmetic,
+    Built,
     Compare,
     Constant,
     Expression,
@@ -25,16 +25,10 @@ from stepward.vm.expressions.syntax import (
     Reference,
     children,
 )
+from stepward.vm.language.made import joined_operands
 from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.type_words import either, shown_value, shown_values
 
-WORDS: Final = {
-    "boolean": "true or false",
-    "number": "a number",
-    "string": "text",
-    "array": "an array",
-    "object": "an object",
-    "null": "null",
-}
 QUOTED_REFERENCE: Final = re.compile(rf"\${NAME}(?:\.{NAME})*")
 _NULL: Final = frozenset({"null"})
 _NOTHING_KNOWN: Final = Facts()
@@ -93,6 +87,9 @@ class _Checker:
                 return self.reference(tree, known)
             case Compare():
                 self.compare(tree, known)
+            case Built(parts=parts):
+                for part in parts:
+                    self.check(part, known)
             case Arithmetic(joins=joins) if joins:
                 return self.joined(tree, known)
             case Arithmetic() if self.joins_texts(tree, known):
@@ -108,7 +105,11 @@ class _Checker:
 
     def items(self, tree: FunctionCall, kinds: Kinds) -> None:
         """Report the items of an array that a function does not take."""
-        for array in _joined_operands(tree.operand):
+        for array in joined_operands(tree.operand):
+            if isinstance(array, Built):
+                for part in array.parts:
+                    self.require(part, self.check(part, _NOTHING_KNOWN), kinds, f"`{tree.function}`")
+                continue
             found = self.item_kinds(array)
             shown = self.shown(array)
             help = f"declare the items of `{shown}` as {{type: string}}"
@@ -133,6 +134,8 @@ class _Checker:
         for item in tree.value if isinstance(tree.value, tuple) else ():
             if isinstance(item, str) and QUOTED_REFERENCE.fullmatch(item):
                 help = "a list holds literals only: compare with `==` and join with `or`"
+                if self.meaning.program.language > 1:
+                    help = f"write `{item}` without the quotes"
                 self.report("SW204", f"`'{item}'` in this list is text, not the reference", help, tree)
         if isinstance(tree.value, str) and QUOTED_REFERENCE.fullmatch(tree.value):
             from stepward.vm.expressions.hints import rewritten
@@ -357,7 +360,7 @@ class _Checker:
         row = FUNCTIONS[call.function]
         for value in values:
             if row.is_idempotent and isinstance(value, str) and row.apply(value) != value:
-                message = f"`{self.shown(call)}` is never {_value(value)}"
+                message = f"`{self.shown(call)}` is never {shown_value(value)}"
                 rewrite = self.respelt(side, value, [row.apply(value)])
                 help = f"did you mean `'{row.apply(value)}'`?"
                 self.problems.append(TypeProblem("SW205", message, help, side.start, side.end, rewrite))
@@ -376,8 +379,8 @@ class _Checker:
             near = get_close_matches(str(value), texts, n=1, cutoff=0.6) or [
                 text for text in texts if text.casefold() == str(value).casefold()
             ]
-            help = f"did you mean `'{near[0]}'`?" if near else f"it can be {_values(enum)}"
-            message = f"`{domain.text()}` is never {_value(value)}"
+            help = f"did you mean `'{near[0]}'`?" if near else f"it can be {shown_values(enum)}"
+            message = f"`{domain.text()}` is never {shown_value(value)}"
             rewrite = self.respelt(side, value, texts) if isinstance(value, str) else ""
             self.problems.append(TypeProblem("SW205", message, help, side.start, side.end, rewrite))
 
@@ -418,6 +421,10 @@ class _Checker:
             self.outside(tree.right, tree.right.value, left.enum, tree.left)
         elif isinstance(tree.right, Constant) and isinstance(tree.left, FunctionCall):
             self.never_given(tree.right, tree.right.value, tree.left)
+        elif isinstance(tree.right, Built) and isinstance(tree.left, Reference) and left.is_known and left.enum:
+            for part in tree.right.parts:
+                if isinstance(part, Constant):
+                    self.outside(part, (part.value,), left.enum, tree.left)
 
     def containment(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         whose = f"`{tree.operator}`"
@@ -444,15 +451,33 @@ class _Checker:
     def has_unlike_items(self, tree: Compare, array: Expression, item: Expression, operand: _Operand) -> bool:
         """Check an item against an array; return whether the items of a list literal are of another kind."""
         if isinstance(array, Arithmetic):
-            return any(tuple(self.has_unlike_items(tree, part, item, operand) for part in _joined_operands(array)))
+            return any(tuple(self.has_unlike_items(tree, part, item, operand) for part in joined_operands(array)))
         if isinstance(array, Reference):
             self.array_items(tree, array, item, operand)
+        if isinstance(array, Built):
+            return any(tuple(self.is_unlike(tree, part, item, operand) for part in array.parts))
         if not isinstance(array, Constant) or not operand.is_known or not array.value:
             return False
         is_wrong = _are_unlike(operand.kinds, kind_of(array.value[0]))
         if is_wrong:
             self.unlike_items(tree, item, operand, kind_of(array.value[0]))
         return is_wrong
+
+    def is_unlike(self, tree: Compare, part: Expression, item: Expression, operand: _Operand) -> bool:
+        """Report an item of a list that can't be compared with another value; return whether it is one."""
+        own = self.check(part, _NOTHING_KNOWN)
+        if not own.is_known and not operand.is_known:
+            self.untyped(tree, part, item)
+            return False
+        if not own.is_known or not operand.is_known:
+            return False
+        many = own.kinds & {"array", "object"}
+        if many:
+            message = f"`{tree.operator}` compares single values, but `{self.shown(part)}` may be {either(many)}"
+            self.report("SW203", message, "write one field of it into the list", part)
+        elif _are_unlike(operand.kinds, own.kinds):
+            self.unlike_items(tree, item, operand, own.kinds - _NULL)
+        return bool(many) or _are_unlike(operand.kinds, own.kinds)
 
     def unlike_items(self, tree: Compare, item: Expression, operand: _Operand, kinds: Kinds) -> None:
         shown = self.shown(item)
@@ -465,15 +490,6 @@ class _Checker:
         self.problems.append(TypeProblem(code, message, help, tree.start, tree.end))
 
 
-def _joined_operands(array: Expression) -> Iterator[Expression]:
-    """Yield the arrays that a `+` joins, or the array itself."""
-    if isinstance(array, Arithmetic):
-        for part in children(array):
-            yield from _joined_operands(part)
-    else:
-        yield array
-
-
 def _are_unlike(left: Kinds, right: Kinds) -> bool:
     """Return whether a comparison may get two values of different kinds; null may be compared with anything."""
     a, b = left - _NULL, right - _NULL
@@ -482,19 +498,3 @@ def _are_unlike(left: Kinds, right: Kinds) -> bool:
 
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) is not None
-
-
-def either(kinds: Kinds) -> str:
-    """Return in words which kinds a value has or must have."""
-    return " or ".join(WORDS[word] for word in sorted(kinds)) or "nothing"
-
-
-def _value(value: object) -> str:
-    from stepward.vm.values import to_json
-
-    return f"`'{value}'`" if isinstance(value, str) else f"`{to_json(value)}`"
-
-
-def _values(values: tuple[object, ...]) -> str:
-    shown = [_value(value) for value in values[:8]]
-    return " or ".join(shown) if len(values) <= 8 else ", ".join(shown) + ", …"

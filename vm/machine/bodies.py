@@ -10,8 +10,6 @@ from hashlib import sha256
 from typing import Any
 
 from stepward.vm.errors import EvaluationError
-from stepward.vm.expressions.evaluator import evaluate
-from stepward.vm.expressions.syntax import Reference
 from stepward.vm.journal.canonical import ErasedError, Sealed, Secret, opened
 from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
 from stepward.vm.language.steps import ForEachStep
@@ -28,7 +26,7 @@ from stepward.vm.machine.calls import (
     size_of,
     size_refusal,
 )
-from stepward.vm.machine.data import filled
+from stepward.vm.machine.data import computed, filled
 from stepward.vm.machine.events import Event, event, unsealed
 from stepward.vm.machine.plan import NOWHERE, BodyPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, empty, get, put
@@ -44,9 +42,9 @@ def enter_each(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
     body = plan.bodies[step.position]
     try:
         items = _items(filled(step.step.items, Reader(plan, state.slots)))
-        trees = {clause.path[-1]: clause.tree for clause in step.clauses}
+        trees = {clause.name: clause.tree for clause in step.clauses}
         carry = {
-            name: value if trees.get(name) is None else _computed(plan, state, trees[name])
+            name: value if (tree := trees.get(name)) is None else computed(tree, Reader(plan, state.slots))
             for name, value in step.step.carry.items()
         }
     except (EvaluationError, ErasedError) as error:
@@ -73,14 +71,6 @@ def _items(value: Any) -> tuple[Any, ...] | None:
         whole = opened(value)
         return tuple(map(Secret, whole)) if isinstance(whole, tuple) else None
     return value if isinstance(value, tuple) else None
-
-
-def _computed(plan: Plan, state: State, tree: Any) -> Any:
-    reader = Reader(plan, state.slots)
-    if isinstance(tree, Reference):
-        return reader.raw(tree.names)
-    value = evaluate(tree, reader)
-    return Secret(value) if reader.touched else value
 
 
 def _unstarted(plan: Plan, state: State, step: StepPlan, visit: int, why: str, name: str) -> Event:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from stepward.vm.expressions.syntax import Reference
+from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.syntax import Built, Expression, Reference
 from stepward.vm.expressions.template import fill, parts
 from stepward.vm.journal.canonical import Secret, is_sealed, opened
 from stepward.vm.language.types import TypeSpec, refusal
@@ -40,6 +41,23 @@ def _text(text: str, reader: Reader) -> Any:
     values = [piece if isinstance(piece, str) else reader.raw(piece.names) for piece in pieces]
     joined = "".join(as_text(opened(value)) for value in values)
     return Secret(joined) if any(map(is_sealed, values)) else joined
+
+
+def computed(tree: Expression, reader: Reader) -> Any:
+    """Return the value of an expression of a `set`; what it computes from sensitive values becomes a Secret.
+
+    The parts of a list or an object keep what they are: only those that are made of sensitive values become Secrets.
+    Raises EvaluationError if there is no value.
+    """
+    match tree:
+        case Reference(names=names):
+            return reader.raw(names)
+        case Built(names=names, parts=inner, is_list=is_list):
+            found = tuple(computed(one, reader) for one in inner)
+            return found if is_list else FrozenMap(zip(names, found, strict=True))
+    own = Reader(reader.plan, reader.slots)
+    value = evaluate(tree, own)
+    return Secret(value) if own.touched else value
 
 
 def refused(value: Any, spec: TypeSpec | None, name: str) -> str | None:

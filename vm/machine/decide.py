@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, assert_never
 
 from stepward.vm.errors import EvaluationError
-from stepward.vm.expressions.evaluator import evaluate, evaluate_condition
-from stepward.vm.expressions.syntax import Reference
-from stepward.vm.journal.canonical import ErasedError, Secret
+from stepward.vm.expressions.evaluator import evaluate_condition
+from stepward.vm.journal.canonical import ErasedError
 from stepward.vm.language.steps import (
     ComputeStep,
     ConditionStep,
@@ -37,7 +36,7 @@ from stepward.vm.machine.calls import (
     successor_fields,
 )
 from stepward.vm.machine.computing import enter_compute
-from stepward.vm.machine.data import filled
+from stepward.vm.machine.data import computed, filled
 from stepward.vm.machine.events import IDLE, RUNNING, Action, Event, Kind, event, unsealed
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED
@@ -132,12 +131,12 @@ def _enter_condition(plan: Plan, state: State, step: StepPlan, condition: Condit
 
 
 def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, visit: int) -> Event:
-    trees = {clause.path[-1]: clause.tree for clause in step.clauses}
+    trees = {clause.name: clause.tree for clause in step.clauses}
     values: dict[str, Any] = {}
     try:
-        for name, assigned in assigning.set.items():
+        for name, assigned in assigning.assigns.items():
             tree = trees.get(name)
-            values[name] = assigned if tree is None else _computed(plan, state, tree)
+            values[name] = assigned if tree is None else computed(tree, Reader(plan, state.slots))
     except (EvaluationError, ErasedError) as error:
         return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
     leaving = successor_fields(plan, step.transitions["success"])
@@ -145,14 +144,6 @@ def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, vis
     done = unsealed("assigned", body) if plan.has_sensitive else event("assigned", body)
     too_large = oversize(plan, state, step, values)
     return done if too_large is None else _evaluation_failure(plan, state, step, visit, too_large, BAD_OUTPUT)
-
-
-def _computed(plan: Plan, state: State, tree: Any) -> Any:
-    reader = Reader(plan, state.slots)
-    if isinstance(tree, Reference):
-        return reader.raw(tree.names)
-    value = evaluate(tree, reader)
-    return Secret(value) if reader.touched else value
 
 
 def _enter_end(plan: Plan, state: State, step: StepPlan, end: EndStep, visit: int) -> Event:

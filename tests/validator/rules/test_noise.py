@@ -203,6 +203,6 @@ def test_the_help_at_a_retried_write_names_all_that_goes_and_says_where_a_time_o
     assert full.startswith(f"remove `on_error: retry` and `max_retries`, so that a failure goes to `no` {doubt}; keep")
 
 
-def test_the_help_at_a_reference_in_an_object_of_set_names_the_assignment() -> None:
+def test_the_help_at_a_reference_in_an_object_of_set_names_the_language_that_reads_it() -> None:
     copy: Step = {"id": "copy", "type": "set", "set": {"data": {"who": ["$x"]}}, "next_step": "ok"}
-    assert help_of("SW204", copy).endswith("assign it to a name of its own, as in `data_who: $x`")
+    assert help_of("SW204", copy) == "add `language: 2` to the program, where it is read"

@@ -60,6 +60,7 @@ item: NUMBER -> number
     | TRUE -> true
     | FALSE -> false
     | NULL -> null
+    | REFERENCE -> reference
 asked: REFERENCE | "(" asked ")"
 
 OR: /or(?!\w)/
@@ -121,8 +122,10 @@ def second_parse(text: str) -> lark.Tree[lark.Token]:
             literal_text(node.children[2])
         elif node.data == "matching":
             accepted_pattern(literal_text(node.children[2]))
-        elif node.data == "array" and len({kind_of(literal(item)) for item in node.children}) > 1:
-            raise RefusedError
+        elif node.data == "array":
+            literals = (item for item in node.children if item.data != "reference")
+            if len({kind_of(literal(item)) for item in literals}) > 1:
+                raise RefusedError
     return tree
 
 
@@ -297,7 +300,7 @@ class Meaning:
 
     @staticmethod
     def array(parts: list[Any], state: dict[str, Any]) -> Any:
-        return tuple(literal(item) for item in parts)
+        return tuple(value(item, state) if item.data == "reference" else literal(item) for item in parts)
 
     @staticmethod
     def len(parts: list[Any], state: dict[str, Any]) -> Any:

@@ -139,3 +139,13 @@ def test_language_2_changes_nothing_in_a_program_of_language_1() -> None:
 
 def test_another_language_is_refused_in_words() -> None:
     assert problem_of({"language": 3, **assigns("1")}).message == "`language` can't be `3`"
+
+
+@pytest.mark.parametrize(
+    "text", ["$t in ['a', $t]", "len([$l, $l]) == 2", "['b',\n $t] contains $t", "$l + [$t] contains 'a'"]
+)
+def test_a_reference_in_a_list_needs_language_2(text: str) -> None:
+    problem = problem_of(assigns(text))
+    assert (problem.code, problem.message) == ("SW002", "a reference in a list needs language 2")
+    assert problem.correction == Correction(Place(), "2", "language", is_number=True)
+    assert Program.from_dict({**assigns(text), "language": 2}).language == 2

@@ -32,7 +32,8 @@ from stepward.validator.engine.systems.system import (
 from stepward.validator.engine.values.cuts import Cutting, TooMany, class_values
 from stepward.validator.engine.values.domains import Domain, Domains, Names
 from stepward.validator.engine.values.states import UNDEFINED, holds, is_required, references_of, value_of, within
-from stepward.vm.expressions.syntax import Expression, Reference
+from stepward.vm.expressions.inside import leaf
+from stepward.vm.expressions.syntax import Built, Expression, Reference
 from stepward.vm.values import Number
 
 LAYER: Final = "explicit search"
@@ -225,6 +226,9 @@ class Search:
                 return tuple(within(constant, name[len(assign.root) :]) for name in names)
             case Computed(tree=Reference(names=origin)):
                 return self._copied(assign.root, origin, env)
+            case Computed(tree=Built() as tree):
+                parts = [self._part(tree, name[len(assign.root) :], env) for name in names]
+                return None if self._evaluated(tree, env) is UNDEFINED else tuple(parts)
             case Computed(tree=tree):
                 found = self._evaluated(tree, env)
                 return None if found is UNDEFINED else tuple(within(found, name[len(assign.root) :]) for name in names)
@@ -240,6 +244,20 @@ class Search:
         if values.get(origin) is UNDEFINED:
             return None
         return tuple(values.get((*origin, *name[len(root) :]), UNDEFINED) for name in self.below[root])
+
+    def _part(self, tree: Built, fields: tuple[str, ...], env: Env) -> Any:
+        """Return the value of a field of a built value: a value that was copied has fields that are no part of it."""
+        part = leaf(tree, fields).tree
+        if part is None:
+            return UNDEFINED
+        if not isinstance(part, Reference):
+            return self._evaluated(part, env)
+        root = self.domains.root(part.names)
+        block = env.get(root)
+        assert not isinstance(block, Given), "what is read was chosen"
+        return (
+            UNDEFINED if block is None else dict(zip(self.below[root], block, strict=True)).get(part.names, UNDEFINED)
+        )
 
     def _evaluated(self, tree: Expression, env: Env) -> Any:
         names = references_of([tree])

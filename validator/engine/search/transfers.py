@@ -7,16 +7,19 @@ which the assignment connects and, where classes do not distinguish values, some
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, Undefined
 from stepward.validator.engine.values.classes import Outcome, Slot, Space
 from stepward.validator.engine.values.domains import Domain, Names, of_kinds
-from stepward.validator.engine.values.states import UNDEFINED, holds, is_required, within
+from stepward.validator.engine.values.states import UNDEFINED, holds, is_required, references_of, within
+from stepward.vm.expressions.inside import leaf
 from stepward.vm.expressions.operands import is_condition, result_kinds
-from stepward.vm.expressions.syntax import Expression, Reference
+from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
 from stepward.vm.language.names import Source
+from stepward.vm.values import FrozenMap
 
 
 class Transfer:
@@ -100,6 +103,8 @@ class Transfers:
                 yield self._any(slots, self._constant(slots, constant))
             case Computed(tree=Reference(names=names)):
                 yield from self._copies(slots, names)
+            case Computed(tree=Built() as tree):
+                yield from self._built(slots, tree)
             case Computed(tree=tree):
                 yield self._computed(slots, tree)
 
@@ -164,6 +169,36 @@ class Transfers:
                 yield self._any([], self.space.all & ~self.undefined([self.space.slots[names]]))
                 yielded = True
             yield _copy(self.space, slot, origin)
+
+    def _built(self, slots: Iterable[Slot], tree: Built) -> Iterable[Transfer]:
+        """Yield the transfers of a built value: what it is built from is defined, and each field has its part."""
+        read = [self.space.slots[names] for names in references_of([tree]) if names in self.space.slots]
+        mask = self.space.all
+        for slot in read:
+            mask &= ~self.undefined([slot])
+        yield self._any([], mask)
+        for slot in slots:
+            yield self._part(slot, leaf(tree, self._fields(slot)).tree)
+
+    def _part(self, slot: Slot, tree: Expression | None) -> Transfer:
+        """Return the transfer by which a reference takes one part of a built value; None is no value."""
+        match tree:
+            case None:
+                return self._any([slot], self.undefined([slot]))
+            case Constant(value=value):
+                return self._any([slot], self._states_of(slot, value))
+            case Reference(names=names) if names in self.space.slots:
+                return _copy(self.space, slot, self.space.slots[names])
+            case Reference():
+                self.blurs = True
+                return self._any([slot], self.space.possible)
+            case Built(is_list=False):
+                return self._any([slot], self._states_of(slot, FrozenMap()))
+        self.blurs = True
+        values = of_kinds(result_kinds(tree))
+        if isinstance(tree, Built):
+            values = replace(values, least=len(tree.parts), most=len(tree.parts))
+        return self._any([slot], self.space.expand(slot, slot.partition.classes_of(values)))
 
     def _computed(self, slots: list[Slot], tree: Expression) -> Transfer:
         if is_condition(tree) and len(slots) == 1:

@@ -19,6 +19,7 @@ import z3
 from stepward.validator.engine.smt.payloads import Term, Truth, Value, never_too_long
 from stepward.validator.engine.smt.plans import START, EdgeId, Plan
 from stepward.validator.engine.smt.versions import (
+    Composed,
     Environment,
     Fields,
     Leaf,
@@ -44,7 +45,12 @@ from stepward.validator.engine.systems.system import (
     Undefined,
 )
 from stepward.validator.engine.values.domains import Domain, Names
-from stepward.vm.expressions.syntax import Constant, Expression, Reference
+from stepward.vm.expressions.syntax import (
+    Built,
+    Constant,
+    Expression,
+    Reference,
+)
 from stepward.vm.values import freeze
 
 _UNDEFINED: Final = Made(Value(True, {}))
@@ -205,10 +211,27 @@ class Encoding:
                 version, fields = self.terms.version(names)
                 conditions.append(self.terms.no(self.terms.component(version, fields).fails))
                 return Part(version, fields) if fields else version
+            case Computed(tree=Built() as tree):
+                value = self.terms.value(tree)
+                conditions.append(self.terms.no(value.fails))
+                return self._composed(tree)
             case Computed(tree=tree):
                 return Made(self._computed(tree, conditions))
             case Undefined():
                 return _UNDEFINED
+
+    def _composed(self, tree: Expression) -> Version:
+        """Return the version of a built value, or of a part of one, on an edge that is taken only where it exists."""
+        match tree:
+            case Built(names=names, parts=parts):
+                inner = {
+                    name: self.terms.version(part.names) if isinstance(part, Reference) else (self._composed(part), ())
+                    for name, part in zip(names, parts, strict=True)
+                }
+                return Composed(self.terms.value(tree)._replace(fails=False), inner)
+            case Constant(value=literal):
+                return Written(freeze(literal))
+        return Made(self.terms.value(tree)._replace(fails=False))
 
     def _given(self, root: Names, given: Given) -> Leaf:
         def domain(fields: Fields) -> Domain:

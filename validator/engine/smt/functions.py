@@ -92,7 +92,7 @@ class Functions:
         if isinstance(payload, Text) and payload.members is not None:
             members = tuple(map(_CHANGES[function], payload.members))
             return self._once(function, None, payload, lambda: Text(payload.names, members, payload.number))
-        return self._once(function, None, payload, lambda: self._any_text(function))
+        return self._once(function, None, payload, lambda: self.any_text(function))
 
     def _joined(self, payload: Any, separator: str) -> tuple[Any, Term]:
         """Return the text of a `join`, and when it fails because an item is no text."""
@@ -101,11 +101,12 @@ class Functions:
             return (separator.join(payload), False) if is_right else ("", True)
         items = payload.items if isinstance(payload, Array) else None
         are_texts = items is not None and items.kinds <= {"string"}
-        text = self._once("join", separator, payload, lambda: self._any_text("join"))
+        text = self._once("join", separator, payload, lambda: self.any_text("join"))
         odd = False if are_texts else self._once("odd", None, payload, lambda: self.terms.boolean("join_fails"))
         return text, odd
 
-    def _any_text(self, name: str) -> Text:
+    def any_text(self, name: str) -> Text:
+        """Return a new text of which nothing is known; `name` is that of its variable."""
         text = Text((self.terms.symbol(f"={name}"),), None)
         self.texts.append(text)
         return text

@@ -48,7 +48,7 @@ class Text:
 @dataclass(eq=False)
 class Array:
     """The array of a reference: the literals that it contains, and its length. `lookups` are items that are not
-    literals; `halves` are the arrays that `+` joined."""
+    literals; `halves` are the arrays that `+` joined, `parts` the values of which a list is built."""
 
     names: Names
     items: Domain | None
@@ -59,6 +59,7 @@ class Array:
     halves: tuple[Any, Any] | None = None
     indexed: list[Slot] = field(default_factory=list)
     """The items that a reference reads by their index."""
+    parts: tuple[Value, ...] | None = None
 
 
 @dataclass(eq=False)

@@ -6,15 +6,17 @@ ends and the second starts with the two parts of one of its splits. So it needs 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import z3
 
+from stepward.validator.engine.smt.functions import Functions
 from stepward.validator.engine.smt.payloads import Array, Term, Text, Truth, Value
-from stepward.validator.engine.values.domains import NOTHING, Domain, of_constant
+from stepward.validator.engine.values.domains import NOTHING, Domain, of_constant, of_kinds
 from stepward.validator.engine.values.texts import Atom
 from stepward.vm.expressions.operators import Question
+from stepward.vm.expressions.syntax import Built, Template
 
 MAX_MEMBERS = 256
 """The most members of a text that is joined from two enums."""
@@ -32,6 +34,7 @@ class Writer(Protocol):
     """What is needed of the terms of one question."""
 
     context: z3.Context
+    functions: Functions
 
     def both(self, *parts: Term) -> Term:
         """Return the conjunction."""
@@ -147,6 +150,44 @@ class Sums:
         array = Array(names, _items(left, right), self.terms.integer("joined"), halves=(left, right))
         self.terms.state(z3.ToReal(array.length) == self.terms.length_of(left) + self.terms.length_of(right))
         return array
+
+    def of_parts(self, tree: Built | Template, parts: Sequence[Value]) -> Value:
+        """Return the value of a list, an object or a template, from those of its parts."""
+        return self.built(parts, is_list=tree.is_list) if isinstance(tree, Built) else self.template(parts)
+
+    def built(self, parts: Sequence[Value], *, is_list: bool) -> Value:
+        """Return the value of a list or an object of parts: each of them has a value, and none of them fails."""
+        fails = self.terms.either(*(part.fails for part in parts))
+        names = (self.terms.symbol("=built"),)
+        if not is_list:
+            return Value(fails, {"object": (self.terms.no(fails), names)})
+        kinds = frozenset(word for part in parts for word in part.kinds)
+        length = z3.IntVal(len(parts), self.terms.context)
+        return Value(
+            fails, {"array": (self.terms.no(fails), Array(names, of_kinds(kinds), length, parts=tuple(parts)))}
+        )
+
+    def template(self, parts: Sequence[Value]) -> Value:
+        """Return the text of a template: known where its references are texts, any text where they are not."""
+        fails = self.terms.either(*(part.fails for part in parts))
+        text: Any = ""
+        for part in parts:
+            is_text = part.kinds.keys() == {"string"}
+            text = self._joined(text, part.kinds["string"][1] if is_text else self.terms.functions.any_text("template"))
+        return Value(fails, {"string": (self.terms.no(fails), text)})
+
+    def member_of(self, parts: Sequence[Value], equal: Callable[[tuple[str, Any]], Truth]) -> Truth:
+        """Return when a built list contains an item, and when the search for it fails: it ends at a match."""
+        terms = self.terms
+        found = Truth(False, False)
+        for part in parts:
+            holds, fails = [], []
+            for word, (guard, payload) in part.kinds.items():
+                one = equal((word, payload))
+                holds.append(terms.both(guard, one.holds))
+                fails.append(terms.both(guard, one.fails))
+            found = self.member(found, Truth(terms.either(*holds), terms.either(*fails)))
+        return found
 
     def member(self, first: Truth, second: Truth) -> Truth:
         """Return when a joined array contains an item, and when the search for it fails, from both of its halves."""

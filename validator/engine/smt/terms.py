@@ -27,6 +27,7 @@ from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.operators import NUMBER, Question, kind
 from stepward.vm.expressions.syntax import (
     Arithmetic,
+    Built,
     Compare,
     Constant,
     Defined,
@@ -36,6 +37,7 @@ from stepward.vm.expressions.syntax import (
     Minus,
     Negation,
     Reference,
+    Template,
 )
 
 MAX_PAIRS: Final = 4_096
@@ -241,6 +243,8 @@ class Terms(ABC):
                 for sign, operand in rest:
                     total = self._added(tree, total, self._number_of(self.value(operand)), sign)
                 return Value(total[0], {"number": (self.no(total[0]), total[1])})
+            case Built() | Template():
+                return self.sums.of_parts(tree, [self.value(part) for part in tree.parts])
             case Defined() | Negation() | Logic() | Compare():
                 holds, fails = self.truth(tree)
                 return Value(fails, {"boolean": (self.no(fails), holds)})
@@ -329,8 +333,6 @@ class Terms(ABC):
                 self.state(z3.ToReal(text.length) == self.sums.length(text))
         return text.length
 
-    # -- comparisons -----------------------------------------------------------------------------------------------
-
     def _compare(self, tree: Compare) -> Truth:
         left, right = self.value(tree.left), self.value(tree.right)
         holds, fails = [], [left.fails, right.fails]
@@ -384,8 +386,6 @@ class Terms(ABC):
                 return Truth(a if b else self.no(a), False)
             return Truth(a == b, False)
         return Truth(self.asked("is", a, b), False)
-
-    # -- texts -----------------------------------------------------------------------------------------------------
 
     def asked(self, question: Question, holder: Any, other: Any) -> Term:
         """Return the answer to a question about a text, with a literal or another text."""
@@ -455,8 +455,6 @@ class Terms(ABC):
         self.state(z3.Implies(answer, self.text_length(holder) >= self.text_length(other)))
         return answer
 
-    # -- arrays ----------------------------------------------------------------------------------------------------
-
     def member(self, item_tree: Expression, item: tuple[str, Any], array: tuple[str, Any]) -> Truth:
         """Return when an array contains an item of a known kind, and when the search for it fails."""
         word, payload = array
@@ -465,6 +463,8 @@ class Terms(ABC):
         if isinstance(payload, Array) and payload.halves is not None:
             first, second = (self.member(item_tree, item, (word, half)) for half in payload.halves)
             return self.sums.member(first, second)
+        if isinstance(payload, Array) and payload.parts is not None:
+            return self.sums.member_of(payload.parts, lambda one: self.equal(item, one))
         if isinstance(payload, tuple):
             reached: Term = True
             holds, fails = [], []

@@ -58,6 +58,14 @@ class Made(Version):
 
 
 @dataclass(eq=False, slots=True)
+class Composed(Version):
+    """A built value: each of its parts is a field of another version."""
+
+    value: Value
+    parts: dict[str, tuple[Version, Fields]]
+
+
+@dataclass(eq=False, slots=True)
 class Written(Version):
     """A literal value."""
 
@@ -143,6 +151,13 @@ class Versions(Terms):
                 return self._slotted(self.leaf(("joined",), lambda _: _ANY), fields)  # an item of any of its parts
             case Made():
                 return NO_VALUE if fields else version.value
+            case Composed():
+                if not fields:
+                    return version.value
+                if fields[0] not in version.parts:
+                    return NO_VALUE
+                base, inside = version.parts[fields[0]]
+                return base.known[*inside, *fields[1:]]
             case Written():
                 return _written(version.literal, fields)
             case Part():
@@ -279,7 +294,7 @@ class Versions(Terms):
 
     def member(self, item_tree: Expression, item: tuple[str, Any], array: tuple[str, Any]) -> Truth:
         """Return when an array contains an item of a known kind, and when the search for it fails."""
-        is_joined = isinstance(array[1], Array) and array[1].halves is not None
+        is_joined = isinstance(array[1], Array) and (array[1].halves is not None or array[1].parts is not None)
         if array[0] != "array" or isinstance(array[1], tuple) or is_joined:
             return super().member(item_tree, item, array)
         key = (item[0], item[1]) if _is_literal(item[1]) else object()
@@ -330,6 +345,11 @@ class Versions(Terms):
 def _parts(version: Version, fields: Fields) -> list[tuple[Version, Fields]]:
     if isinstance(version, Merge):
         return [(part, fields) for _, part in version.parts]
+    if isinstance(version, Composed):
+        if not fields or fields[0] not in version.parts:
+            return []
+        base, inside = version.parts[fields[0]]
+        return [(base, (*inside, *fields[1:]))]
     return [(version.base, (*version.fields, *fields))] if isinstance(version, Part) else []
 
 

@@ -29,7 +29,7 @@ from stepward.validator.engine.systems.system import (
 from stepward.validator.engine.values.domains import Domain, Domains, Names
 from stepward.validator.engine.values.states import UNDEFINED, State, holds, value_of, with_owners, within
 from stepward.vm.expressions.fields import part
-from stepward.vm.expressions.syntax import Reference
+from stepward.vm.expressions.syntax import Built, Expression, Reference
 from stepward.vm.values import FrozenMap, freeze
 
 
@@ -90,6 +90,7 @@ class _Held(NamedTuple):
     found: Mapping[Names, Any]
     value: Any = None
     prefix: Fields = ()
+    parts: Mapping[str, _Held] | None = None
 
     def below(self, fields: Fields) -> _Held:
         """Return the value of a field as an object of this class."""
@@ -98,6 +99,8 @@ class _Held(NamedTuple):
     def get(self, fields: Fields) -> Any:
         """Return the value of a field, or UNDEFINED; where the model has none, the simplest value of its domain."""
         fields = (*self.prefix, *fields)
+        if self.parts is not None and fields:
+            return self.parts[fields[0]].get(fields[1:]) if fields[0] in self.parts else UNDEFINED
         if self.leaf is None:
             return within(self.value, fields)
         value: Any = None
@@ -156,21 +159,25 @@ class _Walker:
                     self._bind(assign.root, version)
                 case Literal(value=literal):
                     self._hold(assign.root, _Held(None, {}, freeze(literal)))
-                case Computed(tree=Reference(names=names)):
-                    root = self.domains.root(names)
-                    held = (
-                        self.held[root].below(names[len(root) :]) if root in self.held else _Held(None, {}, UNDEFINED)
-                    )
-                    if held.get(()) is UNDEFINED:
-                        raise _Astray
-                    self._hold(assign.root, held)
                 case Computed(tree=tree):
-                    value = value_of(tree, self.state)
-                    if value is UNDEFINED:
-                        raise _Astray
-                    self._hold(assign.root, _Held(None, {}, value))
+                    self._hold(assign.root, self._computed(tree))
                 case _:
                     self._hold(assign.root, None)
+
+    def _computed(self, tree: Expression) -> _Held:
+        """Return the value of an expression; raises _Astray where it has none."""
+        if isinstance(tree, Reference):
+            root = self.domains.root(tree.names)
+            held = self.held[root].below(tree.names[len(root) :]) if root in self.held else _Held(None, {}, UNDEFINED)
+        elif isinstance(tree, Built):
+            parts = {name: self._computed(part) for name, part in zip(tree.names, tree.parts, strict=True)}
+            values = {name: part.get(()) for name, part in parts.items()}
+            held = _Held(None, {}, tuple(values.values()) if tree.is_list else FrozenMap(values), parts=parts)
+        else:
+            held = _Held(None, {}, value_of(tree, self.state))
+        if held.get(()) is UNDEFINED:
+            raise _Astray
+        return held
 
     def _bind(self, root: Names, version: Version) -> None:
         self._hold(root, _Held(version, self.found) if isinstance(version, Leaf) else None)

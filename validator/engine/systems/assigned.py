@@ -23,9 +23,19 @@ from stepward.validator.engine.values.domains import (
 )
 from stepward.validator.engine.values.states import UNDEFINED, within
 from stepward.vm.expressions.fields import is_indexed
+from stepward.vm.expressions.inside import leaf
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import FUNCTIONS, NUMBER, kind
-from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, FunctionCall, Minus, Reference, children
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Built,
+    Constant,
+    Expression,
+    FunctionCall,
+    Minus,
+    Reference,
+    children,
+)
 
 MAX_FIELDS: Final = 16
 """The most fields below a root that are distinguished: a loop may read a field of a field without end."""
@@ -70,8 +80,9 @@ class Assigned:
         """Yield the slots that a value may have been copied from."""
         root, fields = slot
         for value in self.values.get(root, ()) if len(fields) <= MAX_FIELDS else ():
-            if isinstance(value, Computed) and isinstance(value.tree, Reference):
-                yield self._slot(value.tree, fields)
+            part = leaf(value.tree, fields).tree if isinstance(value, Computed) else None
+            if isinstance(part, Reference):
+                yield self._slot(part)
 
     def _slot(self, reference: Reference, fields: tuple[str, ...] = ()) -> Slot:
         root = self.domains.root(reference.names)
@@ -89,6 +100,9 @@ class Assigned:
                 return _of_literal(literal, fields)
             case Computed(tree=Reference()):
                 return NOTHING
+            case Computed(tree=Built() as tree) if fields:
+                part = leaf(tree, fields)
+                return _ABSENT if part.tree is None else self._of(Computed(part.tree), part.fields)
             case Computed(tree=tree):
                 if fields:
                     return _UNKNOWN if is_indexed(fields) else _ABSENT  # an item of a joined array
@@ -129,7 +143,10 @@ class Assigned:
         if root not in self.values:
             return False
         for value in self.values[root]:
-            if isinstance(value, Computed) and not (fields and isinstance(value.tree, Reference)):
+            if isinstance(value, Computed) and isinstance(value.tree, Built):
+                part = leaf(value.tree, fields).tree
+                trees += [] if part is None else [part]
+            elif isinstance(value, Computed) and not (fields and isinstance(value.tree, Reference)):
                 trees.append(value.tree)
             elif isinstance(value, Computed) or not all(map(_is_whole, possible(self._of(value, fields)).ranges)):
                 return False

@@ -29,8 +29,8 @@ class Moves(Protocol):
     def doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
         """The references of each step or sub-step that may be undefined; None for those that never exist."""
 
-    def tree(self, number: int, name: str) -> Expression | None:
-        """Return the expression that a step assigns to a name."""
+    def trees(self, number: int) -> dict[str, Expression | None]:
+        """Return the expressions that a step assigns, by name; None for one that does not parse."""
 
     def assigned(
         self, step: SetStep | ForEachStep, trees: dict[str, Expression | None], known: dict[str, Literal]
@@ -64,7 +64,7 @@ def _carried(moves: Moves, owner: int) -> Iterator[Source]:
 
 def started(moves: Moves, number: int, step: ForEachStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
     """Yield the moves of the start of a for_each step: to its items, or a failure before them."""
-    trees = {name: moves.tree(number, name) for name, value in step.carry.items() if isinstance(value, str)}
+    trees = moves.trees(number)
     doubtful = moves.doubtful.get((number, None), {})
     wanted = all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
     for transition in transitions:

@@ -9,7 +9,8 @@ from stepward.validator.engine.systems.system import Assign, Computed, Given, Li
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.states import with_owners, within
-from stepward.vm.expressions.syntax import Reference
+from stepward.vm.expressions.inside import leaf
+from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
 
 MAX_REFERENCES: Final = 64
 """The default limit of references in all groups."""
@@ -22,10 +23,10 @@ def equivalence_groups(system: System, domains: Domains, most: int = MAX_REFEREN
     """
     from networkx.utils import UnionFind
 
-    copies: dict[Names, dict[Names, None]] = {}
+    copies: dict[Names, list[Expression]] = {}
     for one in assigns(system):
-        if isinstance(one.value, Computed) and isinstance(one.value.tree, Reference):
-            copies.setdefault(one.root, {})[one.value.tree.names] = None
+        if isinstance(one.value, Computed) and isinstance(one.value.tree, Reference | Built):
+            copies.setdefault(one.root, []).append(one.value.tree)
     alike: UnionFind[Names] = UnionFind()
     # An object is copied with its fields, so the fields share their cuts as well.
     names = dict.fromkeys(with_owners(system.references, domains))
@@ -33,8 +34,11 @@ def equivalence_groups(system: System, domains: Domains, most: int = MAX_REFEREN
     while pending:
         name = pending.pop()
         root = domains.root(name)
-        for origin in copies.get(root, ()):
-            other = (*origin, *name[len(root) :])
+        for tree in copies.get(root, ()):
+            origin = leaf(tree, name[len(root) :]).tree
+            if not isinstance(origin, Reference):
+                continue
+            other = origin.names
             alike.union(other, name)
             for more in with_owners([other], domains):
                 if more not in names:
@@ -59,6 +63,9 @@ def constants(system: System, domains: Domains, groups: list[list[Names]]) -> It
             fields = name[len(root) :]
             if isinstance(one.value, Literal):
                 yield name, within(one.value.value, fields)
+            elif isinstance(one.value, Computed) and isinstance(one.value.tree, Built):
+                part = leaf(one.value.tree, fields).tree
+                yield from [(name, part.value)] if isinstance(part, Constant) else ()
             elif isinstance(one.value, Given):
                 yield name, domains.given(one.value.source, fields).texts
 

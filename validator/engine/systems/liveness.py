@@ -7,7 +7,8 @@ from typing import Final
 from stepward.validator.engine.systems.system import BAD, Computed, Edge, System
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.states import references_of
-from stepward.vm.expressions.syntax import Reference
+from stepward.vm.expressions.inside import leaf
+from stepward.vm.expressions.syntax import Built, Reference
 
 MAX_NAMES: Final = 16
 """The most names of a reference; deeper fields are not followed, and so may be anything."""
@@ -52,8 +53,8 @@ class Liveness:
             if isinstance(assign.value, Computed):
                 tree = assign.value.tree
                 live |= set(references_of([tree]))
-                if isinstance(tree, Reference):
-                    copied = ((*tree.names, *names[len(assign.root) :]) for names in killed)
-                    live |= {names for names in copied if len(names) <= MAX_NAMES}
+                if isinstance(tree, Reference | Built):
+                    copied = (leaf(tree, names[len(assign.root) :]).tree for names in killed)
+                    live |= {one.names for one in copied if isinstance(one, Reference) and len(one.names) <= MAX_NAMES}
         trees = [tree for guard in edge.guards for tree in guard.decision.trees]
         return live.union(references_of(trees))

@@ -37,13 +37,14 @@ from stepward.validator.engine.systems.system import (
     Guard,
     Literal,
     Undefined,
+    Value,
 )
 from stepward.validator.engine.values.domains import Domains, Names, primed, real
 from stepward.validator.engine.values.overflow import Overflow
 from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.operands import is_condition
-from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference
-from stepward.vm.language.names import Source, assigned_path
+from stepward.vm.expressions.syntax import Built, Compare, Constant, Defined, Expression, Reference
+from stepward.vm.language.names import Source
 from stepward.vm.language.steps import (
     AnyStep,
     Call,
@@ -149,7 +150,7 @@ class Moves:
             elif source.kind in ("item", "index"):
                 continue
             elif source.step is not None:
-                tree = self.tree(source.step, root[0])
+                tree = self.trees(source.step).get(root[0])
                 found.update(self.domains.root(names) for names in references_of([tree] if tree is not None else []))
         found.discard(root)
         return found
@@ -230,7 +231,7 @@ class Moves:
     # -- assignments -----------------------------------------------------------------------------------------------
 
     def _set(self, number: int, step: SetStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
-        trees = {name: self.tree(number, name) for name, value in step.set.items() if isinstance(value, str)}
+        trees = self.trees(number)
         split = [name for name, tree in trees.items() if tree is not None and is_condition(tree)][:MAX_SPLITS]
         decided = {name: Decision((tree,)) for name in split if (tree := trees[name]) is not None}
         other = [tree for name, tree in trees.items() if name not in decided and tree is not None]
@@ -262,11 +263,9 @@ class Moves:
         if readable is not None:
             yield (Guard(readable, NONE_HOLDS),)
 
-    def tree(self, number: int, name: str) -> Expression | None:
-        """Return the expression that a step assigns to a name."""
-        clauses = self.facts.meaning.clauses_of.get(number, ())
-        path = assigned_path(self.flow.layout, number, name)
-        return next((clause.tree for clause in clauses if clause.path == path), None)
+    def trees(self, number: int) -> dict[str, Expression | None]:
+        """Return the expressions that a step assigns, by name; None for one that does not parse."""
+        return {one.name: one.tree for one in self.facts.meaning.clauses_of.get(number, ()) if one.name}
 
     def _readable(self, number: int, trees: list[Expression]) -> Decision | None:
         """Return the decision whether the reads of expressions succeed (defined, and not null where needed); None if
@@ -290,7 +289,7 @@ class Moves:
             tree = trees.get(name)
             if name in known:
                 values[name] = known[name]
-            elif not isinstance(value, str):
+            elif name not in trees:
                 values[name] = Literal(value)
             elif tree is None:
                 values[name] = Given(self.facts.meaning.names.variables[name][0])
@@ -302,7 +301,7 @@ class Moves:
             if isinstance(value, Computed)
             for names in references_of([value.tree])
         }
-        waiting = [name for name in values if (name,) in read and len(values) > 1]
+        waiting = [name for name in values if (name,) in read and (len(values) > 1 or _is_built(values[name]))]
         for name, value in values.items():
             yield Assign(primed((name,)) if name in waiting else (name,), value)
         for name in waiting:
@@ -462,6 +461,10 @@ class Moves:
                 yield Leaving(transition, () if wanted is None else (Guard(wanted, 0),), (), (), 1)
         if wanted is not None:
             yield Leaving(fails, (Guard(wanted, NONE_HOLDS),), (), (), 1)
+
+
+def _is_built(value: Value) -> bool:
+    return isinstance(value, Computed) and isinstance(value.tree, Built)
 
 
 def _fails(part: _Part, fate: Fate) -> bool:

@@ -24,6 +24,7 @@ from stepward.validator.engine.values.texts import Atom, classes, parts_of
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.operators import FUNCTIONS, OPERATORS, Operator
 from stepward.vm.expressions.syntax import (
+    Built,
     Compare,
     Constant,
     Defined,
@@ -33,6 +34,7 @@ from stepward.vm.expressions.syntax import (
     Negation,
     Reference,
     children,
+    walk,
 )
 from stepward.vm.values import FrozenMap, Number
 
@@ -136,6 +138,9 @@ class Cutting:
                 self._cut_by_pattern(tree, operand, pattern or "")
             case Compare():
                 self._cut_by_comparison(tree)
+            case Built(parts=parts, is_list=False):
+                for part in parts:
+                    self._collect(part)
             case _:
                 self._need_whole(tree)
 
@@ -180,8 +185,12 @@ class Cutting:
         return True
 
     def _need_whole(self, tree: Expression) -> None:
+        # Of an object that becomes an item of a list, classes know nothing but that it is one.
+        is_built = any(isinstance(node, Built) for node in walk(tree))
         for name in references_of([tree]):
             self.cuts[name].whole = True
+            if is_built and self.domain[name].is_object:
+                raise TooMany
 
     def _cut_by_right(self, row: Operator, value: Any, names: Names) -> None:
         cuts, domain = self.cuts[names], self.domain[names]

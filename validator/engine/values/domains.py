@@ -15,9 +15,10 @@ from math import ceil, floor
 from typing import Final, NamedTuple
 
 from stepward.vm.expressions.fields import ITEMS
+from stepward.vm.expressions.inside import Leaf, leaf
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import ANY, kind
-from stepward.vm.expressions.syntax import Constant, Expression, Reference
+from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.types import TypeSpec
@@ -368,7 +369,9 @@ class Domains:
         assert source.step is not None
         step = self._meaning.flow.steps[source.step]
         value, tree = step.assigns[source.name], self._tree(source)
-        if not isinstance(value, str):
+        if isinstance(tree, Built) and fields:
+            return self._part(leaf(tree, fields), copies)
+        if not isinstance(value, str) and tree is None:
             return of_constant(value) if not fields else ANYTHING | Domain(undefined=True)
         if isinstance(tree, Constant) and not fields:
             return of_constant(tree.value)
@@ -380,6 +383,22 @@ class Domains:
         if tree is None or isinstance(tree, Reference) or fields:
             return ANYTHING | Domain(undefined=bool(fields))
         return of_kinds(result_kinds(tree))
+
+    def _part(self, part: Leaf, copies: int) -> Domain:
+        """Return the values of a part of a built value."""
+        match part.tree:
+            case None:
+                return Domain(undefined=True)
+            case Constant(value=value):
+                return of_constant(value)
+            case Reference(names=names):
+                meant = self._meaning.names.meaning(names)
+                if meant is None or copies >= MAX_COPIES:
+                    return ANYTHING | Domain(undefined=True)
+                found = self._meant(meant, copies + 1)
+                return found if part.is_field else replace(found, undefined=False)
+            case tree:
+                return of_kinds(result_kinds(tree))
 
     def _item(self, source: Source, fields: tuple[str, ...]) -> Domain:
         """Return the values that an item can have, or a field of it: what the type of its list says, else anything."""

@@ -1,0 +1,103 @@
+"""The second checker on built values: what it says of one holds whatever is put in, and says what is certain."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from stepward.validator.recheck.built import held
+from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, meet, of_value
+from stepward.validator.recheck.evaluation import FAILS, values
+from stepward.vm.errors import EvaluationError, UndefinedReferenceError
+from stepward.vm.expressions.building import built
+from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.syntax import Expression, Reference
+from stepward.vm.values import freeze
+
+CHOICES: dict[tuple[str, ...], tuple[Any, ...]] = {("x",): (UNDEFINED, 1, "a", None, "abc"), ("y",): ("a", "b", 1)}
+
+
+def blocks(values_: tuple[Any, ...]) -> tuple[Block, ...]:
+    return tuple(one if one is UNDEFINED else of_value(one) for one in values_)
+
+
+def cases(tree: Expression) -> None:
+    """Hold the second checker against the evaluator: over single values, and over all of them at once."""
+    together = values(tree, {name: blocks(held_) for name, held_ in CHOICES.items()})
+    for x, y in product(CHOICES["x",], CHOICES["y",]):
+        state = {("x",): x, ("y",): y}
+
+        def look_up(names: tuple[str, ...], state: dict[tuple[str, ...], Any] = state) -> Any:
+            if state[names] is UNDEFINED:
+                raise UndefinedReferenceError(names[0])
+            return state[names]
+
+        alone = values(tree, {name: blocks((one,)) for name, one in state.items()})
+        try:
+            found = of_value(evaluate(tree, look_up))
+        except EvaluationError:
+            assert FAILS in alone
+            assert FAILS in together
+            continue
+        assert any(meet(found, one) for one in alone), (state, alone)
+        assert any(meet(found, one) for one in together), (state, together)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[$x, 'b']",
+        "'a' in [$x, $y]",
+        "$x in [$y, 'a']",
+        "$y not in ['b', $x]",
+        "['a', $x] contains $y",
+        "len([$x, $y])",
+        "join([$x, $y], '-')",
+        "join([$y, 'b'], '') == 'ab'",
+        "[$x] + [$y, 'c']",
+        "[$x] + [$y] contains 'a'",
+    ],
+)
+def test_lists_in_expressions(text: str) -> None:
+    cases(parse(text, 2))
+
+
+@pytest.mark.parametrize("value", [{"a": "$x", "b": "plain"}, ["$x", {"c": "$y"}], {"a": {"b": ["is $x and $y"]}}])
+def test_lists_and_objects_of_a_set(value: Any) -> None:
+    cases(built(freeze(value)))
+
+
+@pytest.mark.parametrize("text", ["is $x", "$x$y", "$y, $$ and $x"])
+def test_templates(text: str) -> None:
+    (part,) = built(freeze([text])).parts  # type: ignore[union-attr]
+    cases(part)
+
+
+def test_a_template_says_what_is_certain() -> None:
+    (part,) = built(freeze(["for $x!"])).parts  # type: ignore[union-attr]
+    (block,) = values(part, {("x",): (TEXT,)})
+    assert not meet(block, of_value("to b!"))
+    assert not meet(block, of_value("for b"))
+    assert meet(block, of_value("for b!"))
+
+
+def test_more_lists_than_are_told_apart_are_one_block() -> None:
+    environment = {("x",): tuple(of_value(number) for number in range(20))}
+    (block,) = values(parse("[$x, $x]", 2), environment)
+    assert meet(block, of_value((3, 4)))
+    assert not meet(block, of_value((3,)))
+
+
+def test_what_a_field_of_a_built_value_is() -> None:
+    tree = built(freeze({"a": ["$x", {"b": "of $y"}], "c": {"d": 1}}))
+    assert held(tree, ("a", "[0]")).tree == Reference(0, 2, ("x",))
+    assert held(tree, ("a", "[0]", "f")) == (Reference(0, 2, ("x", "f")), True)
+    assert [held(tree, names).tree for names in (("a", "[2]"), ("z",), ("c", "e"), ("a", "[1]", "b", "f"))] == [
+        None
+    ] * 4
+    found = held(tree, ("c", "d")).tree
+    assert found is not None
+    assert evaluate(found, lambda names: names) == 1

@@ -1,0 +1,53 @@
+"""What a value that a step gives has at each of its fields: plain data, and lists and objects that are built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from stepward.validator.recheck.built import held
+from stepward.validator.recheck.cells import FAILS, UNDEFINED, Block, meet, of_value
+from stepward.validator.recheck.evaluation import (
+    Environment,
+    references,
+    values,
+)
+from stepward.validator.recheck.followed import DescribeField, Test
+from stepward.validator.recheck.names import ABSENT, Names, inside
+from stepward.vm.expressions.syntax import Built, Reference
+
+
+def written(value: Any) -> DescribeField:
+    """Describe plain data."""
+
+    def describe(fields: Names, _: bool) -> tuple[Test, bool]:
+        found: Any = value
+        for name in fields:
+            found = inside(found, name)
+        if found is ABSENT:
+            return lambda _: False, True
+        return lambda block: meet(block, of_value(found)), False
+
+    return describe
+
+
+def of_built(
+    tree: Built, whole: Iterable[Block], environment: Callable[[Iterable[Names]], Environment]
+) -> DescribeField:
+    """Describe a built value: each of its fields is what was put in there.
+
+    `whole` are the blocks of the value itself; `environment` gives those of references.
+    """
+    wholes = tuple(whole)
+
+    def describe(fields: Names, _: bool) -> tuple[Test, bool]:
+        if not fields:
+            return lambda block: any(meet(block, one) for one in wholes), False
+        part, is_field = held(tree, fields)
+        if part is None:
+            return lambda _: False, True
+        read = environment(references([part]))
+        blocks = set(read[part.names]) if isinstance(part, Reference) else values(part, read) - {FAILS}
+        return lambda block: any(meet(block, one) for one in blocks), is_field and UNDEFINED in blocks
+
+    return describe
