@@ -216,8 +216,17 @@ def side_by_side(edit: Edit) -> None:
 
 
 def keep_one(edit: Edit, _: str) -> None:
-    """End the run in the place of the later step."""
-    pass_by(edit, edit.step, edit.new_end())
+    """End the run in the place of the later step; in a body, end the item."""
+    path = edit.finding.place.path
+    depth = max(at for at, part in enumerate(path) if part == "steps")
+    if depth == 0:
+        pass_by(edit, edit.step, edit.new_end())
+        return
+    body: list[Data] = edit.at(path[: depth + 1])
+    later = body.pop(int(path[depth + 1]))
+    body.append({"id": "ends_here", "type": "end"})
+    for step in body:
+        step.update({field: "ends_here" for field in ROUTES if step.get(field) == later["id"]})
 
 
 def put_reference(edit: Edit, text: str, space: str | None, declared: str | None) -> None:
