@@ -1,0 +1,117 @@
+"""What bodies cost: a run against the same steps written flat, and a check of many: `python benchmarks/bodies.py`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, Final
+
+from check import table
+from clock import multiple, take_turns
+
+from stepward.validator import ProgramValidator
+from stepward.vm import ExecutionVM, MemoryJournal, Program
+
+ITEMS: Final = 100
+BODIES: Final = (250, 1_000)
+PATIENCE: Final = 3_600
+"""Seconds for the proofs of one program: the clock stops none of them."""
+
+TOOLS: Final = {
+    "look": {"effect": "read", "args": {"n": {"type": "integer"}}, "returns": {"type": "integer"}},
+    "pay": {"effect": "write", "idempotent": True, "args": {"n": {"type": "integer"}}},
+    "close": {"effect": "write", "idempotent": True},
+}
+
+
+class Tools:
+    """Tools that return at once."""
+
+    def has(self, name: str) -> bool:  # noqa: ARG002
+        """Return True."""
+        return True
+
+    async def call(self, name: str, args: Any, context: Any) -> int:  # noqa: ARG002
+        """Return 1."""
+        return 1
+
+
+def item_steps(item: object, last: str, end: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the four steps that are performed for an item; `last` is part of their ids."""
+    return [
+        {"id": f"look{last}", "type": "tool", "tool": "look", "args": {"n": item}},
+        {"id": f"add{last}", "type": "set", "set": {"sum": f"$sum + $look{last}.output"}},
+        {"id": f"ask{last}", "type": "condition", "condition": "$sum > 0", "then": f"note{last}"},
+        {"id": f"note{last}", "type": "set", "set": {f"noted{last}": True}, **end},
+    ]
+
+
+def of_bodies() -> Program:
+    """Return a program that performs a body for each item."""
+    each = {"id": "each", "type": "for_each", "items": "$items", "as": "item", "carry": {"sum": 0}}
+    steps = [{**each, "steps": item_steps("$item", "", {"is_terminal": True})}, {"id": "done", "type": "end"}]
+    listed = {"type": "array", "maxItems": ITEMS, "items": {"type": "integer"}}
+    return _program("bodies", steps, language=2, inputs={"items": listed})
+
+
+def flat() -> Program:
+    """Return the same steps, written one after the other."""
+    steps: list[dict[str, Any]] = [{"id": "begin", "type": "set", "set": {"sum": 0}}]
+    for number in range(ITEMS):
+        going = {"next_step": f"look{number + 1}" if number + 1 < ITEMS else "done"}
+        steps += item_steps(number, str(number), going)
+    return _program("flat", [*steps, {"id": "done", "type": "end"}])
+
+
+def many(count: int) -> Program:
+    """Return a program of so many bodies, under one rule about all of them."""
+    steps: list[dict[str, Any]] = []
+    for number in range(count):
+        item = f"item{number}"
+        pay = {"id": f"pay{number}", "type": "tool", "tool": "pay", "args": {"n": f"${item}"}, "is_terminal": True}
+        asks = {"type": "condition", "condition": f"${item} > 3", "then": f"pay{number}", "otherwise": f"no{number}"}
+        body = [{"id": f"ask{number}", **asks}, pay, {"id": f"no{number}", "type": "end"}]
+        steps.append({"id": f"each{number}", "type": "for_each", "items": "$items", "as": item, "steps": body})
+    listed = {"type": "array", "maxItems": 9, "items": {"type": "integer"}}
+    steps.append({"id": "close", "type": "tool", "tool": "close"})
+    rule = {"name": "closed-once", "at_most_once": {"tool": "close"}}
+    return _program("many", steps, language=2, inputs={"items": listed}, guardrails=[rule])
+
+
+def _program(name: str, steps: list[dict[str, Any]], **more: Any) -> Program:
+    return Program.from_dict({"name": name, "inputs": {}, "tools": TOOLS, "steps": steps, **more})
+
+
+def run(vm: ExecutionVM, program: Program, inputs: dict[str, Any]) -> None:
+    """Run a program on a machine that knows it."""
+    assert vm.run_sync(program, inputs).status == "SUCCESS"
+
+
+def check(program: Program) -> None:
+    """Check a program; all of it has to be proved."""
+    found = ProgramValidator(program, time_limit=PATIENCE).validate()
+    assert {one.verdict for one in found.properties} == {"proved"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--bodies", type=int, nargs=2, default=BODIES, help="the sizes of programs that are checked")
+    given = parser.parse_args(arguments)
+    body, written = of_bodies(), flat()
+    items = {"items": list(range(ITEMS))}
+    vm = ExecutionVM(Tools(), None, MemoryJournal(), checker=None)
+    runs = take_turns([lambda: run(vm, body, items), lambda: run(vm, written, {})], given.rounds)
+    rows = [[f"{ITEMS} items of four steps", f"{multiple(*runs):.2f}"]]
+    table("a run in memory with a body, of the same steps written flat", ["", "ratio"], rows)
+    few, most = given.bodies
+    small, large = many(few), many(most)
+    checks = take_turns([lambda: check(large), lambda: check(small)], max(1, given.rounds // 3))
+    ratio = multiple(*checks)
+    rows = [[f"{most} of {few}", f"{ratio:.2f}", f"{ratio * few / most:.2f}"]]
+    table("a check of so many bodies", ["bodies", "ratio", "per body"], rows)
+
+
+if __name__ == "__main__":
+    main()
