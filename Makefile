@@ -126,6 +126,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/cache.py
 	$(BIN)/python benchmarks/replies.py
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/bodies.py
 	$(BIN)/python benchmarks/machine.py
 	$(BIN)/python benchmarks/telemetry.py
 	$(BIN)/python benchmarks/studio.py

@@ -20,6 +20,7 @@ from paths import ROOT
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import bodies  # noqa: E402
 from clock import multiple, spread  # noqa: E402
 from commits import listening  # noqa: E402
 from crashes import ENGINES, IDEMPOTENT, PLAIN, Outcome, crash  # noqa: E402
@@ -309,6 +310,13 @@ def test_the_tables_of_the_machine_print() -> None:
     assert re.search(r"^Stepward, MemoryJournal  +[\d,]+  +\d\.\d{3}", done.stdout, re.MULTILINE), done.stdout
     for peer in ("llm-nano-vm", "LangGraph", "DBOS"):
         assert re.search(rf"^{peer}.*(\d\.\d\d|not installed)", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_the_tables_of_bodies_print(capsys: pytest.CaptureFixture[str]) -> None:
+    bodies.main(["--rounds", "1", "--bodies", "2", "4"])
+    printed = capsys.readouterr().out
+    assert re.search(r"^100 items of four steps +\d+\.\d\d$", printed, re.MULTILINE), printed
+    assert re.search(r"^4 of 2 +\d+\.\d\d +\d+\.\d\d$", printed, re.MULTILINE), printed
 
 
 # -- mistakes to plant -------------------------------------------------------------------------------------------------
