@@ -256,7 +256,7 @@ def located(findings: list[Finding], document: Document | None, file: str) -> tu
             related=tuple(
                 replace(label, span=span(label.place, label.document or document)) for label in finding.related
             ),
-            path_spans=tuple(span(steps.get(move.step), document) for move in _path(finding)),
+            path_spans=tuple(span(_home_of(move, steps), document) for move in _path(finding)),
         )
         for finding in findings
     ]
@@ -282,9 +282,14 @@ def _step_places(document: Document | None) -> dict[str, Place]:
     return places
 
 
+def _home_of(move: Move, steps: Mapping[str, Place]) -> Place | None:
+    """Return the place of the step of a move; for a stage, whose id has a space, that of its step."""
+    return steps.get(move.step, steps.get(move.step.partition(" ")[0]))
+
+
 def _places(
     finding: Finding, document: Document | None, steps: Mapping[str, Place]
 ) -> list[tuple[Place, Document | None]]:
     own = [] if finding.span else [(finding.place, document)]
-    path = [(steps[move.step], document) for move in _path(finding) if move.step in steps]
+    path = [(home, document) for move in _path(finding) if (home := _home_of(move, steps)) is not None]
     return [*own, *path, *((label.place, label.document or document) for label in finding.related)]
