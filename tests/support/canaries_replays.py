@@ -213,7 +213,7 @@ def values_of_any_commitment(patch: pytest.MonkeyPatch) -> None:
 
 
 def vault_is_not_erased(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Deliveries, "erase", ("await self._io(self.journal.vault.erase, run_id)", "pass"))
+    rewrite(patch, Deliveries, "_erase_one", ("await self._io(self.journal.vault.erase, run_id)", "pass"))
 
 
 def vault_has_a_log(patch: pytest.MonkeyPatch) -> None:
