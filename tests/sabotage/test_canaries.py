@@ -31,7 +31,7 @@ WHOLE = list({repr((canary.attack, canary.program, canary.policies)): canary for
 """Canaries that differ in what they attack: on the whole machine the others would be the same campaign."""
 
 WHOLE_CHUNKS = [WHOLE[start : start + CHUNK] for start in range(0, len(WHOLE), CHUNK)]
-WHOLE_EXAMPLES = size(6, 30)
+WHOLE_EXAMPLES = size(10, 30)
 """Cases on the whole machine: other tests search with more that it holds; here the attack must not be at fault."""
 
 
