@@ -121,7 +121,8 @@ def test_values_are_sent_with_an_option_of_their_own(collector: Collector, monke
 
 def test_a_run_goes_well_where_nobody_listens(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stepward.validator.cli.machine.SENDING", 0.01)
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # its thread ends soon after the test
+    # The exporter tries again after about a second, if so much is left; its thread ends soon after the test.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
     collector.server.shutdown()
     collector.server.server_close()
     result = stepward(*RUN, "--otel")
