@@ -15,7 +15,7 @@ from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
 from stepward.vm.language.order import order_of
 from stepward.vm.language.selectors import Match, by_step
-from stepward.vm.language.steps import BaseStep, Call, ForEachStep, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import BaseStep, Call, ForEachStep, LlmCall, ParallelStep, Stage, ToolCall
 from stepward.vm.language.transitions import Transition
 
 
@@ -152,6 +152,8 @@ class RuleMonitor(Monitor):
 
     def enter(self, step: int, state: State) -> str | None:
         starting = self.starting.get(step, [])
+        if isinstance(self.facts.flow.steps[step], Stage):  # it is between items; nothing starts here
+            return None
         if self.may_end_anywhere and self.automaton.owes(state, "CANCELLED", "cancelled"):
             # Where Q is next, only an exhausted budget prevents its start.
             return "missing" if not starting or (not self.doubtless and self._may_run_out(step)) else None

@@ -51,7 +51,7 @@ from stepward.vm.language.guardrails import (
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.selectors import Match
 from stepward.vm.language.similar import only_near
-from stepward.vm.language.steps import ToolCall
+from stepward.vm.language.steps import Stage, ToolCall
 from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
@@ -275,10 +275,11 @@ class _Judge:
     # -- the engine ------------------------------------------------------------------------------------------------
 
     def _claim_at(self, kind: str, step: int) -> Claim:
-        """Return the claim of a witness for a violation at a step."""
+        """Return the claim of a witness for a violation at a step; a run says the stages of a step by its name."""
         from stepward.validator.engine.witnesses.witness import Claim
 
-        name, policy = self.flow.steps[step].id, self.origin.policy
+        at, policy = self.flow.steps[step], self.origin.policy
+        name = at.owner if isinstance(at, Stage) else at.id
         code = words(self.rule, kind, name)[0]
         return Claim(code, name, self.rule.name, policy.policy if policy else None)  # type: ignore[arg-type]
 

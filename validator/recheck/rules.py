@@ -45,7 +45,7 @@ from stepward.vm.language.guardrails import (
     Never,
     Requires,
 )
-from stepward.vm.language.steps import BaseStep, Call, ConditionStep, LlmCall, ParallelStep, ToolCall
+from stepward.vm.language.steps import BaseStep, Call, ConditionStep, LlmCall, ParallelStep, Stage, ToolCall
 
 Memory = tuple[int, ...]
 NEVER, STALE, FRESH = 0, 1, 2
@@ -374,6 +374,8 @@ class FollowedByWatcher(Watcher):
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:  # noqa: ARG002
         """Report a missing Q: a run may be cancelled before any step, and run out of budget before Q."""
+        if isinstance(self.reading.steps[step], Stage):  # between two items nothing starts: what comes next does
+            return
         may_run_out = self.may_run_out or self._may_not_ask(step)
         if self.ends == "any" and memory[0] and (step not in self.hits or may_run_out):
             yield Breach("missing")

@@ -62,13 +62,23 @@ def history_of(journal: MemoryJournal, run: Run) -> History:
 _HOW: Final = {"success": "succeeds", "fallback": "times out, fallback", "skipped": "fails, skipped", "failed": "fails"}
 
 
+def is_between(kind: str, body: Mapping[str, Any], each: Collection[str]) -> bool:
+    """Return whether a record starts a for_each step, or leaves one of its stages; `each` are the for_each steps."""
+    return kind in ("opened", "item") or (kind == "joined" and body["step"] in each)
+
+
+def leaves(body: Mapping[str, Any]) -> bool:
+    """Return whether a record with this body leaves a step."""
+    return "step" in body and not body.keys().isdisjoint(("next", "closes", "ends"))
+
+
 def moves_of(records: tuple[Record, ...], owners: Mapping[str, str], each: Collection[str] = ()) -> Iterator[Move]:
     """Yield the steps of a run with their outcomes, in the words of a finding's path; `each` are for_each steps."""
     for record in records:
         body = record.body
-        if record.kind in ("opened", "item") or (record.kind == "joined" and body["step"] in each):
+        if is_between(record.kind, body, each):
             yield _between(record)
-        elif "step" in body and body.keys() & {"next", "closes", "ends"}:
+        elif leaves(body):
             error = str(body.get("error_name", "")) if record.kind != "passed" else ""
             yield Move(owners.get(body["step"], body["step"]), _how(record), error)
 

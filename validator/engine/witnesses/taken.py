@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.product import ON_TO_ITEM
 from stepward.validator.engine.witnesses.replay import Replayed
+from stepward.validator.engine.witnesses.seen import is_between, leaves
 from stepward.validator.findings import Move
 from stepward.vm.language.steps import AnyCall, AnyStep, Failing
 from stepward.vm.language.transitions import END
@@ -65,17 +66,18 @@ def _most_attempts(call: AnyCall) -> int:
 
 
 def spent_after(seen: Replayed, moves: int) -> int:
-    """Return the steps that a run had used after so many moves."""
+    """Return the steps that a run had used after so many moves of its path."""
     from stepward.vm.machine.apply import apply
     from stepward.vm.machine.state import before
 
     found = seen.history()
+    each = {found.plan.steps[number].id for number in found.plan.bodies}
     state = before(found.plan)
     for happened in found.events:
         if moves == 0 and happened.kind != "started":
             return state.steps
         state = apply(found.plan, state, happened)
-        if "step" in happened.body and ("next" in happened.body or "ends" in happened.body):
+        if is_between(happened.kind, happened.body, each) or leaves(happened.body):
             moves -= 1
     return 0
 
