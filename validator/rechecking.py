@@ -11,9 +11,9 @@ from stepward.validator.engine.certificates.ground import TooMuch
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Property, Verdict
 from stepward.validator.recheck.checking import Checker
+from stepward.validator.recheck.claims import Property as Claim
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge, Unreadable
-from stepward.validator.recheck.rules import Property as Claim
 from stepward.vm.reading.source import Place
 
 REFUSED: Final = "SW902"

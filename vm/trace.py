@@ -29,13 +29,13 @@ class TraceRecord:
 class StepRecord(TraceRecord):
     """A record about a step: `step` is the id of a step or sub-step, `visit` counts its visits from 1.
 
-    `frame` says for which items of for_each steps it was performed: for each of them, from the outside in, the step id,
-    its visit, its round and the number of the item from 0.
+    `frame` says in which bodies it was performed: for each of them, from the outside in, the id of the step with the
+    body, its visit, its round, and the number of the item from 0 or the name of the branch.
     """
 
     step: str
     visit: int
-    frame: tuple[tuple[str, int, int, int], ...] = ()
+    frame: tuple[tuple[str, int, int, int | str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,16 +159,16 @@ class Joined(LeavingRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Opened(StepRecord):
-    """A for_each step starts: its items, and the first values of the variables that they carry on."""
+    """A step with bodies starts. Of a for_each step: its items, and the first values of what they carry on."""
 
     kind: ClassVar[str] = "opened"
-    items: tuple[Any, ...]
-    carry: Mapping[str, Any]
+    items: tuple[Any, ...] | None = None
+    carry: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Item(StepRecord):
-    """An item of a for_each step starts; the last member of `frame` names it."""
+    """An item of a for_each step or a branch starts; the last member of `frame` names it."""
 
     kind: ClassVar[str] = "item"
 

@@ -235,7 +235,8 @@ from stepward.vm.journal.records import TRACE_TAG
             (
                 "vm/machine/deliveries.py",
                 """\
-            if taken is not None and _awaited(taken[1], read) is not None:
+            if taken is not None and (still := _awaited(taken[1], read)) is not None:
+                here, call = still
                 break
             if taken is not None:
                 await self._io(self.journal.release, taken[0].lease)

@@ -95,9 +95,11 @@ FOURTH: Final = (
         (
             (
                 "vm/machine/deliveries.py",
-                """                result = _delivered(found, call, output)
+                """                result = _delivered(found.plan, here, call, output)
 """,
-                """                result = Result("output") if output is None else _delivered(found, call, output)
+                """                result = Result("output")
+                if output is not None:
+                    result = _delivered(found.plan, here, call, output)
 """,
             ),
         ),

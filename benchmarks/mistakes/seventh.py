@@ -83,13 +83,13 @@ SEVENTH: Final = (
         (
             (
                 "vm/machine/runs.py",
-                """            suspensions.append(Suspension(call.id, token, call_state.value, frame))
-        elif call_state.phase == "doubt":
-            key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance, frame)
+                """                suspensions.append(Suspension(call.id, token, call_state.value, frame))
+            elif call_state.phase == "doubt":
+                key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance, frame)
 """,
-                """            suspensions.append(Suspension(call.id, token, call_state.value, frame))
-        elif call_state.phase == "doubt":
-            key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.attempt, frame)
+                """                suspensions.append(Suspension(call.id, token, call_state.value, frame))
+            elif call_state.phase == "doubt":
+                key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.attempt, frame)
 """,
             ),
         ),

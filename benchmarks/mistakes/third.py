@@ -66,10 +66,10 @@ THIRD: Final = (
         (
             (
                 "vm/machine/calls.py",
-                """    if plan.model_budgets and step.concurrency is not None:
-        starting = starting[: step.concurrency]  # the budget is checked before each call, as far as timing allows
+                """    if (plan.model_budgets or step.is_in_branch) and step.concurrency is not None:
 """,
-                "",
+                """    if step.is_in_branch and step.concurrency is not None:
+""",
             ),
         ),
     ),

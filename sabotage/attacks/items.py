@@ -179,6 +179,7 @@ def frame_exchanged(trial: Trial, records: list[Data]) -> Forged:
     frame = frame_of(records[seq]["body"])
     depth = pick_index(case, "frame", len(frame))
     step, visit, round_, item = frame[depth]
+    assert isinstance(item, int), "a program with branches is not attacked"
     others = [(step, visit, round_, item + 1), (step, visit + 1, round_, item), (step, visit, round_ + 1, item)]
     others += [(step, visit, round_, item - 1)] if item else []
     other = others[pick_index(case, "other frame", len(others))]

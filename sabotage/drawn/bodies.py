@@ -39,7 +39,7 @@ LISTS: Final[tuple[Any, ...]] = ("$l", "$l", [1, 2], [1, 2], ["$x", 5], ["$x", 5
 MANNERS: Final = (Manner(beside=0.05, echoes=0.0), Manner(beside=0.0, echoes=0.0, weights=((40, 1, 0, 0, 0, 4),)))
 
 
-class _BodyMaker(Maker):
+class BodyMaker(Maker):
     """Draws programs with bodies. Their steps name only steps of their own list, but read what others have."""
 
     def __init__(self, chance: Random, theme: Theme) -> None:
@@ -101,22 +101,22 @@ class _BodyMaker(Maker):
 def body_program(seed: str, theme: Theme = BODIES) -> Wide:
     """Return the program of a seed, and its policies."""
     chance = Random(seed)
-    found = _BodyMaker(chance, theme).program()
+    found = BodyMaker(chance, theme).program()
     found.program["inputs"] = {
         "x": {"type": "number"},
         "l": {"type": "array", "items": {"type": "number"}, "maxItems": 4},
         **{name: spec for name, spec in found.program.get("inputs", {}).items() if name not in ("x", "l", "h")},
     }
-    program = with_compute({**_plain(found.program), "language": 2}, Random(f"{seed}/compute"), theme.computes)
+    program = with_compute({**plain(found.program), "language": 2}, Random(f"{seed}/compute"), theme.computes)
     program = with_errors(program, Random(f"{seed}/errors"), theme.errors)
     return found._replace(program=with_order(program, Random(f"{seed}/order"), theme.ordered))
 
 
-def _plain(data: Any) -> Any:
+def plain(data: Any) -> Any:
     """Return data without the marks of sensitive values."""
     if isinstance(data, dict):
-        return {key: _plain(item) for key, item in data.items() if key != "sensitive"}
-    return type(data)(map(_plain, data)) if isinstance(data, list | tuple) else data
+        return {key: plain(item) for key, item in data.items() if key != "sensitive"}
+    return type(data)(map(plain, data)) if isinstance(data, list | tuple) else data
 
 
 def bodies_case(seed: str) -> DrawnCase:
@@ -127,8 +127,8 @@ def bodies_case(seed: str) -> DrawnCase:
     return DrawnCase(
         program,
         seed,
-        list(map(Policy.from_dict, _plain(policies))),
-        list(map(Policy.from_dict, _plain(later))),
+        list(map(Policy.from_dict, plain(policies))),
+        list(map(Policy.from_dict, plain(later))),
         chance.choice(MANNERS),
         Limits(steps=chance.choice((20, 60, 120, 120))),
     )

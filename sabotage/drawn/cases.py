@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from stepward.sabotage.drawn.beside_secret import beside_secret_case
 from stepward.sabotage.drawn.bodies import bodies_case
+from stepward.sabotage.drawn.branches import branches_case
 from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import LATE, LOST, RAISING, Manner
 from stepward.sabotage.drawn.guards import guards_case
@@ -216,6 +217,7 @@ _MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {
     "expressions": _computing,
     "policies": lambda _, seed: policies_case(seed),
     "bodies": lambda _, seed: bodies_case(seed),
+    "branches": lambda _, seed: branches_case(seed),
     "rules": _ruled,
     "budgets": _budgeted,
     "order": _ordered,

@@ -57,6 +57,8 @@ def _all_computing(steps: list[dict[str, Any]], chance: Random) -> list[dict[str
     for step in found:
         if "steps" in step:
             step["steps"] = _all_computing(step["steps"], chance)
+        for branch in step.get("branches", {}).values():
+            branch["steps"] = _all_computing(branch["steps"], chance)
     if found != steps:
         settle_arms(found)
     return found

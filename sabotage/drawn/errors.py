@@ -46,6 +46,11 @@ def _changed(step: dict[str, Any], ids: list[str], chance: Random) -> dict[str, 
     found = _with_retry(step, chance) if step["type"] in ("llm", "tool") else dict(step)
     if "steps" in found:
         found["steps"] = _all_changed(found["steps"], chance)
+    if "branches" in found:
+        found["branches"] = {
+            name: {**branch, "steps": _all_changed(branch["steps"], chance)}
+            for name, branch in found["branches"].items()
+        }
     if "do" in found:
         found["do"] = _with_retry(found["do"], chance)
     known = (*LISTED, *OTHERS, *EARLY, *(OF_BODIES if found["type"] == "for_each" else ()))
@@ -59,7 +64,9 @@ def _changed(step: dict[str, Any], ids: list[str], chance: Random) -> dict[str, 
         found.pop("error_step", None)
         entries = [_names(known, chance) for _ in range(chance.randint(1, 3))]
         found["catch"] = [{"errors": names, "then": chance.choice(ids)} for names in entries]
-    return {name: value if name in ("steps", "do") else _reading(value, chance) for name, value in found.items()}
+    return {
+        name: value if name in ("steps", "do", "branches") else _reading(value, chance) for name, value in found.items()
+    }
 
 
 def _with_retry(call: dict[str, Any], chance: Random) -> dict[str, Any]:

@@ -125,7 +125,8 @@ class World:
         self.calls: dict[str, CallPlan] = {call.id: call for step in plan.steps for call in step.calls}
         self.top = {step.id for step in plan.program.layout.steps}
         self.weights = self.chance("weights").choice(manner.weights)
-        self.cancelled_at = self.chance("cancel").choice([0] * 9 + [1, 2, 3])
+        self.has_branches = bool(plan.program.layout.forks)
+        self.cancelled_at = 0 if self.has_branches else self.chance("cancel").choice([0] * 9 + [1, 2, 3])
         """The number of the call during which the run is cancelled; 0 for never."""
         self.plan = plan
         self.lost: set[tuple[Any, ...]] = set()
@@ -138,7 +139,9 @@ class World:
         return any(step.is_parallel for step in plan.steps)
 
     def is_ordered(self, step: str) -> bool:
-        """Return whether a call is a sub-step of a step with `depends_on`."""
+        """Return whether a call is a sub-step of a step with `depends_on`, or may run beside other branches."""
+        if self.has_branches:
+            return True
         return any(one.order is not None and any(call.id == step for call in one.calls) for one in self.plan.steps)
 
     def rank(self, *place: Any) -> float:

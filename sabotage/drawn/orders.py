@@ -28,7 +28,7 @@ def with_order(data: dict[str, Any], chance: Random, share: float, *, reads: boo
 
 
 def _may_have_order(step: dict[str, Any]) -> bool:
-    return step["type"] == "parallel" and len(step["parallel_steps"]) > 1
+    return step["type"] == "parallel" and len(step.get("parallel_steps", ())) > 1
 
 
 def _ordered(step: dict[str, Any], chance: Random, *, reads: bool) -> dict[str, Any]:

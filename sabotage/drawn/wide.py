@@ -243,6 +243,8 @@ class _Maker:
         kind = self.chance.choice(self.theme.kinds)
         if kind == "for_each":
             return self.each(name)
+        if kind == "fork":
+            return self.fork(name)
         if kind == "end":
             return {"id": name, "type": "end", "outcome": self.pick("success", "failure"), "output": self.template()}
         if kind == "condition":
@@ -270,6 +272,10 @@ class _Maker:
 
     def each(self, name: str) -> dict[str, Any]:
         """Return a for_each step, in a program that has them."""
+        raise NotImplementedError
+
+    def fork(self, name: str) -> dict[str, Any]:
+        """Return a parallel step with branches, in a program that has them."""
         raise NotImplementedError
 
     def assigning(self, name: str) -> dict[str, Any]:
@@ -461,3 +467,5 @@ def all_steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for step in steps:
         yield step
         yield from all_steps([*step.get("steps", ()), *([step["do"]] if "do" in step else ())])
+        for branch in step.get("branches", {}).values():
+            yield from all_steps(branch["steps"])

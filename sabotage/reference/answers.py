@@ -23,7 +23,7 @@ class Asked(NamedTuple):
     args: Mapping[str, Any]
     prompt: str = ""
     system: str | None = None
-    frame: tuple[tuple[str, int, int, int], ...] = ()
+    frame: tuple[tuple[str, int, int, int | str], ...] = ()
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -88,4 +88,4 @@ class Moved(NamedTuple):
     visit: int
     how: str
     next: str | None
-    frame: tuple[tuple[str, int, int, int], ...] = ()
+    frame: tuple[tuple[str, int, int, int | str], ...] = ()

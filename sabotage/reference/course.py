@@ -8,8 +8,8 @@ from typing import Any, Literal
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Answer, Asked, Raised, Replied, TimedOut
 from stepward.sabotage.reference.bodies import name_of
+from stepward.sabotage.reference.branches import Branches
 from stepward.sabotage.reference.calls import Call, fitting
-from stepward.sabotage.reference.computing import Computing
 from stepward.sabotage.reference.data import GONE, left_without
 from stepward.sabotage.reference.echoes import numbers_in, sought
 from stepward.sabotage.reference.expressions import CannotEvaluate, holds
@@ -21,7 +21,7 @@ from stepward.sabotage.reference.waves import Pause
 from stepward.vm.expressions.parser import parse
 
 
-class Reference(Computing):
+class Reference(Branches):
     """One run of a program, as the specification predicts it.
 
     `start` and each answer continue the run until a call needs an answer, a person has to act, or the run is over.
@@ -68,7 +68,11 @@ class Reference(Computing):
     @property
     def asked(self) -> tuple[Asked, ...]:
         """The calls that wait for an answer, in program order."""
-        return tuple(self._asked(call) for call in self._calls if call.phase == "asked" and call.answer is None)
+        return tuple(
+            self._everywhere(
+                lambda: [self._asked(call) for call in self._calls if call.phase == "asked" and call.answer is None]
+            )
+        )
 
     def _asked(self, call: Call) -> Asked:
         tool = "" if call.is_model else call.step.tool
@@ -79,12 +83,12 @@ class Reference(Computing):
     @property
     def waiting(self) -> tuple[str, ...]:
         """The suspended steps, in program order."""
-        return tuple(call.step.id for call in self._calls if call.phase == "waits")
+        return tuple(call.step.id for call in self._all_calls() if call.phase == "waits")
 
     @property
     def doubtful(self) -> tuple[str, ...]:
         """The steps in doubt, in program order."""
-        return tuple(call.step.id for call in self._calls if call.phase == "doubt")
+        return tuple(call.step.id for call in self._all_calls() if call.phase == "doubt")
 
     @property
     def is_over(self) -> bool:
@@ -133,13 +137,13 @@ class Reference(Computing):
             self.tokens += answer.tokens
         if isinstance(answer, Replied) and answer.cost > 0:
             self.cost += answer.cost
-        if not self.asked or self._is_ordered:
+        if not self.asked or self._is_ordered or self._members:
             self._go_on()
 
     def takes(self, step: str, output: Any) -> bool:
         """Return whether a step that waits or is in doubt accepts an output from outside: it must have the step's
         type."""
-        call = next(call for call in self._calls if call.step.id == step)
+        call = next(call for call in self._all_calls() if call.step.id == step)
         try:
             fitting(call, output, self._most_bytes)
         except NoValue:
@@ -188,7 +192,7 @@ class Reference(Computing):
         return True
 
     def _find(self, step: str, phase: str) -> Call:
-        return next(call for call in self._calls if call.step.id == step and call.phase == phase)
+        return next(call for call in self._all_calls() if call.step.id == step and call.phase == phase)
 
     def _go_on(self) -> None:
         assert self._course is not None
@@ -202,11 +206,15 @@ class Reference(Computing):
         """End the run: after that, nothing happens ("Control flow" 8)."""
         self.status, self.reason = over.status, over.reason
         if over.reason in ("cancelled", "guardrail", "max_steps", "max_tokens", "cost"):
-            writes = (call for call in self._calls if not call.is_model and call.tool.effect == "write")
-            ids = [call.step.id for call in writes if call.phase == "doubt" or call.may_have_happened]
-            within = "".join(f"{step}[{item}]/" for step, _, _, item in self._frames)
-            self.in_doubt = [f"{within}{name}" for name in ids]
-        self._calls = []
+            self.in_doubt = self._everywhere(self._doubts)
+        self._fold()
+        self._calls, self._members = [], []
+
+    def _doubts(self) -> list[str]:
+        writes = (call for call in self._calls if not call.is_model and call.tool.effect == "write")
+        ids = [call.step.id for call in writes if call.phase == "doubt" or call.may_have_happened]
+        within = "".join(f"{step}[{item}]/" for step, _, _, item in self._frames)
+        return [f"{within}{name}" for name in ids]
 
     # -- one step after the other --------------------------------------------------------------------------------------
 
@@ -238,6 +246,9 @@ class Reference(Computing):
             outcome = yield from self._for_each(step)
             return self._leave(step, outcome)
         self._ask_rules(step, [(step, None)])
+        if step.type == "parallel" and step.branches:
+            outcome = yield from self._fork(step)
+            return self._leave(step, outcome)
         if step.type == "parallel":
             outcome = yield from self._perform(step, list(step.parallel_steps))
             return self._leave(step, outcome)

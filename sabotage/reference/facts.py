@@ -91,6 +91,8 @@ def steps_inside(step: Any) -> Iterator[Any]:
     """Yield the steps in the body of a step, and in bodies of these."""
     if step.type == "for_each":
         yield from all_steps(step.body)
+    for _, branch in sorted(step.branches.items()) if step.type == "parallel" else ():
+        yield from all_steps(branch.steps)
 
 
 def parts_inside(step: Any) -> Iterator[Any]:
@@ -98,6 +100,28 @@ def parts_inside(step: Any) -> Iterator[Any]:
     for inner in steps_inside(step):
         yield inner
         yield from parts_of(inner)
+
+
+def parts_in(steps: Sequence[Any]) -> Iterator[Any]:
+    """Yield the steps and sub-steps of a list, those of bodies included."""
+    for inner in all_steps(steps):
+        yield inner
+        yield from parts_of(inner)
+
+
+class AsPart:
+    """A branch, as one that has an output and an error."""
+
+    type = "parallel"
+    output_key = None
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+
+
+def branch_names(program: Program) -> set[str]:
+    """Return the names of all branches of a program."""
+    return {name for step in all_steps(program.steps) if step.type == "parallel" for name in step.branches}
 
 
 def items_named(step: Any) -> list[str]:
@@ -138,6 +162,9 @@ def successor(step: Any, program: Program) -> str | None:
     if step.is_terminal or step.id in _arms(program):
         return None
     lists = [program.steps, *(one.body for one in all_steps(program.steps) if one.type == "for_each")]
+    lists += [
+        branch.steps for one in all_steps(program.steps) if one.type == "parallel" for branch in one.branches.values()
+    ]
     ids = next(ids for steps in lists if step.id in (ids := [one.id for one in steps]))
     following = ids.index(step.id) + 1
     return ids[following] if following < len(ids) else None
@@ -191,6 +218,8 @@ def holder(names: tuple[str, ...], program: Program) -> tuple[tuple[str, ...], t
     """
     owner = next((part for part in all_parts(program) if part.id == names[0]), None) if len(names) > 1 else None
     is_steps = owner is not None and names[1] in ("output", "error")
+    if owner is None and len(names) > 1 and names[0] in branch_names(program):
+        is_steps = names[1] in ("output", "error", "error_name")
     if owner is not None and names[1] == "errors":
         is_steps = owner.type == "for_each"
     if owner is not None and names[1] == "error_name" and program.language == 2 and has_output(owner):
@@ -212,6 +241,8 @@ def assigned_by(step: Any) -> list[tuple[str, ...]]:
                 found.append((part.output_key,))
     if step.type == "for_each":
         found += [(step.id, "errors"), *((name,) for name in step.carry)]
+    for name in step.branches if step.type == "parallel" else ():
+        found += [(name, "output"), (name, "error"), (name, "error_name")]
     return found
 
 

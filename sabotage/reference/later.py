@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepward.sabotage.reference import facts
@@ -39,11 +39,15 @@ class Later(Members):
         self._terms.append(terms)
         self._rules += rules
 
+    def _everywhere(self, look: Callable[[], Iterable[Any]]) -> list[Any]:
+        """Return what is found in all branches that run, or in the run itself where none does."""
+        raise NotImplementedError
+
     def may_settle(self, step: str, by: str, policies: Sequence[Policy] = (), waived: Collection[str] = ()) -> bool:
         """Return whether a person may settle a call of the current step, also under new policies."""
         if self._caller and by in ("", self._caller):
             return False
-        tool = next(call.step.tool for call in self._calls if call.step.id == step)
+        tool = next(call.step.tool for call in self._everywhere(lambda: self._calls) if call.step.id == step)
         return all(may_settle(tool, by, self._by, terms) for terms in (*self._terms, self._missing(policies, waived)))
 
     def _missing(self, policies: Sequence[Policy], waived: Collection[str]) -> Terms:

@@ -53,6 +53,8 @@ class RuleMonitor:
         self._read_before: dict[str, set[tuple[str, ...]]] = {}
         """What the conditions of guards in earlier runs read."""
         self.owes = False
+        self.has_paid = False
+        """Whether the follow-up of a `followed_by` has started in the branch that the monitor is of."""
         self._remember(getattr(rule, "already", None))
 
     def _remember(self, already: Any) -> None:
@@ -126,7 +128,7 @@ class RuleMonitor:
         """Record the start of a performance: P counts then, and a follow-up is satisfied ("Guardrails" 1 and 4)."""
         self.performed |= self._sides(part)
         if self.form == "followed_by" and self.selects(self.rule.followed_by.then, part):
-            self.owes = False
+            self.owes, self.has_paid = False, True
 
     def succeeded(self, part: Any, behind: Sequence[Any] = ()) -> None:
         """Record a success: G counts then, and P of a `followed_by`; a step that is both P and Q counts as Q

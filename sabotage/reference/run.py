@@ -85,8 +85,8 @@ class Run:
         self._secrets: set[str] = set()
         """The sensitive values of the run at the start of its current step ("Data" 8)."""
         self._visits: dict[str, int] = {}
-        self._frames: tuple[tuple[str, int, int, int], ...] = ()
-        """The items whose bodies are performed, from the outside in: step id, visit, round and item."""
+        self._frames: tuple[tuple[str, int, int, int | str], ...] = ()
+        """The bodies that are performed, from the outside in: step id, visit, round, and item or branch."""
         self._broken: list[str] = []
         """The `followed_by` rules that frames broke."""
         self._idle = 0
@@ -121,7 +121,7 @@ class Run:
         """Note what a step that is left leaves in the state: its record, or the outputs of its sub-steps."""
         if self._written is None or how in ("end", "error"):
             return
-        if step.type == "parallel" and how != "visits":
+        if step.type == "parallel" and not step.branches and how != "visits":
             good = {call.step.id: call.value for call in self._calls if call.phase in ("success", "fallback")}
             self._sizes[step.id] = size(good)
         elif how in ("success", "fallback", "set"):
@@ -179,7 +179,8 @@ class Run:
 
     def _restore(self, before: Sequence[tuple[Any, set[int], bool]]) -> None:
         for monitor, performed, owes in before:
-            monitor.performed, monitor.owes = performed, owes
+            monitor.performed.intersection_update(performed)  # siblings share it
+            monitor.owes = owes
 
     # -- results of a step ---------------------------------------------------------------------------------------------
 

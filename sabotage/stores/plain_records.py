@@ -94,10 +94,92 @@ def all_steps(steps: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]
     for step in steps:
         yield step
         yield from all_steps([*step.get("steps", ()), *([step["do"]] if "do" in step else ())])
+        for branch in step.get("branches", {}).values():
+            yield from all_steps(branch["steps"])
+
+
+_Frame = tuple[tuple[Any, ...], ...]
+
+
+def branch_of(frame: Sequence[Sequence[Any]]) -> _Frame:
+    """Return the frame of the innermost branch to which a frame belongs; empty outside of branches."""
+    found = tuple(map(tuple, frame))
+    while found and not isinstance(found[-1][3], str):
+        found = found[:-1]
+    return found
+
+
+class _Traces:
+    """The trace hash of a run in which branches may run at once: each has a trace of its own, and a join puts them
+    together in the order of their names."""
+
+    def __init__(self, program: Mapping[str, Any]) -> None:
+        self.program = program
+        self.branches = {
+            step["id"]: sorted(step["branches"]) for step in all_steps(program["steps"]) if "branches" in step
+        }
+        self.open: dict[_Frame, _Trace] = {(): _Trace(program)}
+        self.ended: dict[_Frame, bytes] = {}
+        self.forks: dict[_Frame, tuple[Any, ...]] = {}
+        """The steps whose branches run, by the branch in which each is: its frame, its id and its visit."""
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take in a record."""
+        body = record["body"]
+        frame = tuple(map(tuple, body.get("frame", ())))
+        branch = branch_of(frame)
+        is_join = record["kind"] == "joined" and body["step"] in self.branches
+        if "ends" in body and not is_join:
+            if () in self.forks:
+                self._join(())
+            self.open[()].take(record)
+            return
+        if record["kind"] == "item" and frame == branch and branch:
+            self.open[branch] = _Trace(self.program)
+            self.open[branch].trace = _extended(bytes(32), _item(record))
+            return
+        here = self.open[branch]
+        if record["kind"] == "opened" and body["step"] in self.branches:
+            self.forks[branch] = (frame, body["step"], body["visit"])
+            here.trace = _extended(here.trace, _item(record))
+        elif is_join:
+            self._join(branch)
+            here.trace = _extended(here.trace, _item(record))
+            if "closes" in body and frame != branch:
+                here.trace = _extended(here.outside.pop(), here.trace)
+        else:
+            here.take(record, is_last=frame == branch)
+        if "closes" in body and frame == branch:
+            self.ended[branch] = self.open.pop(branch).trace
+
+    def _join(self, branch: _Frame) -> None:
+        """Put the branches of the step that runs in a branch together."""
+        frame, step, visit = self.forks.pop(branch)
+        members = bytes(32)
+        for name in self.branches[step]:
+            one = (*frame, (step, visit, 1, name))
+            if one in self.open:
+                self._close(one)
+            members = _extended(members, self.ended.pop(one, bytes(32)))
+        here = self.open[branch]
+        here.trace = _extended(here.trace, members)
+
+    def _close(self, branch: _Frame) -> None:
+        """End a branch with the run."""
+        if branch in self.forks:
+            self._join(branch)
+        here = self.open.pop(branch)
+        here.fold()
+        self.ended[branch] = here.trace
+
+    @property
+    def trace(self) -> bytes:
+        """The trace hash of the run."""
+        return self.open[()].trace
 
 
 class _Trace:
-    """The trace hash of a run, record by record.
+    """The trace hash of a run without branches, or of one branch, record by record.
 
     `outside` has the traces around what is open: around each for_each step, and after it the digest of its items.
     """
@@ -112,8 +194,8 @@ class _Trace:
         self.traces: dict[str, bytes] = {}
         self.failed: set[str] = set()
 
-    def take(self, record: Mapping[str, Any]) -> None:
-        """Take in a record."""
+    def take(self, record: Mapping[str, Any], *, is_last: bool = False) -> None:
+        """Take in a record; `is_last`: where it ends a body, that is the branch."""
         body, step = record["body"], record["body"].get("step")
         if record["kind"] == "item":
             self._open(_extended(bytes(32), _item(record)))
@@ -125,12 +207,17 @@ class _Trace:
             self.traces[step] = _extended(self.traces.get(step, bytes(32)), _item(record))
             self.failed |= {step} if body.get("kind") == "failed" else set()
         elif _is_item(record):
-            while "ends" in body and self.outside:  # an item into the items of its step, and these into what is around
-                self.trace = _extended(self.outside.pop(), self.trace)
+            if "ends" in body:
+                self.fold()
             self.trace = _extended(self.trace, _item(record))
             if record["kind"] == "opened":
                 self._open(bytes(32))
-        if "closes" in body:
+        if "closes" in body and not is_last:
+            self.trace = _extended(self.outside.pop(), self.trace)
+
+    def fold(self) -> None:
+        """Put what is open into what is around it: an item into the items of its step, and these further out."""
+        while self.outside:
             self.trace = _extended(self.outside.pop(), self.trace)
 
     def _open(self, inside: bytes) -> None:
@@ -156,7 +243,7 @@ class _Trace:
 
 def trace_hash(records: Iterable[Mapping[str, Any]], program: Mapping[str, Any]) -> bytes:
     """Return the trace hash of a run of a program, from its records."""
-    found = _Trace(program)
+    found = _Traces(program)
     for record in records:
         found.take(record)
     return found.trace

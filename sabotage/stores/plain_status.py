@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.stores.plain_records import all_steps
+from stepward.sabotage.stores.plain_records import all_steps, branch_of
 from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.store import Append, Journal, Lease
 
@@ -45,15 +45,32 @@ class Standing:
     def __init__(self, siblings: Siblings) -> None:
         self._siblings = siblings
         self._calls: dict[str, str] = {}
+        self._branches: dict[tuple[Any, ...], dict[str, str]] = {}
+        """The calls of the present step of each branch that runs."""
         self._ended = ""
         self._is_cancelled = False
 
     def follow(self, record: Mapping[str, Any]) -> None:
         """Read the next record."""
         kind, body = record["kind"], record["body"]
-        step, how = body.get("step"), body.get("kind", "")
         self._ended = self._ended or body.get("ends", "")
         self._is_cancelled = self._is_cancelled or kind == "cancel"
+        frame = tuple(map(tuple, body.get("frame", ())))
+        branch = branch_of(frame)
+        if kind == "item" and branch == frame and branch:
+            self._branches[branch] = {}
+            return
+        if branch:
+            outside, self._calls = self._calls, self._branches[branch]
+            self._follow(kind, body, record)
+            self._branches[branch], self._calls = self._calls, outside
+            if "closes" in body and branch == frame:
+                del self._branches[branch]
+            return
+        self._follow(kind, body, record)
+
+    def _follow(self, kind: str, body: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+        step, how = str(body.get("step")), body.get("kind", "")
         if "next" in body or "closes" in body:
             self._calls = {}
         elif kind == "joined" and how == "again":
@@ -70,9 +87,22 @@ class Standing:
         """The status that the row of the run must have now."""
         if self._ended:
             return self._ended
-        if self._is_cancelled or not self._calls:
+        if self._is_cancelled:
             return "RUNNING"
-        calls = dict.fromkeys(self._siblings.calls[next(iter(self._calls))], "again") | self._calls
+        inner = [
+            self._status_of(calls)
+            for branch, calls in self._branches.items()
+            if not any(other[: len(branch)] == branch for other in self._branches if other != branch)
+        ]
+        if inner:
+            return "RUNNING" if "RUNNING" in inner else "IN_DOUBT" if "IN_DOUBT" in inner else "SUSPENDED"
+        return self._status_of(self._calls)
+
+    def _status_of(self, present: Mapping[str, str]) -> str:
+        """Return the status of a run, or of a branch, with the calls of its present step."""
+        if not present:
+            return "RUNNING"
+        calls = dict.fromkeys(self._siblings.calls[next(iter(present))], "again") | dict(present)
         found = {how for call, how in calls.items() if not self._depends_on_others(call, calls)}
         if not found.isdisjoint(_BEGUN) or found.isdisjoint(_HELD):
             return "RUNNING"

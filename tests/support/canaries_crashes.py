@@ -64,7 +64,7 @@ def takes_any_token(patch: pytest.MonkeyPatch) -> None:
     def awaited(found: Any, _: Any) -> Any:
         step = found.plan.steps[found.state.at]
         calls_of = zip(step.calls, found.state.calls or (), strict=False)
-        return next((call for call, held in calls_of if held.phase == "suspended"), None)
+        return next(((found.state, call) for call, held in calls_of if held.phase == "suspended"), None)
 
     patch.setattr(deliveries, "_awaited", awaited)
 

@@ -197,7 +197,7 @@ def takes_any_input(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_any_payload(patch: pytest.MonkeyPatch) -> None:
-    def delivered(found: Any, call: Any, payload: Any) -> Result:
+    def delivered(plan: Any, here: Any, call: Any, payload: Any) -> Result:
         try:
             return Result("output", ask.freeze(payload))
         except Exception:

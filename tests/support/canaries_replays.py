@@ -69,7 +69,7 @@ def _taken_if(patch: pytest.MonkeyPatch, is_good: Any) -> None:
         visit = visits_of(found.state, step)
         for call, held in zip(step.calls, found.state.calls or (), strict=False):
             if held.phase == "suspended" and is_good(found, call, held, visit, token):
-                return call
+                return found.state, call
         return None
 
     patch.setattr(deliveries, "_awaited", awaited)
@@ -93,7 +93,7 @@ def token_of_any_visit(patch: pytest.MonkeyPatch) -> None:
 
 
 def token_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Deliveries, "resume", (" and _awaited(taken[1], read) is not None", ""))
+    rewrite(patch, Deliveries, "resume", ("(still := _awaited(taken[1], read))", "(still := waiting)"))
 
 
 def one_secret_for_all_runs(patch: pytest.MonkeyPatch) -> None:

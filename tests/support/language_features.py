@@ -20,7 +20,7 @@ from stepward.vm.language.node import Node
 from stepward.vm.language.record import Record
 from stepward.vm.language.types import TypeSpec, TypeWord
 
-ABSTRACT: Final = {"Rule", "BaseStep", "Failing", "Call", "Routed", "FailingStep", "CallStep", "Stage"}
+ABSTRACT: Final = {"Rule", "BaseStep", "Failing", "Call", "Routed", "FailingStep", "CallStep", "Stage", "BranchStep"}
 """Models that others are made from."""
 
 JOINS: Final = {frozenset({"string"}): "+ of texts", frozenset({"array"}): "+ of arrays"}

@@ -20,6 +20,7 @@ from stepward.vm.language.clauses import Clause
 from stepward.vm.language.names import Resolution
 from stepward.vm.language.steps import (
     AnyStep,
+    BranchStep,
     ComputeStep,
     ConditionStep,
     EndStep,
@@ -346,6 +347,9 @@ class Assignment:
                 fields = ((*names, name) for names in known.not_null for name in self.required(names))
                 defined = frozenset(one for one in known.defined if not self._may_be_text(one))
                 return Effect(defined.union(fields), frozenset())
+            case ParallelStep() if step.branches:
+                given = {(step.id, "error"), (step.id, "error_name")} if transition.kind == "visits" else set()
+                return Effect(frozenset(given), frozenset(_own_names(step)))
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 return self._call_effect(number, step, transition)
             case EndStep():
@@ -368,6 +372,12 @@ class Assignment:
     def _between(self, number: int, transition: Transition) -> Effect:
         """Return the effect of a stage: the body leaves nothing, and an item or the whole step begins or ends."""
         bodies = self.facts.bodies
+        whole = bodies.joined(number)
+        if whole is not None:
+            names: set[Names] = {(whole.id, "error"), (whole.id, "error_name")}
+            names = output_names(whole) if transition.kind == "success" else names
+            given = {(one, "output") for one in self._with_output(number)} if transition.kind == "success" else set()
+            return Effect(frozenset(names | given), frozenset(_own_names(whole)))
         body, step = bodies.of_stages[number], bodies.step_of(number)
         gone = set(bodies.locals(body.owner))
         carried = {(name,) for name in step.carry}
@@ -376,10 +386,19 @@ class Assignment:
         if transition.kind == "again":
             return Effect(frozenset(carried), frozenset(gone | carried))
         gone |= own_names(step)
+        if isinstance(step, BranchStep) and transition.kind == "success":
+            given = {(step.id, "output")} if bodies.always_has_output(body.owner) else set()
+            return Effect(frozenset(given), frozenset(gone))
         if transition.kind == "success":
             return Effect(frozenset(output_names(step) | {(step.id, "errors")}), frozenset(gone))
         given = {(step.id, what) for what in ("error", "error_name", "errors")}
         return Effect(frozenset(given), frozenset(gone | carried))
+
+    def _with_output(self, join: int) -> Iterable[str]:
+        """Return the branches that certainly have an output where all of them have succeeded."""
+        fork, bodies = self.flow.layout.fork_of(join), self.facts.bodies
+        assert fork is not None
+        return [self.flow.steps[one].id for one in fork.branches if bodies.always_has_output(one)]
 
     def _call_effect(
         self, number: int, step: LlmStep | ToolStep | ParallelStep | ComputeStep, transition: Transition

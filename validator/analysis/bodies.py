@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepward.vm.language.scopes import local_names
-from stepward.vm.language.steps import AnyStep, Failing, ForEachStep, Stage, parts
+from stepward.vm.language.steps import AnyStep, BranchStep, EndStep, Failing, ForEachStep, ParallelStep, Stage, parts
 
 if TYPE_CHECKING:
     from stepward.vm.language.layout import Body
@@ -56,7 +56,46 @@ class Bodies:
     @staticmethod
     def item_names(step: ForEachStep) -> frozenset[Names]:
         """Return the names that each item defines."""
+        if isinstance(step, BranchStep):
+            return frozenset()
         return frozenset({(step.item_name,)} | ({(step.index_as,)} if step.index_as is not None else set()))
+
+    def joined(self, stage: int) -> ParallelStep | None:
+        """Return the parallel step whose branches a stage joins, None for another stage."""
+        fork = self.layout.fork_of(stage)
+        step = None if fork is None else self.layout.steps[fork.owner]
+        return step if isinstance(step, ParallelStep) else None
+
+    def branches(self, number: int) -> tuple[str, ...]:
+        """Return the branches that decide how a step goes on: all before a stage that joins them, and of a branch those
+        that it depends on."""
+        step, fork = self.layout.steps[number], self.layout.fork_of(number)
+        if fork is not None:
+            return tuple(self.layout.steps[one].id for one in fork.branches)
+        if not isinstance(step, BranchStep):
+            return ()
+        fork = self.layout.fork_at(number)
+        needs = fork.needs[fork.branches.index(number)]
+        return tuple(self.layout.steps[fork.branches[one]].id for one in sorted(needs))
+
+    def always_has_output(self, branch: int) -> bool:
+        """Return whether a branch that succeeds certainly has an output: it ends only by `end` steps."""
+        leaving = self.meaning.flow.transitions
+        return all(
+            isinstance(self.layout.steps[number], EndStep)
+            for number in self.layout.inside(branch)
+            if self.layout.owner(number) == branch
+            and any(one.ending is not None and one.ending.status == "SUCCESS" for one in leaving[number])
+        )
+
+    def never_has_output(self, branch: int) -> bool:
+        """Return whether a branch that succeeds certainly has no output: no `end` step ends it so."""
+        leaving = self.meaning.flow.transitions
+        return not any(
+            isinstance(self.layout.steps[number], EndStep) and self.layout.owner(number) == branch
+            for number in self.layout.inside(branch)
+            if any(one.ending is not None and one.ending.status == "SUCCESS" for one in leaving[number])
+        )
 
     def may_lose(self, owner: int) -> frozenset[Names]:
         """Return the carried variables that a call in the body assigns: one that fails leaves them undefined."""
@@ -78,7 +117,7 @@ class Bodies:
     def most_counted(self, stage: int) -> int | None:
         """Return the most items of a body, at the stage `next`, if they are few enough to count; else None."""
         body = self.of_stages.get(stage)
-        if body is None or body.next != stage:
+        if body is None or body.next != stage or isinstance(self.layout.steps[body.owner], BranchStep):
             return None
         most = self.meaning.most_items(body.owner)
         return most if most is not None and most <= MAX_COUNTED_ITEMS else None
@@ -107,7 +146,8 @@ def values_of(step: AnyStep) -> set[Names]:
     for _, part in parts(step) if not isinstance(step, Stage) else ():
         if isinstance(part, Failing):
             found |= {(part.id, "output"), (part.id, "error")}
-    return found | ({(step.id, "errors")} if isinstance(step, ForEachStep) else set())
+    has_list = isinstance(step, ForEachStep) and not isinstance(step, BranchStep)
+    return found | ({(step.id, "errors")} if has_list else set())
 
 
 def own_names(step: ForEachStep) -> set[Names]:

@@ -15,13 +15,14 @@ from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AnyGuard, AnySelector
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Resolution, Source
-from stepward.vm.language.order import misorders
+from stepward.vm.language.order import SiblingRead, endless_branches, misorders, sibling_reads
 from stepward.vm.language.policy import require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Match, matches
 from stepward.vm.language.steps import (
     AnyPart,
     BaseStep,
+    BranchStep,
     Call,
     ConditionStep,
     Failing,
@@ -124,7 +125,24 @@ class ProgramFacts:
     def has_control_flow(self) -> bool:
         """Whether control flow is well defined: no target is missing, no arm ambiguous, and no order impossible."""
         is_clear = not self.flow.has_missing_target and not self.flow.ambiguous_arms
-        return is_clear and next(misorders(self.program), None) is None
+        is_clear = is_clear and not endless_branches(self.flow)
+        return is_clear and next(misorders(self.program), None) is None and not self.sibling_reads
+
+    @cached_property
+    def sibling_reads(self) -> tuple[SiblingRead, ...]:
+        """What branches read of siblings that run at the same time."""
+        return tuple(sibling_reads(self.program, self.meaning.read_at))
+
+    @cached_property
+    def in_branches(self) -> frozenset[int]:
+        """The steps of branches, and their starts.
+
+        They cost nothing where the least cost of a path is asked for: the steps of a sibling on the path need not have
+        been started.
+        """
+        layout = self.flow.layout
+        starts = {branch for fork in layout.forks.values() for branch in fork.branches}
+        return frozenset(starts.union(*(layout.inside(branch) for branch in starts)))
 
     def decided_branch(self, number: int) -> str | int | None:
         """Return the branch that a condition step takes by constants alone, or None when they do not decide."""
@@ -145,11 +163,15 @@ class ProgramFacts:
                 return case if value else None
         return "otherwise"
 
+    def least_cost(self, number: int) -> int:
+        """Return the cost of the start of a step where the least cost of a path is asked for."""
+        return 0 if number in self.in_branches else self.cost(number)
+
     def cost(self, number: int, *, failed: bool = False) -> int:
         """Return the cost of a step in `max_steps`: the step and its sub-steps, and with `failed` also the most
         retries."""
         step = self.flow.steps[number]
-        if isinstance(step, Stage):
+        if isinstance(step, Stage | BranchStep):
             return 0
         parts = step.sub_steps
         if not failed or not isinstance(step, Failing):

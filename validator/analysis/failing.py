@@ -10,14 +10,25 @@ from stepward.vm.language.failures import (
     BEFORE_ITEMS,
     most_tries,
     names_of,
+    names_of_branches,
     names_of_items,
     started_names,
     tries,
     unstarted_names,
 )
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.steps import AnyCall, AnyStep, Call, ComputeStep, Failing, ForEachStep, Stage
-from stepward.vm.language.steps.catching import VISITS
+from stepward.vm.language.steps import (
+    AnyCall,
+    AnyStep,
+    BranchStep,
+    Call,
+    ComputeStep,
+    Failing,
+    ForEachStep,
+    ParallelStep,
+    Stage,
+)
+from stepward.vm.language.steps.catching import DEPENDENCY, VISITS
 from stepward.vm.language.transitions import Transition
 
 
@@ -90,12 +101,18 @@ class FailureNames:
     def at(self, number: int) -> tuple[str, ...]:
         """Return the names with which a for_each step can fail at its start or at one of its stages: one of each group
         that nothing in the program tells apart."""
-        step = self.flow.steps[number]
+        step, fork = self.flow.steps[number], self.flow.layout.fork_of(number)
+        if fork is not None:
+            whole = self.flow.steps[fork.owner]
+            assert isinstance(whole, ParallelStep)
+            return self.groups(number, whole, names_of_branches(whole, self._tool))
         owner = self.flow.steps[self.flow.layout.body_of(number).owner] if isinstance(step, Stage) else step
         assert isinstance(owner, ForEachStep)
         return self.groups(number, owner, self._between(owner, step))
 
     def _between(self, owner: ForEachStep, step: AnyStep) -> tuple[str, ...]:
+        if isinstance(step, BranchStep):
+            return (DEPENDENCY,) if step.needs else ()
         if not isinstance(step, Stage):
             return BEFORE_ITEMS
         return names_of_items(owner, self._tool) if step.role == "failed" else ()

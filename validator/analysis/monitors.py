@@ -121,10 +121,11 @@ class RuleMonitor(Monitor):
         self.watched = None if self.may_end_anywhere else self.concerned
 
     def _at_ends(self, hits: Iterable[Match]) -> Iterator[Match]:
-        """Yield matches; a for_each step succeeds at its stage behind the last item, not where it starts."""
+        """Yield matches; a step with bodies succeeds at the stage behind the last of them, not where it starts."""
         for hit in hits:
-            body = self.facts.flow.layout.bodies.get(hit.step)
-            yield hit if body is None else hit._replace(step=body.next)
+            body, fork = self.facts.flow.layout.bodies.get(hit.step), self.facts.flow.layout.forks.get(hit.step)
+            last = body.next if body is not None else fork.join if fork is not None and hit.sub is None else hit.step
+            yield hit._replace(step=last)
 
     def _starting(self, step: int) -> list[_Start]:
         found: dict[int | None, _Start] = {}

@@ -79,11 +79,15 @@ class NotNull:
             case SetStep():
                 if transition.kind == "success":
                     given = frozenset(self._assigned(number, step))
+            case ParallelStep() if step.branches:
+                pass
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 if transition.kind in ("success", "fallback"):
                     given = frozenset(self._given(step, transition))
             case ForEachStep():
                 gone |= frozenset(own_names(step))
+            case Stage() if (joined := self.facts.bodies.joined(number)) is not None:
+                gone |= frozenset(assigned_names(joined))
             case Stage():
                 body = self.facts.bodies.of_stages[number]
                 whole = self.facts.bodies.step_of(number)

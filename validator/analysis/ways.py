@@ -11,6 +11,7 @@ from stepward.validator.analysis.product import USED_UP, Bad, Choice
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
 from stepward.vm.language.steps import (
+    BranchStep,
     ComputeStep,
     ConditionStep,
     EndStep,
@@ -56,7 +57,10 @@ class TransitionChoices:
         return [
             number
             for number, transitions in enumerate(self.flow.transitions)
-            if len(transitions) != 2 or transitions[0].kind != "success" or transitions[1].to != END
+            if len(transitions) != 2
+            or transitions[0].kind != "success"
+            or transitions[1].to != END
+            or isinstance(self.flow.steps[number], Stage)
         ]
 
     def is_possible(self, step: int, transition: Transition) -> bool:
@@ -73,6 +77,8 @@ class TransitionChoices:
                 if transition.kind == "failed":
                     return self.facts.failing.may_take(step, transition)
                 return transition.kind != "fallback" or self.facts.falls_back(part)
+            case BranchStep():
+                return True
             case ForEachStep():
                 return transition.kind not in ("failed", "skipped") or self._may_not_start(step)
             case Stage():
@@ -96,8 +102,12 @@ class TransitionChoices:
                 if transition.kind == "failed" and self.facts.failing.surely_takes(step, transition) is None:
                     return False
                 return is_sure and (transition.kind != "fallback" or self.facts.falls_back(part))
+            case BranchStep():
+                return not part.needs
             case ForEachStep():
                 return transition.kind == "success" and not self._may_not_start(step)
+            case Stage() if part.role != "joined" and isinstance(self.facts.bodies.step_of(step), BranchStep):
+                return True
             case Stage():
                 return False  # it depends on the number of items, and on the attempts before
             case EndStep():

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from stepward.vm.machine.execution import ExecutionVM
     from stepward.vm.machine.history import History
     from stepward.vm.machine.keys import Token
+    from stepward.vm.machine.plan import CallPlan
     from stepward.vm.machine.run import Run
 
 _DEFAULT: Final = "show"
@@ -235,7 +236,7 @@ def resume(token: str, payload: str, **options: Any) -> None:
         step = next((waits.step for waits in machine.get_sync(read.run).suspensions if waits.token == token), None)
         if step is not None:  # else the machine reports the error in the token
             means.require(found.plan)
-        calls = found.plan.steps[found.state.at].calls
+        calls = _present_calls(found)
         spec = next((call.returns for call in calls if call.id == step), None)
         value = value_of(payload, spec, "the payload")
 
@@ -272,7 +273,7 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
         means = load_means(options)
         if verdict != "abandon":
             means.require(found.plan)
-        calls = found.plan.steps[found.state.at].calls
+        calls = _present_calls(found)
         spec = next((call.returns for call in calls if call.id == step), None)
         value = None if output is None else value_of(output, spec, "the output")
         said: Any = verdict.replace("-", "_")
@@ -421,6 +422,13 @@ def erase(run: str, yes: bool, **options: Any) -> None:
 
 
 # -- shared ------------------------------------------------------------------------------------------------------------
+
+
+def _present_calls(found: History) -> list[CallPlan]:
+    """Return the calls of the present steps of a run."""
+    from stepward.vm.machine.forks import leaves
+
+    return [call for here in leaves(found.plan, found.state) for call in found.plan.steps[here.at].calls]
 
 
 @contextmanager

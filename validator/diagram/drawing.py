@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypeGuard, assert_never
 
 from stepward.validator.analysis.facts import ProgramFacts
+from stepward.validator.diagram.forks import beside
 from stepward.validator.diagram.marks import Marks
 from stepward.validator.diagram.notes import notes_of
 from stepward.validator.diagram.picture import MAX_BADGES, Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
@@ -59,7 +60,7 @@ class _Drawing:
         nodes: list[Node | Box] = [start]
         edges = [Edge("start", self._into(0), is_walked=self._is_walked(self.flow.steps[0]))]
         for number, step in enumerate(self.flow.steps):
-            nodes.append(self._box(number, step) if isinstance(step, ParallelStep) else self._step(number, step))
+            nodes.append(self._box(number, step) if _is_box(step) else self._step(number, step))
             # Targets that are no steps are made with the edge: a sign, an ending, a missing step.
             edges += self._edges(number, step)
             nodes += self.signs.values()
@@ -148,12 +149,10 @@ class _Drawing:
                 return "condition"
             case SetStep() | ComputeStep():
                 return "set"
-            case ForEachStep() | Stage():
+            case ForEachStep() | Stage() | ParallelStep():
                 return "loop"
             case EndStep():
                 return "item" if self._ends_item(step) else step.outcome
-            case ParallelStep():
-                raise AssertionError("a parallel step is a box")
             case _:
                 assert_never(step)
 
@@ -202,8 +201,8 @@ class _Drawing:
     # -- edges ---------------------------------------------------------------------------------------------------------
 
     def _edges(self, number: int, step: AnyStep) -> Iterator[Edge]:
-        start = f"s{number}join" if isinstance(step, ParallelStep) else f"s{number}"
-        transitions = list(enumerate(self.flow.transitions[number]))
+        start = f"s{number}join" if _is_box(step) else f"s{number}"
+        transitions = list(beside(self.flow, number))
         merged = {
             transition.kind: (number, index) in self.walked
             for index, transition in transitions
@@ -246,7 +245,7 @@ class _Drawing:
         return name
 
     def _into(self, number: int) -> str:
-        return f"s{number}fork" if isinstance(self.flow.steps[number], ParallelStep) else f"s{number}"
+        return f"s{number}fork" if _is_box(self.flow.steps[number]) else f"s{number}"
 
     def _label(self, transition: Transition, step: AnyStep, merged: Iterable[str], *, is_dead: bool) -> Iterator[Line]:
         """Yield the lines of text along an edge."""
@@ -271,6 +270,11 @@ class _Drawing:
             yield from (Line(words[kind], "faint") for kind in sorted(merged))
         if is_dead:
             yield Line("never taken", "faint")
+
+
+def _is_box(step: AnyStep) -> TypeGuard[ParallelStep]:
+    """Return whether a step is drawn as a box around its sub-steps."""
+    return isinstance(step, ParallelStep) and not step.branches
 
 
 def _edge_kind(transition: Transition) -> EdgeKind:

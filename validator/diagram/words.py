@@ -23,6 +23,7 @@ from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.steps import (
     AnyPart,
     AnyStep,
+    BranchStep,
     Call,
     ComputeStep,
     ConditionStep,
@@ -154,13 +155,18 @@ def _action_lines(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) ->
         case EndStep():
             yield Line(f"end: {step.outcome}")
         case ParallelStep():
-            yield Line("parallel")
+            yield Line("branches" if step.branches else "parallel")
         case ForEachStep():
-            yield from _lines(f"for each {step.item_name} in {step.items}")
+            is_branch = isinstance(step, BranchStep)
+            yield from _lines("branch" if is_branch else f"for each {step.item_name} in {step.items}")
         case Stage():
-            yield Line("next item" if step.role == "next" else "an item failed")
+            yield Line(_STAGES[step.role])
         case _:
             assert_never(step)
+
+
+_STAGES: Final = {"next": "next item", "failed": "an item failed", "joined": "all branches have ended"}
+"""The words for the stages of steps with bodies."""
 
 
 def _assignment(name: str, value: Any) -> str:

@@ -28,6 +28,7 @@ from stepward.validator.analysis.outcomes import (
     words,
 )
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
+from stepward.validator.analysis.siblings import hits_in, monitor_of, not_judged_beside_branches, reads_branch
 from stepward.validator.analysis.vacuity import is_misspelt, vacuous
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
@@ -55,8 +56,6 @@ from stepward.vm.language.steps import Stage, ToolCall
 from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.analyses import Analyses
-    from stepward.validator.analysis.facts import ProgramFacts
     from stepward.validator.engine.certificates.ground import ProofPart
     from stepward.validator.engine.reach import Answer
     from stepward.validator.engine.systems.building import Question, Test
@@ -148,21 +147,6 @@ def _allow_list(proofs: Proofs, policy: Policy) -> Iterator[Judgement]:
         yield _isolated(proofs, f"the allow-list at `{call.id}`", asked, origin, work, place)
 
 
-def hits_in(facts: ProgramFacts, selector: AnySelector | AnyGuard, owner: int | None) -> list[Match]:
-    """Return the parts that a selector matches, in the body of the step at `owner` if there is one."""
-    found = facts.hits(selector)
-    return found if owner is None else [hit for hit in found if hit.step in facts.flow.layout.inside(owner)]
-
-
-def monitor_of(rule: AnyRule, analyses: Analyses, *, doubtless: bool = False, owner: int | None = None) -> Monitor:
-    """Return the monitor of a rule; with `doubtless`, a part that may have started counts as started.
-
-    `owner` is the position of the step in whose body the rule stands.
-    """
-    found = bound(rule, analyses.facts.meaning, partial(hits_in, analyses.facts, owner=owner))
-    return RuleMonitor(analyses, found, doubtless=doubtless, owner=owner)
-
-
 class _Judge:
     """Judges one rule."""
 
@@ -177,9 +161,10 @@ class _Judge:
 
     def judged(self) -> Found:
         """Judge a rule of the program, of a body or of a policy."""
-        if self.owner is not None and isinstance(self.rule, FollowedBy):
-            evidence = Evidence(LAYER, reason="what follows within one item is not proved yet")
-            return self._summed([not_judged(f"guardrail `{self.rule.name}`", self.origin, evidence)], evidence)
+        within = "what follows within one item is not proved yet" if isinstance(self.rule, FollowedBy) else ""
+        reason = (within if self.owner is not None else "") or not_judged_beside_branches(self.facts, self.rule)
+        if reason:
+            return self._left_open(f"guardrail `{self.rule.name}`", reason)
         outcomes = list(vacuous(self.facts, self.rule, self.origin))
         if self._applies():  # a misspelt name is one mistake: it is not repeated at each step that the rule protects
             verdict, evidence, found = self._reached()
@@ -198,10 +183,17 @@ class _Judge:
         tool."""
         if when is None:
             return self._decide(never(self.analyses, [hit]))
+        reason = reads_branch(self.facts, when)
+        if reason:
+            return self._left_open(f"the allow-list at `{hit.part.id}`", reason)
         found = self._tested(hit, self.facts.meaning.condition(when))
         if isinstance(found, Outcome):
             return self._summed([found], _NOTHING)
         return self._summed([], found or _NOTHING)
+
+    def _left_open(self, what: str, reason: str) -> Found:
+        evidence = Evidence(LAYER, reason=reason)
+        return self._summed([not_judged(what, self.origin, evidence)], evidence)
 
     def _reached(self) -> Found:
         """Judge a rule that selects some reachable step."""

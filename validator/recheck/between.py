@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from stepward.validator.recheck.cells import FAILS, Block, meet
-from stepward.validator.recheck.definite import owner_of
-from stepward.validator.recheck.evaluation import (
-    Environment,
-    references,
-    values,
+from stepward.validator.recheck.cells import FAILS, UNDEFINED, Block, meet
+from stepward.validator.recheck.definite import (
+    always_ends_with_output,
+    decided_by,
+    joined_at,
+    never_ends_with_output,
+    owner_of,
 )
+from stepward.validator.recheck.evaluation import Environment, references, splits, values
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit
-from stepward.validator.recheck.failures import errors_at, errors_before_items, leaving, told_apart
+from stepward.validator.recheck.failures import errors_at, errors_before_items, errors_of_branches, leaving, told_apart
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
 from stepward.validator.recheck.names import Names, Source
@@ -21,7 +23,7 @@ from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.expressions.template import lone_reference
-from stepward.vm.language.steps import FailingPart, ForEachStep, SetStep, Stage
+from stepward.vm.language.steps import BranchStep, FailingPart, ForEachStep, ParallelStep, SetStep, Stage
 
 
 class Steps(Protocol):
@@ -98,6 +100,60 @@ def _anything(steps: Steps, name: str) -> DescribeField:
     return describe
 
 
+def _may_have_failed(steps: Steps, number: int, state: State) -> tuple[bool, bool]:
+    """Return whether one of the branches that decide a step may have failed, and whether it may be that none has."""
+    names = decided_by(steps.reading, number)
+    if steps.is_blind or not names:
+        return bool(names), True
+    found = list(splits(names, steps.environment(names, number, state)))
+    said = [any(split[name] != UNDEFINED for name in names) for split in found]
+    return any(said), not all(said)
+
+
+def _branch_started(steps: Steps, number: int, step: BranchStep, state: State) -> Iterator[Exit]:
+    """Yield the exits of the start of a branch: into its body, or past it, if one that it depends on has failed."""
+    may_fail, may_start = _may_have_failed(steps, number, state)
+    for transition in steps.transitions(number):
+        if transition.kind == "success" and may_start:
+            yield Exit(transition, (), NOTHING, NOTHING, 0)
+        elif transition.kind == "skipped" and may_fail:
+            for change in steps.left_without(step, "Dependency"):
+                yield Exit(transition, change, NOTHING, NOTHING, 0)
+
+
+def _joined(steps: Steps, number: int, step: ParallelStep, state: State) -> Iterator[Exit]:
+    """Yield the exits of the stage behind branches: the step fails if one of them has failed."""
+    may_fail, may_succeed = _may_have_failed(steps, number, state)
+    for transition in steps.transitions(number):
+        if transition.kind == "success" and may_succeed:
+            yield from (Exit(transition, change, NOTHING, ALONE, 0) for change in steps.success(step))
+    if may_fail:
+        for name, due in _failures(steps, number, step, errors_of_branches(step, steps.reading.tool)):
+            for change in steps.left_without(step, name):
+                yield Exit(due, change, NOTHING, NOTHING, 0)
+
+
+def forked(steps: Steps, number: int, state: State) -> Iterator[Exit]:
+    """Yield the exits of a step with branches, of the start of one, or of the stage behind them."""
+    step = steps.reading.steps[number]
+    if isinstance(step, BranchStep):
+        yield from _branch_started(steps, number, step, state)
+    elif isinstance(step, Stage):
+        whole = joined_at(steps.reading, number)
+        assert whole is not None
+        yield from _joined(steps, number, whole, state)
+    else:
+        yield Exit(steps.transitions(number)[0], (), ALONE, NOTHING, 1)
+
+
+def _branch_output(steps: Steps, owner: int, step: BranchStep) -> Iterator[Changes]:
+    """Yield the changes of a branch that has succeeded; it may have no output."""
+    if not never_ends_with_output(steps.reading, owner):
+        yield from steps.success(step)
+    if not always_ends_with_output(steps.reading, owner):
+        yield from steps.together([steps.undefined((step.id, what)) for what in ("output", "error", "error_name")])
+
+
 def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Iterator[Exit]:
     """Yield the exits of the start of a for_each step: to its items, or a failure before them."""
     changes: dict[Changes, None] = {(): None} if steps.is_blind else {}
@@ -137,7 +193,9 @@ def _is_short(block: Block, most: int | None) -> bool:
     return most is None or block.high - 1 <= most
 
 
-def _failures(steps: Steps, number: int, step: ForEachStep, names: Sequence[str]) -> Iterator[tuple[str, Transition]]:
+def _failures(
+    steps: Steps, number: int, step: ForEachStep | ParallelStep, names: Sequence[str]
+) -> Iterator[tuple[str, Transition]]:
     """Yield the errors of a for_each step that a certificate tells apart, each with the transition that it takes."""
     transitions = steps.transitions(number)
     if not steps.followed.under((step.id, "error_name")):
@@ -163,6 +221,8 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
             choices.append(steps.given((step.item_name,), Source("item", step.item_name, number)))
             if step.index_as is not None:
                 choices.append(steps.given((step.index_as,), Source("index", step.index_as, number)))
+        elif transition.kind == "success" and isinstance(step, BranchStep):
+            choices.append(_branch_output(steps, owner, step))
         elif transition.kind == "success":
             choices.append(steps.success(step))
             succeeded = ALONE

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from stepward.validator.recheck.checking import Checker, Rechecked
+from stepward.validator.recheck.claims import Property
 from stepward.validator.recheck.fields import Fields
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused
-from stepward.validator.recheck.rules import Property
 from stepward.vm.errors import DocumentError, StepwardError
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program

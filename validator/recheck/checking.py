@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from stepward.validator.recheck.claims import Property, watcher
 from stepward.validator.recheck.fields import Fields
 from stepward.validator.recheck.flow import has_every_branch
 from stepward.validator.recheck.formulas import must_be_unsatisfiable, says_nothing, solver
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused
-from stepward.validator.recheck.rules import DecisionWatcher, Property, Watcher, watcher
+from stepward.validator.recheck.rules import DecisionWatcher, Watcher
 from stepward.validator.recheck.search import is_ruled_out, refuted
 from stepward.validator.recheck.tables import TableCheck, among_all_values
 from stepward.validator.recheck.walking import Violations, explored

@@ -28,6 +28,7 @@ from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import (
     AnyPart,
     AnyStep,
+    BranchStep,
     ComputeStep,
     ConditionStep,
     EndStep,
@@ -84,9 +85,48 @@ def whole_names(step: ForEachStep) -> frozenset[Names]:
     return (assigned_by(step) | {(step.id, "errors")}) - {(name,) for name in step.carry}
 
 
+def joined_at(reading: Parsed, stage: int) -> ParallelStep | None:
+    """Return the parallel step whose branches a stage joins, None for another stage."""
+    found = next((reading.steps[owner] for owner, fork in reading.layout.forks.items() if fork.join == stage), None)
+    return found if isinstance(found, ParallelStep) else None
+
+
+def decided_by(reading: Parsed, number: int) -> tuple[Names, ...]:
+    """Return the errors of branches that decide how a step goes on: behind branches, and at the start of one."""
+    step = reading.steps[number]
+    if isinstance(step, BranchStep):
+        return tuple((name, "error") for name in step.needs)
+    whole = joined_at(reading, number) if isinstance(step, Stage) else None
+    return () if whole is None else tuple((name, "error") for name in whole.branches)
+
+
+def always_ends_with_output(reading: Parsed, branch: int) -> bool:
+    """Return whether a branch that succeeds always has an output, because only `end` steps end it."""
+    return all(
+        isinstance(reading.steps[number], EndStep)
+        for number in reading.layout.inside(branch)
+        if reading.layout.owner(number) == branch
+        and any(one.closes == "SUCCESS" for one in reading.control.transitions[number])
+    )
+
+
+def never_ends_with_output(reading: Parsed, branch: int) -> bool:
+    """Return whether a branch that succeeds never has an output, because no `end` step ends it with success."""
+    return not any(
+        isinstance(reading.steps[number], EndStep) and reading.layout.owner(number) == branch
+        for number in reading.layout.inside(branch)
+        if any(one.closes == "SUCCESS" for one in reading.control.transitions[number])
+    )
+
+
 def overwritten(reading: Parsed, number: int) -> frozenset[Names]:
     """Return the names that a step assigns, or makes undefined, by whatever transition it is left."""
     step = reading.steps[number]
+    whole = joined_at(reading, number) if isinstance(step, Stage) else None
+    if whole is not None:
+        return assigned_by(whole)
+    if isinstance(step, ParallelStep) and step.branches:
+        return frozenset()  # it has its output behind its branches
     if isinstance(step, ForEachStep):
         return frozenset((name,) for name in step.carry)
     return body_names(reading, owner_of(reading, number)) if isinstance(step, Stage) else assigned_by(step)
@@ -99,6 +139,9 @@ def touched(reading: Parsed, number: int) -> frozenset[Names]:
         return assigned_by(step) | {(step.id, "errors")}
     if not isinstance(step, Stage):
         return assigned_by(step)
+    whole = joined_at(reading, number)
+    if whole is not None:
+        return assigned_by(whole)
     owner = owner_of(reading, number)
     inside = (reading.steps[one] for one in reading.layout.inside(owner))
     return body_names(reading, owner).union(*(assigned_by(one) for one in inside if not isinstance(one, Stage)))
@@ -229,11 +272,26 @@ class Definite:
         if isinstance(step, ForEachStep):
             gone |= whole_names(step)
             given = iter([(name,) for name in step.carry] if transition.kind == "success" else [(step.id, "error")])
+        elif isinstance(step, ParallelStep) and step.branches:
+            gone, given = assigned_by(step), iter([(step.id, "error")] if transition.kind == "visits" else [])
+        elif isinstance(step, Stage) and (whole := joined_at(self.reading, number)) is not None:
+            gone, given = assigned_by(whole), self._joined(number, whole, transition)
         elif isinstance(step, Stage):
             gone, given = self._between(number, transition)
         elif transition.closes not in (None, "SUCCESS"):
             gone |= self._lost(number)
         return known & ~self._numbered.below(gone) | self._numbered.set_of(given)
+
+    def _joined(self, number: int, step: ParallelStep, transition: Transition) -> Iterator[Names]:
+        """Yield the names that certainly have a value behind branches."""
+        if transition.kind != "success":
+            yield from ((step.id, "error"), (step.id, "error_name"))
+            return
+        yield from written_by(step)
+        fork = next(fork for fork in self.reading.layout.forks.values() if fork.join == number)
+        for branch in fork.branches:
+            if always_ends_with_output(self.reading, branch):
+                yield self.reading.steps[branch].id, "output"
 
     def _between(self, number: int, transition: Transition) -> tuple[frozenset[Names], Iterator[Names]]:
         """Return the names that a stage makes undefined, and those that certainly have a value after it."""
@@ -247,6 +305,9 @@ class Definite:
         if transition.kind == "again":
             return gone | carried, iter(carried)
         gone |= whole_names(step)
+        if isinstance(step, BranchStep) and transition.kind == "success":
+            has_output = always_ends_with_output(self.reading, owner)
+            return gone, iter([(step.id, "output")] if has_output else [])
         if transition.kind == "success":
             outputs = [names for names in written_by(step) if names not in carried]
             return gone, iter([*outputs, (step.id, "errors")])

@@ -476,3 +476,13 @@ def _parts(question: str, text: str) -> Iterator[str]:
             yield from (text[start:end] for start in range(size + 1) for end in range(start, size + 1))
         case _:
             raise AssertionError(f"what is `{question}`?")
+
+
+def two_hold(said: list[set[bool | None]]) -> bool:
+    """Return whether a case may be the first that holds while a later one also holds."""
+    for position, one in enumerate(said):
+        if True in one and any(True in later for later in said[position + 1 :]):
+            return True
+        if False not in one:
+            return False
+    return False

@@ -10,6 +10,7 @@ from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.steps import (
     AnyPart,
     AnyStep,
+    BranchStep,
     Call,
     ComputeStep,
     ConditionStep,
@@ -65,6 +66,12 @@ def errors_of_items(step: ForEachStep, tool: Tool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for inner in step.body for name in _ending(inner, tool)))
 
 
+def errors_of_branches(step: ParallelStep, tool: Tool) -> tuple[str, ...]:
+    """Return the names of the errors with which a branch of a parallel step can fail."""
+    steps = (inner for branch in step.branches.values() for inner in branch.steps)
+    return tuple(dict.fromkeys(name for inner in steps for name in _ending(inner, tool)))
+
+
 def errors_at(step: ForEachStep, stage: Stage, tool: Tool) -> tuple[str, ...]:
     """Return the names of the errors with which a for_each step can fail at one of its stages."""
     return errors_of_items(step, tool) if stage.role == "failed" else ()
@@ -96,7 +103,11 @@ def _of_calls(step: ParallelStep, names: Callable[[AnyPart], list[str]]) -> list
 def all_errors(part: AnyPart, whole: AnyPart, tool: Tool) -> tuple[str, ...]:
     """Return every name that `error_name` of a step, or of a sub-step of `whole`, can have."""
     found = late_errors(part, tool) + early_errors(part)
-    if isinstance(part, ForEachStep):
+    if isinstance(part, BranchStep):
+        found += [*errors_of_items(part, tool), *(["Dependency"] if part.needs else [])]
+    elif isinstance(part, ParallelStep) and part.branches:
+        found += [*errors_of_branches(part, tool), "BadOutput"]
+    elif isinstance(part, ForEachStep):
         found += errors_before_items()
         found += errors_of_items(part, tool) if part.on_item_error == "fail" else ()
     if isinstance(part, ParallelStep) and found:

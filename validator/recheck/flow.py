@@ -10,6 +10,7 @@ from stepward.validator.recheck.refusals import Unreadable
 from stepward.vm.language.layout import Body, Layout
 from stepward.vm.language.steps import (
     AnyStep,
+    BranchStep,
     ComputeStep,
     ConditionStep,
     EndStep,
@@ -62,6 +63,7 @@ class Control:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.steps = steps = layout.steps
+        self._joins = {fork.join: owner for owner, fork in layout.forks.items()}
         self._of_stage = {stage: body for body in layout.bodies.values() for stage in (body.next, body.failed)}
         self._above = {layout.after(number): number for number in range(len(steps))}
         self.position: dict[str, int] = {}
@@ -89,7 +91,11 @@ class Control:
 
     def _target(self, number: int, name: str) -> int:
         found = self.position.get(name)
-        if found is None or self.layout.owner(found) != self.layout.owner(number):
+        if (
+            found is None
+            or isinstance(self.steps[found], BranchStep)
+            or self.layout.owner(found) != self.layout.owner(number)
+        ):
             raise Unreadable(f"the program does not say where control goes: it has no step `{name}` there")
         return found
 
@@ -103,6 +109,9 @@ class Control:
         return Transition(kind, stage, closes=status)
 
     def _transitions(self, number: int, step: AnyStep) -> Iterator[Transition]:
+        if number in self.layout.forked:
+            yield from self._forked(number, step)
+            return
         match step:
             case EndStep():
                 yield self._ended(number, "end", _status(step.outcome))
@@ -135,6 +144,23 @@ class Control:
                 yield Transition("visits", beyond.to)  # once; the second time the run stalls
             yield self._ended(number, "visits", "STALLED")
 
+    def _forked(self, number: int, step: AnyStep) -> Iterator[Transition]:
+        """Yield the transitions of a step with branches, of the start of one, or of the stage behind them."""
+        if isinstance(step, Stage):
+            yield from self._behind(self._joins[number])
+        elif isinstance(step, BranchStep):
+            yield Transition("success", self.layout.bodies[number].first)
+            if step.needs:
+                yield self._after(number, step)._replace(kind="skipped")
+        else:
+            assert isinstance(step, ParallelStep)
+            yield Transition("success", self.layout.forks[number].branches[0])
+            beyond = self._beyond(number, step)
+            if step.max_visits is not None and beyond is not None:
+                yield Transition("visits", beyond.to)
+            if step.max_visits is not None:
+                yield self._ended(number, "visits", "STALLED")
+
     def _beyond(self, number: int, step: FailingStep) -> Transition | None:
         """Return the transition of the first visit too many, None if it stalls the run."""
         return next((one for one in self._caught(number, step) if takes(one.errors, "Visits")), None)
@@ -145,12 +171,21 @@ class Control:
         assert isinstance(step, ForEachStep)
         after = self._after(body.owner, step)
         if stage.role == "next":
-            yield Transition("item", body.first)
+            if not isinstance(step, BranchStep):
+                yield Transition("item", body.first)
             yield after
             return
         yield from self._failures(body.owner, step, after)
         if step.on_error == "retry":
             yield Transition("again", body.next)
+
+    def _behind(self, owner: int) -> Iterator[Transition]:
+        """Yield the transitions of a parallel step behind its branches."""
+        step = self.steps[owner]
+        assert isinstance(step, ParallelStep)
+        after = self._after(owner, step)
+        yield after
+        yield from self._failures(owner, step, after)
 
     def _after(self, number: int, step: Routed) -> Transition:
         """Return the transition after a success: the first of the rules 1 to 4 that applies."""
@@ -173,7 +208,7 @@ class Control:
         self, number: int, step: LlmStep | ToolStep | ParallelStep | ForEachStep | ComputeStep, after: Transition
     ) -> Iterator[Transition]:
         if isinstance(step, ParallelStep):
-            if all(part.on_error == "skip" for part in step.parallel_steps):
+            if step.parallel_steps and all(part.on_error == "skip" for part in step.parallel_steps):
                 return
         elif not isinstance(step, ForEachStep) and step.on_timeout == "fallback":
             yield after._replace(kind="fallback")

@@ -35,6 +35,7 @@ from stepward.vm.expressions.syntax import (
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.steps import (
     AnyPart,
+    BranchStep,
     ComputeStep,
     ConditionStep,
     EndStep,
@@ -172,9 +173,11 @@ class Boundary:
                 allowed = part.allowed_outputs
                 return _STRING if allowed is None else TypeSpec.model_construct(type=("string",), enum=tuple(allowed))
             case ParallelStep():
-                return self._joined(part)
+                return TypeSpec.model_construct(type=("object",)) if part.branches else self._joined(part)
             case ComputeStep():
                 return part.returns
+            case BranchStep():
+                return None
             case ForEachStep():
                 return _LIST
             case ConditionStep() | SetStep() | EndStep() | Stage():

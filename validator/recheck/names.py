@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyStep, Failing, ForEachStep, Stage, parts
+from stepward.vm.language.steps import AnyStep, BranchStep, Failing, ForEachStep, Stage, parts
 
 Names = tuple[str, ...]
 
@@ -60,7 +60,7 @@ class Lookup:
         self._listed: dict[str, int] = {}
         layout = program.layout
         for number, step in enumerate(layout.steps):
-            if isinstance(step, ForEachStep):
+            if isinstance(step, ForEachStep) and not isinstance(step, BranchStep):
                 self._listed[step.id] = number
                 stage = layout.bodies[number].next
                 self._gives(step.item_name, Source("item", step.item_name, stage))

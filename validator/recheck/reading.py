@@ -10,7 +10,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from stepward.validator.recheck.apart import in_branches, require_readable
 from stepward.validator.recheck.definite import Definite, overwritten, touched
+from stepward.validator.recheck.flow import Control
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.parsed import Parsed
@@ -23,6 +25,19 @@ if TYPE_CHECKING:
 
 class Reading(Parsed):
     """A program with its analyses. Each is computed on first use."""
+
+    @cached_property
+    def control(self) -> Control:
+        """The control flow; raises Unreadable where it is not well defined."""
+        found = Control(self.layout)
+        if self.layout.forks:
+            require_readable(self, found)
+        return found
+
+    @cached_property
+    def in_branches(self) -> frozenset[int]:
+        """The steps of branches, and their starts: those of a sibling on a path need not have been performed."""
+        return in_branches(self.layout)
 
     @cached_property
     def boundary(self) -> Boundary:

@@ -6,14 +6,14 @@ of numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from stepward.validator.recheck.budgets import Budget
 from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, of_value
 from stepward.validator.recheck.definite import assigned_by, read_by
-from stepward.validator.recheck.evaluation import references, splits, truths
+from stepward.validator.recheck.evaluation import references, splits, truths, two_hold
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.failures import most_attempts
 from stepward.validator.recheck.flow import Transition
@@ -23,12 +23,10 @@ from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.parts import Match, by_step
 from stepward.validator.recheck.past import levels_of, read_before
 from stepward.validator.recheck.reading import Reading
-from stepward.validator.recheck.refusals import Refused, Unreadable
 from stepward.validator.recheck.selectors import branch_of, guards, matches
 from stepward.validator.recheck.steps import Part, Steps
 from stepward.validator.recheck.tracked import plain
 from stepward.validator.recheck.types import has_default
-from stepward.validator.recheck.within import Within
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.expressions.template import embedded
@@ -37,12 +35,10 @@ from stepward.vm.language.guardrails import (
     AnyGuard,
     AnyOf,
     AnyRequirement,
-    AnyRule,
     AtMostOnce,
     BranchSelector,
     Exclusive,
     FollowedBy,
-    Never,
     Requires,
 )
 from stepward.vm.language.steps import BaseStep, Call, ConditionStep, LlmCall, ParallelStep, Stage, ToolCall
@@ -110,14 +106,17 @@ class Watcher:
 
     def cost(self, step: int) -> int:
         """Return the cost of a start of a step: itself and its sub-steps."""
-        return 1 + len(self.reading.steps[step].sub_steps)
+        return 0 if step in self.reading.in_branches else 1 + len(self.reading.steps[step].sub_steps)
 
 
 def at_ends(hits: Iterable[Match], reading: Reading) -> Iterator[Match]:
-    """Yield hits; a for_each step succeeds at its stage behind the last item, not where it starts."""
+    """Yield hits; a step with bodies succeeds at its stage behind the last of them, not where it starts."""
     for hit in hits:
-        body = reading.layout.bodies.get(hit.step)
-        yield hit if body is None else hit._replace(step=body.next)
+        body, fork = reading.layout.bodies.get(hit.step), reading.layout.forks.get(hit.step)
+        if fork is not None and hit.sub is None:
+            yield hit._replace(step=fork.join)
+        else:
+            yield hit if body is None else hit._replace(step=body.next)
 
 
 class RequiresWatcher(Watcher):
@@ -423,78 +422,4 @@ class DecisionWatcher(Watcher):
         trees = steps.trees(self.step, state)
         names = references(trees)
         environment = steps.environment(names, self.step, state)
-        return any(_two_hold([truths(tree, split) for tree in trees]) for split in splits(names, environment))
-
-
-def _two_hold(said: list[set[bool | None]]) -> bool:
-    """Return whether a case may be the first that holds while a later one also holds."""
-    for position, one in enumerate(said):
-        if True in one and any(True in later for later in said[position + 1 :]):
-            return True
-        if False not in one:
-            return False
-    return False
-
-
-class Property(NamedTuple):
-    """The claim of a certificate."""
-
-    property: str
-    rule: str
-    policy: str | None
-    step: str | None = None
-    number: int | None = None
-
-
-def watcher(claim: Property, reading: Reading) -> Watcher:
-    """Return the watcher of a property; raises Refused where the program has no such property."""
-    if claim.property in ("coverage", "exclusive cases"):
-        step = reading.position.get(claim.step or "")
-        part = reading.steps[step] if step is not None else None
-        if claim.step in reading.repeated:
-            raise Unreadable(f"the id `{claim.step}` is used twice")
-        if step is None or not isinstance(part, ConditionStep):
-            raise Refused(f"the program has no condition `{claim.step}`")
-        return DecisionWatcher(reading, step, exclusive=claim.property == "exclusive cases")
-    if claim.property == "allow":
-        return _allowed(claim, reading)
-    own: list[tuple[AnyRule, int | None]] = [(rule, None) for rule, policy in reading.rules() if policy == claim.policy]
-    own += reading.body_rules() if claim.policy is None else []
-    if claim.number is not None and 0 < claim.number <= len(own):
-        rule, owner = own[claim.number - 1]
-        kind, watch = _KINDS[type(rule)]
-        if rule.name == claim.rule and kind == claim.property:
-            return watch(rule, reading) if owner is None else _within(watch, rule, reading, owner)
-    of = f" of policy `{claim.policy}`" if claim.policy else ""
-    raise Refused(f"there is no guardrail `{claim.rule}`{of} of the kind `{claim.property}`")
-
-
-def _within(watch: Callable[[Any, Any], Watcher], rule: AnyRule, reading: Reading, owner: int) -> Watcher:
-    """Return the watcher of a rule of a body: it sees the steps of the body, and begins anew at each item."""
-    if isinstance(rule, FollowedBy):
-        raise Refused("what follows within one item is not checked")
-    found = watch(rule, Within(reading, owner))
-    body = reading.layout.bodies[owner]
-    found.renewing = frozenset(stage for stage in (body.next, body.failed) if stage is not None)
-    return found
-
-
-_KINDS: Final[dict[type[AnyRule], tuple[str, Callable[[Any, Reading], Watcher]]]] = {
-    Requires: ("requires", RequiresWatcher),
-    Never: ("never", lambda rule, reading: NeverWatcher(reading, matches(rule.never, reading), rule.when)),
-    AtMostOnce: ("at_most_once", AtMostOnceWatcher),
-    FollowedBy: ("followed_by", FollowedByWatcher),
-    Exclusive: ("exclusive", ExclusiveWatcher),
-}
-"""The kinds of rules, each with the name of its property and its watcher."""
-
-
-def _allowed(claim: Property, reading: Reading) -> Watcher:
-    policy = next((one for one in reading.policies if one.policy == claim.policy), None)
-    hit = next((one for one in reading.tool_calls if one.part.id == claim.step), None)
-    if policy is None or policy.allow is None or hit is None or not isinstance(hit.part, ToolCall):
-        raise Refused(f"there is no allow-list of policy `{claim.policy}`, or no call of a tool in `{claim.step}`")
-    entry = next((one for one in policy.allow if one.tool == hit.part.tool), None)
-    if entry is not None and entry.when is None:
-        return NeverWatcher(reading, (), None)
-    return NeverWatcher(reading, [hit], entry.when if entry is not None else None, demands=entry is not None)
+        return any(two_hold([truths(tree, split) for tree in trees]) for split in splits(names, environment))

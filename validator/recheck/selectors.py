@@ -15,7 +15,7 @@ from stepward.vm.language.guardrails import (
     StepSelector,
     ToolSelector,
 )
-from stepward.vm.language.steps import ConditionStep, ToolCall
+from stepward.vm.language.steps import BranchStep, ConditionStep, ToolCall
 
 
 def matches(selector: AnySelector | AnyGuard, reading: Parsed) -> list[Match]:
@@ -31,7 +31,8 @@ def matches(selector: AnySelector | AnyGuard, reading: Parsed) -> list[Match]:
         case StepSelector(step=name):
             own = reading.position.get(name)
             if own is not None:
-                return [Match(own, None, reading.steps[own])]
+                is_branch = isinstance(reading.steps[own], BranchStep)
+                return [] if is_branch else [Match(own, None, reading.steps[own])]
             return [hit for hit in reading.parts if hit.part.id == name]
         case BranchSelector(step=name, branch=branch):
             number = reading.position.get(name)

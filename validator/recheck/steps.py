@@ -13,7 +13,7 @@ from itertools import product
 from typing import assert_never
 
 from stepward.validator.recheck.arguments import starts
-from stepward.validator.recheck.between import between, reverted, started
+from stepward.validator.recheck.between import between, forked, reverted, started
 from stepward.validator.recheck.cells import (
     FAILS,
     GIVEN,
@@ -33,6 +33,7 @@ from stepward.validator.recheck.definite import (
     NONE_HOLDS,
     Definite,
     branch_taken,
+    decided_by,
     outcomes,
     read_by,
     written_by,
@@ -186,19 +187,17 @@ class Steps:
 
     def _slots_read(self, number: int) -> Iterator[int]:
         step = self.reading.steps[number]
-        names = references(self.reading.plain_expressions(number) or [])
+        names = [*references(self.reading.plain_expressions(number) or []), *decided_by(self.reading, number)]
         for part in (step, *step.sub_steps):
             names.extend(read_by(part))
+        below = names if isinstance(step, SetStep | ForEachStep) else ()
         slots = {self.followed.slot[name] for name in names if name in self.followed.slot}
-        if isinstance(step, SetStep | ForEachStep):
-            slots |= {slot for name in names for slot in self.followed.under(name)}
-        yield from slots
+        yield from slots.union(*(self.followed.under(name) for name in below))
 
     def asked(self, number: int) -> Iterator[tuple[int, int]]:
         """Yield the questions that a step asks, each with the location of its answer in a state."""
         if self.questions is not None:
-            first = len(self.followed.names)
-            yield from ((first + question, question) for question in self.questions.of_step[number])
+            yield from ((len(self.followed.names) + one, one) for one in self.questions.of_step[number])
 
     def answered(self, tree: Expression, number: int, state: State) -> Expression:
         """Return an expression of a step with a constant in place of each question whose answer the state knows."""
@@ -216,6 +215,8 @@ class Steps:
 
     def _all(self, number: int, step: AnyStep, state: State) -> Iterator[Exit]:
         match step:
+            case _ if number in self.reading.layout.forked:
+                yield from forked(self, number, state)
             case ConditionStep():
                 yield from self._condition(number, step, state)
             case SetStep():
@@ -241,8 +242,8 @@ class Steps:
         return self.reading.control.transitions[number]
 
     def _passed(self, step: AnyStep) -> Iterator[Changes]:
-        parts = (step, *step.sub_steps)
-        return self.together([self.left_without(part, "Visits") for part in parts if isinstance(part, Failing)])
+        found = (step, *step.sub_steps)
+        return self.together([self.left_without(one, "Visits") for one in found if isinstance(one, Failing)])
 
     # -- assigning -------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ class Tracked:
     """
 
     def __init__(self, reading: Parsed, origins: Origins, assigned: list[frozenset[Names]]) -> None:
-        self.steps = reading.steps
+        self.steps, self.layout = reading.steps, reading.layout
         self.origins = origins
         self._assigned = assigned
         variables = reading.lookup.variables.items()
@@ -134,10 +134,12 @@ class Tracked:
         if isinstance(step, SetStep):
             names -= {name for name in names if self._keeps(number, name)}
         gone = come = 0
+        # Behind its branches, a parallel step has its output.
+        own = next((owner for owner, fork in self.layout.forks.items() if fork.join == number), number)
         for name in names:
             gone |= self._pairs_with.get(name, 0)
             for source, bit in self._by_name.get(name, ()):
-                if source.step == number and source.kind != "input":
+                if source.step == own and source.kind != "input":
                     gone |= bit
                 elif is_done or isinstance(step, Call):
                     come |= bit

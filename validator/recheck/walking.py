@@ -80,7 +80,7 @@ class Walk:
             if exit_.started not in seen or exit_.transition.kind == "uncovered":
                 seen.add(exit_.started)
                 self._note(step, cost, self.watcher.left(steps, step, state, memory, exit_))
-            after = cost + exit_.cost
+            after = cost + (0 if step in self.reading.in_branches else exit_.cost)
             if self.most is not None and after > self.most:
                 continue
             is_anew = step in self.watcher.renewing

@@ -130,7 +130,7 @@ async def recalled(
         if not looped:
             return _known(name, text, ground, turn, memory)
         step = min((frame[0] for frame in looped), key=lambda one: turn.sites.loops[one])
-        count = 1 + max(frame[3] for frame in looped if frame[0] == step)
+        count = 1 + max(int(frame[3]) for frame in looped if frame[0] == step)
         total = next(
             len(one.body["items"]) for one in history.events if one.kind == "opened" and one.body["step"] == step
         )

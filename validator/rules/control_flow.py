@@ -14,6 +14,7 @@ from stepward.validator.rules.naming import MAX_TRIED, arm_words, ends_the_run
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
 from stepward.vm.language.flow import Flow, target_at
 from stepward.vm.language.names import Source
+from stepward.vm.language.order import endless_branches
 from stepward.vm.language.similar import near_words, respelt
 from stepward.vm.language.steps import Call, ConditionStep, Failing, FailingStep, LlmCall, Stage
 from stepward.vm.language.transitions import DECLARED_FAILURE, MISSING
@@ -240,7 +241,7 @@ class UnboundedCycle(Rule):
     Reports every loop without a step that has `max_visits`, in a program without `max_steps`. The rule does not try to
     prove that a condition ends the loop: write a bound into the program. `max_visits` counts visits and not
     attempts: an `llm` step with `on_error: retry` may ask `max_visits` times `max_retries` times. `check --statistics`
-    shows the number for each step that asks a model.
+    shows the number for each step that asks a model. In a branch `max_steps` is no bound: others go on beside it.
 
     ## Why it is bad
     If the expected event never happens, the run never ends. It calls models and tools again and again, and every call
@@ -274,11 +275,16 @@ class UnboundedCycle(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every loop that remains when the steps with `max_visits` are removed."""
         steps, flow = context.facts.flow.steps, context.facts.flow
+        beside = endless_branches(flow)
+        for own in map(list, beside):
+            message = f"nothing bounds the loop {_loop_words(context, own)} in a branch, beside which others go on"
+            place = Place((*flow.layout.path(own[0]), "id"))
+            yield self.finding(message, "add `max_visits` to one of its steps", place, step=steps[own[0]].id)
         if context.facts.program.max_steps is not None or flow.ambiguous_arms:
             return
         bounded = {number for number, step in enumerate(steps) if step.max_visits is not None}
         for loop in context.facts.graph.written_loops_without(bounded):
-            if loop[0] not in context.facts.graph.reachable:
+            if loop[0] not in context.facts.graph.reachable or any(not set(one).isdisjoint(loop) for one in beside):
                 continue
             message = f"nothing bounds the loop {_loop_words(context, loop)}"
             help = "add `max_visits` to one of its steps, or `max_steps` to the program"

@@ -9,6 +9,7 @@ from stepward.validator.analysis.assignment import Reading
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import Rule
+from stepward.vm.expressions.fields import written
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AtMostOnce
 from stepward.vm.language.names import Source
@@ -77,7 +78,7 @@ class SiblingRead(Rule):
     ## What it does
     Reports every reference in a sub-step to the output of another sub-step of the same parallel step, by `output_key`
     or by id, unless it depends on that one by `depends_on`, directly or indirectly. If no step before the parallel step
-    defines the name, SW202 is reported too.
+    defines the name, SW202 is reported too. A branch, too, reads the output of another one only if it depends on it.
 
     ## Why it is bad
     The siblings run at the same time, and a sub-step does not see the output of one that it does not depend on. The
@@ -124,6 +125,15 @@ class SiblingRead(Rule):
             if not siblings or any(one.sub in seen for one in siblings):
                 continue
             yield self._unseen(context, reading, siblings[0])
+        layout = context.facts.flow.layout
+        for one in context.facts.sibling_reads:
+            whole = next(context.facts.flow.steps[owner].id for owner in layout.owners_of_branch(one.branch))
+            message = f"`${written(one.names)}` belongs to a branch that runs at the same time as `{one.branch}`"
+            help = f"move this step after `{whole}`, where it is defined"
+            if one.names[1] == "output" and one.names[0] != one.branch:
+                help = f"add `{one.names[0]}` to the `depends_on` of `{one.branch}`, or {help}"
+            step = context.facts.flow.steps[one.step].id
+            yield self.finding(message, help, Place(one.path), step=step)
 
     def _unseen(self, context: Context, reading: Reading, source: Source) -> Finding:
         whole = context.facts.flow.steps[reading.step]

@@ -9,6 +9,7 @@ from stepward.validator.findings import Finding
 from stepward.validator.rules.base import Rule
 from stepward.vm.language.order import Misorder, misorders
 from stepward.vm.language.similar import near_words, respelt
+from stepward.vm.language.steps import ParallelStep
 
 
 class ImpossibleOrder(Rule):
@@ -16,7 +17,8 @@ class ImpossibleOrder(Rule):
 
     ## What it does
     Reports every name in a `depends_on` that is no sub-step of the same parallel step, and suggests the nearest id.
-    Reports each circle once: a sub-step that depends on itself, directly or by way of others.
+    Reports each circle once: a sub-step that depends on itself, directly or by way of others. For branches it does the
+    same.
 
     ## Why it is bad
     A sub-step with `depends_on` starts when all that it names have succeeded. On a circle each waits for another one,
@@ -60,11 +62,14 @@ class ImpossibleOrder(Rule):
 
     def _finding(self, context: Context, one: Misorder) -> Finding:
         step = context.facts.flow.steps[one.step]
-        part = step.sub_steps[one.sub]
+        has_branches = isinstance(step, ParallelStep) and bool(step.branches)
+        ids = list(step.branches) if isinstance(step, ParallelStep) and has_branches else [p.id for p in step.sub_steps]
+        name = ids[one.sub]
         if one.way:
-            help = f"remove `{one.name}` from the `depends_on` of `{part.id}`"
-            return self.finding(one.message, help, one.place, step=part.id)
-        siblings = [other.id for other in step.sub_steps if other is not part]
-        help = near_words(one.name, siblings) or f"name another sub-step of `{step.id}`, or remove it"
+            help = f"remove `{one.name}` from the `depends_on` of `{name}`"
+            return self.finding(one.message, help, one.place, step=name)
+        siblings = [other for other in ids if other != name]
+        what = "branch" if has_branches else "sub-step"
+        help = near_words(one.name, siblings) or f"name another {what} of `{step.id}`, or remove it"
         correction = respelt(one.place, one.name, siblings)
-        return self.finding(one.message, help, one.place, step=part.id, correction=correction)
+        return self.finding(one.message, help, one.place, step=name, correction=correction)

@@ -58,6 +58,9 @@ class Automaton:
     first: Any = 0
     counts_starts = False
     """Whether a start changes the memory."""
+    is_shared = True
+    """Whether branches that run at once share one memory. Else each has its own, because what happens in one is not
+    before anything in another."""
 
     def __init__(self, starts: Sequence[AnySelector] = (), comes: Sequence[AnySelector | AnyGuard] = ()) -> None:
         self.starts, self.comes = tuple(starts), tuple(comes)
@@ -72,6 +75,15 @@ class Automaton:
 
     def left(self, memory: Any, came: Collection[int], stale: Collection[int]) -> Any:  # noqa: ARG002
         """Return the memory after a step was left; `came` and `stale` are indices of `comes`."""
+        return memory
+
+    def forked(self, memory: Any, before: Sequence[Any]) -> Any:  # noqa: ARG002
+        """Return the memory at the start of a branch: `memory` is that where the branches part, and `before` are those
+        at the ends of the branches that it depends on."""
+        return memory
+
+    def joined(self, memory: Any, ends: Sequence[Any], before: Sequence[frozenset[int]]) -> Any:  # noqa: ARG002
+        """Return the memory behind branches; `ends` are those at their ends, `before` the branches before each one."""
         return memory
 
     def is_broken(self, memory: Any) -> bool:  # noqa: ARG002
@@ -91,6 +103,7 @@ class RequiresAutomaton(Automaton):
     """`protects: P, requires: G`: the memory is NEVER, STALE or FRESH for each single guard."""
 
     kind, codes = "requires", ("SW401", "SW402")
+    is_shared = False
 
     def __init__(self, rule: Requires) -> None:
         super().__init__((rule.protects,), tuple(dict.fromkeys(guards(rule.requires))))
@@ -119,6 +132,12 @@ class RequiresAutomaton(Automaton):
             FRESH if number in came else STALE if before == FRESH and number in stale else before
             for number, before in enumerate(memory)
         )
+
+    def forked(self, memory: Any, before: Sequence[Any]) -> Any:
+        return tuple(max(levels) for levels in zip(memory, *before, strict=True))
+
+    def joined(self, memory: Any, ends: Sequence[Any], before: Sequence[frozenset[int]]) -> Any:  # noqa: ARG002
+        return self.forked(memory, ends)
 
 
 class NeverAutomaton(Automaton):
@@ -167,11 +186,22 @@ class ExclusiveAutomaton(Automaton):
         return bool(memory == BOTH)
 
 
+OWED: Final = 1
+"""The memory of `followed_by` while Q is owed, 0 if it is not."""
+
+IDLE, PAID, OWED_HERE, OWED_AGAIN = -1, -2, -3, -4
+"""Its memory in a branch: nothing happened there; Q started and is not owed; Q is owed; Q is owed after one started."""
+
+
 class FollowedByAutomaton(Automaton):
-    """`followed_by: {first: P, then: Q}`: the memory says whether Q is owed. Only an ending can break the rule."""
+    """`followed_by: {first: P, then: Q}`: the memory says whether Q is owed. Only an ending can break the rule.
+
+    In a branch it says besides whether Q has started there, because that pays what was owed before the branches.
+    """
 
     kind, codes = "followed_by", ("SW405",)
     counts_starts = True
+    is_shared = False
 
     def __init__(self, rule: FollowedBy) -> None:
         super().__init__((rule.followed_by.then,), (rule.followed_by.first,))
@@ -179,10 +209,35 @@ class FollowedByAutomaton(Automaton):
         self.first = int(rule.already)
 
     def started(self, memory: Any, which: Collection[int]) -> Any:  # noqa: ARG002
-        return 0
+        return 0 if memory >= 0 else PAID
 
     def left(self, memory: Any, came: Collection[int], stale: Collection[int]) -> Any:  # noqa: ARG002
-        return 1 if came else memory
+        if not came:
+            return memory
+        return OWED if memory >= 0 else OWED_HERE if memory in (IDLE, OWED_HERE) else OWED_AGAIN
+
+    def forked(self, memory: Any, before: Sequence[Any]) -> Any:  # noqa: ARG002
+        return IDLE
+
+    def joined(self, memory: Any, ends: Sequence[Any], before: Sequence[frozenset[int]]) -> Any:
+        paying = {number for number, end in enumerate(ends) if end in (PAID, OWED_AGAIN)}
+        owed = any(
+            end in (OWED_HERE, OWED_AGAIN) and not any(number in before[one] for one in paying)
+            for number, end in enumerate(ends)
+        )
+        owed = owed or (self.is_owed(memory) and not paying)
+        if memory >= 0:
+            return OWED if owed else 0
+        has_started = bool(paying) or memory in (PAID, OWED_AGAIN)
+        return (OWED_AGAIN if has_started else OWED_HERE) if owed else PAID if has_started else IDLE
+
+    @staticmethod
+    def is_owed(memory: Any) -> bool:
+        """Return whether Q is owed."""
+        return memory in (OWED, OWED_HERE, OWED_AGAIN)
+
+    def owes(self, memory: Any, status: str, reason: str) -> bool:
+        return self.is_owed(memory) and self.counts(status, reason)
 
     def counts(self, status: str, reason: str) -> bool:
         is_failure = status == "FAILED" or (status == "STALLED" and reason == "visits")
@@ -285,5 +340,6 @@ def _assigners(name: tuple[str, ...], meaning: Meaning) -> Iterable[tuple[int, i
             for sub, part in parts(step)
             if isinstance(part, Failing) and part.id == name[0]
         ]
-    between = [(layout.bodies[owner].next, None) for number, _ in found for owner in layout.owners_of(number)]
-    return (*found, *between)
+    owners = {owner for number, _ in found for owner in layout.owners_of(number)}
+    both = [stage for owner in owners for stage in (layout.bodies[owner].next, layout.bodies[owner].failed)]
+    return (*found, *((stage, None) for stage in sorted({stage for stage in both if stage is not None})))

@@ -18,7 +18,7 @@ from stepward.vm.expressions.syntax import Built, Expression, FunctionCall, all_
 from stepward.vm.language.guardrails import Guardrail, Never, has_past
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.steps import parts
+from stepward.vm.language.steps import BranchStep, parts
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Correction, Path, Place
 
@@ -143,7 +143,11 @@ def _types(program: Written) -> Iterator[tuple[Path, TypeSpec]]:
 
 
 def _of_steps(program: Written) -> Iterator[Use]:
+    for number in program.layout.forks:
+        yield Use("`branches`", Place((*program.layout.path(number), "branches"), key=True))
     for number in program.layout.bodies:
+        if isinstance(program.layout.steps[number], BranchStep):
+            continue
         yield Use(f"the step type `{program.layout.steps[number].type}`", Place((*program.layout.path(number), "type")))
 
 

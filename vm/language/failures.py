@@ -11,6 +11,7 @@ from stepward.vm.language.steps import (
     AnyCall,
     AnyStep,
     BaseStep,
+    BranchStep,
     ComputeStep,
     ConditionStep,
     FailingStep,
@@ -93,6 +94,12 @@ def names_of_items(step: ForEachStep, tool: Tool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for inner in step.body for name in _ending(inner, tool)))
 
 
+def names_of_branches(step: ParallelStep, tool: Tool) -> tuple[str, ...]:
+    """Return the names with which a branch of a parallel step can fail."""
+    branches = [BranchStep.of(step.id, name, branch) for name, branch in step.branches.items()]
+    return tuple(dict.fromkeys(name for branch in branches for name in names_of_items(branch, tool)))
+
+
 def _ending(step: AnyStep, tool: Tool) -> Iterator[str]:
     """Yield the names of the errors with which a step can end the body in which it is."""
     match step:
@@ -116,7 +123,12 @@ def names_of(part: BaseStep, tool: Tool) -> tuple[str, ...]:
     found = [*started_names(part, tool), *unstarted_names(part)]
     if isinstance(part, ParallelStep) and found and BAD_OUTPUT not in found:
         found.append(BAD_OUTPUT)  # the outputs of its sub-steps together may be too large
-    if isinstance(part, ForEachStep):
+    if isinstance(part, ParallelStep) and part.branches:
+        found += names_of_branches(part, tool)
+        found.append(BAD_OUTPUT)  # their outputs together may be too large
+    elif isinstance(part, BranchStep):
+        found += [*names_of_items(part, tool), *((DEPENDENCY,) if part.needs else ())]
+    elif isinstance(part, ForEachStep):
         found += [*BEFORE_ITEMS, *(names_of_items(part, tool) if part.on_item_error == "fail" else ())]
     if _lacks(part):
         found.append(DEPENDENCY)

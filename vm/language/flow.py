@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyStep, EndStep, FailingStep, ForEachStep, Routed, Stage
+from stepward.vm.language.steps import AnyStep, BranchStep, EndStep, FailingStep, ForEachStep, Routed, Stage
 from stepward.vm.language.transitions import (
     DECLARED_FAILURE,
     END,
@@ -52,6 +52,8 @@ class Flow:
         following = self.layout.after(number)
         if number in self.ambiguous_arms and following is not None:
             found.insert(1, Transition("success", following))
+        if number in self.layout.forks:  # its start leads to its branches
+            found = [self._entered(number) if one.kind == "success" else one for one in found]
         if isinstance(step, ForEachStep):  # its start leads to its items, whatever comes after it
             found = [self._entered(number) if one.kind == "success" else one for one in found]
         if isinstance(step, EndStep) and self.layout.owner(number) is not None:
@@ -64,23 +66,32 @@ class Flow:
         return (*found, self._transition(number, step, STALLED))
 
     def _entered(self, number: int) -> Transition:
-        return Transition("success", self.layout.bodies[number].next)
+        """Return the transition into the first branch, the body of a branch, or the stage between items."""
+        fork = self.layout.forks.get(number)
+        if fork is not None:
+            return Transition("success", fork.branches[0])
+        body = self.layout.bodies[number]
+        return Transition("success", body.first if isinstance(self.steps[number], BranchStep) else body.next)
 
     def _of_stage(self, number: int, stage: Stage) -> tuple[Transition, ...]:
         """Return the transitions between items: inside of the step, or those of the step itself."""
-        body = self.layout.body_of(number)
-        owner = self.steps[body.owner]
-        inside = {"item": body.first, "again": body.next}
+        fork = self.layout.fork_of(number)
+        at, inside = (fork.owner, {}) if fork is not None else self._items(number)
+        owner = self.steps[at]
         found = []
         for exit in stage.exits:
             if exit.kind in inside:
                 found.append(Transition(exit.kind, inside[exit.kind]))
                 continue
-            found.append(self._transition(body.owner, owner, exit))
-            following = self.layout.after(body.owner)
-            if exit.kind == "success" and body.owner in self.ambiguous_arms and following is not None:
+            found.append(self._transition(at, owner, exit))
+            following = self.layout.after(at)
+            if exit.kind == "success" and at in self.ambiguous_arms and following is not None:
                 found.append(Transition("success", following))
         return tuple(found)
+
+    def _items(self, stage: int) -> tuple[int, dict[Kind, int]]:
+        body = self.layout.body_of(stage)
+        return body.owner, {"item": body.first, "again": body.next}
 
     def _transition(self, number: int, step: AnyStep, exit: Exit) -> Transition:
         """Return the transition that an exit of a step becomes in this program."""
@@ -109,6 +120,8 @@ class Flow:
     def target(self, number: int, name: str) -> int:
         """Return the position of a step that the step at `number` names; MISSING if its list has none of that id."""
         found = self.position.get(name, MISSING)
+        if found >= 0 and isinstance(self.steps[found], BranchStep):
+            return MISSING
         return found if found >= 0 and self.layout.owner(found) == self.layout.owner(number) else MISSING
 
     def failure(self, number: int, name: str) -> Transition:

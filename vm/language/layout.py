@@ -5,10 +5,10 @@ A step with a body is followed by its body and then by its stages. A program wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from stepward.vm.language.steps import AnyStep, ForEachStep, Stage
+from stepward.vm.language.steps import AnyStep, BranchStep, ForEachStep, ParallelStep, Stage
 from stepward.vm.language.transitions import SUCCESS, Exit
 from stepward.vm.reading.source import Path
 
@@ -27,20 +27,39 @@ class Body(NamedTuple):
     end: int
 
 
+class Fork(NamedTuple):
+    """The branches of a parallel step, by positions in the layout.
+
+    `branches` are the starts of its branches, each behind those that it depends on, and otherwise in the order of the
+    program; `needs` are those that each depends on, directly, and `before` also indirectly, as indices of `branches`.
+    `written` are these indices in the order of the program. `join` is the stage behind all branches.
+    """
+
+    owner: int
+    branches: tuple[int, ...]
+    needs: tuple[frozenset[int], ...]
+    before: tuple[frozenset[int], ...]
+    written: tuple[int, ...]
+    join: int
+
+
 class Layout:
     """All steps of a program by position.
 
-    `bodies` are by the position of the step that has them, `owners` by the position of a step in one: its direct
-    owner. Stages are beside their owner, not in its body.
+    `forks` are by the position of the parallel step that has branches, `bodies` by that of the step that has them, and
+    `owners` by the position of a step in one: its direct owner. Stages are beside their owner, not in its body.
     """
 
     def __init__(self, written: Sequence[AnyStep]) -> None:
         self.written = written
         self.bodies: dict[int, Body] = {}
+        self.forks: dict[int, Fork] = {}
+        self.forked: set[int] = set()
+        """The steps that have branches, the starts of these, and the stages that join them."""
         self.owners: dict[int, int] = {}
         self._paths: list[Path] = []
         self._after: dict[int, int | None] = {}
-        if not any(isinstance(step, ForEachStep) for step in written):
+        if not any(map(_has_body, written)):
             self.steps: tuple[AnyStep, ...] = tuple(written)
             return
         found: list[AnyStep] = []
@@ -58,6 +77,8 @@ class Layout:
             self._place(found, step, path if path[-1] == "do" else (*path, number), owner)
             if isinstance(step, ForEachStep):
                 self._add_body(found, step, here, owner)
+            elif isinstance(step, ParallelStep) and step.branches:
+                self._add_branches(found, step, here, owner)
         if before is not None:
             self._after[before] = None
 
@@ -67,11 +88,38 @@ class Layout:
         found.append(step)
         self._paths.append(path)
 
+    def _add_branches(self, found: list[AnyStep], step: ParallelStep, here: int, owner: int | None) -> None:
+        """Add the branches of a parallel step, one after another, and the stage behind them."""
+        path, starts = self._paths[here], []
+        names = list(step.branches)
+        needs = {name: [one for one in branch.depends_on if one in names] for name, branch in step.branches.items()}
+        line = in_order(needs)
+        for name in line:
+            starts.append(len(found))
+            if len(starts) > 1:
+                self._after[starts[-2]] = starts[-1]
+            branch = BranchStep.of(step.id, name, step.branches[name])
+            self._place(found, branch, (*path, "branches", name), owner)
+            self._add_body(found, branch, starts[-1], owner)
+        join = len(found)
+        self._after[starts[-1]] = join
+        self._place(found, Stage.of(step.id, "joined", (SUCCESS, *step.failures(can_fall_back=False))), path, owner)
+        index = {name: number for number, name in enumerate(line)}
+        direct = tuple(frozenset(index[one] for one in needs[name]) for name in line)
+        before: list[frozenset[int]] = []
+        for number, own in enumerate(direct):
+            known = (before[one] for one in own if one < number)  # on a circle, which is refused, none is
+            before.append(own.union(*known))
+        written = tuple(index[name] for name in names)
+        self.forked |= {here, *starts, join}
+        self.forks[here] = Fork(here, tuple(starts), direct, tuple(before), written, join)
+
     def _add_body(self, found: list[AnyStep], step: ForEachStep, here: int, owner: int | None) -> None:
         path = self._paths[here]
         self._add(found, step.body, (*path, "do" if step.do is not None else "steps"), here)
         ends_at, failed = len(found), None
-        self._place(found, Stage.of(step.id, "next", (Exit("item"), SUCCESS)), path, owner)
+        leaving_next = (SUCCESS,) if isinstance(step, BranchStep) else (Exit("item"), SUCCESS)
+        self._place(found, Stage.of(step.id, "next", leaving_next), path, owner)
         if step.on_item_error == "fail":
             failed = len(found)
             leaving = step.failures(can_fall_back=False)
@@ -118,7 +166,36 @@ class Layout:
         """Return the body to which a stage belongs."""
         return next(body for body in self.bodies.values() if stage in (body.next, body.failed))
 
+    def fork_of(self, join: int) -> Fork | None:
+        """Return the fork whose branches a stage joins, None for another stage."""
+        return next((fork for fork in self.forks.values() if fork.join == join), None)
+
+    def owners_of_branch(self, name: str) -> list[int]:
+        """Return the positions of the steps that have a branch of this name: one, in a program with unique ids."""
+        return [
+            fork.owner for fork in self.forks.values() if any(self.steps[start].id == name for start in fork.branches)
+        ]
+
+    def fork_at(self, branch: int) -> Fork:
+        """Return the fork to which the start of a branch belongs."""
+        return next(fork for fork in self.forks.values() if branch in fork.branches)
+
     def inside(self, owner: int) -> range:
         """Return the positions of the steps in the body of a step, those of bodies within it included."""
         body = self.bodies[owner]
         return range(body.first, body.next)
+
+
+def _has_body(step: AnyStep) -> bool:
+    return isinstance(step, ForEachStep) or (isinstance(step, ParallelStep) and bool(step.branches))
+
+
+def in_order(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return names, each behind those that it needs, and otherwise in their own order; those on a circle come last."""
+    found: list[str] = []
+    left = list(needs)
+    while left:
+        due = next((name for name in left if all(one in found for one in needs[name])), left[0])
+        left.remove(due)
+        found.append(due)
+    return found

@@ -22,7 +22,8 @@ from stepward.vm.language.other_words import (
 )
 from stepward.vm.language.record import Record
 from stepward.vm.language.similar import alike, only_near, respelt
-from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Case
+from stepward.vm.language.step_paths import is_sub_step, step_path
+from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Branch, Case
 from stepward.vm.language.steps.catching import Catch, Retry
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.patterns.matching import RE2
@@ -259,24 +260,6 @@ def _step_of(path: Path, data: Any) -> str | None:
     return None
 
 
-def step_path(path: Path) -> Path:
-    """Return the path of the innermost step or sub-step to which a path leads; empty if it leads to none."""
-    end = 0
-    while end < len(path):
-        if path[end] in ("steps", "parallel_steps") and end + 1 < len(path) and isinstance(path[end + 1], int):
-            end += 2
-        elif path[end] == "do" and end:
-            end += 1
-        else:
-            break
-    return path[:end]
-
-
-def _is_sub_step(path: Path) -> bool:
-    """Return whether a path is that of a sub-step: in a parallel step, or the `do` of a for_each step."""
-    return path == step_path(path) and ("parallel_steps" in path[-2:-1] or path[-1:] == ("do",))
-
-
 def _item_words(path: Path) -> str:
     return f"an entry of `{path[-2]}`" if len(path) > 1 else "the document"
 
@@ -327,7 +310,7 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
         return f"unknown field `{name}` in {whose}", absent
     others = [word for word, step in STEP_MODELS.items() if name in _field_names(step)]
     if path[0] == "steps" and others:
-        if _is_sub_step(path[:-1]):
+        if is_sub_step(path[:-1]):
             around = "for_each" if path[-2] == "do" else "parallel"
             return f"`{name}` does not belong to a sub-step", f"remove it, or put it on the {around} step"
         return f"`{name}` does not belong to {whose}", f"remove it; it belongs to {_listed(others)}"
@@ -367,7 +350,7 @@ def _misspelt_type(path: Path, data: Any) -> str | None:
     given = owner.get("type") if isinstance(owner, dict) and path[0] == "steps" else None
     if not isinstance(given, str) or given in STEP_MODELS:
         return None
-    return only_near(given, SUB_STEP_MODELS if _is_sub_step(path) else STEP_MODELS)
+    return only_near(given, SUB_STEP_MODELS if is_sub_step(path) else STEP_MODELS)
 
 
 def _field_names(model: Part) -> list[str]:
@@ -383,8 +366,10 @@ def _model_at(path: Path, model: type[BaseModel], data: Any) -> Part | None:
     owner = _at(data, path)
     if path[0] == "steps" and len(path) > 1 and path[-2] in _ENTRIES and isinstance(owner, dict):
         return _ENTRIES[str(path[-2])]
+    if path[-2:-1] == ("branches",) and path[:-2] == step_path(path):
+        return Branch
     if path == step_path(path) and isinstance(owner, dict):
-        return (SUB_STEP_MODELS if _is_sub_step(path) else STEP_MODELS).get(str(owner.get("type")))
+        return (SUB_STEP_MODELS if is_sub_step(path) else STEP_MODELS).get(str(owner.get("type")))
     if _in_guardrails(path):
         return guardrails.model_of(_in_guardrails(path), owner)
     if path[0] == "tools" and len(path) == 2:
@@ -398,6 +383,7 @@ def _model_at(path: Path, model: type[BaseModel], data: Any) -> Part | None:
 def _in_guardrails(path: Path) -> Path:
     """Return the part of a path from the `guardrails` of a program or a body on; empty without them."""
     rest = path[len(step_path(path)) :]
+    rest = rest[2:] if rest[:1] == ("branches",) else rest
     return rest if rest[:1] == ("guardrails",) else ()
 
 
@@ -409,12 +395,12 @@ def _untagged(path: Path, data: Any) -> tuple[str, str]:
                 f"a step is a mapping of fields, not {_value_words(owner)}",
                 "write `id`, `type` and the fields of the type",
             )
-        kinds = list(SUB_STEP_MODELS if _is_sub_step(path) else STEP_MODELS)
+        kinds = list(SUB_STEP_MODELS if is_sub_step(path) else STEP_MODELS)
         if "type" not in owner:
             return "`type` is missing in this step", f"say which type: {_listed(kinds)}"
         if not isinstance(owner["type"], str):
             return f"`type` must be text, not {_value_words(owner['type'])}", f"use one of {_listed(kinds)}"
-        if _is_sub_step(path) and owner["type"] in STEP_MODELS:
+        if is_sub_step(path) and owner["type"] in STEP_MODELS:
             what = "run in parallel" if path[-1] != "do" else "can stand under `do`; list others under `steps`"
             return f"a sub-step can't be of type `{owner['type']}`", f"only llm and tool steps {what}"
         meant = step_type_for(owner["type"], kinds) or next(iter(alike(owner["type"], kinds, n=1)), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,8 @@ from stepward.vm.expressions.building import is_computed
 from stepward.vm.expressions.operands import resolved
 from stepward.vm.expressions.operators import ANY
 from stepward.vm.expressions.parser import parse
-from stepward.vm.expressions.template import lone_reference
+from stepward.vm.expressions.syntax import all_references
+from stepward.vm.expressions.template import embedded, lone_reference
 from stepward.vm.language.clauses import CallSite, Clause
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import AnyRule, Never
@@ -23,6 +24,7 @@ from stepward.vm.language.program import Program
 from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.types import key_of
 from stepward.vm.language.views import View
+from stepward.vm.reading.source import Path
 
 if TYPE_CHECKING:
     from stepward.vm.expressions.syntax import Expression
@@ -156,6 +158,15 @@ class Meaning:
             if isinstance(step := steps[owner], ForEachStep)
             for rule in step.guardrails
         )
+
+    def read_at(self, number: int) -> Iterator[tuple[Path, tuple[str, ...]]]:
+        """Yield the references of a step, sub-steps included, each with the path of the value that holds it."""
+        step, path = self.flow.steps[number], self.flow.layout.path(number)
+        for clause in self.clauses_of.get(number, ()):
+            if clause.tree is not None:
+                yield from ((clause.path, reference.names) for reference in all_references(clause.tree))
+        for template in step.templates:
+            yield from (((*path, *template.path), one.reference.names) for one in embedded(template.value))
 
     def most_items(self, number: int) -> int | None:
         """Return how many items a for_each step takes at most: `max_items`, or what its list can have; None if neither

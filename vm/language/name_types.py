@@ -26,6 +26,7 @@ from stepward.vm.language.program import Program
 from stepward.vm.language.stated import ERRORS, INDEX, LIST, NEVER, TEXT, reply
 from stepward.vm.language.steps import (
     AnyPart,
+    BranchStep,
     ComputeStep,
     ConditionStep,
     EndStep,
@@ -110,11 +111,11 @@ class Typing:
             case ToolCall():
                 return self._tool(part.tool).returns
             case ParallelStep():
-                return self._joined(part)
+                return TypeSpec(type=("object",)) if part.branches else self._joined(part)
             case ComputeStep():
                 return part.returns
             case ForEachStep():
-                return LIST
+                return None if isinstance(part, BranchStep) else LIST
             case ConditionStep() | SetStep() | EndStep() | Stage():
                 raise AssertionError(f"`{part.id}` has no output")
             case _:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import Failing, ForEachStep, parts
+from stepward.vm.language.steps import BranchStep, Failing, ForEachStep, parts
 from stepward.vm.reading.source import Path
 
 _Kind = Literal["input", "output", "set", "error", "error_name", "item", "index", "errors"]
@@ -68,7 +68,7 @@ class Names:
                 names._bind(name, Source("set", name, assigned_path(layout, number, name), number))
             if not step.has_output:
                 names.silent.add(step.id)
-            if isinstance(step, ForEachStep):
+            if isinstance(step, ForEachStep) and not isinstance(step, BranchStep):
                 names._bind_items(step, layout, number)
             for sub, part in parts(step):
                 if isinstance(part, Failing):

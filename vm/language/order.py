@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepward.vm.language.steps import AnyStep
+from stepward.vm.language.steps import AnyStep, ParallelStep
 from stepward.vm.reading.source import Path, Place
 
 if TYPE_CHECKING:
+    from stepward.vm.language.flow import Flow
     from stepward.vm.language.program import Program
 
 
@@ -83,6 +84,7 @@ class Misorder(NamedTuple):
 
 def misorders(program: Program) -> Iterator[Misorder]:
     """Yield the entries of a `depends_on` that name no sibling, and one entry of each circle."""
+    yield from _of_branches(program)
     for number, step in enumerate(program.layout.steps):
         order = order_of(step) if step.sub_steps else None
         ids = [part.id for part in step.sub_steps] if order is not None else []
@@ -98,6 +100,99 @@ def misorders(program: Program) -> Iterator[Misorder]:
                 text = " -> ".join(f"`{one}`" for one in way)
                 where = (*path, part.depends_on.index(way[1]))
                 yield Misorder(number, sub, way[1], f"`{part.id}` waits for itself: {text}", where, way)
+
+
+def _of_branches(program: Program) -> Iterator[Misorder]:
+    layout = program.layout
+    for number in layout.forks:
+        step = layout.steps[number]
+        assert isinstance(step, ParallelStep)
+        names = list(step.branches)
+        for name, branch in step.branches.items():
+            path = (*layout.path(number), "branches", name, "depends_on")
+            for entry, other in enumerate(branch.depends_on):
+                if other not in names:
+                    yield Misorder(
+                        number, names.index(name), other, f"`{other}` is no branch of `{step.id}`", (*path, entry)
+                    )
+        needs = tuple(
+            frozenset(names.index(one) for one in branch.depends_on if one in names)
+            for branch in step.branches.values()
+        )
+        before = tuple(_reached(sub, needs) for sub in range(len(names)))
+        order = Order(needs, before, (), ())
+        for sub in order.on_circles:
+            circle = {one for one in before[sub] if sub in before[one]}
+            if sub == min(circle):
+                way = tuple(names[one] for one in _circle(sub, order))
+                text = " -> ".join(f"`{one}`" for one in way)
+                named = step.branches[names[sub]].depends_on
+                where = (*layout.path(number), "branches", names[sub], "depends_on", named.index(way[1]))
+                yield Misorder(number, sub, way[1], f"`{names[sub]}` waits for itself: {text}", where, way)
+
+
+def endless_branches(flow: Flow) -> list[tuple[int, ...]]:
+    """Return the loops in branches that no `max_visits` bounds, each as the positions of its steps.
+
+    Such a branch may never end, and its siblings go on beside it.
+    """
+    layout = flow.layout
+    starts = {branch for fork in layout.forks.values() for branch in fork.branches}
+    inside = {number for branch in starts for number in layout.inside(branch)}
+    free = {number for number in inside if flow.steps[number].max_visits is None}
+    ahead = {
+        number: [one.to for one in flow.transitions[number] if one.to in free and one.kind not in ("item", "again")]
+        for number in free
+    }
+    return [tuple(sorted(loop)) for loop in loops_in(ahead)]
+
+
+def loops_in(ahead: Mapping[int, Sequence[int]]) -> list[set[int]]:
+    """Return the sets of nodes that lead to each other; `ahead` are the nodes that follow each one."""
+    reached: dict[int, set[int]] = {}
+    for node in ahead:
+        found: set[int] = set()
+        pending = list(ahead[node])
+        while pending:
+            one = pending.pop()
+            if one not in found:
+                found.add(one)
+                pending.extend(ahead[one])
+        reached[node] = found
+    looping = [node for node in sorted(ahead) if node in reached[node]]
+    loops: list[set[int]] = []
+    for node in looping:
+        if not any(node in loop for loop in loops):
+            loops.append({one for one in looping if one in reached[node] and node in reached[one]})
+    return loops
+
+
+class SiblingRead(NamedTuple):
+    """A reference in a branch to a value of a sibling that does not come before it, and where it stands.
+
+    `step` is the position of the step that reads it.
+    """
+
+    step: int
+    branch: str
+    names: tuple[str, ...]
+    path: Path
+
+
+def sibling_reads(
+    program: Program, references: Callable[[int], Iterable[tuple[Path, tuple[str, ...]]]]
+) -> Iterator[SiblingRead]:
+    """Yield what branches read of siblings although they run at once; `references` are those of a step."""
+    layout = program.layout
+    for fork in layout.forks.values():
+        ids = [layout.steps[branch].id for branch in fork.branches]
+        for number, branch in enumerate(fork.branches):
+            known = {ids[one] for one in fork.before[number]}
+            for step in layout.inside(branch):
+                for path, names in references(step):
+                    is_value = len(names) > 1 and names[1] in ("output", "error", "error_name")
+                    if is_value and names[0] in ids and not (names[0] in known and names[1] == "output"):
+                        yield SiblingRead(step, ids[number], names, path)
 
 
 def _circle(sub: int, order: Order) -> list[int]:

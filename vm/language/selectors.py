@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepward.vm.language.guardrails import AnyGuard, AnySelector, BranchSelector, StepSelector, ToolSelector
-from stepward.vm.language.steps import BaseStep, ConditionStep, ToolCall, parts
+from stepward.vm.language.steps import BaseStep, BranchStep, ConditionStep, ToolCall, parts
 
 if TYPE_CHECKING:
     from stepward.vm.language.meaning import Meaning
@@ -39,7 +39,7 @@ def _is_selected(selector: AnySelector | AnyGuard, part: BaseStep, meaning: Mean
     if isinstance(selector, BranchSelector):
         return part.id == selector.step and isinstance(part, ConditionStep) and selector.branch in part.branch_names
     if isinstance(selector, StepSelector):
-        return part.id == selector.step
+        return part.id == selector.step and not isinstance(part, BranchStep)
     if not isinstance(part, ToolCall):
         return False
     if isinstance(selector, ToolSelector):

@@ -10,11 +10,12 @@ from typing import Any, Final
 from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
 from stepward.vm.language.transitions import Transition
+from stepward.vm.machine.branches import begun, forked, joined_branches
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED, Event
+from stepward.vm.machine.forks import MisfitError, after_branch, branch_of, seen_by, within
 from stepward.vm.machine.items import closed, item, joined_items, opened
 from stepward.vm.machine.leaving import (
     Done,
-    MisfitError,
     close,
     count_visit,
     end,
@@ -39,9 +40,29 @@ def apply(plan: Plan, state: State, event: Event) -> State:
         raise MisfitError(f"there is no event `{event.kind}`")
     if state.status != RUNNING and state.status not in UNFINISHED and event.kind not in ("refused", "erased"):
         raise MisfitError(f"`{event.kind}` after the run ended")
+    if state.fork is not None and "step" in event.body:
+        return _in_branches(plan, state, event)
     if "step" in event.body and event.kind != "item" and event.body.get("frame", ()) != state.frame:
         raise MisfitError(f"`{event.kind}` of `{event.body['step']}` in another frame than the one that goes on")
     return handler(plan, state, event)
+
+
+def _in_branches(plan: Plan, state: State, event: Event) -> State:
+    """Apply an event of a step whose branches run, or of something in one of them."""
+    frame = tuple(map(tuple, event.body.get("frame", ())))
+    if "ends" in event.body and event.kind != "joined":  # it ends the run
+        _HANDLERS[event.kind](plan, within(plan, state, frame), event)
+        return end(plan, state, event)
+    number = branch_of(plan, state, frame)
+    if number is None:
+        if event.kind != "joined":
+            raise MisfitError(f"`{event.kind}` of `{event.body['step']}` while its branches run")
+        return joined_branches(plan, state, event)
+    if event.kind == "item" and len(frame) == len(state.frame) + 1:
+        return begun(plan, state, event)
+    if state.fork is None or state.fork.branches[number].state is None:
+        raise MisfitError(f"`{event.kind}` of `{event.body['step']}` in a branch that does not run")
+    return after_branch(plan, state, number, apply(plan, seen_by(plan, state, number), event))
 
 
 # -- the run as a whole ------------------------------------------------------------------------------------------------
@@ -87,9 +108,9 @@ def _governed(plan: Plan, state: State, event: Event) -> State:
 def _ended(plan: Plan, state: State, event: Event) -> State:
     body = event.body
     if "step" not in body:
-        return end(state, event)
+        return end(plan, state, event)
     state = enter(plan, state, step_of(plan, state, body))
-    return end(state._replace(output=body["output"]), event)
+    return end(plan, state._replace(output=body["output"]), event)
 
 
 def _cancel(plan: Plan, state: State, event: Event) -> State:  # noqa: ARG001
@@ -272,7 +293,7 @@ def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: Call
         else:
             state = state._replace(trace=traced(state.trace, event))
     if event.body.get("ends"):
-        return end(state, event)
+        return end(plan, state, event)
     return _with_call(state, step, sub, call_state)
 
 
@@ -305,7 +326,7 @@ def _reconciled(plan: Plan, state: State, event: Event) -> State:
     if call_state.phase != "doubt":
         raise MisfitError(f"`{step.calls[sub].id}` is not in doubt")
     if verdict == "abandon":
-        return end(state, event)
+        return end(plan, state, event)
     return _with_call(state, step, sub, call_state._replace(phase=READY, repeats=True))
 
 
@@ -321,7 +342,7 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
     """Apply `blocked` or `rejected`: a step or call did not start."""
     step = plan.steps[state.at]
     if event.body.get("reason") == "guardrail":
-        return end(state, event)
+        return end(plan, state, event)
     if step.is_computed:
         step = step_of(plan, state, event.body)
         name = event.body.get("error_name", "")
@@ -338,7 +359,7 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
         return leave(plan, state, step, event, _transition_of(step, event.body["kind"], name), Done(changes, 0, ()))
     if not step.calls:
         state = enter(plan, state, step)
-        return close(plan, state, step, event, step.transitions["failed"]) if state.frames else end(state, event)
+        return close(plan, state, step, event, step.transitions["failed"]) if state.frames else end(plan, state, event)
     state, step, sub, call_state = _begin(plan, state, event)
     call_state = call_state._replace(
         phase=event.body["kind"], error=event.body["error"], name=event.body.get("error_name", "")
@@ -347,6 +368,10 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
 
 
 # -- leaving -----------------------------------------------------------------------------------------------------------
+
+
+def _opened(plan: Plan, state: State, event: Event) -> State:
+    return (forked if plan.steps[state.at].is_fork else opened)(plan, state, event)
 
 
 def _joined(plan: Plan, state: State, event: Event) -> State:
@@ -410,7 +435,7 @@ _HANDLERS: Final[dict[str, Callable[[Plan, State, Event], State]]] = {
     "reconciled": _reconciled,
     "resumed": _resumed,
     "joined": _joined,
-    "opened": opened,
+    "opened": _opened,
     "item": item,
     "closed": closed,
     "branched": _branched,

@@ -11,6 +11,7 @@ from stepward.vm.language.policy import plain
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.calls import Visit, forbidden, prepare
 from stepward.vm.machine.events import Call, Event, event
+from stepward.vm.machine.forks import seen_at
 from stepward.vm.machine.history import History, fold
 from stepward.vm.machine.monitors import Part
 from stepward.vm.machine.ordering import come_before, slots_before
@@ -97,6 +98,7 @@ def breach(plan: Plan, events: Sequence[Event]) -> Breach | None:
 
 
 def _objection(plan: Plan, state: State, happened: Event) -> tuple[str, str] | None:
+    state = seen_at(plan, state, happened)
     memories = state.monitors
     for start in _starts(plan, state, happened):
         step, sub = plan.steps[state.at], start.part[1]
@@ -146,7 +148,7 @@ def _starts(plan: Plan, state: State, happened: Event) -> Iterator[Start]:
         is_each = step.position in plan.bodies
         is_begun = (
             happened.kind in ("branched", "assigned", "closed")
-            or (happened.kind == "opened" and is_each)
+            or (happened.kind == "opened" and (is_each or step.is_fork))
             or (happened.kind == "blocked" and not (step.is_computed or is_each))
             or (happened.kind == "ended" and "step" in happened.body)
         )

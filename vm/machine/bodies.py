@@ -30,7 +30,7 @@ from stepward.vm.machine.data import computed, filled
 from stepward.vm.machine.events import Event, event, unsealed
 from stepward.vm.machine.plan import NOWHERE, BodyPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, empty, get, put
-from stepward.vm.machine.state import Each, Failure, Frame, Reader, State
+from stepward.vm.machine.state import Branch, Each, Failure, Frame, Reader, State
 from stepward.vm.values import FrozenMap
 
 # -- what comes next ---------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def begun(plan: Plan, state: State, step: StepPlan, happened: Event) -> State:
 def begin_item(plan: Plan, state: State, each: Each, frame: tuple[Any, ...], trace: bytes) -> State:
     """Return the state at the first step of an item; `trace` is the trace hash of its frame."""
     body = plan.bodies[each.at]
-    changes = [*_nothing(body), (body.item, each.items[each.item])]
+    changes = [*cleared(body), (body.item, each.items[each.item])]
     if body.index != NOWHERE:
         changes.append((body.index, each.item))
     return state._replace(
@@ -147,6 +147,8 @@ def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Fai
     frame = state.frames[-1]
     each = frame.each
     body = plan.bodies[each.at]
+    if body.is_branch:
+        return _end_branch(plan, state, ending, output, failure)
     broken = plan.watch.complaints_of(state.monitors, body.owner, *ending)
     if ending.status == "SUCCESS":
         value = get(state.slots, body.result) if body.result != NOWHERE else output
@@ -159,7 +161,7 @@ def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Fai
         each = each._replace(errors=put(each.errors, [(each.item, failure)]), failed=failed)
     return state._replace(
         at=body.next,
-        slots=put(state.slots, [*_nothing(body), *each.carried]),
+        slots=put(state.slots, [*cleared(body), *each.carried]),
         size=state.size - _size_in(state, body),
         each=each._replace(item=each.item + 1, trace=_with_member(each.trace, state.trace)),
         frames=state.frames[:-1],
@@ -167,6 +169,23 @@ def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Fai
         trace=frame.trace,
         monitors=plan.watch.begun(state.monitors, body.owner),
         broken=(*state.broken, *broken),
+    )
+
+
+def _end_branch(plan: Plan, state: State, ending: Ending, output: Any, failure: Failure) -> State:
+    """Return the state of a branch that has ended: what it came to."""
+    frame = state.frames[-1]
+    body = plan.bodies[frame.each.at]
+    broken = plan.watch.complaints_of(state.monitors, body.owner, *ending)
+    has_failed = ending.status != "SUCCESS"
+    result = Branch(None, True, UNDEFINED if has_failed else output, failure if has_failed else None, state.trace)
+    return state._replace(
+        at=body.next,
+        size=state.size - _size_in(state, body),
+        frames=state.frames[:-1],
+        monitors=plan.watch.begun(state.monitors, body.owner),
+        broken=(*state.broken, *broken),
+        result=result,
     )
 
 
@@ -197,7 +216,7 @@ def errors_of(each: Each) -> tuple[Any, ...]:
     )
 
 
-def _nothing(body: BodyPlan) -> Iterable[tuple[int, Any]]:
+def cleared(body: BodyPlan) -> Iterable[tuple[int, Any]]:
     """Yield the changes by which a body has neither values nor visits of its own."""
     for slot in body.locals:
         yield slot, UNDEFINED
@@ -222,10 +241,38 @@ def joined_trace(trace: bytes, each: Each) -> bytes:
     return sha256(TRACE_TAG + trace + each.trace).digest()
 
 
-def folded_trace(state: State) -> bytes:
-    """Return the trace hash of a state with that of all open frames, from the inside out."""
+def trace_of_branches(plan: Plan, state: State) -> bytes:
+    """Return the trace hash of a state with that of its branches, in the order of their names, whatever came first."""
+    fork = state.fork
+    assert fork is not None
+    members = NO_DIGEST
+    for number in plan.program.layout.forks[fork.at].written:
+        branch = fork.branches[number]
+        trace = branch.trace if branch.state is None else folded_trace(plan, branch.state, len(state.frames) + 1)
+        members = _with_member(members, trace)
+    return sha256(TRACE_TAG + state.trace + members).digest()
+
+
+def memories_of(plan: Plan, state: State) -> tuple[Any, ...]:
+    """Return the memories of rules of a state with branches, as if these had ended."""
+    fork = state.fork
+    if fork is None:
+        return state.monitors
+    forked = plan.watch.forked(state.monitors, ())
+    ends = [
+        one.monitors if one.is_done else forked if one.state is None else memories_of(plan, one.state)
+        for one in fork.branches
+    ]
+    joined = plan.watch.joined(state.monitors, ends, plan.program.layout.forks[fork.at].before)
+    return plan.watch.shared(joined, state.monitors)
+
+
+def folded_trace(plan: Plan, state: State, least: int = 0) -> bytes:
+    """Return the trace hash of a state with that of all open frames, from the inside out; `least` frames stay."""
     trace = state.trace if state.each is None else joined_trace(state.trace, state.each)
-    for frame in reversed(state.frames):
+    if state.fork is not None:
+        trace = trace_of_branches(plan, state)
+    for frame in reversed(state.frames[least:]):
         each = frame.each._replace(trace=_with_member(frame.each.trace, trace))
         trace = joined_trace(frame.trace, each)
     return trace

@@ -15,6 +15,7 @@ from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.effects import repeated
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
+from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.keys import shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
@@ -66,12 +67,18 @@ def ended(plan: Plan, state: State, status: str, reason: str) -> Event:
     return event("ended", {"ends": status, "reason": reason, **_in_doubt_field(plan, state)})
 
 
+def with_doubts(plan: Plan, state: State, last: Event) -> Event:
+    """Return the last event of a run, with the writes of all branches that may have happened."""
+    body = {name: value for name, value in last.body.items() if name != "in_doubt"} | _in_doubt_field(plan, state)
+    return event(last.kind, body, last.note)  # type: ignore[arg-type]
+
+
 def _in_doubt_field(plan: Plan, state: State) -> dict[str, Any]:
-    """Return the field of the last record that names writes of the present step that may have happened, if any."""
-    calls = zip(plan.steps[state.at].calls, state.calls or (), strict=False)
+    """Return the field of the last record that names writes of the present steps that may have happened, if any."""
     in_doubt = [
-        shown(state.frame, call.id)
-        for call, call_state in calls
+        shown(leaf.frame, call.id)
+        for leaf in leaves(plan, state)
+        for call, call_state in zip(plan.steps[leaf.at].calls, leaf.calls or (), strict=False)
         if call.writes and (call_state.phase in (OPEN, "doubt") or call_state.is_unknown)
     ]
     return {"in_doubt": in_doubt} if in_doubt else {}
@@ -115,7 +122,7 @@ def size_refusal(state: State, step: StepPlan, size: int, most: int | None = Non
 def enter_calls(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
     """Return the first attempts of an llm, tool or parallel step, or why one of them does not start."""
     if not step.is_parallel and not step.calls[0].is_model and step.part not in plan.watch.asked:
-        if visit == 1 and step.calls[0].first is not None:
+        if visit == 1 and step.calls[0].first is not None and not state.frames:
             return step.calls[0].first
         ready = prepare(Visit(plan, state, step, visit), step.calls[0], FRESH)
         return ready if isinstance(ready, Event) else Calls((ready,))
@@ -166,8 +173,9 @@ def _starting(
 def _in_one_wave(
     plan: Plan, step: StepPlan, starting: list[tuple[CallPlan, CallState]]
 ) -> list[tuple[CallPlan, CallState]]:
-    if plan.model_budgets and step.concurrency is not None:
-        starting = starting[: step.concurrency]  # the budget is checked before each call, as far as timing allows
+    if (plan.model_budgets or step.is_in_branch) and step.concurrency is not None:
+        # The budget is checked before each call, as far as timing allows; and so are the rules that siblings share.
+        starting = starting[: step.concurrency]
     return starting
 
 
@@ -271,7 +279,8 @@ def prepare(at: Visit, call: CallPlan, call_state: CallState, *, asks: bool = Tr
         rule, why = objection
         return unstarted(at, call, "rejected", why, "Refused", rule)
     is_retry, due = attempt > 1, call_state.due
-    return Call(call.sub, call.id, visit, attempt, performance, args, "", None, is_retry, is_started, due)
+    frame = state.frame
+    return Call(call.sub, call.id, visit, attempt, performance, args, "", None, is_retry, is_started, due, frame)
 
 
 class Numbers(NamedTuple):
@@ -291,7 +300,8 @@ def _prompted(at: Visit, call: CallPlan, step: LlmCall, reader: Reader, numbers:
         return unstarted(at, call, "rejected", why, "Refused", "sensitive-to-model")
     # The program decides whether there is a system text: a reference to null becomes the text `null`.
     prompt, system = as_text(prompt), None if step.system is None else as_text(system)
-    return Call(call.sub, call.id, at.number, attempt, performance, None, prompt, system, attempt > 1, is_started)
+    found = Call(call.sub, call.id, at.number, attempt, performance, None, prompt, system, attempt > 1, is_started)
+    return found._replace(frame=at.state.frame)
 
 
 def forbidden(plan: Plan, call: CallPlan, reader: Reader) -> tuple[str, str] | None:

@@ -165,8 +165,10 @@ def _left_behind(history: History) -> frozenset[str]:
 
 
 def open_bodies(state: State) -> tuple[Each, ...]:
-    """Return the for_each steps in which a run has ended, outermost first."""
-    return (*(frame.each for frame in state.frames), *(() if state.each is None else (state.each,)))
+    """Return the for_each steps and the branches in which a run has ended, outer ones first."""
+    inner = () if state.fork is None else (one.state for one in state.fork.branches if one.state is not None)
+    found = [*(frame.each for frame in state.frames), *(() if state.each is None else (state.each,))]
+    return (*found, *(each for one in inner for each in open_bodies(one)))
 
 
 # -- effects -----------------------------------------------------------------------------------------------------------

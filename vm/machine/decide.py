@@ -21,8 +21,8 @@ from stepward.vm.language.steps import (
 from stepward.vm.language.steps.catching import BAD_OUTPUT, VISITS
 from stepward.vm.language.transitions import END, Ending, Transition
 from stepward.vm.machine.bodies import between_items, enter_each
+from stepward.vm.machine.branches import branch_started, enter_branches, is_joined, join
 from stepward.vm.machine.calls import (
-    NOTHING,
     Visit,
     ended,
     enter_calls,
@@ -34,31 +34,42 @@ from stepward.vm.machine.calls import (
     oversize,
     place_of,
     successor_fields,
+    with_doubts,
 )
 from stepward.vm.machine.computing import enter_compute
 from stepward.vm.machine.data import computed, filled
-from stepward.vm.machine.events import IDLE, RUNNING, Action, Event, Kind, event, unsealed
+from stepward.vm.machine.events import IDLE, RUNNING, Action, Calls, Event, Kind, event, unsealed
+from stepward.vm.machine.forks import may_start, seen_by
+from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED
-from stepward.vm.machine.state import Reader, State, visits_of
+from stepward.vm.machine.state import Fork, Reader, State, visits_of
 
 FAILED: Final = Transition("failed", END, Ending("FAILED", "error"))
 """What becomes of an `end` step that can't be evaluated: the run ends, as its control flow does not say."""
 
 
-def decide(plan: Plan, state: State, under_way: frozenset[int] = NOTHING) -> Action:
+UnderWay = frozenset[tuple[FrameName, int]]
+"""Calls that go on in this process, or wait to be tried again: the frame of each, and its position in its step."""
+
+NOBODY: Final[UnderWay] = frozenset()
+
+
+def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY) -> Action:
     """Return the next action: an event to append, calls to make, or IDLE.
 
-    `under_way` are the sub-steps of a step with `depends_on` whose calls go on in this process, or wait to be tried
-    again. They are no calls to make, and none of them is in doubt.
+    `under_way` are the calls of a step with `depends_on`, or in branches, that go on in this process, or wait to be
+    tried again. They are no calls to make, and none of them is in doubt.
     """
     if state.status != RUNNING:
         return _cancelled(plan, state) if state.is_cancelled and not state.is_over else IDLE
     step = plan.steps[state.at]
     if state.each is not None:
         return _cancelled(plan, state) if state.is_cancelled else between_items(plan, state, state.each)
+    if state.fork is not None:
+        return _in_branches(plan, state, state.fork, under_way)
     if state.calls is not None:
-        return go_on(plan, state, step, state.calls, under_way)
+        return _in_calls(plan, state, step, under_way)
     if state.is_cancelled:
         return _cancelled(plan, state)
     visit = visits_of(state, step) + 1
@@ -75,6 +86,46 @@ def decide(plan: Plan, state: State, under_way: frozenset[int] = NOTHING) -> Act
     return _enter(plan, state, step, visit)
 
 
+def _in_calls(plan: Plan, state: State, step: StepPlan, under_way: UnderWay) -> Action:
+    assert state.calls is not None
+    subs = frozenset(sub for frame, sub in under_way if frame == state.frame)
+    if subs and step.order is None:
+        return _cancelled(plan, state) if state.is_cancelled else IDLE  # a wave comes back before the next decision
+    return go_on(plan, state, step, state.calls, subs)
+
+
+def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay) -> Action:
+    """Return the next action where branches run: what ends the run comes first, then records, then calls.
+
+    The calls are those of one branch: their starts are recorded before it is asked again, so that rules count them.
+    """
+    if state.is_cancelled:
+        return _cancelled(plan, state)
+    if is_joined(plan, state):
+        return join(plan, state)
+    starting = frozenset(may_start(plan, fork))
+    found: Action = IDLE
+    for number, branch in enumerate(fork.branches):
+        action: Action = IDLE
+        if number in starting:
+            action = branch_started(plan, state, number)
+        elif branch.state is not None:
+            action = decide(plan, seen_by(plan, state, number), under_way)
+        if isinstance(action, Event) and "ends" in action.body:
+            return with_doubts(plan, state, action)
+        is_first = found is IDLE or (isinstance(found, Calls) and isinstance(action, Event))
+        found = action if is_first and action is not IDLE else found
+        if plan.one_by_one and (action is not IDLE or _is_under_way(state, number, under_way)):
+            break
+    return found
+
+
+def _is_under_way(state: State, number: int, under_way: UnderWay) -> bool:
+    own = None if state.fork is None else state.fork.branches[number].state
+    depth = 0 if own is None else len(state.frame) + 1
+    return own is not None and any(frame[:depth] == own.frame[:depth] for frame, _ in under_way)
+
+
 def _enter(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
     match step.step:
         case ConditionStep() as condition:
@@ -85,6 +136,8 @@ def _enter(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
             return _enter_end(plan, state, step, end, visit)
         case ComputeStep() as compute:
             return enter_compute(Visit(plan, state, step, visit), compute)
+        case ParallelStep() if step.is_fork:
+            return enter_branches(state, step, visit)
         case LlmStep() | ToolStep() | ParallelStep():
             return enter_calls(plan, state, step, visit)
         case ForEachStep():

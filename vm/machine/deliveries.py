@@ -10,13 +10,14 @@ from stepward.vm.machine.authority import require_name, two_people
 from stepward.vm.machine.calls import oversize, place_of, successor_fields
 from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.events import Result, event, unsealed
+from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History
 from stepward.vm.machine.keys import Token
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import Runs, run_of
-from stepward.vm.machine.state import visits_of
+from stepward.vm.machine.state import State, visits_of
 
 Verdict = Literal["done", "not_done", "abandon"]
 
@@ -55,20 +56,22 @@ class Deliveries(Runs):
             found = await self._load(read.run)
             if found is None:
                 raise DeliveryRefused("the token is for no run here")
-            call = _awaited(found, read)
-            if call is None:
+            waiting = _awaited(found, read)
+            if waiting is None:
                 await self._refuse(read.run, "resume", "the token was used, or is for another step or program", who)
                 raise DeliveryRefused("the token was used, or is for another step or program")
+            here, call = waiting
             self._require_tools(found.plan)
             if not waits:
                 await self._require_current(found.plan)
-            result = _delivered(found, call, payload)
+            result = _delivered(found.plan, here, call, payload)
             if result.answer != "output":
                 why = f"the payload for `{call.id}` is too large, or not of its type"
                 await self._refuse(read.run, "resume", why, who)
                 raise DeliveryRefused(result.error)
             taken = await self._take(read.run)
-            if taken is not None and _awaited(taken[1], read) is not None:
+            if taken is not None and (still := _awaited(taken[1], read)) is not None:
+                here, call = still
                 break
             if taken is not None:
                 await self._io(self.journal.release, taken[0].lease)
@@ -82,21 +85,22 @@ class Deliveries(Runs):
             await self._io(self.journal.release, driver.lease)
             await self._refuse(read.run, "resume", objection[1], who)
             raise DeliveryRefused(objection[1])
-        self._settle(driver, call, "resumed", result.value, who)
+        self._settle(driver, here, call, "resumed", result.value, who)
         return await self._drive(driver)
 
     def _settle(
         self,
         driver: Driver,
+        here: State,
         call: CallPlan,
         kind: Literal["resumed", "reconciled"],
         output: Any,
         note: Mapping[str, Any],
     ) -> None:
-        """Record the output of a call that was delivered from outside."""
-        step = driver.plan.steps[driver.state.at]
-        visit = visits_of(driver.state, step)
-        body = {"kind": "success", "output": output, **place_of(driver.state, call.id, visit)}
+        """Record the output of a call that was delivered from outside; `here` is the state as its frame sees it."""
+        step = driver.plan.steps[here.at]
+        visit = visits_of(here, step)
+        body = {"kind": "success", "output": output, **place_of(here, call.id, visit)}
         if not step.is_parallel:
             body |= successor_fields(driver.plan, step.transitions["success"])
         driver.record(unsealed(kind, body, note) if driver.plan.has_sensitive else event(kind, body, note))
@@ -119,18 +123,18 @@ class Deliveries(Runs):
             await self._require_current(found.plan)
         driver, found = await self._taken(run_id, performs=verdict != "abandon")
         try:
-            call = _doubted(found, step)
+            here, call = _doubted(found, step)
             if verdict == "done":
-                result = _delivered(found, call, output)
+                result = _delivered(found.plan, here, call, output)
                 if result.answer != "output":
                     raise DeliveryRefused(result.error)
                 objection = two_people(found.plan, found.state, call, by or "")
                 if objection is not None:
                     raise DeliveryRefused(objection[1])
-                self._settle(driver, call, "reconciled", result.value, {"verdict": "done", **who})
+                self._settle(driver, here, call, "reconciled", result.value, {"verdict": "done", **who})
             elif verdict in ("not_done", "abandon"):
-                visit = visits_of(found.state, found.plan.steps[found.state.at])
-                body = place_of(found.state, step, visit)
+                visit = visits_of(here, found.plan.steps[here.at])
+                body = place_of(here, step, visit)
                 if verdict == "abandon":
                     body |= {"ends": "CANCELLED", "reason": "abandoned"}
                 driver.record(event("reconciled", body, {"verdict": verdict, **who}))
@@ -183,34 +187,32 @@ class Deliveries(Runs):
         return await self.get(run_id)
 
 
-def _awaited(found: History, token: Token) -> CallPlan | None:
-    """Return the suspended call of a token, or None."""
-    step = found.plan.steps[found.state.at]
-    if not found.state.calls:
-        return None
-    visit = visits_of(found.state, step)
-    frame = found.state.frame
-    for call, call_state in zip(step.calls, found.state.calls or (), strict=False):
-        digest = token.digest(found.plan.digest, call.id, visit, frame)
-        if call_state.phase == "suspended" and call_state.token == digest:
-            return call
+def _awaited(found: History, token: Token) -> tuple[State, CallPlan] | None:
+    """Return the suspended call of a token, and the state as its frame sees it; None if there is none."""
+    for here in leaves(found.plan, found.state):
+        step = found.plan.steps[here.at]
+        for call, call_state in zip(step.calls, here.calls or (), strict=False):
+            digest = token.digest(found.plan.digest, call.id, visits_of(here, step), here.frame)
+            if call_state.phase == "suspended" and call_state.token == digest:
+                return here, call
     return None
 
 
-def _delivered(found: History, call: CallPlan, payload: Any) -> Result:
+def _delivered(plan: Plan, here: State, call: CallPlan, payload: Any) -> Result:
     """Return the result of an output from outside, checked against its type and the limits of size."""
-    limits = found.state.limits
+    limits = here.limits
     result = typed(call, payload, "failed", min(limits.output_bytes, limits.state_bytes))
     if result.answer == "output":
-        too_large = oversize(found.plan, found.state, found.plan.steps[found.state.at], result.value)
+        too_large = oversize(plan, here, plan.steps[here.at], result.value)
         if too_large is not None:
             return Result("failed", error=too_large)
     return result
 
 
-def _doubted(found: History, name: str) -> CallPlan:
-    step = found.plan.steps[found.state.at]
-    for call, call_state in zip(step.calls, found.state.calls or (), strict=False):
-        if call.id == name and call_state.phase == "doubt":
-            return call
+def _doubted(found: History, name: str) -> tuple[State, CallPlan]:
+    """Return the call in doubt of a step, and the state as its frame sees it; raises DeliveryRefused without one."""
+    for here in leaves(found.plan, found.state):
+        for call, call_state in zip(found.plan.steps[here.at].calls, here.calls or (), strict=False):
+            if call.id == name and call_state.phase == "doubt":
+                return here, call
     raise DeliveryRefused(f"`{name}` is not in doubt in run `{found.run}`")

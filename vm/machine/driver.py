@@ -23,20 +23,18 @@ from stepward.vm.machine.calls import judge, oversize, place_of
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
+from stepward.vm.machine.forks import within
 from stepward.vm.machine.history import checked_records, require_head
 from stepward.vm.machine.keeping import UNDER_WAY, Abandoned
-from stepward.vm.machine.keys import Token, idempotency_key, stored_token, token_reference
+from stepward.vm.machine.keys import FrameName, Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
 from stepward.vm.machine.models import Model
-from stepward.vm.machine.ordered import Asleep, keep_going
+from stepward.vm.machine.ordered import MAX_PENDING, Asleep, keep_going
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.tools import ToolContext, Tools
 from stepward.vm.machine.waiting import notify_first_wait
 from stepward.vm.values import FrozenMap, as_text
-
-MAX_PENDING: Final = 256
-"""Maximal number of records that wait for the next commit."""
 
 MAX_WAIT: Final = 1_000_000
 """Maximal time between the records of one commit, in microseconds, if a call is due."""
@@ -112,7 +110,7 @@ class Driver:
         self.urgency = ANY_TIME
         self.secrets: dict[str, bytes] = {}
         self.known = Known(plan)
-        self.under_way: dict[int, tuple[list[threading.Event], float | None]] = {}
+        self.under_way: dict[tuple[FrameName, int], tuple[list[threading.Event], float | None]] = {}
         self._last = last
         self._flushing: asyncio.Lock | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -146,7 +144,7 @@ class Driver:
                 await self.flush()
                 # The flush may have read a request to cancel.
                 return decide(self.plan, self.state) is not IDLE
-            elif self.plan.steps[self.state.at].order is not None:
+            elif self.state.fork is not None or self.plan.steps[self.state.at].order is not None:
                 await keep_going(self)
             elif len(action.calls) == 1:
                 await self.attempt(action.calls[0])
@@ -262,10 +260,14 @@ class Driver:
         with asleep():
             await self.setup.clock.sleep(self.setup.retry_delay(call.attempt))
 
+    def here(self, call: Call) -> State:
+        """Return the state as the frame of a call sees it."""
+        return self.state if self.state.fork is None else within(self.plan, self.state, call.frame)
+
     async def attempt(self, call: Call) -> None:
         """Make an attempt of a call of the present step, and record its outcome."""
         setup = self.setup
-        plan = self.plan.steps[self.state.at].calls[call.sub]
+        plan = self.plan.steps[self.here(call).at].calls[call.sub]
         if call.is_retry and not call.is_started:
             await self.pause(call, nullcontext)
         note: dict[str, Any] = {"attempt": call.attempt, "performance": call.performance}
@@ -289,19 +291,22 @@ class Driver:
         if plan.has_intent:
             events: list[threading.Event] = []
             UNDER_WAY.set(events)
-            self.under_way[call.sub] = (events, None if plan.timeout is None else time.monotonic() + plan.timeout)
+            self.under_way[call.frame, call.sub] = (
+                events,
+                None if plan.timeout is None else time.monotonic() + plan.timeout,
+            )
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
-            result = kept or await ask_model(setup.model, setup.clock, plan, call, most, self.state.frame)
+            result = kept or await ask_model(setup.model, setup.clock, plan, call, most, call.frame)
             spent = result.spent
             note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
             note |= {"cached": True} if result.is_cached else {}
         else:
             ids = (self.plan.digest, self.run, call.step)
             counts = (call.visit, call.attempt, call.performance)
-            context = ToolContext(*ids, *counts, token, plan.timeout, plan.returns, self.state.frame)
+            context = ToolContext(*ids, *counts, token, plan.timeout, plan.returns, call.frame)
             result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
-        self.under_way.pop(call.sub, None)
+        self.under_way.pop((call.frame, call.sub), None)
         ended = setup.clock.now()
         note["started"] = started
         note["took"] = max(ended - started, 0)  # the clock may have been set back
@@ -315,10 +320,10 @@ class Driver:
 
         The time is in the journal before the waiting starts, so that another machine waits only for the rest of it.
         """
-        setup, calls = self.setup, self.state.calls
-        assert calls is not None, "a call that is repeated is one of the present step"
-        before = calls[call.sub]
-        entry = self.plan.steps[self.state.at].calls[call.sub].retry_of(before.name)
+        setup, here = self.setup, self.here(call)
+        assert here.calls is not None, "a call that is repeated is one of the present step"
+        before = here.calls[call.sub]
+        entry = self.plan.steps[here.at].calls[call.sub].retry_of(before.name)
         assert entry is not None, "only an entry of `retry` states a due time"
         await self.flush()
         # A clock that was set back makes no delay longer than the program says.
@@ -364,7 +369,7 @@ class Driver:
         return len(self.pending) > 1 and self.pending[-1].at - self.pending[0].at >= MAX_WAIT
 
     def _is_open(self, call: Call) -> bool:
-        calls = self.state.calls
+        calls = self.here(call).calls
         return calls is not None and calls[call.sub].phase == OPEN
 
     def _start_renewing(self) -> None:
@@ -385,14 +390,14 @@ class Driver:
 
     async def _intend(self, plan: CallPlan, call: Call, note: dict[str, Any]) -> str:
         """Record the intent of an effect, unless it is recorded already; return the performance's resume token."""
-        frame = self.state.frame
+        here, frame = self.here(call), call.frame
         reference = token_reference(call.step, call.visit, call.performance, frame) if plan.may_suspend else ""
         if call.is_started:
             if not plan.may_suspend:
                 return ""
             secrets = await self.setup.io(self.setup.journal.vault.get, self.run)
-            assert self.state.calls is not None, "a call that has started is one of the present step"
-            digest = self.state.calls[call.sub].token
+            assert here.calls is not None, "a call that has started is one of the present step"
+            digest = here.calls[call.sub].token
             secret = secrets.get(reference)
             return stored_token(secret, self.run, digest, self.plan.digest, call.step, call.visit, frame)
         key = idempotency_key(self.plan.digest, self.run, call.step, call.visit, call.performance, frame)
@@ -406,16 +411,17 @@ class Driver:
             "args": args,
             "policies": self.plan.digests_under(self.state.governed),
             "tool": plan.tool,
-            **place_of(self.state, call.step, call.visit),
+            **place_of(here, call.step, call.visit),
         }
         self.record(unsealed("intent", body, said) if self.plan.has_sensitive else event("intent", body, said))
         return token.text() if token is not None else ""
 
     def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> Event:
         """Record the outcome of an attempt, and return its event."""
-        happened = judge(self.plan, self.state, call, result, note)
+        here = self.here(call)
+        happened = judge(self.plan, here, call, result, note)
         if "output" in happened.body or "request" in happened.body:
-            step = self.plan.steps[self.state.at]
+            step = self.plan.steps[here.at]
             output = happened.body["output" if "output" in happened.body else "request"]
             if self.plan.has_sensitive:
                 happened = self._sealed(happened)
@@ -423,11 +429,11 @@ class Driver:
             # The record is longer than the output in it, unless it has only a reference to the output.
             limits, most = self.state.limits, len(happened.text) * MAX_CHARACTER
             if most > min(limits.output_bytes, limits.state_bytes - self.state.size) or self.plan.has_sensitive:
-                too_large = oversize(self.plan, self.state, step, output)
+                too_large = oversize(self.plan, here, step, output)
             if too_large is not None:
                 unfit = Result("doubt" if plan.writes else "failed", error=too_large, name=BAD_OUTPUT)
                 answer = unfit._replace(spent=result.spent)
-                happened = judge(self.plan, self.state, call, answer, note)
+                happened = judge(self.plan, here, call, answer, note)
         self.record(happened, at)
         if plan.has_intent:
             self.urgency = DURABLE

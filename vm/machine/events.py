@@ -10,6 +10,7 @@ from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import version_of, write_record
 from stepward.vm.journal.store import Entry
 from stepward.vm.language.steps.catching import UNEXPECTED
+from stepward.vm.machine.keys import FrameName
 
 RUNNING: Final = "RUNNING"
 SUSPENDED: Final = "SUSPENDED"
@@ -102,6 +103,8 @@ class Call(NamedTuple):
     """Whether its intent is in the journal already: it is performed again under the same key."""
     due: int = 0
     """The earliest time of its start, in microseconds; 0 where the program states no delay."""
+    frame: FrameName = ()
+    """The frame in which the call is made, empty outside of all bodies."""
 
 
 class Calls(NamedTuple):

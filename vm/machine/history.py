@@ -16,7 +16,7 @@ from stepward.vm.language.node import plain
 from stepward.vm.language.policy import Policy
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.events import Event
-from stepward.vm.machine.leaving import MisfitError
+from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.plan import Names, Plan, Terms, read_document
 from stepward.vm.machine.state import State, before
 from stepward.vm.patterns.matching import RE2

@@ -6,8 +6,9 @@ from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.machine.bodies import again, begin_item, begun, errors_of, joined_trace, outputs_of
 from stepward.vm.machine.events import Event
+from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.keys import shown
-from stepward.vm.machine.leaving import Done, MisfitError, close, enter, failure_changes, leave, noticed, step_of
+from stepward.vm.machine.leaving import Done, close, enter, failure_changes, leave, noticed, step_of
 from stepward.vm.machine.ordering import output_changes
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.slots import UNDEFINED, put

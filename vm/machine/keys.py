@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.records import KEY_TAG, TOKEN_TAG
 
-FrameName = tuple[tuple[str, int, int, int], ...]
-"""The name of a frame: for each body from the outside in, the step id, visit, round and item."""
+FrameName = tuple[tuple[str, int, int, int | str], ...]
+"""The name of a frame: for each body from the outside in, the step id, visit, round, and the item or the branch."""
 
 
 def shown(frame: FrameName, step: str) -> str:

@@ -62,7 +62,7 @@ class Known:
                 (value,) = body["values"].values()
                 self._note(sensitive_leaves(value, self._computing[body["step"]]))
         elif happened.kind == "opened":
-            self._note((text, True) for text in _sealed_numbers(tuple(body["carry"].values())))
+            self._note((text, True) for text in _sealed_numbers(tuple(body.get("carry", {}).values())))
         elif brings_output(happened):
             for text, is_searched in sensitive_leaves(body["output"], self._calls[body["step"]].returns):
                 self._now[text] = self._now.get(text) or (Spellings.of(text) if is_searched else None)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from stepward.vm.errors import StepwardError
 from stepward.vm.language.steps.catching import DECLARED, UNCOVERED
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import same
-from stepward.vm.machine.bodies import end_item, folded_trace
+from stepward.vm.machine.bodies import end_item, folded_trace, memories_of
 from stepward.vm.machine.events import Event
+from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.monitors import Left, Part
 from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, get, put
 from stepward.vm.machine.state import Failure, State
 from stepward.vm.machine.traces import traced
-
-
-class MisfitError(StepwardError):
-    """An event can't happen in this state: its journal was not written by the machine for this program."""
 
 
 def failure_changes(step: StepPlan | CallPlan, error: str, name: str) -> list[tuple[int, Any]]:
@@ -116,10 +112,13 @@ def _is_same(before: Any, after: Any) -> bool:
     return before is after or (before is not UNDEFINED and after is not UNDEFINED and same(before, after))
 
 
-def end(state: State, event: Event) -> State:
+def end(plan: Plan, state: State, event: Event) -> State:
     """End the run; open frames are folded into its trace hash."""
     body = event.body
-    trace = state.trace if not state.frames and state.each is None else folded_trace(state)
+    is_inside = state.frames or state.each is not None or state.fork is not None
+    trace = folded_trace(plan, state) if is_inside else state.trace
+    if state.fork is not None:
+        state = state._replace(monitors=memories_of(plan, state))
     return state._replace(
         status=body["ends"],
         reason=body["reason"],

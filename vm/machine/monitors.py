@@ -6,7 +6,7 @@ that it survives crashes and can be replayed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -185,6 +185,29 @@ class Watch:
         for number in self.of_bodies[owner]:
             changed[number] = self.first[number]
         return tuple(changed)
+
+    def forked(self, memories: tuple[Any, ...], before: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Return the memories at the start of a branch; `before` are those at the ends of branches before it."""
+        return tuple(
+            monitor.automaton.forked(memory, [one[number] for one in before])
+            for number, (monitor, memory) in enumerate(zip(self.monitors, memories, strict=True))
+        )
+
+    def joined(
+        self, memories: tuple[Any, ...], ends: Sequence[tuple[Any, ...]], before: Sequence[frozenset[int]]
+    ) -> tuple[Any, ...]:
+        """Return the memories behind branches; `ends` are those at their ends, `before` the branches before each."""
+        return tuple(
+            monitor.automaton.joined(memory, [one[number] for one in ends], before)
+            for number, (monitor, memory) in enumerate(zip(self.monitors, memories, strict=True))
+        )
+
+    def shared(self, own: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the memories `own`, with those of `others` for the rules whose memory branches share."""
+        return tuple(
+            other if monitor.automaton.is_shared else mine
+            for monitor, mine, other in zip(self.monitors, own, others, strict=True)
+        )
 
     def complaints_of(
         self, memories: tuple[Any, ...], owner: int, status: str, reason: str

@@ -1,4 +1,4 @@
-"""Performs a parallel step with `depends_on`: each sub-step starts when those that it depends on have an output."""
+"""Performs calls that start while others go on: sub-steps with `depends_on`, and the calls of branches."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from stepward.vm.journal.store import LeaseLost
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
+from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import State
+
+MAX_PENDING: Final = 256
+"""Maximal number of records that wait for the next commit."""
+
+_Key = tuple[FrameName, int]
 
 Asleep = Callable[[], AbstractContextManager[None]]
 """Returns the context of a sleep."""
@@ -23,6 +29,7 @@ class Driver(Protocol):
 
     plan: Plan
     state: State
+    pending: list[Any]
 
     def record(self, happened: Event) -> None:
         """Apply an event, and add its record to the next commit."""
@@ -45,7 +52,7 @@ async def keep_going(driver: Driver) -> None:
     driver.share_flushes()
     members = _Members(driver)
     try:
-        while members.start_more():
+        while await members.start_more():
             await asyncio.wait(members.tasks.values(), return_when=asyncio.FIRST_COMPLETED)
             members.gather()
     finally:
@@ -59,24 +66,32 @@ async def keep_going(driver: Driver) -> None:
 
 
 class _Members:
-    """The sub-steps whose calls go on in this process, or wait to be tried again, and what they raised."""
+    """The calls that go on in this process, or wait to be tried again, and what they raised.
+
+    A call is known by its frame, and its position in its step.
+    """
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.tasks: dict[int, asyncio.Task[None]] = {}
+        self.tasks: dict[_Key, asyncio.Task[None]] = {}
         self.errors: list[BaseException] = []
-        self._asleep: set[int] = set()
+        self._asleep: set[_Key] = set()
         self._stops = False
 
-    def start_more(self) -> bool:
+    async def start_more(self) -> bool:
         """Record what is to be recorded, and start what may start; return whether something is under way."""
         driver = self.driver
-        while not self.errors:
+        while not self.errors and len(driver.pending) < MAX_PENDING:
             action = decide(driver.plan, driver.state, frozenset(self.tasks))
             if isinstance(action, Calls):
                 for call in action.calls:
-                    self.tasks[call.sub] = asyncio.get_running_loop().create_task(self._make(call))
-            if not isinstance(action, Event) or action.kind == "joined":
+                    task = asyncio.get_running_loop().create_task(self._make(call))
+                    self.tasks[call.frame, call.sub] = task
+                if driver.state.fork is not None:
+                    await asyncio.sleep(0)  # each records its start, which the next decision knows
+                    self.gather()
+                    continue
+            if not isinstance(action, Event) or self._is_last(action):
                 break
             if "ends" in action.body:
                 self._stop_sleepers()
@@ -86,35 +101,39 @@ class _Members:
             self._stop_sleepers()
         return bool(self.tasks)
 
+    def _is_last(self, action: Event) -> bool:
+        """Return whether an event ends the step whose calls these are: the driver records it."""
+        return action.kind == "joined" and action.body.get("frame", ()) == self.driver.state.frame
+
     def _stop_sleepers(self) -> None:
         self._stops = True
-        for sub in self._asleep:
-            self.tasks[sub].cancel()
+        for key in self._asleep:
+            self.tasks[key].cancel()
 
     async def _make(self, call: Call) -> None:
         """Make an attempt; one that is not the first waits before it starts."""
         if call.is_retry and not call.is_started:
-            await self.driver.pause(call, partial(self._sleep, call.sub))
+            await self.driver.pause(call, partial(self._sleep, (call.frame, call.sub)))
             if self._stops:
                 return
             call = call._replace(is_retry=False)
         await self.driver.attempt(call)
 
     @contextmanager
-    def _sleep(self, sub: int) -> Iterator[None]:
-        """Let a sub-step sleep until the run is to end. Only a sleep is cancelled, never an append between two."""
+    def _sleep(self, key: _Key) -> Iterator[None]:
+        """Let a call sleep until the run is to end. Only a sleep is cancelled, never an append between two."""
         if self._stops:
             raise asyncio.CancelledError
-        self._asleep.add(sub)
+        self._asleep.add(key)
         try:
             yield
         finally:
-            self._asleep.discard(sub)
+            self._asleep.discard(key)
 
     def gather(self) -> None:
         """Forget the attempts that ended, and keep what they raised."""
-        for sub, task in list(self.tasks.items()):
+        for key, task in list(self.tasks.items()):
             if task.done():
-                del self.tasks[sub]
+                del self.tasks[key]
                 if not task.cancelled() and (error := task.exception()) is not None:
                     self.errors.append(error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.monitors import Before
 from stepward.vm.machine.plan import NOWHERE, CallPlan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, Slots, put
@@ -46,9 +47,9 @@ def waits(step: StepPlan, sub: int, calls: Sequence[CallState]) -> bool:
     return calls[sub].phase == READY and not is_due(step, sub, calls) and lacking(step, sub, calls) is None
 
 
-def open_calls(state: State) -> frozenset[int]:
-    """Return the calls of the present step that have started and not come back, by their positions."""
-    return frozenset(sub for sub, call in enumerate(state.calls or ()) if call.phase == OPEN)
+def open_calls(state: State) -> frozenset[tuple[FrameName, int]]:
+    """Return the calls of the present step that have started and not come back, by frame and position."""
+    return frozenset((state.frame, sub) for sub, call in enumerate(state.calls or ()) if call.phase == OPEN)
 
 
 def slots_before(state: State, step: StepPlan, sub: int) -> Slots:

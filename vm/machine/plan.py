@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, assert_never
 
-from stepward.vm.errors import ExpressionError, Problem, ProgramError
-from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import all_references
 from stepward.vm.expressions.template import embedded, fill
 from stepward.vm.journal.canonical import canonical, portable, restored
@@ -21,12 +19,12 @@ from stepward.vm.language.layout import Body
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Source
-from stepward.vm.language.order import misorders
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.scopes import crossings, local_names
+from stepward.vm.language.scopes import local_names
 from stepward.vm.language.steps import (
     AnyStep,
+    BranchStep,
     ComputeStep,
     Failing,
     ForEachStep,
@@ -41,9 +39,9 @@ from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
 from stepward.vm.machine.monitors import Watch
+from stepward.vm.machine.runnable import require_runnable
 from stepward.vm.machine.slots import empty, put
 from stepward.vm.patterns.matching import RE2, PythonPattern
-from stepward.vm.reading.source import Place
 
 Names = tuple[str, ...]
 NOWHERE: Final = -1
@@ -142,6 +140,7 @@ class StepPlan:
         self.id = step.id
         self.step = step
         self.is_parallel = isinstance(step, ParallelStep)
+        self.is_fork = isinstance(step, ParallelStep) and bool(step.branches)
         self.is_stage = isinstance(step, Stage)
         self.visits = NOWHERE if self.is_stage else plan.slot((step.id, "#visits"))
         self.max_visits = step.max_visits
@@ -178,6 +177,10 @@ class StepPlan:
                 # Who may start next follows from the records, so that every start has one.
                 call.has_intent = True
                 call.before = frozenset(self.calls[one].id for one in before)
+        owners = plan.program.layout.owners_of(position)
+        self.is_in_branch = any(isinstance(plan.meaning.flow.steps[owner], BranchStep) for owner in owners)
+        for call in self.calls if self.is_in_branch else ():
+            call.has_intent = True  # the rules that siblings share count every start when it happens
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
         self.cost = 1 + len(step.sub_steps)
         # Of a call, the arguments come before the rules are asked, and so do the items of a for_each step.
@@ -191,7 +194,7 @@ class StepPlan:
 
 
 class BodyPlan:
-    """The body of a for_each step, by slots and positions.
+    """The body of a for_each step or of a branch, by slots and positions.
 
     `carried` are the slots of the variables that items carry on, `locals` those that are undefined when an item starts,
     `counts` those of the visits of its steps. `result` is the slot of the output of `do`, NOWHERE for a list of steps.
@@ -206,9 +209,10 @@ class BodyPlan:
         self.most = most
         self.stops = step.on_item_error == "fail"
         self.attempts = step.max_retries if step.on_error == "retry" else 1
-        self.item = plan.slot((step.item_name,))
+        self.is_branch = isinstance(step, BranchStep)
+        self.item = NOWHERE if self.is_branch else plan.slot((step.item_name,))
         self.index = NOWHERE if step.index_as is None else plan.slot((step.index_as,))
-        self.errors = plan.slot((step.id, "errors"))
+        self.errors = NOWHERE if self.is_branch else plan.slot((step.id, "errors"))
         self.carried = {name: plan.slot((name,)) for name in step.carry}
         names: set[Names] = {(name,) for name in local_names(layout, body.owner)}
         counts: list[int] = []
@@ -217,7 +221,8 @@ class BodyPlan:
             if not isinstance(inner, Stage):
                 counts.append(plan.slot((inner.id, "#visits")))
             names |= {(part.id, kind) for _, part in parts(inner) if part.has_output for kind in OF_STEPS}
-            names |= {(inner.id, "errors")} if isinstance(inner, ForEachStep) else set()
+            is_each = isinstance(inner, ForEachStep) and not isinstance(inner, BranchStep)
+            names |= {(inner.id, "errors")} if is_each else set()
         self.locals = tuple(sorted(map(plan.slot, names)))
         self.counts = tuple(counts)
         self.result = NOWHERE if step.do is None else plan.slot((step.do.id, "output"))
@@ -234,6 +239,8 @@ class Plan:
 
     supposed: Supposed | None = None
     """What `compute` steps are supposed to come to: only the replay of a witness says so."""
+    one_by_one = False
+    """Whether branches run one after another: only the replay of a witness asks for that."""
 
     def __init__(
         self,
@@ -256,7 +263,7 @@ class Plan:
         self.digests = (self.digest, *self.policy_digests)
         self.meaning = meaning_under(program, self.policies)
         self.patterns = self._dialect()
-        self._require_runnable()
+        require_runnable(self.meaning)
         self._slots: dict[Names, int] = {}
         self._located: dict[Names, tuple[int, Names] | None] = {}
         self.inputs = self._inputs()
@@ -271,46 +278,6 @@ class Plan:
             if isinstance(step := layout.steps[owner], ForEachStep)
         }
         self.slots = put(empty(len(self._slots)), [(step.visits, (0, 0)) for step in self.steps if not step.is_stage])
-
-    def _require_runnable(self) -> None:
-        """Raise ProgramError if no machine could run the program; the checker finds more, with better messages."""
-        flow, problems = self.meaning.flow, []
-        ids = [part.id for step in flow.steps for _, part in parts(step)]
-        if len(ids) != len(set(ids)):
-            twice = next(name for name in ids if ids.count(name) > 1)
-            problems.append(Problem("SW005", f"two steps have the id `{twice}`", "give each step an id of its own"))
-        if flow.has_missing_target:
-            problems.append(
-                Problem("SW101", "a branch, `next_step`, `error_step` or `catch` names no step of the program")
-            )
-        problems += [
-            Problem("SW106", f"`{flow.steps[number].id}` is an arm that the step above leads to")
-            for number in sorted(flow.ambiguous_arms)
-        ]
-        problems += [
-            Problem("SW109", one.message, "name other sub-steps of the same step, without a circle", one.place)
-            for one in misorders(self.program)
-        ]
-        for crossing in crossings(self.program):
-            name = crossing.binding.name
-            message = f"a body assigns `{name}`, which belongs to the steps around it"
-            problems.append(Problem("SW006", message, "assign another name", Place(crossing.binding.path)))
-        for number in flow.layout.bodies:
-            if self.meaning.most_items(number) is None:
-                name = flow.steps[number].id
-                message = f"`max_items` is missing in `{name}`, and the type of its list has no `maxItems`"
-                problems.append(Problem("SW002", message, "add `max_items`", Place(flow.layout.path(number))))
-        for clause in self.meaning.clauses:
-            if clause.error is not None:
-                locate = Place(clause.path, within=(clause.error.start, clause.error.end))
-                problems.append(Problem("SW301", clause.error.message, clause.error.help, locate))
-        for rule, text in self.meaning.whens:
-            try:
-                parse(text)
-            except ExpressionError as error:
-                problems.append(Problem("SW301", f"in rule `{rule.name}`: {error.message}", error.help))
-        if problems:
-            raise ProgramError(self.program.source_name, tuple(problems))
 
     def _inputs(self) -> dict[str, Source]:
         if self.program.inputs is not None:

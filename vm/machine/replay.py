@@ -25,11 +25,13 @@ from stepward.vm.language.steps.catching import BAD_OUTPUT, TIMEOUT
 from stepward.vm.language.types import same
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
+from stepward.vm.machine.branches import branch_started
 from stepward.vm.machine.calls import Visit, due_after, objection_to, place_of, prepare, successor_fields
 from stepward.vm.machine.chains import chain_before, link_misfit, reader
 from stepward.vm.machine.data import completed, refused
-from stepward.vm.machine.decide import decide
-from stepward.vm.machine.events import Call, Calls, Event
+from stepward.vm.machine.decide import UnderWay, decide
+from stepward.vm.machine.events import Action, Call, Calls, Event
+from stepward.vm.machine.forks import may_start, seen_at
 from stepward.vm.machine.history import History, Plans, applied, load, stored_plan, unfold
 from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.ordering import open_calls
@@ -216,7 +218,8 @@ def _waiver_misfit(plan: Plan, policies: Iterable[Policy], waived: Iterable[str]
 
 def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     """Return why the machine would not have written this record here, or None."""
-    kind = happened.kind
+    kind, whole = happened.kind, state
+    state = seen_at(plan, state, happened)
     within = {"frame"} if state.frames and kind != "governed" else set()
     if kind in FIELDS and happened.body.keys() != FIELDS[kind] | within:
         return f"its fields are not those of `{kind}`"
@@ -224,6 +227,8 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
         return _waiver_misfit(plan, plan.terms[state.governed + 1].policies, happened.body["waived"])
     if kind in FROM_OUTSIDE:
         return None
+    if whole.fork is not None and "ends" in happened.body and kind not in DELIVERIES:  # it concerns all branches
+        return None if _is_decided(plan, whole, happened) else _undecided(happened)
     if kind in DELIVERIES:
         return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
     step = plan.steps[state.at]
@@ -241,6 +246,9 @@ def _undecided(happened: Event) -> str:
 
 def _is_decided(plan: Plan, state: State, happened: Event) -> bool:
     """Return whether the machine decides an event in a state, or whether that can't be computed any more."""
+    if happened.kind == "item" and state.fork is not None:
+        decided: list[Action] = [branch_started(plan, state, number) for number in may_start(plan, state.fork)]
+        return any(type(action) is Event and _matches(action, happened) for action in decided)
     under_way = [_nobody]
     if plan.steps[state.at].order is not None and happened.kind != "ended":
         under_way.append(open_calls)  # those that go on beside it
@@ -253,7 +261,7 @@ def _is_decided(plan: Plan, state: State, happened: Event) -> bool:
     return _has_gone(happened.body) or _was_erased(state)
 
 
-def _nobody(state: State) -> frozenset[int]:  # noqa: ARG001
+def _nobody(state: State) -> UnderWay:  # noqa: ARG001
     return frozenset()
 
 

@@ -22,6 +22,7 @@ from stepward.vm.machine.chains import chain_after, chain_before, link_misfit, l
 from stepward.vm.machine.continuing import Start, derived_policies
 from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.events import Event, entry_of, event
+from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History, load
 from stepward.vm.machine.keeping import Abandoned, Keeper
 from stepward.vm.machine.keys import idempotency_key, stored_token, token_reference
@@ -311,15 +312,16 @@ def is_id(run: object) -> bool:
 def run_of(found: History) -> Run:
     """Return the public view of a run, with its suspensions and doubts."""
     plan, state = found.plan, found.state
-    step, frame = plan.steps[state.at], state.frame
-    visit = 0 if step.is_stage else visits_of(state, step)
     suspensions, doubts = [], []
-    for call, call_state in zip(step.calls, state.calls or (), strict=False):
-        if call_state.phase == "suspended":
-            secret = found.secrets.get(token_reference(call.id, visit, call_state.performance, frame))
-            token = stored_token(secret, found.run, call_state.token, plan.digest, call.id, visit, frame)
-            suspensions.append(Suspension(call.id, token, call_state.value, frame))
-        elif call_state.phase == "doubt":
-            key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance, frame)
-            doubts.append(Doubt(call.id, call.tool, key, call_state.error, frame))
+    for here in leaves(plan, state):
+        step, frame = plan.steps[here.at], here.frame
+        visit = 0 if step.is_stage else visits_of(here, step)
+        for call, call_state in zip(step.calls, here.calls or (), strict=False):
+            if call_state.phase == "suspended":
+                secret = found.secrets.get(token_reference(call.id, visit, call_state.performance, frame))
+                token = stored_token(secret, found.run, call_state.token, plan.digest, call.id, visit, frame)
+                suspensions.append(Suspension(call.id, token, call_state.value, frame))
+            elif call_state.phase == "doubt":
+                key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance, frame)
+                doubts.append(Doubt(call.id, call.tool, key, call_state.error, frame))
     return Run(found.run, plan, state, found.last, tuple(suspensions), tuple(doubts), history=lambda: found)

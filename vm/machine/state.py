@@ -102,6 +102,29 @@ class Frame(NamedTuple):
     name: FrameName
 
 
+class Branch(NamedTuple):
+    """A branch of a step that has started. `state` is its own state from its start to its end.
+
+    Of one that has ended, `output` is what it came to, `failure` its error, and `trace` its trace hash; `monitors` are
+    its memories of rules at that time.
+    """
+
+    state: State | None = None
+    is_done: bool = False
+    output: Any = UNDEFINED
+    failure: Failure | None = None
+    trace: bytes = NO_DIGEST
+    monitors: tuple[Any, ...] = ()
+
+
+class Fork(NamedTuple):
+    """The branches of a step that has started: its position, its visit, and the branches in the order of the layout."""
+
+    at: int
+    visit: int
+    branches: tuple[Branch, ...]
+
+
 class State(NamedTuple):
     """A run after some number of events.
 
@@ -111,7 +134,8 @@ class State(NamedTuple):
     that it came under later; `caller` names the caller of a gateway that may not settle calls of the run.
 
     In a body, `frames` are the open frames, outermost first. `each` is the for_each step between whose items the run
-    is. `broken` are the rules of bodies that frames have broken, with the reasons.
+    is. `broken` are the rules of bodies that frames have broken, with the reasons. `fork` are the branches that run:
+    each has a state of its own, and `result` is what it came to when it has ended.
     """
 
     status: str = RUNNING
@@ -139,6 +163,8 @@ class State(NamedTuple):
     each: Each | None = None
     frames: tuple[Frame, ...] = ()
     broken: tuple[tuple[str, str], ...] = ()
+    fork: Fork | None = None
+    result: Branch | None = None
 
     @property
     def frame(self) -> FrameName:
@@ -215,6 +241,9 @@ def snapshot(plan: Plan, state: State) -> bytes:
     data = state._asdict()
     del data["slots"]
     frames, each, broken = data.pop("frames"), data.pop("each"), data.pop("broken")
+    fork, _ = data.pop("fork"), data.pop("result")
+    if fork is not None:
+        data["fork"] = [fork.at, fork.visit, [_plain_branch(plan, branch) for branch in fork.branches]]
     if frames or each is not None or broken:  # the snapshots of programs without bodies stay what they were
         data["frames"] = [[_plain_each(plan, one.each), one.idle, one.trace.hex(), one.name] for one in frames]
         data |= {"each": each and _plain_each(plan, each), "broken": broken}
@@ -234,6 +263,12 @@ def _plain_each(plan: Plan, each: Each) -> list[Any]:
     held = ({names[slot]: _shown(value) for slot, value in many} for many in (each.before, each.first, each.carried))
     rooms = ([[_shown(value) for value in chunk] for chunk in room] for room in (each.outputs, each.errors))
     return [each.at, each.visit, each.round, each.items, each.item, *held, *rooms, each.failed, each.trace.hex()]
+
+
+def _plain_branch(plan: Plan, branch: Branch) -> list[Any]:
+    own = None if branch.state is None else snapshot(plan, branch.state).decode()
+    monitors = _listed(branch.monitors)
+    return [own, branch.is_done, _shown(branch.output), branch.failure, branch.trace.hex(), monitors]
 
 
 def _shown(value: Any) -> Any:

@@ -49,6 +49,8 @@ def _all_steps(steps: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for step in steps:
         yield step
         yield from _all_steps([*(step.get("steps") or ()), *([step["do"]] if step.get("do") else ())])
+        for _, branch in sorted((step.get("branches") or {}).items()):
+            yield from _all_steps(branch["steps"])
 
 
 def _part(step: dict[str, Any], within: str, calls: tuple[str, ...]) -> Part:

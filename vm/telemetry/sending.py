@@ -14,7 +14,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from stepward.vm.telemetry import names
-from stepward.vm.telemetry.spans import Attributes, Span
+from stepward.vm.telemetry.courses import Attributes
+from stepward.vm.telemetry.spans import Span
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _UNSET: Final = Status(StatusCode.UNSET)

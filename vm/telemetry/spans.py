@@ -12,11 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.records import Record
 from stepward.vm.telemetry import names
+from stepward.vm.telemetry.courses import Attributes, Course, Frame, Open, Visit, branch_of, frame_of
 from stepward.vm.telemetry.ids import span_id_of, trace_id_of
 from stepward.vm.telemetry.outline import Outline, Part
 from stepward.vm.telemetry.said import said_by
-
-Attributes = dict[str, str | int | float | bool]
 
 HELD: Final = ("suspended", "doubt")
 SETTLED: Final = ("success", "fallback", "skipped", "failed")
@@ -45,45 +44,6 @@ class Span(NamedTuple):
     link: int | None = None
 
 
-class _Open:
-    """A span that has not ended; `record` is the number of the record that it began with."""
-
-    __slots__ = ("attributes", "link", "name", "parent_id", "span_id", "start")
-
-    def __init__(
-        self,
-        span_id: int,
-        parent_id: int | None,
-        name: str,
-        start: int,
-        attributes: Attributes,
-        link: int | None = None,
-    ) -> None:
-        self.span_id = span_id
-        self.parent_id = parent_id
-        self.name = name
-        self.start = start
-        self.attributes = attributes
-        self.link = link
-
-
-class _Visit:
-    """The visit of the present step. `span` is None while the run waits.
-
-    `phases` are those of its calls by id, `subs` the open spans of sub-steps, `intents` the records of calls that have
-    started, `held` the records that a call waits since, `earlier` the ids of spans of this visit that have ended.
-    """
-
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.span: _Open | None = None
-        self.phases: dict[str, str] = {}
-        self.subs: dict[str, _Open] = {}
-        self.intents: dict[str, Record] = {}
-        self.held: dict[str, int] = {}
-        self.earlier: dict[str, int] = {}
-
-
 class Spans:
     """Makes the spans of one run: give it every record, in order.
 
@@ -100,12 +60,17 @@ class Spans:
         self._outline_of = outline_of
         self._values = values
         self._outline = Outline("", {})
-        self._part: _Open | None = None
+        self._part: Open | None = None
         self._parts = 0
-        self._visit: _Visit | None = None
-        self._around: list[_Visit] = []
+        self._visit: Visit | None = None
+        self._around: list[Visit] = []
         """The visits of the for_each steps in whose bodies the run is, outermost first."""
         self._arrived = 0
+        self._branch: Frame = ()
+        self._has_left = False
+        """Whether the branch of the last record has ended."""
+        self._others: dict[Frame, Course] = {}
+        """Where the branches are that run beside the one of the last record, and the steps around them."""
         self._is_cancelled = False
         self._ended: list[Span] = []
 
@@ -130,6 +95,7 @@ class Spans:
     def _follow(self, record: Record) -> None:
         body = record.body
         id = body.get("step")
+        self._turn(record)
         is_between = id is not None and self._is_between(record, id)
         if id is not None and not is_between:
             self._at(record, id)
@@ -139,6 +105,7 @@ class Spans:
         if record.kind == "opened" or is_between:
             self._arrived = record.at
         elif "ends" in body:
+            self._end_branches(record)
             self._end_visit(record)
             while self._around:
                 self._visit = self._around.pop()
@@ -146,16 +113,70 @@ class Spans:
             self._end_part(record, body["ends"], body["reason"])
         elif "next" in body or "closes" in body:
             self._end_visit(record)
-        elif self._visit is not None:
-            status = self._waiting(self._visit)
-            if status is not None:
-                for visit in (self._visit, *reversed(self._around)):
-                    self._pause_visit(record, visit)
-                self._end_part(record, status, "")
+            if "closes" in body and self._branch == frame_of(record):
+                self._others.pop(self._branch, None)
+                self._has_left = True
+        if "ends" not in body and (self._visit is not None or self._has_left):
+            self._pause(record)
+
+    def _turn(self, record: Record) -> None:
+        """Go on in the branch of a record."""
+        frame = frame_of(record)
+        branch = branch_of(frame[:-1] if record.kind == "item" else frame)
+        if branch != self._branch:
+            if not self._has_left:
+                self._others[self._branch] = here = Course(self._around, self._arrived)
+                here.visit = self._visit
+            there = self._others.pop(branch, None) or Course([], record.at)
+            self._branch, self._visit, self._around, self._arrived = branch, there.visit, there.around, there.arrived
+            self._has_left = False
+        if record.kind == "item" and branch != branch_of(frame):
+            self._others[frame] = Course([*self._around], record.at)
+
+    def _end_branches(self, record: Record) -> None:
+        """End the spans of all branches but the present one, with the run."""
+        around = self._around
+        for course in self._others.values():
+            around = min(around, course.around, key=len)
+            outer = [visit for visit in course.around if visit not in around]
+            for visit in (course.visit, *reversed(outer)):
+                own, self._visit = self._visit, visit
+                if visit is not None and visit.span is not None:
+                    self._end_visit(record)
+                    visit.span = None
+                self._visit = own
+        for visit in (self._visit, *reversed([one for one in self._around if one not in around])):
+            self._visit = visit
+            self._end_visit(record)
+        self._visit, self._around, self._others, self._branch = None, around, {}, ()
+
+    def _pause(self, record: Record) -> None:
+        """End the spans where the run waits for somebody: in all branches, if none of them goes on."""
+        open_ = {branch: (course.visit, course.around) for branch, course in self._others.items()}
+        if not self._has_left:
+            open_[self._branch] = (self._visit, self._around)
+        found: list[tuple[Visit, list[Visit]]] = []
+        for branch, (visit, around) in open_.items():
+            if any(other != branch and other[: len(branch)] == branch for other in open_):
+                continue  # what is in it goes on or waits
+            if visit is None:
+                return
+            found.append((visit, around))
+        statuses = {self._waiting(one) for one, _ in found}
+        if None in statuses:
+            return
+        paused: dict[int, Visit] = {}
+        for one, around in found:
+            paused |= {id(other): other for other in (one, *reversed(around))}
+        for one in sorted(paused.values(), key=lambda one: one in self._around):
+            if one.span is not None:
+                self._pause_visit(record, one)
+        self._end_part(record, "IN_DOUBT" if "IN_DOUBT" in statuses else "SUSPENDED", "")
 
     def _is_between(self, record: Record, id: str) -> bool:
         """Return whether a record is between two items of a for_each step; at the last one, go back to that step."""
-        if self._outline.parts[id].type != "for_each" or record.kind not in ("item", "joined"):
+        has_bodies = bool(self._around) and self._around[-1].id == id
+        if record.kind not in ("item", "joined") or not has_bodies:
             return False
         if record.kind == "item" or record.body["kind"] == "again":
             return True
@@ -180,7 +201,7 @@ class Spans:
         span_id = self.root_id if is_first else span_id_of(self.run, record.seq, "run")
         parent = None if is_first else self.root_id
         name = f"{names.INVOKE_WORKFLOW} {self._outline.name}"
-        self._part = _Open(span_id, parent, name, record.at, attributes)
+        self._part = Open(span_id, parent, name, record.at, attributes)
 
     def _end_part(self, record: Record, status: str, reason: str) -> None:
         part = self._part
@@ -228,17 +249,17 @@ class Spans:
         if part.within and visit.phases[id] in (*HELD, *SETTLED):
             self._end_sub(record, visit, id)
 
-    def _enter(self, record: Record, id: str) -> _Visit:
+    def _enter(self, record: Record, id: str) -> Visit:
         """Return the present visit, with an open span."""
         if self._visit is None:
-            self._visit = _Visit(id)
+            self._visit = Visit(id)
         visit = self._visit
         if visit.span is None:
             start = record.at if id in visit.earlier else self._arrived
             visit.span = self._step_span(record, self._parent(record, visit), id, start, visit)
         return visit
 
-    def _parent(self, record: Record, visit: _Visit) -> int:
+    def _parent(self, record: Record, visit: Visit) -> int:
         """Return the span below which that of a visit is: the part of the run, or the for_each step around it."""
         assert self._part is not None, "a record that drives the run has begun a part"
         parent = self._part.span_id
@@ -250,14 +271,14 @@ class Spans:
             parent = around.span.span_id
         return parent
 
-    def _enter_sub(self, record: Record, visit: _Visit, id: str, part: Part) -> None:
+    def _enter_sub(self, record: Record, visit: Visit, id: str, part: Part) -> None:
         if id not in visit.subs:
             self._enter(record, part.within)
             assert visit.span is not None, "its span was opened"
             start = record.note.get("started", record.at)
             visit.subs[id] = self._step_span(record, visit.span.span_id, id, start, visit)
 
-    def _step_span(self, record: Record, parent: int, id: str, start: int, visit: _Visit) -> _Open:
+    def _step_span(self, record: Record, parent: int, id: str, start: int, visit: Visit) -> Open:
         part = self._outline.parts[id]
         attributes: Attributes = {names.STEP: part.id, names.STEP_TYPE: part.type}
         if "visit" in record.body and record.body["step"] in (id, *self._outline.parts[id].calls):
@@ -265,9 +286,9 @@ class Spans:
             if "frame" in record.body:
                 attributes[names.ITEM] = record.body["frame"][-1][3]
         span_id = span_id_of(self.run, record.seq, f"step {id}")
-        return _Open(span_id, parent, f"{names.STEP_SPAN} {part.id}", start, attributes, visit.earlier.get(id))
+        return Open(span_id, parent, f"{names.STEP_SPAN} {part.id}", start, attributes, visit.earlier.get(id))
 
-    def _end_sub(self, record: Record, visit: _Visit, id: str) -> None:
+    def _end_sub(self, record: Record, visit: Visit, id: str) -> None:
         span = visit.subs.pop(id)
         visit.earlier[id] = span.span_id
         self._close_step(span, record, visit.phases[id])
@@ -285,14 +306,14 @@ class Spans:
             self._end_sub(record, visit, id)
         self._close_step(visit.span, record, _outcome(record, visit.id))
 
-    def _pause_visit(self, record: Record, visit: _Visit) -> None:
+    def _pause_visit(self, record: Record, visit: Visit) -> None:
         assert visit.span is not None, "its span was opened by this record"
         visit.earlier[visit.id] = visit.span.span_id
         outcome = "doubt" if "doubt" in visit.phases.values() else "suspended"
         self._close_step(visit.span, record, outcome)
         visit.span = None
 
-    def _close_step(self, span: _Open, record: Record, outcome: str) -> None:
+    def _close_step(self, span: Open, record: Record, outcome: str) -> None:
         body = record.body
         span.attributes[names.OUTCOME] = outcome
         if "branch" in body:
@@ -303,7 +324,7 @@ class Spans:
             span.attributes |= said_by(record, "")
         self._close(span, record, "" if outcome == "fallback" else _fault(record, outcome))
 
-    def _waiting(self, visit: _Visit) -> str | None:
+    def _waiting(self, visit: Visit) -> str | None:
         """Return the status with which the run waits for somebody after this record, or None if it goes on."""
         calls = set(self._outline.parts[visit.id].calls) - self._blocked(visit)
         phases = {visit.phases.get(call, "ready") for call in calls}
@@ -311,7 +332,7 @@ class Spans:
             return None
         return "IN_DOUBT" if "doubt" in phases else "SUSPENDED" if "suspended" in phases else None
 
-    def _blocked(self, visit: _Visit) -> set[str]:
+    def _blocked(self, visit: Visit) -> set[str]:
         """Return the calls that have not started, and that depend on one that waits for somebody."""
         ready = {call for call in self._outline.parts[visit.id].calls if call not in visit.phases}
         waiting = {call for call, phase in visit.phases.items() if phase in HELD}
@@ -324,7 +345,7 @@ class Spans:
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    def _call(self, record: Record, below: _Open, id: str, intent: Record | None) -> None:
+    def _call(self, record: Record, below: Open, id: str, intent: Record | None) -> None:
         """End the span of an attempt; `record` is its outcome, or what left it in doubt."""
         part = self._outline.parts[id]
         note = record.note if record.kind == "attempt" else {}
@@ -354,7 +375,7 @@ class Spans:
         span_id = span_id_of(self.run, record.seq, f"call {part.id}")
         self._end(record, span_id, below.span_id, name, is_model, start, end, attributes, _fault(record, outcome))
 
-    def _delivery(self, record: Record, below: _Open, part: Part, since: int) -> None:
+    def _delivery(self, record: Record, below: Open, part: Part, since: int) -> None:
         """Show what a person or a system has delivered, and for how long the run waited for it."""
         attributes: Attributes = {names.STEP: part.id, names.WAITED: max(record.at - since, 0) / 1e6}
         if "verdict" in record.note:
@@ -372,7 +393,7 @@ class Spans:
         span_id = span_id_of(self.run, record.seq, record.kind)
         self._end(record, span_id, parent, name, False, record.at, record.at, attributes, "")
 
-    def _close(self, span: _Open, record: Record, error: str) -> None:
+    def _close(self, span: Open, record: Record, error: str) -> None:
         self._end(
             record,
             span.span_id,

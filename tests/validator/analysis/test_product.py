@@ -10,9 +10,9 @@ import pytest
 from small_programs import small_program
 from stepward.validator.analysis import monitors
 from stepward.validator.analysis.product import Exploration, Monitor, explore_counted
+from stepward.validator.analysis.siblings import monitor_of
 from stepward.validator.analysis.ways import TransitionChoices
 from stepward.validator.context import Context
-from stepward.validator.engine.guardrails import monitor_of
 from stepward.vm import Program
 from stepward.vm.language.automata import AtMostOnceAutomaton
 from stepward.vm.language.guardrails import Never, ToolSelector, protected

@@ -294,3 +294,11 @@ def test_a_program_with_items_is_attacked_in_its_bodies() -> None:
     assert "detected" in rows["item-skipped"]
     assert "detected" in rows["items-swapped"]
     assert "no for_each step carries variables" in rows["carry-edited"]
+
+
+def test_a_program_whose_branches_no_attack_follows_is_refused_in_words() -> None:
+    both = {"id": "both", "type": "parallel", "branches": {"a": {"steps": [{"id": "e", "type": "end"}]}}}
+    Path("both.yaml").write_text(Program.from_dict({"name": "both", "language": 2, "steps": [both]}).to_yaml())
+    result = run("both.yaml", *ONE)
+    assert result.exit_code == 2
+    assert "the attacks can't follow the branches of `both` yet" in result.output

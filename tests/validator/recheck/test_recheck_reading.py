@@ -15,10 +15,10 @@ from modules import modules
 from paths import ROOT
 from small_programs import small_program
 from stepward.sabotage.drawn.wide import wide_program
+from stepward.validator.recheck.claims import Property, watcher
 from stepward.validator.recheck.names import Source
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Unreadable
-from stepward.validator.recheck.rules import Property, watcher
 from stepward.validator.recheck.search import is_ruled_out
 from stepward.validator.recheck.selectors import branch_of, matches
 from stepward.validator.recheck.types import covers, fits, has_default, words

@@ -13,12 +13,12 @@ from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.recheck import evaluation, rules, search
 from stepward.validator.recheck.cells import Block, cut, meet, of_value
 from stepward.validator.recheck.checking import Checker
+from stepward.validator.recheck.claims import Property as Claim
+from stepward.validator.recheck.claims import watcher
 from stepward.validator.recheck.definite import Definite
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
-from stepward.validator.recheck.rules import Property as Claim
-from stepward.validator.recheck.rules import watcher
 from stepward.validator.recheck.search import is_ruled_out
 from stepward.validator.recheck.tracked import Tracked
 from stepward.validator.recheck.walking import explored

@@ -25,9 +25,10 @@ from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.recheck import search, tables, walking
 from stepward.validator.recheck.certificates import parsed, recheck_data
 from stepward.validator.recheck.checking import Checker
+from stepward.validator.recheck.claims import Property as Claim
+from stepward.validator.recheck.claims import watcher
 from stepward.validator.recheck.reading import Reading
-from stepward.validator.recheck.rules import Property as Claim
-from stepward.validator.recheck.rules import Watcher, watcher
+from stepward.validator.recheck.rules import Watcher
 from stepward.vm import Policy, Program, ProgramError
 
 GOOD = sorted((ROOT / "specs/programs/good").glob("*.yaml"))

@@ -14,8 +14,8 @@ from small_programs import small_program
 from small_runs import FAILING, Chance
 from stepward.validator.analysis import monitors as possible
 from stepward.validator.analysis.product import State
+from stepward.validator.analysis.siblings import monitor_of
 from stepward.validator.context import Context
-from stepward.validator.engine.guardrails import monitor_of
 from stepward.vm import MemoryJournal, Program
 from stepward.vm.language import automata
 from stepward.vm.machine import monitors

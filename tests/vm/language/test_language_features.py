@@ -17,6 +17,7 @@ import programs
 import strategies
 import systems
 from bodied_programs import bodied_program
+from branched_programs import branched_program
 from language_features import every_feature, expression_features, features_of, type_features
 from ordered_programs import ordered_program
 from paths import DATA
@@ -25,6 +26,7 @@ from seasoned_programs import seasoned_program
 from small_programs import small_program
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.drawn.bodies import body_program
+from stepward.sabotage.drawn.branches import branch_program
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.vm.errors import PolicyError, ProgramError
 from stepward.vm.language.steps import STEP_MODELS
@@ -90,6 +92,10 @@ def by_bodied() -> set[str]:
     return set().union(*(features_of(bodied_program(seed)) for seed in range(FEWER)))
 
 
+def by_branched() -> set[str]:
+    return set().union(*(features_of(branched_program(seed)) for seed in range(FEWER // 4)))
+
+
 def by_wide() -> set[str]:
     found: set[str] = set()
     for number in range(FEWER + FEWER // 2):
@@ -99,7 +105,7 @@ def by_wide() -> set[str]:
             found |= features_of(data, [*policies, *later])
         except (ProgramError, PolicyError):  # not all are programs
             continue
-    return found
+    return found.union(*(features_of(branch_program(str(seed))) for seed in range(20)))
 
 
 def by_random() -> set[str]:
@@ -151,6 +157,7 @@ GENERATORS: dict[str, Callable[[], set[str]]] = {
     "seasoned": by_seasoned,
     "ordered": by_ordered,
     "bodied": by_bodied,
+    "branched": by_branched,
     "wide": by_wide,
     "random": by_random,
     "conditions": by_conditions,
@@ -183,6 +190,7 @@ def test_every_feature_is_made_by_some_generator() -> None:
 
 def test_every_feature_is_in_programs_of_which_every_run_is_enumerated() -> None:
     missing = set(every_feature()) - made()["small"] - made()["seasoned"] - made()["ordered"] - made()["bodied"]
+    missing -= made()["branched"]
     new, made_now = missing - set(UNJUDGED), set(UNJUDGED) - missing
     assert not new, f"no small or seasoned program has {sorted(new)}; {WHERE}"
     assert not made_now, f"they are made now, so take them out of UNJUDGED: {sorted(made_now)}"

@@ -9,11 +9,11 @@ from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.systems.deciding import all_defined
 from stepward.validator.engine.systems.joint import FAILED, SUCCEEDS
 from stepward.validator.engine.systems.leaving import Leaving
-from stepward.validator.engine.systems.system import Assign, Decision, Given, Guard, Literal, Undefined
+from stepward.validator.engine.systems.system import NONE_HOLDS, Assign, Decision, Given, Guard, Literal, Undefined
 from stepward.validator.engine.values.domains import Names
-from stepward.vm.expressions.syntax import Constant, Expression
+from stepward.vm.expressions.syntax import Constant, Defined, Expression, Logic, Reference
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import Failing, ForEachStep, SetStep
+from stepward.vm.language.steps import BranchStep, Failing, ForEachStep, ParallelStep, SetStep
 from stepward.vm.language.transitions import Transition
 
 if TYPE_CHECKING:
@@ -81,6 +81,62 @@ def _failed(moves: Moves, step: ForEachStep, name: str) -> tuple[Assign, ...]:
     return (*moves.left_with(step, FAILED, name), *(Assign((one,), Undefined()) for one in step.carry))
 
 
+def _some_failed(moves: Moves, number: int) -> Decision | None:
+    """Return the decision whether one of the branches before a step has failed; None if there are none."""
+    names = [Defined(0, 0, Reference(0, 0, (one, "error"))) for one in moves.facts.bodies.branches(number)]
+    if not names:
+        return None
+    return Decision((names[0] if len(names) == 1 else Logic(0, 0, "or", tuple(names)),))
+
+
+def _branch_started(moves: Moves, number: int, step: BranchStep) -> Iterator[Leaving]:
+    """Yield the moves of the start of a branch: into its body, or past it, if one that it depends on has failed."""
+    failed = _some_failed(moves, number)
+    for transition in moves.facts.flow.transitions[number]:
+        if transition.kind == "success":
+            guards = () if failed is None else (Guard(failed, NONE_HOLDS),)
+            yield Leaving(transition, guards, (), (), 0)
+        elif transition.kind == "skipped":
+            assert failed is not None, "only a branch that depends on another is passed"
+            for name in moves.facts.failing.at(number):
+                yield Leaving(transition, (Guard(failed, 0),), tuple(moves.left_with(step, FAILED, name)), (), 0)
+
+
+def _branches_joined(moves: Moves, number: int, step: ParallelStep) -> Iterator[Leaving]:
+    """Yield the moves of the stage behind branches: the step fails if one of them has failed."""
+    failed = _some_failed(moves, number)
+    assert failed is not None, "a step has a branch"
+    for transition in moves.facts.flow.transitions[number]:
+        if transition.kind == "success":
+            yield Leaving(transition, (Guard(failed, NONE_HOLDS),), tuple(moves.left_with(step, SUCCEEDS)), (), 0)
+    for name in moves.facts.failing.at(number):
+        due = moves.facts.flow.failure(number, name)
+        yield Leaving(due, (Guard(failed, 0),), tuple(moves.left_with(step, FAILED, name)), (), 0)
+
+
+def forked(moves: Moves, number: int) -> Iterator[Leaving]:
+    """Yield the moves of a step with branches, of the start of one, or of the stage behind them."""
+    step = moves.facts.flow.steps[number]
+    whole = moves.facts.bodies.joined(number)
+    if whole is not None:
+        yield from _branches_joined(moves, number, whole)
+    elif isinstance(step, BranchStep):
+        yield from _branch_started(moves, number, step)
+    else:
+        transitions = moves.facts.flow.transitions[number]
+        yield from (Leaving(one, (), (), (), 1) for one in transitions if one.kind == "success")
+
+
+def _branch_output(moves: Moves, owner: int, step: BranchStep) -> Iterator[Assign]:
+    """Yield the assignments of a branch that has succeeded; it may have no output."""
+    is_sure, is_none = moves.facts.bodies.always_has_output(owner), moves.facts.bodies.never_has_output(owner)
+    for one in moves.left_with(step, SUCCEEDS):
+        if is_sure or one.root != (step.id, "output") or not isinstance(one.value, Given):
+            yield one
+        else:
+            yield Assign(one.root, Undefined() if is_none else one.value._replace(maybe=True))
+
+
 def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
     """Yield the moves of a stage: an item is fresh, and the names of the body are undefined."""
     bodies, names = moves.facts.bodies, moves.facts.meaning.names
@@ -93,6 +149,8 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
             assigns = tuple(Assign((one,), Given(source)) for one, source in found.items())
         elif transition.kind == "again":
             assigns = tuple(Assign((one.name,), Given(one)) for one in _carried(moves, owner))
+        elif transition.kind == "success" and isinstance(step, BranchStep):
+            assigns = tuple(_branch_output(moves, owner, step))
         elif transition.kind == "success":
             assigns = tuple(moves.left_with(step, SUCCEEDS))
         else:

@@ -213,7 +213,7 @@ class Builder:
         kind = product_.monitor.enter(step, state)
         if question.asks(kind, step):
             assert kind is not None
-            cost = 0 if kind == "missing" else self.facts.cost(step) + (kind == "retried")
+            cost = 0 if kind == "missing" else self.facts.least_cost(step) + (kind == "retried")
             for guards in self._starts(number):
                 yield Edge(BAD, guards, (), cost, CompressedEdge(step, None, (), (number, -1), kind))
         for leaving in self.moves.of(step):

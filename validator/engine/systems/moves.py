@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.analysis.reached import reached
-from stepward.validator.engine.systems.between import between, reverted, started
+from stepward.validator.engine.systems.between import between, forked, reverted, started
 from stepward.validator.engine.systems.deciding import all_defined, conjunction, outcomes
 from stepward.validator.engine.systems.joint import (
     FAILED,
@@ -101,6 +101,8 @@ class Moves:
         """Return every move of a step."""
         if number not in self._known:
             found = self._all(number, self.flow.steps[number])
+            if number in self.facts.in_branches:  # a sibling on the path need not have been performed
+                found = (one._replace(cost=0) for one in found)
             self._known[number] = tuple(reverted(self, number, one) for one in found)
         return self._known[number]
 
@@ -128,6 +130,8 @@ class Moves:
     def _writers_around(self, step: int) -> Iterator[int]:
         """Yield the stages at which what a step assigns changes again, and the steps that end an item that fails."""
         layout = self.flow.layout
+        if step in layout.forks:
+            yield layout.forks[step].join
         for owner in (*layout.owners_of(step), *([step] if step in layout.bodies else [])):
             body = layout.bodies[owner]
             yield body.next
@@ -178,11 +182,15 @@ class Moves:
     def deciding(self) -> frozenset[int]:
         """The steps whose outcome depends on the state, and not only on events outside."""
         conditions = (number for number, _ in self.facts.conditions)
-        return self.analyses.uncertain_starts.union(conditions)
+        layout = self.flow.layout
+        joins = [number for fork in layout.forks.values() for number in (*fork.branches, fork.join)]
+        return self.analyses.uncertain_starts.union(conditions, joins)
 
     def _all(self, number: int, step: AnyStep) -> Iterator[Leaving]:
         transitions = self.flow.transitions[number]
         match step:
+            case _ if number in self.flow.layout.forked:
+                yield from forked(self, number)
             case ConditionStep():
                 yield from self._condition(number, step, transitions)
             case SetStep():

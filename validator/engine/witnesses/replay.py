@@ -27,7 +27,7 @@ from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.selectors import Match, matches
-from stepward.vm.language.steps import AnyStep, ForEachStep, ToolCall
+from stepward.vm.language.steps import AnyStep, Branch, ForEachStep, ParallelStep, ToolCall
 from stepward.vm.language.steps.catching import UNEXPECTED
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
@@ -37,6 +37,7 @@ from stepward.vm.machine.plan import Computed, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
 from stepward.vm.machine.tools import InDoubt, ToolContext, ToolError
+from stepward.vm.values import FrozenMap
 
 T = TypeVar("T")
 
@@ -152,6 +153,7 @@ class _Machine(ExecutionVM):
     def _plan(self, program: Program) -> Plan:
         plan = super()._plan(program)
         plan.supposed = self._script.supposed
+        plan.one_by_one = True  # the order of the path
         return plan
 
 
@@ -355,6 +357,10 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
 
 def _with_claimed(step: AnyStep, claim: Claim, others: list[str]) -> AnyStep:
     """Return a step in whose bodies no rule stands but the claimed one; `others` gets the names of those set aside."""
+    if isinstance(step, ParallelStep) and step.branches:
+        return step.replace(
+            branches=FrozenMap((name, _branch_with(one, claim, others)) for name, one in step.branches.items())
+        )
     if not isinstance(step, ForEachStep):
         return step
     kept = tuple(rule for rule in step.guardrails if claim.policy is None and rule.name == claim.rule)
@@ -362,6 +368,13 @@ def _with_claimed(step: AnyStep, claim: Claim, others: list[str]) -> AnyStep:
     changed = step.replace(guardrails=kept) if step.guardrails else step
     if changed.steps is None:
         return changed
+    return changed.replace(steps=tuple(_with_claimed(one, claim, others) for one in changed.steps))
+
+
+def _branch_with(branch: Branch, claim: Claim, others: list[str]) -> Branch:
+    kept = tuple(rule for rule in branch.guardrails if claim.policy is None and rule.name == claim.rule)
+    others.extend(rule.name for rule in branch.guardrails if rule not in kept)
+    changed = branch.replace(guardrails=kept) if branch.guardrails else branch
     return changed.replace(steps=tuple(_with_claimed(one, claim, others) for one in changed.steps))
 
 

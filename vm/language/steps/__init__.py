@@ -19,6 +19,7 @@ from stepward.vm.language.steps.base import FailingStep as FailingStep
 from stepward.vm.language.steps.base import Outcome as Outcome
 from stepward.vm.language.steps.base import Routed as Routed
 from stepward.vm.language.steps.base import VariableName as VariableName
+from stepward.vm.language.steps.branch import BranchStep as BranchStep
 from stepward.vm.language.steps.call import Call as Call
 from stepward.vm.language.steps.compute import ComputeStep as ComputeStep
 from stepward.vm.language.steps.condition import Case as Case
@@ -27,6 +28,7 @@ from stepward.vm.language.steps.end import EndStep as EndStep
 from stepward.vm.language.steps.for_each import ForEachStep as ForEachStep
 from stepward.vm.language.steps.llm import LlmCall as LlmCall
 from stepward.vm.language.steps.llm import LlmStep as LlmStep
+from stepward.vm.language.steps.parallel import Branch as Branch
 from stepward.vm.language.steps.parallel import ParallelStep as ParallelStep
 from stepward.vm.language.steps.stage import Stage as Stage
 from stepward.vm.language.steps.tool import ToolCall as ToolCall

@@ -10,14 +10,15 @@ from stepward.vm.language.transitions import Exit
 
 
 class Stage(BaseStep):
-    """A point between the items of a for_each step; `owner` is the id of that step.
+    """A point between the items of a for_each step, or behind branches; `owner` is the id of that step.
 
     `next`: the next item starts, or all items are done and the step ends. `failed`: an item failed, and with it the
-    step. The id of a stage has a space, so that no step of a program has it.
+    step. `joined`: all branches of a parallel step have ended, and the step ends. The id of a stage has a space, so
+    that no step of a program has it.
     """
 
     type: Literal["stage"]
-    role: Literal["next", "failed"]
+    role: Literal["next", "failed", "joined"]
     owner: str
     leaving: tuple[Exit, ...]
 
@@ -31,7 +32,7 @@ class Stage(BaseStep):
     max_visits = None
 
     @classmethod
-    def of(cls, owner: str, role: Literal["next", "failed"], leaving: tuple[Exit, ...]) -> Stage:
+    def of(cls, owner: str, role: Literal["next", "failed", "joined"], leaving: tuple[Exit, ...]) -> Stage:
         """Return a stage of the step `owner`, with its exits."""
         given = {"id": f"{owner} {role}", "type": "stage", "role": role, "owner": owner, "leaving": leaving}
         return cls._of(given)

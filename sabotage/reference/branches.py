@@ -1,0 +1,247 @@
+"""Branches: bodies that run at once, each with a state of its own ("Branches")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, Final
+
+from stepward.sabotage.reference import facts
+from stepward.sabotage.reference.calls import Call
+from stepward.sabotage.reference.computing import Computing
+from stepward.sabotage.reference.data import GONE, left_with, left_without
+from stepward.sabotage.reference.plain import Unworded, size
+from stepward.sabotage.reference.rules import RuleMonitor
+from stepward.sabotage.reference.run import Closed, Over
+
+_OWN: Final = (
+    "_data",
+    "_rules",
+    "_visits",
+    "_frames",
+    "_idle",
+    "_calls",
+    "_at",
+    "_error_name",
+    "_is_begun",
+    "_is_ordered",
+    "_members",
+)
+"""What each branch has for itself."""
+
+
+class Member:
+    """A branch: what it has for itself while it runs, and what it came to."""
+
+    def __init__(self, name: str, branch: Any) -> None:
+        self.name, self.branch = name, branch
+        self.own: dict[str, Any] = {}
+        self.course: Generator[None, None, None] | None = None
+        self.rules: list[RuleMonitor] = []
+        self.closed: Closed | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it has succeeded."""
+        return self.closed is not None and self.closed.status == "SUCCESS"
+
+
+class Branches(Computing):
+    """A run that can perform the branches of a parallel step."""
+
+    _members: list[Member] = []  # noqa: RUF012 - it is replaced, never changed
+
+    @contextmanager
+    def _within(self, member: Member) -> Iterator[None]:
+        """Let the run be what a branch sees of it."""
+        outside = {name: getattr(self, name) for name in _OWN}
+        for name, value in member.own.items():
+            setattr(self, name, value)
+        try:
+            yield
+        finally:
+            member.own = {name: getattr(self, name) for name in _OWN}
+            for name, value in outside.items():
+                setattr(self, name, value)
+
+    def _everywhere(self, look: Callable[[], Iterable[Any]]) -> list[Any]:
+        """Return what is found in all branches that run, or in the run itself where none does."""
+        if not self._members:
+            return list(look())
+        found: list[Any] = []
+        for member in self._members:
+            if member.course is not None and member.closed is None:
+                with self._within(member):
+                    found += self._everywhere(look)
+        return found
+
+    def _all_calls(self) -> list[Call]:
+        """Return the calls of the present steps, in all branches."""
+        return self._everywhere(lambda: self._calls)
+
+    # -- the step ------------------------------------------------------------------------------------------------------
+
+    def _fork(self, step: Any) -> Generator[None, None, str]:
+        """Perform the branches of a step and return how it ended."""
+        self._begin(step)
+        members = [Member(name, branch) for name, branch in sorted(step.branches.items())]
+        self._members = members
+        while True:
+            while sum(self._advance(step, member, members) for member in members):
+                pass  # others may go on because of what has ended
+            if not any(member.course is not None and member.closed is None for member in members):
+                break
+            held = {call.phase for call in self._all_calls()}
+            self.status = "RUNNING" if "asked" in held else "IN_DOUBT" if "doubt" in held else "SUSPENDED"
+            yield
+        self._members = []
+        self._calls, self._at = [], step.id
+        return self._come_together(step, members)
+
+    def _advance(self, step: Any, member: Member, members: list[Member]) -> bool:
+        """Let a branch go on as far as it can; return whether others may go on because of that."""
+        if member.closed is not None:
+            return False
+        if member.course is None:
+            needed = [one for one in members if one.name in member.branch.depends_on]
+            if not all(one.is_good for one in needed):
+                return False
+            self._start_branch(step, member, members)
+        with self._within(member):
+            if not self._may_go_on():
+                return False
+            try:
+                assert member.course is not None
+                next(member.course)
+            except Closed as closed:
+                member.closed = closed
+                inside = facts.all_steps(member.branch.steps)
+                self._assigned_now([where for inner in inside for where in facts.assigned_by(inner)])
+                self._broken += [one.rule.name for one in member.rules if one.is_broken(closed.status, closed.reason)]
+                self._rules = [one for one in self._rules if one not in member.rules]
+        if member.closed is not None:
+            for part in facts.parts_in(member.branch.steps):
+                self._sizes.pop(part.id, None)
+        return member.closed is not None
+
+    def _may_go_on(self) -> bool:
+        """Return whether there is something to do: no call that is under way holds the branch."""
+        if self._members:
+            return True
+        waiting = [call for call in self._calls if call.phase == "asked"]
+        answered = [call for call in waiting if call.answer is not None]
+        return not waiting or len(answered) == len(waiting) or (self._is_ordered and bool(answered))
+
+    def _start_branch(self, step: Any, member: Member, members: list[Member]) -> None:
+        earlier = _before(member, members)
+        changes = [change for one in earlier for change in _left_by(one)]
+        inside = {part.id for part in facts.parts_in(member.branch.steps)}
+        own = [RuleMonitor(rule, self.program, self._tool, inside) for rule in member.branch.guardrails]
+        member.rules = own
+        member.own = {
+            "_data": self._data.with_changes(changes, ()),
+            "_rules": [
+                *(
+                    _in_branch(rule, [one.own["_rules"][place] for one in earlier])
+                    for place, rule in enumerate(self._rules)
+                ),
+                *own,
+            ],
+            "_visits": dict(self._visits),
+            "_frames": (*self._frames, (step.id, self._visits[step.id], 1, member.name)),
+            "_idle": 0,
+            "_calls": [],
+            "_at": "",
+            "_error_name": "",
+            "_is_begun": False,
+            "_is_ordered": False,
+            "_members": [],
+        }
+        for part in facts.parts_in(member.branch.steps):
+            member.own["_visits"].pop(part.id, None)
+        member.course = self._list(list(member.branch.steps))
+
+    def _fold(self) -> None:
+        """Let rules remember what branches did that end with the run."""
+        for member in self._members:
+            if member.course is not None and member.closed is None:
+                with self._within(member):
+                    self._fold()
+        self._join_rules(self._members)
+
+    def _join_rules(self, members: list[Member]) -> None:
+        for place, rule in enumerate(self._rules):
+            ended = [(one, one.own["_rules"][place]) for one in members if one.course is not None]
+            _join(rule, ended, members)
+
+    def _come_together(self, step: Any, members: list[Member]) -> str:
+        """Apply what the branches came to, then the result of the whole."""
+        self._join_rules(members)
+        changes, failed = [], []
+        for member in members:
+            if member.is_good:
+                changes += _left_by(member)
+                continue
+            name = "Dependency" if member.closed is None else member.closed.name
+            failed.append(name)
+            changes += left_without(facts.AsPart(member.name), Unworded(f"{member.name} {name}"), name)
+        output = {one.name: one.closed.output for one in members if one.is_good and one.closed.output is not GONE}  # type: ignore[union-attr]
+        inside = [
+            where
+            for one in members
+            for inner in facts.all_steps(one.branch.steps)
+            for where in facts.assigned_by(inner)
+        ]
+        outcome = "joined" if not failed else "skipped" if step.on_error == "skip" else "failed"
+        if failed:
+            self._error_name = next((name for name in failed if name != "Dependency"), failed[0])
+            changes += left_without(step, Unworded(f"{failed} failed"), self._error_name)
+        elif size(output) > self._room:
+            raise Over("FAILED", "error")
+        else:
+            changes += left_with(step, output)
+        self._assigned_now(inside)
+        self._change(changes)
+        if outcome == "joined":
+            self._succeeded(step)
+        return outcome
+
+
+def _before(member: Member, members: list[Member]) -> list[Member]:
+    """Return the branches on which one depends, at any distance."""
+    names = set(member.branch.depends_on)
+    for _ in members:
+        names |= {name for one in members if one.name in names for name in one.branch.depends_on}
+    return [one for one in members if one.name in names]
+
+
+def _left_by(member: Member) -> list[Any]:
+    assert member.closed is not None
+    return left_with(facts.AsPart(member.name), member.closed.output)
+
+
+def _in_branch(rule: RuleMonitor, earlier: list[RuleMonitor]) -> RuleMonitor:
+    """Return a rule as a branch begins with it: what came before it, and nothing owed there. Starts count for all."""
+    found = copy(rule)
+    found.came, found.stale = _levels([rule, *earlier])
+    found.owes = found.has_paid = False
+    return found
+
+
+def _levels(rules: list[RuleMonitor]) -> tuple[set[str], set[str]]:
+    """Return the guards that came in one of several places, and those among them that are stale in all of these."""
+    came = set().union(*(rule.came for rule in rules))
+    fresh = set().union(*(rule.came - rule.stale for rule in rules))
+    return came, (came - fresh) | set().union(*(rule.stale - rule.came for rule in rules)) - fresh
+
+
+def _join(rule: RuleMonitor, ended: list[tuple[Member, RuleMonitor]], members: list[Member]) -> None:
+    """Let a rule remember what branches did: what one owes is paid in one behind it, what came before in any."""
+    rule.came, rule.stale = _levels([rule, *(one for _, one in ended)])
+    paying = [member for member, one in ended if one.has_paid]
+    owing = [member for member, one in ended if one.owes]
+    rule.owes = (rule.owes and not paying) or any(
+        not any(member in _before(later, members) for later in paying) for member in owing
+    )
+    rule.has_paid = rule.has_paid or bool(paying)

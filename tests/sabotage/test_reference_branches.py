@@ -1,0 +1,75 @@
+"""Branches, on the machine and on the reference in lockstep; planted mistakes of the machine are found.
+
+`STEPWARD_BRANCHES_LOCKSTEP=1000` plays that many drawn programs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from stepward.sabotage.drawn.cases import drawn_case
+from stepward.sabotage.drawn.lockstep import lockstep
+from stepward.sabotage.drawn.machine import Parted
+from stepward.vm.language.automata import RequiresAutomaton
+from stepward.vm.machine import bodies, branches
+
+CHUNK = 20
+CHUNKS = max(1, int(os.environ.get("STEPWARD_BRANCHES_LOCKSTEP", "40")) // CHUNK)
+
+
+@pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(CHUNKS)])
+def test_machine_and_reference_agree_on_programs_with_branches(chunk: int) -> None:
+    endings: Counter[str] = Counter()
+    for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        case = drawn_case("branches", str(number))
+        if case is not None:
+            assert case.program.layout.forks
+            endings[lockstep(case).ending[0]] += 1
+    assert len(endings) > 2
+
+
+def finds(first: int, last: int) -> bool:
+    """Return whether some program shows a difference."""
+    for number in range(first, last):
+        case = drawn_case("branches", str(number))
+        try:
+            if case is not None:
+                lockstep(case)
+        except (Parted, AssertionError):
+            return True
+    return False
+
+
+def forgets_the_branches(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RequiresAutomaton, "joined", lambda self, memory, ends, before: memory)
+
+
+def folds_as_they_arrive(patch: pytest.MonkeyPatch) -> None:
+    real = bodies._with_member
+    patch.setattr(bodies, "_with_member", lambda members, trace: real(*sorted((members, trace))))
+
+
+def blames_the_last(patch: pytest.MonkeyPatch) -> None:
+    real = branches.failures_of
+    patch.setattr(branches, "failures_of", lambda plan, state: real(plan, state)[::-1])
+
+
+def starts_without_what_it_needs(patch: pytest.MonkeyPatch) -> None:
+    def bound(step: Any, branch: Any) -> list[Any]:
+        del step, branch
+        return []
+
+    patch.setattr(branches, "_bound", bound)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mistake", [forgets_the_branches, folds_as_they_arrive, blames_the_last, starts_without_what_it_needs]
+)
+def test_a_planted_mistake_is_found(mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+    assert finds(0, 150)

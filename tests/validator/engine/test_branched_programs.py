@@ -1,0 +1,132 @@
+"""Small programs with branches: what the checker says is held against every interleaving, and runs of the machine.
+
+`STEPWARD_BRANCHED=300` tries that many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+
+from branched_programs import branched_program
+from brute_branches import Enumeration, Event, Judge
+from stepward.validator import Verdict
+from stepward.validator.validator import ProgramValidator
+from stepward.vm import ExecutionVM, MemoryJournal, Program, ProgramError, ToolContext
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.tools import ToolError
+
+CHUNK = 10
+CHUNKS = max(1, int(os.environ.get("STEPWARD_BRANCHED", "20")) // CHUNK)
+RUNS = 8
+
+
+def is_runnable(data: dict[str, Any]) -> bool:
+    try:
+        Plan(Program.from_dict(data))
+    except ProgramError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 1)) for n in range(CHUNKS)])
+def test_small_programs_with_branches_agree_with_every_interleaving(chunk: int) -> None:
+    wrong: dict[int, list[str]] = {}
+    for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        data = branched_program(number)
+        if is_runnable(data):
+            said = against_all_runs(data, number)
+            if said:
+                wrong[number] = said
+    assert not wrong
+
+
+def against_all_runs(data: dict[str, Any], seed: int) -> list[str]:
+    """Return where the checker differs from the enumeration of all interleavings, or from runs of the machine."""
+    broken = Enumeration(data).run()
+    report = ProgramValidator(Program.from_dict(data)).validate()
+    verdicts = {one.rule: one for one in report.properties if one.number is not None}
+    wrong = [
+        f"{name} is {one.verdict.name}, {'broken' if name in broken else 'kept'}"
+        for name, one in verdicts.items()
+        if one.evidence.reason != "the rule is vacuous" and one.verdict is not due(name, broken)
+    ]
+    wrong += [
+        f"{name} is not rechecked"
+        for name, one in verdicts.items()
+        if one.verdict is Verdict.PROVED and not one.rechecked
+    ]
+    proved = {name for name, one in verdicts.items() if one.verdict is Verdict.PROVED}
+    return wrong + [f"{name} is proved, and a run breaks it" for name in proved & broken_by_runs(data, seed)]
+
+
+def due(name: str, broken: set[str]) -> Verdict:
+    return Verdict.VIOLATED if name in broken else Verdict.PROVED
+
+
+class Watched:
+    """Tools that answer by chance after some turns of the loop, and note what starts and ends when."""
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self.events: list[Event] = []
+
+    def has(self, name: str) -> bool:
+        return bool(name)
+
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        del args
+        self.events.append(Event("starts", context.step, ()))
+        for _ in range(self.chance.choice((0, 0, 1, 3, 9))):
+            await asyncio.sleep(0)
+        if self.chance.random() < 0.25:
+            raise ToolError("Broken", "it broke")
+        self.events.append(Event("succeeds", context.step))
+        return self.chance.random() < 0.5 if name == "ask" else 0
+
+
+def broken_by_runs(data: dict[str, Any], seed: int) -> set[str]:
+    """Return the rules that runs of the machine broke, by what tools saw; the machine itself is told of no rule."""
+    steps = [
+        step | {"branches": {name: {**one, "guardrails": []} for name, one in step["branches"].items()}}
+        if "branches" in step
+        else step
+        for step in data["steps"]
+    ]
+    bare = Program.from_dict({**data, "guardrails": [], "steps": steps})
+    parts = {step.id: step.to_data() for step in bare.layout.steps if step.type != "stage"}
+    rules = [rule for rule in data["guardrails"] if "when" not in rule and "branch" not in rule.get("requires", {})]
+    rules = [rule for rule in rules if rule.get("requires", {}).get("step") != "both"]
+    judges = [Judge(rule, parts) for rule in rules]
+    found: set[str] = set()
+    for number in range(RUNS):
+        chance = Random(f"{seed} {number}")
+        tools = Watched(chance)
+        vm = ExecutionVM(tools, None, MemoryJournal(), checker=None)
+        vm.run_sync(bare, {"f": chance.random() < 0.5, "g": chance.choice("ab")}, run_id="run")
+        for judge in judges:
+            memory: Any = judge.first
+            for event in tools.events:
+                memory, is_broken = judge.sees(memory, event)
+                found |= {judge.rule["name"]} if is_broken else set()
+    return found
+
+
+def test_drawn_programs_have_kept_and_broken_rules_of_each_kind() -> None:
+    counts: Counter[tuple[str, bool]] = Counter()
+    for number in range(60):
+        data = branched_program(number)
+        if is_runnable(data):
+            broken = Enumeration(data).run()
+            for rule in data["guardrails"]:
+                kind = next(word for word in ("requires", "at_most_once", "exclusive", "never") if word in rule)
+                counts[kind, rule["name"] in broken] += 1
+    assert all(
+        counts[kind, said] for kind in ("requires", "at_most_once", "exclusive", "never") for said in (True, False)
+    )

@@ -1,0 +1,118 @@
+"""Wrong joins of siblings, planted in the engine: the second checker refuses each proof that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from stepward.validator import Verdict
+from stepward.validator.analysis import siblings
+from stepward.validator.analysis.monitors import RuleMonitor
+from stepward.validator.analysis.siblings import SiblingMonitor
+from stepward.validator.engine import guardrails
+from stepward.validator.findings import Property
+from stepward.validator.validator import ProgramValidator
+from stepward.vm import Program
+
+TOOLS: dict[str, Any] = {
+    "approve": {"effect": "read"},
+    "look": {"effect": "read"},
+    "pay": {"effect": "write", "idempotent": True},
+}
+APPROVED = {"name": "r", "protects": {"tool": "pay"}, "requires": {"tool": "approve"}}
+NOTED = {"name": "r", "protects": {"tool": "pay"}, "requires": {"step": "ok"}}
+ONCE = {"name": "r", "at_most_once": {"tool": "pay"}}
+EITHER = {"name": "r", "exclusive": [{"tool": "pay"}, {"tool": "look"}]}
+
+
+def call(name: str, tool: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "type": "tool", "tool": tool, **more}
+
+
+def judged(rule: dict[str, Any], first: list[Any], second: list[Any], *after: Any, needs: bool = False) -> Property:
+    branches: dict[str, Any] = {"a": {"steps": first}, "b": {"steps": second}}
+    branches["b"] |= {"depends_on": ["a"]} if needs else {}
+    steps = [{"id": "p", "type": "parallel", "branches": branches}, *after]
+    data = {"name": "t", "language": 2, "inputs": {}, "tools": TOOLS, "guardrails": [rule], "steps": steps}
+    (found,) = ProgramValidator(Program.from_dict(data)).validate().properties
+    return found
+
+
+def test_each_kind_of_rule_is_proved_or_broken_as_siblings_join() -> None:
+    """The founding cases: approval and payment side by side, one behind the other, and two payments."""
+    approve, pay = [call("ok", "approve")], [call("paid", "pay")]
+    assert judged(APPROVED, approve, pay).verdict is Verdict.VIOLATED
+    behind = judged(APPROVED, approve, pay, needs=True)
+    assert (behind.verdict, behind.rechecked) == (Verdict.PROVED, True)
+    assert judged(APPROVED, approve, [call("seen", "look")], call("paid", "pay")).verdict is Verdict.PROVED
+    assert judged(ONCE, [call("once", "pay")], pay).verdict is Verdict.VIOLATED
+    assert judged(ONCE, [call("seen", "look"), call("late", "pay")], pay).verdict is Verdict.VIOLATED
+    assert judged(ONCE, approve, pay).verdict is Verdict.PROVED
+    assert judged(EITHER, [call("seen", "look")], pay).verdict is Verdict.VIOLATED
+    assert judged({"name": "r", "never": {"tool": "pay"}}, approve, pay).verdict is Verdict.VIOLATED
+
+
+def test_what_is_not_decided_yet_is_told_so() -> None:
+    rule = {"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "look"}}}
+    found = judged(rule, [call("paid", "pay")], [call("seen", "look")])
+    assert (found.verdict, found.evidence.reason) == (
+        Verdict.UNKNOWN,
+        "what follows is not proved yet where branches run at once",
+    )
+    reading = {"name": "r", "never": {"tool": "pay"}, "when": "defined($a.output)"}
+    assert "belongs to a branch" in judged(reading, [call("ok", "approve")], [call("paid", "pay")]).evidence.reason
+
+
+def one_after_another(patch: pytest.MonkeyPatch) -> None:
+    """What a sibling did counts as before."""
+    real = SiblingMonitor.leave
+
+    def leave(self: Any, step: int, state: Any, *rest: Any) -> Iterable[Any]:
+        return (state,) if step in self.branches else real(self, step, state, *rest)
+
+    patch.setattr(SiblingMonitor, "leave", leave)
+
+
+class Forgetting(RuleMonitor):
+    """Each branch begins as if no sibling had started anything: starts are joined only at the exits."""
+
+    def leave(self, step: int, state: Any, *rest: Any) -> Iterable[Any]:
+        layout = self.facts.flow.layout
+        branches = {branch for fork in layout.forks.values() for branch in fork.branches}
+        return (self.start(),) if step in branches else super().leave(step, state, *rest)
+
+    @property
+    def watched(self) -> Any:
+        return None
+
+    @watched.setter
+    def watched(self, value: Any) -> None:
+        del value
+
+
+def only_at_exits(patch: pytest.MonkeyPatch) -> None:
+    def monitor_of(rule: Any, analyses: Any, *, doubtless: bool = False, owner: int | None = None) -> Any:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(siblings, "RuleMonitor", Forgetting)
+            return siblings.monitor_of(rule, analyses, doubtless=doubtless, owner=owner)
+
+    patch.setattr(guardrails, "monitor_of", monitor_of)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "rule", "first", "second"),
+    [
+        (one_after_another, NOTED, [{"id": "ok", "type": "set", "set": {"v": 1}}], [call("paid", "pay")]),
+        (only_at_exits, ONCE, [call("once", "pay")], [call("paid", "pay")]),
+        (only_at_exits, EITHER, [call("seen", "look")], [call("paid", "pay")]),
+    ],
+)
+def test_a_wrong_join_gives_no_proof(
+    mistake: Any, rule: dict[str, Any], first: list[Any], second: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    found = judged(rule, first, second)
+    assert found.verdict is Verdict.UNKNOWN
+    assert "second checker" in found.evidence.reason

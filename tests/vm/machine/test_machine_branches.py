@@ -1,0 +1,358 @@
+"""Fast: branches of a parallel step: what they share, how they join, rules, deliveries, crashes, and trace hashes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from machines import Bench, assign, check, end, program, tool
+from stepward.sabotage.drawn.mishaps import MortalStore
+from stepward.sabotage.playing.points import Killed
+from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, Program, Run, Suspend, ToolContext
+from stepward.vm.errors import ProgramError
+from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.replay import replay
+
+NO = ValueError("no")
+Step = dict[str, Any]
+
+
+def branch(*steps: Step, **more: Any) -> dict[str, Any]:
+    return {"steps": list(steps), **more}
+
+
+def fork(name: str, /, *, more: dict[str, Any] | None = None, **branches: dict[str, Any]) -> Step:
+    return {"id": name, "type": "parallel", "branches": branches, **(more or {})}
+
+
+def made(*steps: Step, **more: Any) -> Any:
+    return program(*steps, language=2, **more)
+
+
+def run_of(*steps: Step, answers: dict[str, Any] | None = None, **more: Any) -> Run:
+    bench = Bench(answers or {})
+    return bench.checked(bench.run(made(*steps, **more)))
+
+
+# -- names and results -------------------------------------------------------------------------------------------------
+
+
+def test_each_branch_has_names_of_its_own_and_leaves_its_output() -> None:
+    body = (assign("s", v="$x + 1"), end("e", "$v"))
+    other = (assign("t", v="$x + 2"), end("f", "$v"))
+    run = run_of(
+        assign("i", x=1),
+        fork("p", left=branch(*body), right=branch(*other)),
+        end("z", ["$left.output", "$right.output", "$p.output"]),
+    )
+    assert run.output == (2, 3, {"left": 2, "right": 3})
+
+
+def test_a_branch_without_an_end_has_no_output() -> None:
+    run = run_of(
+        fork("p", left=branch(tool("t")), right=branch(end("e", 1))),
+        check("c", "defined($left.output)", "bad", "z"),
+        end("z", "$p.output"),
+        end("bad"),
+    )
+    assert run.output == {"right": 1}
+
+
+def test_a_step_has_the_error_of_its_first_failed_branch_and_the_others_go_on() -> None:
+    bench = Bench({"t": NO, "u": KeyError("key")})
+    steps = (
+        fork("p", more={"error_step": "z"}, b=branch(tool("u")), a=branch(tool("t")), c=branch(tool("w"), end("e", 5))),
+        end("y"),
+        end("z", ["$p.error_name", "$a.error", "$b.error", "$c.output"]),
+    )
+    run = bench.checked(bench.run(made(*steps)))
+    assert run.output == ("Unexpected", "no", "'key'", 5)
+    assert sorted(asked.step for asked in bench.tools.asked) == ["t", "u", "w"]
+
+
+def test_a_branch_waits_for_others_reads_their_outputs_and_fails_without_them() -> None:
+    first = branch(tool("t"), end("e", "$t.output"))
+    second = branch(tool("u", args={"x": "$a.output"}), end("f", "$u.output"), depends_on=["a"])
+    bench = Bench({"t": 7, "u": 8})
+    run = bench.checked(bench.run(made(fork("p", a=first, b=second), end("z", "$p.output"))))
+    assert run.output == {"a": 7, "b": 8}
+    assert [dict(asked.args) for asked in bench.tools.asked] == [{}, {"x": 7}]
+    steps = (fork("p", more={"on_error": "skip"}, a=first, b=second), end("z", ["$a.error", "$b.error_name"]))
+    assert run_of(*steps, answers={"t": NO}).output == ("no", "Dependency")
+
+
+@pytest.mark.parametrize(
+    ("branches", "message"),
+    [
+        ({"a": branch(end("e", "$b.output")), "b": branch(end("f"))}, "runs at the same time"),
+        ({"a": branch(tool("t", next_step="t"))}, "nothing bounds a loop in a branch: `t`"),
+        ({"a": branch(end("e"), depends_on=["x"])}, "`x` is no branch of `p`"),
+        ({"a": branch(end("e"), depends_on=["b"]), "b": branch(end("f"), depends_on=["a"])}, "waits for itself"),
+        ({"a": branch(assign("s", x="1"))}, "a body assigns `x`, which belongs to the steps around it"),
+    ],
+)
+def test_what_has_no_clear_meaning_has_no_plan(branches: dict[str, Any], message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        Bench().run(made(assign("i", x="1"), fork("p", **branches), end("z")))
+
+
+def test_a_branch_is_no_step_to_go_to() -> None:
+    with pytest.raises(ProgramError, match="names no step"):
+        Bench().run(made(tool("t", next_step="a"), fork("p", a=branch(end("e")))))
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+APPROVED = {"name": "ok", "protects": {"tool": "write"}, "requires": {"step": "t"}}
+ONCE = {"name": "once", "at_most_once": {"tool": "write"}}
+
+
+def test_what_a_sibling_does_is_before_nothing() -> None:
+    for order in (("a", "b"), ("b", "a")):
+        bodies = dict(zip(order, (branch(tool("t")), branch(tool("v"), tool("u", "write"))), strict=True))
+        assert run_of(fork("p", **bodies), end("z"), guardrails=[APPROVED]).reason == "guardrail"
+
+
+def test_what_a_branch_depends_on_and_what_joined_is_before() -> None:
+    first, second = branch(tool("t")), branch(tool("u", "write"), depends_on=["a"])
+    assert run_of(fork("p", a=first, b=second), end("z"), guardrails=[APPROVED]).status == "SUCCESS"
+    after = (fork("p", a=first, b=branch(tool("v"))), tool("u", "write"), end("z"))
+    assert run_of(*after, guardrails=[APPROVED]).status == "SUCCESS"
+
+
+def test_siblings_share_what_they_have_started() -> None:
+    bodies = {"a": branch(tool("t", "write")), "b": branch(tool("u", "write"))}
+    run = run_of(fork("p", **bodies), end("z"), guardrails=[ONCE])
+    assert (run.status, run.reason) == ("FAILED", "guardrail")
+    own = {name: {**one, "guardrails": [ONCE]} for name, one in bodies.items()}
+    assert run_of(fork("p", **own), end("z")).status == "SUCCESS"
+
+
+OWED = {"name": "booked", "followed_by": {"first": {"step": "t"}, "then": {"step": "u"}}}
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_broken"),
+    [
+        ((fork("p", a=branch(tool("t")), b=branch(tool("u"))), end("z")), True),
+        ((fork("p", a=branch(tool("t"), tool("u")), b=branch(tool("v"))), end("z")), False),
+        ((fork("p", a=branch(tool("u"), tool("t")), b=branch(tool("v"))), end("z")), True),
+        ((fork("p", a=branch(tool("t")), b=branch(tool("u"), depends_on=["a"])), end("z")), False),
+        ((fork("p", a=branch(tool("t")), b=branch(tool("v"))), tool("u"), end("z")), False),
+        ((tool("t"), fork("p", a=branch(tool("u")), b=branch(tool("v"))), end("z")), False),
+        ((tool("t"), fork("p", a=branch(tool("w")), b=branch(tool("v"))), end("z")), True),
+    ],
+)
+def test_a_debt_is_paid_behind_it_and_not_beside_it(steps: Any, is_broken: bool) -> None:
+    assert bool(run_of(*steps, guardrails=[OWED]).broken) is is_broken
+
+
+# -- concurrency -------------------------------------------------------------------------------------------------------
+
+
+class Timed:
+    """Tools that take some seconds each, on the clock of a loop that never really waits."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self.seconds = seconds
+
+    def has(self, name: str) -> bool:
+        return bool(name)
+
+    async def call(self, name: str, args: Any, context: ToolContext) -> Any:
+        del name, args
+        await asyncio.sleep(self.seconds.get(context.step, 0))
+        return context.step
+
+
+class FastLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time jumps to the next timer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self.now = max(self.now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+def took(data: Program, seconds: dict[str, float]) -> tuple[Run, float]:
+    loop, journal = FastLoop(), MemoryJournal()
+    vm = ExecutionVM(Timed(seconds), None, journal, checker=None, clock=ManualClock())
+    try:
+        run = loop.run_until_complete(vm.run(data, {}, run_id="run"))
+    finally:
+        loop.close()
+    played = replay(journal, "run")
+    assert played is not None
+    assert played.faults == ()
+    return run, loop.now
+
+
+DIAMOND = fork(
+    "p",
+    a=branch(tool("a1"), tool("a2")),
+    b=branch(tool("b1"), depends_on=["a"]),
+    c=branch(tool("c1"), tool("c2"), depends_on=["a"]),
+    d=branch(tool("d1"), end("e", "$d1.output"), depends_on=["b", "c"]),
+)
+
+
+def test_a_diamond_of_branches_takes_its_critical_path() -> None:
+    """a 1 + 1, b 5, c 2 + 2, d 1: the critical path is a, b, d."""
+    run, seconds = took(made(DIAMOND, end("z", "$d.output")), {"a1": 1, "a2": 1, "b1": 5, "c1": 2, "c2": 2, "d1": 1})
+    assert (run.status, run.output, seconds) == ("SUCCESS", "d1", 8)
+
+
+def test_branches_go_on_each_at_its_own_pace() -> None:
+    left, right = branch(tool("a1"), tool("a2")), branch(tool("b1"), tool("b2"))
+    _, seconds = took(made(fork("p", left=left, right=right), end("z")), {"a1": 1, "a2": 4, "b1": 4, "b2": 1})
+    assert seconds == 5
+
+
+def test_the_trace_hash_does_not_depend_on_who_arrives_first() -> None:
+    """Nor does it on nested branches, items, or waves in them."""
+    inner = fork("q", x=branch(tool("x1")), y=branch(tool("y1")))
+    wave = {"id": "w", "type": "parallel", "parallel_steps": [tool("w1"), tool("w2")]}
+    each = {"id": "l", "type": "for_each", "items": [1, 2], "as": "i", "do": tool("l1")}
+    data = made(fork("p", a=branch(inner, tool("a1")), b=branch(wave, each), c=branch(tool("c1"))), end("z"))
+    names = ["x1", "y1", "a1", "w1", "w2", "l1", "c1"]
+    found = set()
+    for seed in range(12):
+        chance = Random(seed)
+        run, _ = took(data, {name: chance.randint(1, 9) for name in names})
+        assert run.status == "SUCCESS"
+        found.add(run.trace_hash)
+    assert len(found) == 1
+
+
+# -- deliveries --------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_that_waits_holds_up_no_other_one() -> None:
+    bench = Bench({"t": Suspend("well?"), "v": 3})
+    steps = (
+        fork("p", a=branch(tool("t", "asks"), tool("u")), b=branch(tool("v"), tool("w"), end("e", "$v.output"))),
+        end("z", "$p.output"),
+    )
+    run = bench.run(made(*steps))
+    assert (run.status, sorted(asked.step for asked in bench.tools.asked)) == ("SUSPENDED", ["t", "v", "w"])
+    assert [one.frame for one in run.suspensions] == [(("p", 1, 1, "a"),)]
+    run = bench.checked(bench.resume(run, "yes"))
+    assert run.output == {"b": 3}
+
+
+def test_two_branches_wait_and_each_is_settled_by_its_own() -> None:
+    bench = Bench({"t": Suspend("well?"), "u": InDoubt("gone")})
+    bodies = {
+        "a": branch(tool("t", "asks"), end("e", "$t.output")),
+        "b": branch(tool("u", "write"), end("f", "$u.output")),
+    }
+    run = bench.run(made(fork("p", **bodies), end("z", "$p.output")))
+    assert run.status == "IN_DOUBT"
+    assert ([one.step for one in run.suspensions], [one.step for one in run.doubts]) == (["t"], ["u"])
+    token = run.suspensions[0].token
+    run = bench.vm.reconcile_sync("run", "u", "done", 2)
+    assert run.status == "SUSPENDED"
+    run = bench.checked(bench.vm.resume_sync(token, "yes"))
+    assert run.output == {"a": "yes", "b": 2}
+
+
+def test_a_cancelled_run_names_the_writes_of_all_branches_that_may_have_happened() -> None:
+    bench = Bench({"t": InDoubt("gone"), "u": InDoubt("gone")})
+    bench.run(made(fork("p", a=branch(tool("t", "write")), b=branch(tool("u", "write"))), end("z")))
+    run = bench.checked(bench.vm.cancel_sync("run"))
+    assert run.status == "CANCELLED"
+    assert bench.bodies("ended")[-1]["in_doubt"] == ["p[a]/t", "p[b]/u"]
+
+
+def test_a_budget_that_is_used_up_ends_the_run_once_all_calls_have_come_back() -> None:
+    long = branch(*(assign(f"s{number}", v="1") for number in range(9)))
+    bench = Bench()
+    run = bench.checked(bench.run(made(fork("p", a=branch(tool("t"), tool("u")), b=long), end("z"), max_steps=6)))
+    assert run.status == "BUDGET_EXCEEDED"
+    assert not any(asked.step == "u" for asked in bench.tools.asked)
+
+
+# -- crashes -----------------------------------------------------------------------------------------------------------
+
+
+class Paying:
+    """Tools that count under which key each effect happened; some give up the processor first."""
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self.done: Counter[str] = Counter()
+        self.keys: set[str] = set()
+
+    def has(self, name: str) -> bool:
+        return bool(name)
+
+    async def call(self, name: str, args: Any, context: ToolContext) -> Any:
+        del args
+        for _ in range(self.chance.choice((0, 1, 4))):
+            await asyncio.sleep(0)
+        if name == "again" and context.idempotency_key not in self.keys:
+            self.keys.add(context.idempotency_key)
+            self.done[context.step] += 1
+        return context.step
+
+
+CRASHING = (
+    fork(
+        "p",
+        a=branch(tool("a1", "again"), tool("a2"), tool("a3", "again"), end("ea", "$a3.output")),
+        b=branch(tool("b1", "again"), fork("q", x=branch(tool("x1", "again")), y=branch(tool("y1", "again")))),
+        c=branch(tool("c1", "again"), end("ec", "$c1.output"), depends_on=["a"]),
+    ),
+    tool("last", "again"),
+    end("z", ["$a.output", "$c.output"]),
+)
+EFFECTS = ("a1", "a3", "b1", "x1", "y1", "c1", "last")
+
+
+def killed(seed: int) -> int:
+    """Kill processes at writes until a run has ended; return how many died."""
+    chance = Random(seed)
+    journal, tools, clock = MemoryJournal(), Paying(chance), ManualClock()
+    deaths = 0
+    data = made(*CRASHING)
+    run: Run | None = None
+    for number in itertools.count():
+        store = MortalStore(journal, chance) if deaths < 3 else journal
+        vm = ExecutionVM(tools, None, store, checker=None, clock=clock)
+        try:
+            if number == 0 or journal.head("run") is None:
+                run = vm.run_sync(data, {}, run_id="run")
+            else:
+                found = asyncio.run(vm.recover())
+                run = found[0] if found else vm.get_sync("run")
+        except Killed:
+            deaths += 1
+            clock.time += 120_000_000
+            continue
+        if run.is_over:
+            break
+        clock.time += 120_000_000
+    assert run is not None
+    assert (run.status, run.output) == ("SUCCESS", ("a3", "c1"))
+    assert tools.done == Counter(EFFECTS)
+    played = replay(journal, "run")
+    assert played is not None
+    assert played.faults == ()
+    return deaths
+
+
+@pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(4)])
+def test_killed_processes_double_lose_and_block_nothing(chunk: int) -> None:
+    assert sum(killed(seed) for seed in range(chunk * 15, (chunk + 1) * 15)) >= 25

@@ -1,0 +1,75 @@
+"""Branches of a program: which come before which, and what makes a program with branches unreadable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stepward.validator.recheck.definite import read_by
+from stepward.validator.recheck.evaluation import references
+from stepward.validator.recheck.flow import Control
+from stepward.validator.recheck.names import Names
+from stepward.validator.recheck.parsed import Parsed
+from stepward.validator.recheck.refusals import Unreadable
+from stepward.vm.language.layout import Layout
+from stepward.vm.language.steps import BranchStep
+
+
+class Sibling(NamedTuple):
+    """A branch: the position of its step, its place among its siblings, and the places of those before it."""
+
+    fork: int
+    place: int
+    before: frozenset[int]
+
+
+def siblings(layout: Layout) -> dict[int, Sibling]:
+    """Return the branches of a program by the positions of their starts; raises Unreadable for an impossible order."""
+    found: dict[int, Sibling] = {}
+    for owner, fork in layout.forks.items():
+        place = {layout.steps[start].id: number for number, start in enumerate(fork.branches)}
+        before: list[frozenset[int]] = []
+        for number, start in enumerate(fork.branches):
+            step = layout.steps[start]
+            assert isinstance(step, BranchStep)
+            own = {place.get(name, number) for name in step.needs}
+            if any(one >= number for one in own):
+                raise Unreadable(f"the branch `{step.id}` depends on what does not come before it")
+            before.append(frozenset(own).union(*(before[one] for one in own)))
+            found[start] = Sibling(owner, number, before[-1])
+    return found
+
+
+def in_branches(layout: Layout) -> frozenset[int]:
+    """Return the steps of branches, and their starts: those of a sibling on a path need not have been performed."""
+    starts = {start for fork in layout.forks.values() for start in fork.branches}
+    return frozenset(starts.union(*(layout.inside(start) for start in starts)))
+
+
+def require_readable(reading: Parsed, control: Control) -> None:
+    """Raise Unreadable where a branch reads what a sibling does at the same time, or may never end."""
+    layout = reading.layout
+    for start, one in siblings(layout).items():
+        ids = {layout.steps[other].id: place for place, other in enumerate(layout.forks[one.fork].branches)}
+        for names in (names for number in layout.inside(start) for names in _read(reading, number)):
+            is_value = names[0] in ids and names[1:2] and names[1] in ("output", "error", "error_name")
+            if is_value and not (ids[names[0]] in one.before and names[1] == "output"):
+                raise Unreadable(f"the branch `{layout.steps[start].id}` reads a sibling that runs at once")
+    free = {number for number in in_branches(layout) if layout.steps[number].max_visits is None}
+    following = {
+        number: {one.to for one in control.transitions[number] if one.kind not in ("item", "again")} & free
+        for number in free
+    }
+    while ends := [number for number, targets in following.items() if not targets & following.keys()]:
+        for number in ends:
+            del following[number]
+    if following:
+        raise Unreadable("a loop in a branch has no bound")
+
+
+def _read(reading: Parsed, number: int) -> Iterator[Names]:
+    """Yield the references of a step and its sub-steps."""
+    step = reading.steps[number]
+    yield from references(tree for tree in reading.expressions(number) if tree is not None)
+    for part in (step, *step.sub_steps):
+        yield from read_by(part)

@@ -1,0 +1,123 @@
+"""Branches that run at once, and what a rule remembers in them (specs/language.md, "Branches").
+
+The layout has the branches one after another. What a branch does depends on nothing that its siblings do at the same
+time, so that this is one of their orders. What came before a branch is what came before all of them, and what those did
+that it depends on. The numbers of a memory are those of the present place, and then, for each fork in the order of the
+layout: those from before its branches, those of its branches that have ended, joined, and those of each branch on which
+another depends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from stepward.validator.recheck.apart import Sibling, siblings
+from stepward.validator.recheck.evaluation import references
+from stepward.validator.recheck.exits import Exit
+from stepward.validator.recheck.followed import State
+from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.refusals import Refused
+from stepward.validator.recheck.rules import Breach, Memory, RequiresWatcher, Watcher
+from stepward.validator.recheck.steps import Steps
+from stepward.vm.expressions.parser import parse
+from stepward.vm.language.guardrails import AnyRule, FollowedBy, Never, Requires
+
+
+class _Room(NamedTuple):
+    """Where a memory has what it needs of a fork: numbers of memories."""
+
+    outside: int
+    joined: int
+    of: dict[int, int]
+    end: int
+
+
+class SiblingWatcher(RequiresWatcher):
+    """A `requires` in a program with branches."""
+
+    def __init__(self, rule: Requires, reading: Reading) -> None:
+        super().__init__(rule, reading)
+        layout = reading.layout
+        self._branch = siblings(layout)
+        self._stage: dict[int, Sibling] = {}
+        for start, one in self._branch.items():
+            body = layout.bodies[start]
+            self._stage |= {stage: one for stage in (body.next, body.failed) if stage is not None}
+        self._join = {fork.join: owner for owner, fork in layout.forks.items()}
+        self._rooms: dict[int, _Room] = {}
+        count = 1
+        for owner in sorted(layout.forks):
+            members = [one for one in self._branch.values() if one.fork == owner]
+            needed = sorted({earlier for one in members for earlier in one.before})
+            of = {one: count + 2 + number for number, one in enumerate(needed)}
+            self._rooms[owner] = _Room(count, count + 1, of, count + 2 + len(of))
+            count += 2 + len(of)
+        self._count = count
+
+    @cached_property
+    def seen(self) -> Collection[int]:
+        """The steps at which it may be broken, or change its memory."""
+        return {*super().seen, *self._rooms, *self._branch, *self._stage, *self._join}
+
+    def start(self) -> Memory:
+        """Return the memory before the run."""
+        return super().start() * self._count
+
+    def _part(self, memory: Memory, number: int) -> Memory:
+        size = len(self.guards)
+        return memory[number * size : (number + 1) * size]
+
+    def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:
+        """Yield the violations when a step is performed with this exit."""
+        return super().left(steps, step, state, self._part(memory, 0), exit_)
+
+    def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
+        """Return the memory after this exit of a step."""
+        parts = [self._part(memory, number) for number in range(self._count)]
+        blank = super().start()
+        if step in self._branch:
+            room = self._rooms[self._branch[step].fork]
+            parts[0] = _highest(parts[room.outside], *(parts[room.of[one]] for one in self._branch[step].before))
+        elif step in self._join:
+            room = self._rooms[self._join[step]]
+            parts[0] = super().after(step, parts[room.joined], exit_)
+            parts[room.outside : room.end] = [blank] * (room.end - room.outside)
+        else:
+            parts[0] = super().after(step, parts[0], exit_)
+        if step in self._rooms and exit_.transition.kind == "success":
+            room = self._rooms[step]
+            parts[room.outside] = parts[room.joined] = parts[0]
+        if step in self._stage:
+            one = self._stage[step]
+            room = self._rooms[one.fork]
+            parts[room.joined] = _highest(parts[room.joined], parts[0])
+            if one.place in room.of:
+                parts[room.of[one.place]] = parts[0]
+        return tuple(level for part in parts for level in part)
+
+
+def _highest(first: Memory, *others: Memory) -> Memory:
+    found = list(first)
+    for other in others:
+        found = [max(pair) for pair in zip(found, other, strict=True)]
+    return tuple(found)
+
+
+def beside_branches(
+    rule: AnyRule, reading: Reading, watch: Callable[[Any, Reading], Watcher]
+) -> Callable[[Any, Reading], Watcher]:
+    """Return what makes the watcher of a rule in a program with branches; raises Refused where it is not checked."""
+    if isinstance(rule, FollowedBy):
+        raise Refused("what follows is not checked where branches run at once")
+    if isinstance(rule, Never) and rule.when is not None:
+        require_no_branch(reading, rule.when)
+    return SiblingWatcher if isinstance(rule, Requires) else watch
+
+
+def require_no_branch(reading: Reading, when: str) -> None:
+    """Raise Refused for a condition that reads what a branch came to: its siblings do not see that."""
+    ids = {reading.steps[start].id for fork in reading.layout.forks.values() for start in fork.branches}
+    if any(names[0] in ids for names in references([parse(when, reading.program.language)])):
+        raise Refused("a condition that reads a branch is not checked")

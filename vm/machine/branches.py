@@ -1,0 +1,187 @@
+"""Branches: the events of a parallel step with branches, and the states after them."""
+
+from __future__ import annotations
+
+from stepward.vm.journal.canonical import canonical, portable
+from stepward.vm.journal.records import NO_DIGEST
+from stepward.vm.language.steps.catching import BAD_OUTPUT, DEPENDENCY
+from stepward.vm.machine.bodies import cleared, memories_of, trace_of_branches
+from stepward.vm.machine.calls import after, ended, named, place_of, size_of, size_refusal
+from stepward.vm.machine.events import Event, event
+from stepward.vm.machine.forks import MisfitError, branch_of, may_start
+from stepward.vm.machine.keys import FrameName
+from stepward.vm.machine.leaving import Done, enter, failure_changes, leave, noticed, step_of
+from stepward.vm.machine.ordering import output_changes
+from stepward.vm.machine.plan import Plan, StepPlan
+from stepward.vm.machine.slots import UNDEFINED, get, put
+from stepward.vm.machine.state import Branch, Each, Failure, Fork, Frame, State
+from stepward.vm.machine.traces import traced
+from stepward.vm.values import FrozenMap
+
+# -- what comes next ---------------------------------------------------------------------------------------------------
+
+
+def enter_branches(state: State, step: StepPlan, visit: int) -> Event:
+    """Return the event with which a parallel step with branches starts."""
+    return event("opened", place_of(state, step.id, visit))
+
+
+def branch_started(plan: Plan, state: State, number: int) -> Event:
+    """Return the event with which a branch starts."""
+    fork = _fork(state)
+    step = plan.steps[fork.at]
+    return event("item", {"frame": _name(plan, state, number), "step": step.id, "visit": fork.visit})
+
+
+def _fork(state: State) -> Fork:
+    assert state.fork is not None
+    return state.fork
+
+
+def _name(plan: Plan, state: State, number: int) -> FrameName:
+    fork = _fork(state)
+    branch = plan.program.layout.forks[fork.at].branches[number]
+    return (*state.frame, (plan.steps[fork.at].id, fork.visit, 1, plan.steps[branch].id))
+
+
+def failures_of(plan: Plan, state: State) -> list[tuple[str, Failure]]:
+    """Return the branches that have failed, by name, or that are not started because of that; raises MisfitError for
+    one that goes on."""
+    fork = _fork(state)
+    layout = plan.program.layout.forks[fork.at]
+    ids = [plan.steps[position].id for position in layout.branches]
+    found: dict[int, Failure] = {}
+    for number, branch in enumerate(fork.branches):  # in the order of the layout, which has what comes before first
+        lacking = next((one for one in sorted(layout.needs[number]) if one in found), None)
+        if lacking is not None:
+            why = f"`{ids[number]}` can't start: it depends on `{ids[lacking]}`, which has failed"
+            found[number] = Failure(why, DEPENDENCY)
+        elif not branch.is_done:
+            raise MisfitError(f"`{ids[number]}` goes on")
+        elif branch.failure is not None:
+            found[number] = branch.failure
+    return [(ids[number], found[number]) for number in layout.written if number in found]
+
+
+def is_joined(plan: Plan, state: State) -> bool:
+    """Return whether all branches have ended, those aside that can't start."""
+    try:
+        failures_of(plan, state)
+    except MisfitError:
+        return False
+    return True
+
+
+def join(plan: Plan, state: State) -> Event:
+    """Return the event that ends a step whose branches have ended."""
+    fork = _fork(state)
+    step, last = plan.steps[fork.at], plan.steps[plan.program.layout.forks[fork.at].join]
+    said = place_of(state, step.id, fork.visit)
+    failures = failures_of(plan, state)
+    if not failures:
+        size = size_of(plan, FrozenMap(_outputs(plan, state)))
+        too_large = size_refusal(state, step, size, state.limits.state_bytes)
+        if too_large is None:
+            return event("joined", said | {"kind": "success", **after(plan, last, "success", "")})
+        if last.leaving(_outcome_of(step), BAD_OUTPUT) is None:
+            return ended(plan, state, "FAILED", "error")
+        failures = [(step.id, Failure(too_large, BAD_OUTPUT))]
+        said |= {"error": too_large, **named(plan, BAD_OUTPUT)}
+    else:
+        own = [one for one in failures if one[1].name != DEPENDENCY] or failures
+        said |= {"error": "; ".join(f"`{name}`: {failure.error}" for name, failure in own[:3])}
+        said |= named(plan, own[0][1].name)
+    kind = _outcome_of(step)
+    name = str(said.get("error_name", ""))
+    return event("joined", said | {"kind": kind, **after(plan, last, kind, name)})
+
+
+def _outcome_of(step: StepPlan) -> str:
+    return "skipped" if getattr(step.step, "on_error", "fail") == "skip" else "failed"
+
+
+def _outputs(plan: Plan, state: State) -> dict[str, object]:
+    fork = _fork(state)
+    positions = plan.program.layout.forks[fork.at].branches
+    pairs = zip(positions, fork.branches, strict=True)
+    return {plan.steps[at].id: branch.output for at, branch in pairs if branch.output is not UNDEFINED}
+
+
+# -- the states after --------------------------------------------------------------------------------------------------
+
+
+def forked(plan: Plan, state: State, event: Event) -> State:
+    """Apply the start of a step with branches."""
+    step = step_of(plan, state, event.body)
+    state = enter(plan, state, step)
+    visit = get(state.slots, step.visits)[0]
+    if event.body["visit"] != visit:
+        raise MisfitError(f"`opened` of visit {event.body['visit']} of `{step.id}`")
+    branches = (Branch(),) * len(plan.program.layout.forks[step.position].branches)
+    return state._replace(fork=Fork(step.position, visit, branches), trace=traced(state.trace, event))
+
+
+def begun(plan: Plan, state: State, event: Event) -> State:
+    """Apply the start of a branch."""
+    frame = tuple(map(tuple, event.body["frame"]))
+    number, fork = branch_of(plan, state, frame), _fork(state)
+    if number is None or frame != _name(plan, state, number) or number not in may_start(plan, fork):
+        raise MisfitError("a branch starts that can't start now")
+    layout = plan.program.layout.forks[fork.at]
+    position = layout.branches[number]
+    body = plan.bodies[position]
+    given = [
+        change
+        for one in sorted(layout.before[number])
+        for change in _bound(plan.steps[layout.branches[one]], fork.branches[one])
+    ]
+    earlier = [fork.branches[one].monitors for one in sorted(layout.before[number])]
+    memories = plan.watch.shared(plan.watch.forked(state.monitors, earlier), state.monitors)
+    own = state._replace(
+        at=body.first,
+        slots=put(state.slots, [*cleared(body), *given]),
+        calls=None,
+        idle=0,
+        frames=(*state.frames, Frame(Each(position, fork.visit), state.idle, state.trace, frame)),
+        trace=traced(NO_DIGEST, event),
+        monitors=plan.watch.begun(memories, position),
+        fork=None,
+        result=None,
+    )
+    branches = (*fork.branches[:number], Branch(own), *fork.branches[number + 1 :])
+    shared = plan.watch.shared(state.monitors, own.monitors)
+    return state._replace(fork=fork._replace(branches=branches), monitors=shared)
+
+
+def _bound(step: StepPlan, branch: Branch) -> list[tuple[int, object]]:
+    """Return the changes by what a branch came to."""
+    return output_changes(step, branch.output)
+
+
+def joined_branches(plan: Plan, state: State, event: Event) -> State:
+    """Apply the end of a step with branches."""
+    fork, kind = _fork(state), event.body["kind"]
+    step, layout = plan.steps[fork.at], plan.program.layout.forks[fork.at]
+    if event.body["step"] != step.id or event.body["visit"] != fork.visit:
+        raise MisfitError(f"`joined` of `{event.body['step']}` where `{step.id}` is joined")
+    failures = dict(failures_of(plan, state))
+    if kind == "success" and failures:
+        raise MisfitError(f"`{step.id}` can't end as {kind} here")
+    name = event.body.get("error_name", "")
+    transition = plan.steps[layout.join].leaving(kind, name)
+    if transition is None:
+        raise MisfitError(f"`{step.id}` can't end as {kind}")
+    changes: list[tuple[int, object]] = []
+    for position, branch in zip(layout.branches, fork.branches, strict=True):
+        one = plan.steps[position]
+        failure = failures.get(one.id)
+        changes += _bound(one, branch) if failure is None else failure_changes(one, failure.error, failure.name)
+    output = FrozenMap(_outputs(plan, state))
+    if kind == "success":
+        changes += output_changes(step, output)
+        done = Done(changes, len(canonical(portable(output)).encode()), (step.part,))
+    else:
+        done = Done([*changes, *failure_changes(step, event.body["error"], name)], 0, ())
+    trace, monitors = trace_of_branches(plan, state), memories_of(plan, state)
+    state = state._replace(fork=None, trace=trace, monitors=monitors)
+    return leave(plan, noticed(plan, state, layout.join), step, event, transition, done)

@@ -1,0 +1,124 @@
+"""Branches that run at once: the state of a run as one of its branches sees it, and the state of the run after it.
+
+While branches run, the state of the run is that of the step with the branches, which waits. Each branch has a state of
+its own. What belongs to the run as a whole, such as its budgets, is kept in the state of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, Event
+from stepward.vm.machine.keys import FrameName
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.state import Branch, Fork, State
+
+
+class MisfitError(StepwardError):
+    """An event can't happen in this state: its journal was not written by the machine for this program."""
+
+
+_OF_RUN: Final = (
+    "steps",
+    "tokens",
+    "cost",
+    "size",
+    "refusals",
+    "is_cancelled",
+    "is_erased",
+    "limits",
+    "by",
+    "governed",
+    "caller",
+    "broken",
+)
+"""The parts of a state that belong to the run as a whole."""
+
+
+def _of_run(state: State) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in _OF_RUN}
+
+
+def seen_by(plan: Plan, state: State, number: int) -> State:
+    """Return the state of a branch that has started, with what belongs to the run as a whole."""
+    assert state.fork is not None
+    own = state.fork.branches[number].state
+    assert own is not None, "the branch has started and not ended"
+    return own._replace(**_of_run(state), monitors=plan.watch.shared(own.monitors, state.monitors))
+
+
+def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
+    """Return the state of a run after an event in one of its branches; `own` is that of the branch."""
+    fork = state.fork
+    assert fork is not None
+    branch = Branch(own) if own.result is None else own.result._replace(monitors=own.monitors)
+    branches = (*fork.branches[:number], branch, *fork.branches[number + 1 :])
+    state = state._replace(
+        **_of_run(own), fork=fork._replace(branches=branches), monitors=plan.watch.shared(state.monitors, own.monitors)
+    )
+    return state._replace(status=_status(plan, state))
+
+
+def _status(plan: Plan, state: State) -> str:
+    """Return the status of a run with branches: it runs as long as something in it can go on."""
+    fork = state.fork
+    assert fork is not None
+    found = {branch.state.status for branch in fork.branches if branch.state is not None}
+    if state.is_cancelled or RUNNING in found or not found or any(may_start(plan, fork)):
+        return RUNNING
+    return IN_DOUBT if IN_DOUBT in found else SUSPENDED
+
+
+def may_start(plan: Plan, fork: Fork) -> Iterator[int]:
+    """Yield the branches that may start now: all that they depend on have succeeded."""
+    needs = plan.program.layout.forks[fork.at].needs
+    for number, branch in enumerate(fork.branches):
+        is_new = branch.state is None and not branch.is_done
+        if is_new and all(fork.branches[one].is_done and fork.branches[one].failure is None for one in needs[number]):
+            yield number
+
+
+def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:
+    """Return the branch to which a frame leads, None for the frame of the state itself; raises MisfitError for others.
+
+    The branch need not have started.
+    """
+    if state.fork is None or frame == state.frame:
+        return None
+    depth, fork = len(state.frame), state.fork
+    ids = [plan.steps[position].id for position in plan.program.layout.forks[fork.at].branches]
+    if len(frame) > depth and frame[:depth] == state.frame:
+        step, visit, turn, name = frame[depth]
+        if (step, visit, turn) == (plan.steps[fork.at].id, fork.visit, 1) and name in ids:
+            return ids.index(str(name))
+    raise MisfitError(f"an event is in the frame {frame}, which is not open")
+
+
+def within(plan: Plan, state: State, frame: FrameName) -> State:
+    """Return the state as a frame sees it; raises MisfitError if that is not open."""
+    while state.fork is not None and frame != state.frame:
+        number = branch_of(plan, state, frame)
+        if number is None or state.fork.branches[number].state is None:
+            raise MisfitError(f"an event is in the frame {frame}, which is not open")
+        state = seen_by(plan, state, number)
+    return state
+
+
+def leaves(plan: Plan, state: State) -> Iterator[State]:
+    """Yield the state as each of the innermost branches sees it; the state itself where none runs."""
+    if state.fork is None or state.is_over:
+        yield state
+        return
+    for number, branch in enumerate(state.fork.branches):
+        if branch.state is not None:
+            yield from leaves(plan, seen_by(plan, state, number))
+
+
+def seen_at(plan: Plan, state: State, happened: Event) -> State:
+    """Return the state as an event sees it: in the frame where it happened, or around it where that starts with it."""
+    if state.fork is None or "step" not in happened.body:
+        return state
+    frame = tuple(map(tuple, happened.body.get("frame", ())))
+    return within(plan, state, frame[:-1] if happened.kind == "item" else frame)
