@@ -100,11 +100,26 @@ def branch_program(seed: str) -> dict[str, Any]:
         }
         data = with_compute({**data, "language": 2, "max_steps": 400}, Random(f"{seed}/compute"), BRANCHES.computes)
         data = with_order(with_errors(data, Random(f"{seed}/errors"), BRANCHES.errors), Random(seed), BRANCHES.ordered)
+        data = _with_guard(data, Random(f"{seed}/guard"))
         program = _bounded(data)
         has_branches = bool(program.layout.forks)
         if has_branches and not list(sibling_reads(program, Meaning(program).read_at)) and not list(crossings(program)):
             return data
     raise AssertionError("no program with branches was drawn")
+
+
+def _with_guard(data: dict[str, Any], chance: Random) -> dict[str, Any]:
+    """Return the program, at times with a rule by which a step behind branches requires the first step of one."""
+    steps, pairs = data["steps"], []
+    for number, step in enumerate(steps):
+        behind = step.get("next_step") or "".join(one["id"] for one in steps[number + 1 : number + 2])
+        if behind and behind != step["id"]:
+            pairs += [(behind, branch["steps"][0]["id"]) for branch in step.get("branches", {}).values()]
+    if not pairs or chance.random() < 0.3:
+        return data
+    protected, required = ({"step": one} for one in chance.choice(pairs))
+    rule = {"name": "joined", "protects": protected, "requires": required}
+    return data | {"guardrails": [*data.get("guardrails", ()), rule]}
 
 
 def _bounded(data: dict[str, Any]) -> Program:

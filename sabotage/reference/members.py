@@ -144,7 +144,7 @@ class Members(Waves):
     def _admit(self, step: Any, ready: list[Call]) -> None:
         """Raise Over where a budget, a guardrail or a cancellation forbids the next calls."""
         self._afford(sum(call.attempt > 0 for call in ready))
-        before = [(monitor, set(monitor.performed), monitor.owes) for monitor in self._rules]
+        before = self._remembered()
         if not self._is_begun:
             self._note_start(step)
         for call in ready:

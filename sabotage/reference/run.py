@@ -12,7 +12,7 @@ from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.data import GONE, Changes, Data
 from stepward.sabotage.reference.inference import Types
 from stepward.sabotage.reference.plain import size
-from stepward.sabotage.reference.rules import ALONE, Earlier, rules_of, terms_of
+from stepward.sabotage.reference.rules import ALONE, Earlier, RuleMonitor, rules_of, terms_of
 
 if TYPE_CHECKING:
     from stepward.vm import Policy, Program
@@ -165,7 +165,7 @@ class Run:
 
         Siblings are checked in program order, each as if the earlier ones had started.
         """
-        before = [(monitor, set(monitor.performed), monitor.owes) for monitor in self._rules]
+        before = self._remembered()
         if not self._is_begun and all(part is not step for part, _ in starts):
             self._note_start(step)  # a parallel step starts before its sub-steps do
         for part, args in starts:
@@ -177,10 +177,13 @@ class Run:
             self._note_start(part)
         self._restore(before)
 
-    def _restore(self, before: Sequence[tuple[Any, set[int], bool]]) -> None:
-        for monitor, performed, owes in before:
+    def _remembered(self) -> Sequence[tuple[RuleMonitor, set[int], bool, bool]]:
+        return [(one, set(one.performed), one.owes, one.has_paid) for one in self._rules]
+
+    def _restore(self, before: Sequence[tuple[RuleMonitor, set[int], bool, bool]]) -> None:
+        for monitor, performed, owes, has_paid in before:
             monitor.performed.intersection_update(performed)  # siblings share it
-            monitor.owes = owes
+            monitor.owes, monitor.has_paid = owes, has_paid
 
     # -- results of a step ---------------------------------------------------------------------------------------------
 

@@ -72,4 +72,4 @@ def starts_without_what_it_needs(patch: pytest.MonkeyPatch) -> None:
 )
 def test_a_planted_mistake_is_found(mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)
-    assert finds(0, 150)
+    assert finds(0, 250)

@@ -229,6 +229,8 @@ class Assignment:
             return False
         if source.step in self.flow.layout.bodies:  # its success is that of its last item; to start it gives nothing
             return False
+        if source.step in self.flow.layout.forked:
+            return False
         if source.sub is not None and self.flow.steps[source.step].sub_steps[source.sub].on_error == "skip":
             return False
         return self._success_dominates(source.step, reading.step)

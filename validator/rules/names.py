@@ -168,7 +168,10 @@ class MaybeUndefined(EngineRule):
         A step that reads a reference in several of its texts, such as `prompt` and `system`, has one finding for it.
         """
         said: set[tuple[int, int | None, tuple[str, ...]]] = set()
+        unseen = {(one.step, one.names) for one in context.facts.sibling_reads}
         for number, (reading, key) in enumerate(context.analyses.assignment.doubtful):
+            if (reading.step, reading.reference.names) in unseen:
+                continue  # no path defines it: SW502 says why
             found = None
             if context.facts.has_control_flow and number * len(context.facts.flow.steps) < SEARCHED_STEPS:
                 found = self._ask_engine(context, reading)

@@ -47,6 +47,10 @@ def test_small_programs_with_branches_agree_with_every_interleaving(chunk: int) 
     assert not wrong
 
 
+def test_a_branch_that_has_succeeded_may_have_left_no_output() -> None:
+    assert not against_all_runs(branched_program(329), 329)
+
+
 def against_all_runs(data: dict[str, Any], seed: int) -> list[str]:
     """Return where the checker differs from the enumeration of all interleavings, or from runs of the machine."""
     broken = Enumeration(data).run()
