@@ -128,7 +128,7 @@ def carries_on_what_failed(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_values_of_the_last_item(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(bodies, "_nothing", lambda body: [(slot, (0, 0)) for slot in body.counts])
+    patch.setattr(bodies, "cleared", lambda body: [(slot, (0, 0)) for slot in body.counts])
 
 
 def forgets_the_frame_in_keys(patch: pytest.MonkeyPatch) -> None:
