@@ -268,7 +268,7 @@ def _path(finding: Finding) -> tuple[Move, ...]:
 
 
 def _step_places(document: Document | None) -> dict[str, Place]:
-    """Return the place of the id of each step and sub-step of a program."""
+    """Return the place of the id of each step and sub-step of a program, and of the name of each branch."""
     if document is None or not isinstance(document.data, dict):
         return {}
     places: dict[str, Place] = {}
@@ -279,6 +279,10 @@ def _step_places(document: Document | None) -> dict[str, Place]:
         for name in ("parallel_steps", "steps"):
             pending += [(own.child(name, number), inner) for number, inner in enumerate(step.get(name) or ())]
         pending += [(own.child("do"), step["do"])] if step.get("do") else []
+        for name, branch in (step.get("branches") or {}).items():
+            at = own.child("branches", name)
+            places.setdefault(name, Place(at.path, key=True))
+            pending += [(at.child("steps", number), inner) for number, inner in enumerate(branch["steps"])]
     return places
 
 

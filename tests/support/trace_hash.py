@@ -50,40 +50,51 @@ def within(trace: bytes, inner: bytes) -> bytes:
 
 def all_steps(steps: list[Any]) -> list[Any]:
     inner = [one for step in steps for one in (*step.get("steps", ()), *filter(None, [step.get("do")]))]
+    inner += [one for step in steps for branch in step.get("branches", {}).values() for one in branch["steps"]]
     return [*steps, *(all_steps(inner) if inner else [])]
+
+
+def folded(frame: Any, traces: dict[Any, bytes], members: dict[Any, set[Any]]) -> bytes:
+    """Return the trace of a frame, with the frames that are open in it."""
+    if frame not in members:
+        return traces.get(frame, NOTHING)
+    made = NOTHING
+    for one in sorted(members[frame]):
+        made = within(made, folded(one, traces, members))
+    return within(traces[frame], made)
 
 
 def trace_hash(records: list[Any], program: Any) -> bytes:
     """Return the trace hash of a run; `records` are those of its journal, `program` is the document of its program."""
-    every = all_steps(program["steps"])
-    steps = {step["id"]: [part["id"] for part in step.get("parallel_steps", [])] for step in every}
-    each = {step["id"] for step in every if step["type"] == "for_each"}
+    every = {step["id"]: step for step in all_steps(program["steps"])}
+    steps = {name: [part["id"] for part in step.get("parallel_steps", [])] for name, step in every.items()}
     owner = {part: step for step, parts in steps.items() for part in parts}
-    trace, parts, failed = NOTHING, {}, set()
-    around: list[bytes] = []  # T around each open for_each step, and its digest M around each open frame
+    traces: dict[Any, bytes] = {(): NOTHING}  # by the frame
+    members: dict[Any, set[Any]] = {}  # the frames of the step with bodies that is open in a frame
+    parts, failed = {}, set()  # by the frame and the sub-step
     for record in records:
         kind, body, step = record["kind"], record["body"], record["body"].get("step")
+        frame = () if "ends" in body else tuple(map(tuple, body.get("frame", ())))
         again = body.get("kind") == "again"
-        while around and ("ends" in body or (kind == "joined" and step in each)):
-            trace = within(around.pop(), trace)
-            if kind == "joined":
-                break
-        if kind == "joined":
-            if step not in each:
-                trace = within(trace, b"".join(parts.get(part, NOTHING) for part in steps[step]))
-                kept = set(steps[step]) - failed if again else set()
-                parts, failed = {part: made for part, made in parts.items() if part in kept}, set()
-            trace = trace if again else extended(trace, record)
-        elif step in owner and "ends" not in body and is_item(record):
-            parts[step] = extended(parts.get(step, NOTHING), record)
-            failed |= {step} if body.get("kind") == "failed" else set()
-        elif is_item(record):
-            around += [trace] if kind == "item" else []
-            trace = extended(NOTHING if kind == "item" else trace, record)
-        if kind == "opened" or (kind == "joined" and again and step in each):
-            around, trace = [*around, trace], NOTHING
-        trace = within(around.pop(), trace) if "closes" in body else trace
-    return trace
+        if "ends" in body or (kind == "joined" and frame in members):
+            traces[frame] = folded(frame, traces, members)
+            members = {} if "ends" in body else {one: found for one, found in members.items() if one != frame}
+        elif kind == "joined":
+            made = {part: parts.pop((frame, part), NOTHING) for part in steps[step]}
+            traces[frame] = within(traces[frame], b"".join(made.values()))
+            kept = {(frame, part): one for part, one in made.items() if one != NOTHING and (frame, part) not in failed}
+            parts, failed = parts | (kept if again else {}), {one for one in failed if one[0] != frame}
+        if step in owner and "ends" not in body and is_item(record):
+            parts[frame, step] = extended(parts.get((frame, step), NOTHING), record)
+            failed |= {(frame, step)} if body.get("kind") == "failed" else set()
+        elif is_item(record) or (kind == "joined" and not again):
+            traces[frame] = extended(traces.get(frame, NOTHING), record)
+        if kind == "item":
+            members[frame[:-1]].add(frame)
+        elif kind == "opened" or (kind == "joined" and again and step not in owner.values()):
+            names = every[step].get("branches", ())
+            members[frame] = {(*frame, (step, body["visit"], 1, name)) for name in names}
+    return traces[()]
 
 
 def main(path: str, run: str) -> str:

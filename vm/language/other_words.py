@@ -42,7 +42,7 @@ WORDS_FOR: Final = {
     "when": "if condition expression expr test",
     "exclusive": "mutually_exclusive",
     # parallel
-    "parallel_steps": "steps branches tasks children substeps sub_steps parallel",
+    "parallel_steps": "steps tasks children substeps sub_steps parallel",
     "max_concurrency": "concurrency max_parallel parallelism max_workers workers",
     # set
     "set": "values vars variables assign assignments let value update data",

@@ -47,3 +47,23 @@ def place_order(price: Decimal, pieces: int) -> str:
 
 def book_order(order: str) -> str:
     return id_of("BKO", order)
+
+
+def find_offer(item: str) -> str:
+    return id_of("OFF", item)
+
+
+def ask_price(offer: str) -> int:
+    return 100 + len(offer)
+
+
+def approve_purchase() -> Suspend:
+    return Suspend({"question": "may we buy it?"})
+
+
+def place_purchase(amount: int) -> str:
+    return id_of("PUR", amount)
+
+
+def confirm_purchase(number: str) -> str:
+    return id_of("CNF", number)

@@ -26,10 +26,9 @@ from stepward.sabotage.reference.expressions import Undefined
 from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Over
 from stepward.validator import ProgramValidator, Report, Verdict
-from stepward.validator.analysis import monitors
+from stepward.validator.analysis import monitors, siblings
 from stepward.validator.analysis.assignment import Assignment, Effect
 from stepward.validator.analysis.ways import TransitionChoices
-from stepward.validator.engine import guardrails
 from stepward.validator.findings import Move
 from stepward.vm import Flow, Program, Transition
 
@@ -196,7 +195,7 @@ def skipped_counts_as_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_goes_stale(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(guardrails, "bound", never_stale)
+    patch.setattr(siblings, "bound", never_stale)
 
 
 def conditions_decide_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def help_for(kind: str, word: str, value: Any = "x", without: str = "") -> str:
         ("llm", "prompt", "message user_prompt text prompt_template template input"),
         ("tool", "tool", "function tool_name action call uses"),
         ("condition", "condition", "if when expression expr test"),
-        ("parallel", "parallel_steps", "steps branches tasks children sub-steps"),
+        ("parallel", "parallel_steps", "steps tasks children sub-steps"),
         ("set", "set", "values vars variables assign Assignments"),
     ],
 )

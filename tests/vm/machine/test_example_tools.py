@@ -104,6 +104,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     "discount_bands": {"order_id": "ORD-000042", "quantity": 100},
     "shipping_by_zone": {"parcel_id": "PCL-000042", "zone": "union", "weight_kg": Decimal("30.5")},
     "three_suppliers": {"item": "pallet", "pieces": 40},
+    "suppliers_at_once": {"item": "pallet", "amount": 40},
     "refund_order_lines": {
         "order_id": "ORD-000042",
         "lines": [{"sku": sku, "amount": amount} for sku, amount in (("mug", 12), ("sofa", 990), ("lamp", 60))],
