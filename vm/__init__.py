@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stepward.vm.language.transitions import Transition as Transition
     from stepward.vm.machine.declared import tool as tool
     from stepward.vm.machine.execution import ExecutionVM as ExecutionVM
+    from stepward.vm.machine.migration import Migration as Migration
     from stepward.vm.machine.models import Model as Model
     from stepward.vm.machine.models import ModelFailed as ModelFailed
     from stepward.vm.machine.models import ModelReply as ModelReply
@@ -94,6 +95,7 @@ _HOMES = {
     "NoSuchRun": "machine.refusals",
     "RunBusy": "machine.refusals",
     "RunRefused": "machine.refusals",
+    "Migration": "machine.migration",
     "Model": "machine.models",
     "ModelFailed": "machine.models",
     "ModelReply": "machine.models",

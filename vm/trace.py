@@ -79,6 +79,21 @@ class Governed(TraceRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Moved(StepRecord):
+    """The run moves to a new version of its program when the step on which it waits has ended.
+
+    `program` is the digest of the version, `policies` are those under which its rest goes on, `granted` is what was
+    added to budgets.
+    """
+
+    kind: ClassVar[str] = "moved"
+    program: str
+    policies: tuple[str, ...]
+    granted: Mapping[str, Any] | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Intent(StepRecord):
     """A call of a tool that writes or suspends is about to start. `key` is its idempotency key."""
 
@@ -277,6 +292,7 @@ class Erased(TraceRecord):
 AnyRecord = (
     Started
     | Governed
+    | Moved
     | Intent
     | Attempt
     | Doubt

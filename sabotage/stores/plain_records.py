@@ -15,6 +15,7 @@ _CALL: Final = frozenset({"kind", "step", "visit", "output", "error", "error_nam
 _BODIES: Final[Mapping[str, frozenset[str]]] = {
     "started": frozenset({"continues", "inputs", "patterns", "policies", "program", "waived"}),
     "governed": frozenset({"policies", "waived"}),
+    "moved": frozenset({"granted", "policies", "program", "step", "visit"}),
     "intent": frozenset({"args", "policies", "step", "tool", "visit"}),
     "attempt": _CALL | _LEAVES | {"request", "rule", "unknown"},
     "doubt": frozenset({"step", "visit", "error"}),
@@ -41,11 +42,11 @@ _NOTES: Final[Mapping[str, frozenset[str]]] = {
     "intent": frozenset({"attempt", "performance", "key", "token"}),
     "attempt": frozenset({"attempt", "performance", "started", "took", "tokens", "cost", "model", "cached", "due"}),
     "reconciled": frozenset({"verdict", "by"}),
-    **dict.fromkeys(("resumed", "cancel", "refused", "erased"), frozenset({"by"})),
+    **dict.fromkeys(("moved", "resumed", "cancel", "refused", "erased"), frozenset({"by"})),
 }
 
 _SORTED: Final = ("waived", "references")
-_ITEMS: Final = ("started", "governed", "branched", "assigned", "passed", "ended", "opened", "item", "closed")
+_ITEMS: Final = ("started", "governed", "moved", "branched", "assigned", "passed", "ended", "opened", "item", "closed")
 _ITEMS_THAT_SETTLE: Final = ("attempt", "resumed", "reconciled", "blocked", "rejected")
 _SETTLED: Final = ("success", "fallback", "skipped", "failed")
 
@@ -63,7 +64,7 @@ def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> 
         if odd:
             yield f"record {record['seq']}, `{kind}`, has `{odd[0]}`, which it should not have so"
         least = 2 if kind == "governed" or note.keys() & {"by", "cached", "due", "envelope"} else 1
-        least = 4 if "continues" in body else least
+        least = 5 if kind == "moved" else 4 if "continues" in body else least
         if record["v"] != (3 if "frame" in body or kind in ("opened", "item", "closed") else least):
             yield f"record {record['seq']}, `{kind}`, is of version {record['v']}"
     yield from _odd_intents(run, made)

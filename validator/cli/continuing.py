@@ -64,11 +64,12 @@ def continuing(options: dict[str, Any]) -> Continuing | None:
         raise click.UsageError("a continuation has the inputs that it reads: leave --takes, --input and --inputs out")
     if options["journal"] is None:
         raise click.UsageError("--continues needs the journal of the run: add --journal")
-    granted = dict(map(_granted, options["grants"]))
-    return Continuing(options["continues"], granted, options["after_failure"], options["max_continuations"])
+    grants = dict(map(granted, options["grants"]))
+    return Continuing(options["continues"], grants, options["after_failure"], options["max_continuations"])
 
 
-def _granted(text: str) -> tuple[str, Any]:
+def granted(text: str) -> tuple[str, Any]:
+    """Return what `--grant` adds, and to which budget; raises ValueUnreadable."""
     from stepward.validator.cli.values import ValueUnreadable
     from stepward.vm.machine.continuing import BUDGETS
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stepward.vm.journal.signing import SigningKey, VerifyKey
     from stepward.vm.journal.store import Journal
     from stepward.vm.language.policy import Policy
+    from stepward.vm.machine.admission import Checker
     from stepward.vm.machine.execution import ExecutionVM
     from stepward.vm.machine.history import History
     from stepward.vm.machine.models import Model
@@ -252,8 +253,8 @@ class Means(NamedTuple):
     servers: tuple[NamedServer, ...] = ()
     cache: ReplyCache | None = None
 
-    def machine(self, journal: Journal, policies: Sequence[Policy] = ()) -> ExecutionVM:
-        """Return a machine with these means; it does not check programs, because that was done before."""
+    def machine(self, journal: Journal, policies: Sequence[Policy] = (), checker: Checker | None = None) -> ExecutionVM:
+        """Return a machine with these means; without a checker, because programs were checked before."""
         from stepward.vm.machine.execution import ExecutionVM
 
         return ExecutionVM(
@@ -261,7 +262,7 @@ class Means(NamedTuple):
             self.model,
             journal,
             policies,
-            checker=None,
+            checker=checker,
             key=self.key,
             observer=self.telemetry,
             cache=self.cache,

@@ -37,6 +37,7 @@ from stepward.validator.cli.machine import (
 from stepward.validator.cli.output import uses_color, write_output
 from stepward.validator.cli.run_lists import filters, since
 from stepward.validator.cli.run_studies import diff, export, follow
+from stepward.validator.cli.versions import migrate, versions
 
 if TYPE_CHECKING:
     from stepward.vm.errors import StepwardError
@@ -89,6 +90,8 @@ def runs() -> None:
 
 runs.add_command(diff)
 runs.add_command(export)
+runs.add_command(versions)
+runs.add_command(migrate)
 
 # -- looking -----------------------------------------------------------------------------------------------------------
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.planner.refusal import PlanRefused
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.canonical import is_sealed, opened
+from stepward.vm.journal.canonical import is_sealed
 from stepward.vm.language.node import plain
-from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.chains import chain_before, reader
 from stepward.vm.machine.continuation import MAX_CONTINUATIONS, Wanted, checked_grant, prepared, require_continuable
 from stepward.vm.machine.continuing import (
@@ -25,8 +24,8 @@ from stepward.vm.machine.continuing import (
     derived_policies,
     id_after,
 )
-from stepward.vm.machine.data import REDACTED, marked, refused
-from stepward.vm.machine.handing import readable, uncovered
+from stepward.vm.machine.data import REDACTED
+from stepward.vm.machine.handing import readable, type_of
 from stepward.vm.machine.history import load, stored_plan
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.replay import chain_faults, misfits
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
+    from stepward.vm.language.types import TypeSpec
     from stepward.vm.machine.history import History
 
 MAX_SHOWN: Final = 400
@@ -144,41 +144,9 @@ def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) ->
         raise PlanRefused(str(error), "look at the run with `stepward verify`") from None
     reads = {name.replace(".", "_"): name for name in readable(found)}
     reads |= {name: name for name in readable(found) if "." not in name}
-    types = {name: _type(found, source) for name, source in reads.items()}
+    types = {name: type_of(found, source) for name, source in reads.items()}
     settled = Continuing(asked.run, grant, asked.after_failure, most)
     return Before(settled, chain, reads, types, tuple(present), policies)
-
-
-def _type(last: History, source: str) -> TypeSpec:
-    """Return the type of an input that reads a value: that of the value in its own program, or what it is."""
-    value, spec = readable(last)[source], _stated(last, source)
-    is_fit = spec is not None and not spec.has_default and refused(opened(value), spec, source) is None
-    if spec is not None and is_fit and not uncovered(value, marked(opened(value), spec)):
-        return spec
-    data = {"type": _word(opened(value)), **({"sensitive": True} if is_sealed(value) else {})}
-    return TypeSpec.model_validate(data, strict=False)
-
-
-def _stated(last: History, source: str) -> TypeSpec | None:
-    """Return the type of a variable or an output in its program, if all that gives it a value is of one type."""
-    names, typing = last.plan.meaning.names, last.plan.meaning.typing
-    if source in last.plan.input_types:
-        return last.plan.input_types[source]
-    step, _, what = source.partition(".")
-    given = (
-        [names.outputs[step]] if what == "output" and step in names.outputs else list(names.variables.get(source, ()))
-    )
-    return typing.effective(given[0]) if len(given) == 1 else None
-
-
-def _word(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else "boolean"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, dict):
-        return "object"
-    return "array" if isinstance(value, tuple) else "number"
 
 
 def _shown(value: Any) -> str:

@@ -110,6 +110,7 @@ def _branched(body: Mapping[str, Any]) -> str:
 
 _DETAIL_WORDS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "governed": lambda body: f"also under policies {', '.join(digest[:8] for digest in body['policies'])}",
+    "moved": lambda body: f"goes on with version {body['program'][:8]}",
     "started": lambda body: _pairs(body["inputs"]),
     "intent": lambda body: f"{body['tool']}({_pairs(body['args'])})" if body["tool"] else "a model",
     "assigned": lambda body: _pairs(body["values"]),

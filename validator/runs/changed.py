@@ -14,7 +14,7 @@ from stepward.validator.runs.difference import values_between
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.chain import read_together
-from stepward.vm.journal.records import Record, digest_of, read_record, write_record
+from stepward.vm.journal.records import Record, digest_of, read_record, version_of, write_record
 from stepward.vm.journal.store import Entry, Head, Journal, JournalError
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Event
@@ -89,7 +89,7 @@ def _decided(journal: Journal, run: str, entries: Sequence[Entry], number: int, 
 
 
 def _written(present: Record, prev: bytes, action: Event) -> bytes:
-    version = 2 if action.kind == "governed" else 1
+    version = version_of(action.kind, {})
     return write_record(
         present.seq, prev, action.kind, action.text, canonical(present.note), present.at, version
     ).record

@@ -171,5 +171,5 @@ def _snapshot(journal: Journal, found: History) -> StoreSnapshot:
 def _digests(found: History) -> Iterator[str]:
     yield from found.plan.digests
     for record in found.records:
-        if record.kind == "governed":
+        if record.kind in ("governed", "moved"):
             yield from record.body["policies"]

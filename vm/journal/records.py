@@ -10,13 +10,14 @@ from typing import Any, Final, NamedTuple
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.store import Entry, JournalError
 
-VERSIONS: Final = (1, 2, 3, 4)
+VERSIONS: Final = (1, 2, 3, 4, 5)
 """Versions of a record. The second adds LATER_KINDS and LATER_NOTES, the third BODY_KINDS and records with a frame, the
-fourth first records with `continues`; a record has the lowest version that it needs, so that the bytes of older kinds
-of records do not change."""
+fourth first records with `continues`, the fifth MOVE_KINDS; a record has the lowest version that it needs, so that the
+bytes of older kinds of records do not change."""
 
 LATER_KINDS: Final = frozenset({"governed"})
 BODY_KINDS: Final = frozenset({"opened", "item", "closed"})
+MOVE_KINDS: Final = frozenset({"moved"})
 LATER_NOTES: Final = frozenset({"by", "cached", "due", "envelope"})
 
 # Digests of different things never coincide: the digested bytes start with the tag of their kind.
@@ -52,6 +53,8 @@ def version_of(kind: str, note: Mapping[str, Any], *, is_in_body: bool = False, 
 
     `is_in_body`: and a frame; `continues`: and the run that its run continues.
     """
+    if kind in MOVE_KINDS:
+        return 5
     if continues:
         return 4
     if is_in_body or kind in BODY_KINDS:

@@ -241,7 +241,7 @@ class FollowedByAutomaton(Automaton):
 
     def counts(self, status: str, reason: str) -> bool:
         is_failure = status == "FAILED" or (status == "STALLED" and reason == "visits")
-        return self.ends == "any" or status == "SUCCESS" or (self.ends is None and is_failure)
+        return (self.ends == "any" and reason != "moved") or status == "SUCCESS" or (self.ends is None and is_failure)
 
 
 def automaton_of(rule: AnyRule) -> Automaton:

@@ -64,10 +64,25 @@ class Admission:
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, "stepward-checker")  # it starts when it is first needed
 
+    @property
+    def asks(self) -> bool:
+        """Whether there is a checker."""
+        return self._checker is not None
+
     async def require(self, plan: Plan, policies: Sequence[Policy], accept: Collection[str]) -> None:
         """Raise RunRefused for a program with an error whose code is not in `accept`."""
+        found = [finding for finding in await self.errors(plan, policies) if finding.code not in accept]
+        if found:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            codes = ", ".join(sorted({finding.code for finding in found}))
+            raise RunRefused(
+                f"{found[0].code}: {found[0].message}{more}; correct the program, or accept {codes} by name"
+            )
+
+    async def errors(self, plan: Plan, policies: Sequence[Policy]) -> tuple[Finding, ...]:
+        """Return the errors that the checker finds in a program under policies."""
         if self._checker is None:
-            return
+            return ()
         key = (plan.digest, plan.policy_digests, plan.waived)
         errors = self._verdicts.get(key)
         if errors is None and INLINE.get():
@@ -75,13 +90,7 @@ class Admission:
         elif errors is None:
             loop = asyncio.get_running_loop()
             errors = await loop.run_in_executor(self._thread, self._errors_of, self._checker, key, plan, policies)
-        found = [finding for finding in errors if finding.code not in accept]
-        if found:
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            codes = ", ".join(sorted({finding.code for finding in found}))
-            raise RunRefused(
-                f"{found[0].code}: {found[0].message}{more}; correct the program, or accept {codes} by name"
-            )
+        return errors
 
     def _errors_of(self, checker: Checker, key: _Key, plan: Plan, policies: Sequence[Policy]) -> tuple[Finding, ...]:
         """Return the errors that the checker finds in a program, cached."""

@@ -105,6 +105,13 @@ def _governed(plan: Plan, state: State, event: Event) -> State:
     return state._replace(governed=number, trace=traced(state.trace, event))
 
 
+def _moved(plan: Plan, state: State, event: Event) -> State:
+    step = step_of(plan, state, event.body)
+    if state.status != SUSPENDED or event.body["visit"] != visits_of(state, step):
+        raise MisfitError("the run moves to another version while it does not wait there")
+    return state._replace(moved=str(event.body["program"]), trace=traced(state.trace, event))
+
+
 def _ended(plan: Plan, state: State, event: Event) -> State:
     body = event.body
     if "step" not in body:
@@ -429,6 +436,7 @@ def _transition_of(step: StepPlan, kind: str, name: str) -> Transition:
 _HANDLERS: Final[dict[str, Callable[[Plan, State, Event], State]]] = {
     "started": _started,
     "governed": _governed,
+    "moved": _moved,
     "intent": _intent,
     "attempt": _attempt,
     "doubt": _doubt,

@@ -22,8 +22,10 @@ from stepward.vm.machine.continuing import (
     id_after,
 )
 from stepward.vm.machine.data import completed
+from stepward.vm.machine.events import MOVED
 from stepward.vm.machine.handing import read_from, unread
 from stepward.vm.machine.history import History, Plans, applied, load
+from stepward.vm.machine.moving import departure, last_move, recorded, version_of
 from stepward.vm.machine.plan import policy_digest
 from stepward.vm.machine.state import before
 
@@ -77,6 +79,8 @@ def link_misfit(found: History, chain: Sequence[History], journal: Journal) -> s
     last = chain[-1]
     if found.run != id_after([one.run for one in chain]):
         return f"it has another id than the continuation of run `{last.run}`"
+    if last.state.moved:
+        return _move_misfit(found, chain, link, journal)
     if last.state.status not in (*ENDINGS, "FAILED"):
         return f"it continues run `{last.run}`, which has ended {last.state.status}"
     if not _was_over_at(last, link.head, journal):
@@ -85,6 +89,34 @@ def link_misfit(found: History, chain: Sequence[History], journal: Journal) -> s
         return f"its language is not that of run `{last.run}`"
     blind = unread(chain, found.plan.policies, link.reads)
     return blind or _input_misfit(found, last, link) or _terms_misfit(found, chain) or _budget_misfit(found, last, link)
+
+
+def _move_misfit(found: History, chain: Sequence[History], link: Continues, journal: Journal) -> str | None:
+    """Return why a run does not go on with a new version as the run before it has to, or None."""
+    last = chain[-1]
+    if last.state.is_over and last.state.reason != MOVED:
+        return f"it continues run `{last.run}`, which has ended {last.state.status}"
+    if not _was_over_at(last, link.head, journal):
+        return f"it names a head that run `{last.run}` did not have when it left for another version"
+    moved = last_move(last)
+    assert moved is not None, "its state says so"
+    version = version_of(journal, moved.body["program"], moved.body.get("granted", {}))
+    own = [plain(policy) for policy in found.plan.terms[0].policies]
+    missing = {one.policy for one in recorded(journal, moved)} - {one.policy for one in own}
+    if missing:
+        return f"it is not under policy `{min(missing)}`, under which run `{last.run}` has moved"
+    try:
+        program, reads, _ = departure(chain, version, own)
+    except ErasedError:
+        return None  # the types of values can't be looked at any more
+    if program.to_data() != found.plan.program.to_data():
+        return f"its program is not the rest of the version to which run `{last.run}` has moved"
+    if dict(reads) != dict(link.reads) or dict(version.granted) != dict(link.granted):
+        return f"it reads or may spend something else than run `{last.run}` has left it"
+    notes = [{name: one.records[0].note.get(name) for name in ("by", "envelope")} for one in (last, found)]
+    if notes[0] != notes[1]:
+        return f"it names another person or caller than run `{last.run}`"
+    return _input_misfit(found, last, link) or _terms_misfit(found, chain) or _budget_misfit(found, last, link)
 
 
 def _was_over_at(last: History, head: str, journal: Journal) -> bool:
@@ -96,7 +128,7 @@ def _was_over_at(last: History, head: str, journal: Journal) -> bool:
     state = before(last.plan)
     for seq, happened in enumerate(last.events[: number + 1]):
         state = applied(last.plan, state, happened, seq)
-    return state.is_over
+    return state.is_over or state.is_leaving
 
 
 def _input_misfit(found: History, last: History, link: Continues) -> str | None:

@@ -77,8 +77,8 @@ def require_continuable(chain: Sequence[History], wanted: Wanted) -> None:
         raise RunRefused(f"run `{run}` has ended FAILED: it is continued only if that is asked for")
     if state.status not in (*ENDINGS, "FAILED"):
         raise RunRefused(f"run `{run}` has ended {state.status}: only {' and '.join(ENDINGS)} can be continued")
-    if len(chain) > wanted.most:
-        count = len(chain) - 1
+    count = sum(not one.state.moved for one in chain[:-1])
+    if count >= wanted.most:
         raise RunRefused(f"run `{chain[0].run}` was continued {count} times, and `max_continuations` is {wanted.most}")
     if wanted.head is not None and wanted.head != last.last.digest.hex():
         raise RunRefused(f"run `{run}` has another head than the one that was named: look at it again")
@@ -108,7 +108,15 @@ def prepared(
     if blind is not None:
         raise RunRefused(blind)
     plan = Plan(program, policies)
-    read = values_read(last, wanted.reads)
+    return plan, *handed_over(chain, plan, wanted.reads, wanted.granted)
+
+
+def handed_over(
+    chain: Sequence[History], plan: Plan, reads: Mapping[str, str], granted: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the inputs of a continuation, and what its first record says; raises RunRefused as `prepared`."""
+    last = chain[-1]
+    read = values_read(last, reads)
     given, why = completed(plain_values(read), plan.input_types)
     if why is not None:
         raise RunRefused(f"input {why}")
@@ -118,11 +126,11 @@ def prepared(
     continues = {
         "run": last.run,
         "head": last.last.digest.hex(),
-        "reads": dict(sorted(wanted.reads.items())),
+        "reads": dict(sorted(reads.items())),
         "number": len(chain),
-        **({"granted": dict(wanted.granted)} if wanted.granted else {}),
+        **({"granted": dict(granted)} if granted else {}),
     }
-    return plan, given, continues
+    return given, continues
 
 
 def _require_tools_unchanged(program: Program, last: History) -> None:

@@ -135,13 +135,19 @@ def derived_policies(chain: Sequence[History], base: Sequence[Policy], start: St
                 changed = tuple(continued(rule, memory, meaning, assigned) for rule, memory in rules)
                 policies[place] = policy.model_copy(update={"guardrails": changed})
     effects = _effects_name(chain)
-    done = tuple(dict.fromkeys(write for history in chain for write in _writes(history)))
+    done = tuple(dict.fromkeys(write for history in _interrupted(chain) for write in _writes(history)))
     return tuple(
         policy.model_copy(
             update={"continues": chain[0].run} | ({"performed": done} if policy.policy == effects and done else {})
         )
         for policy in policies
     )
+
+
+def _interrupted(chain: Sequence[History]) -> Sequence[History]:
+    """Return the runs of a chain whose writes must not be made again: a run that moves goes on as it would have."""
+    last = next((number for number in range(len(chain), 0, -1) if not chain[number - 1].state.moved), 0)
+    return chain[:last]
 
 
 def _memories(history: History, policies: Sequence[Policy]) -> tuple[Any, ...]:

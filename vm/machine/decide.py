@@ -38,7 +38,7 @@ from stepward.vm.machine.calls import (
 )
 from stepward.vm.machine.computing import enter_compute
 from stepward.vm.machine.data import computed, filled
-from stepward.vm.machine.events import IDLE, RUNNING, Action, Calls, Event, Kind, event, unsealed
+from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Calls, Event, Kind, event, unsealed
 from stepward.vm.machine.forks import may_start, seen_by
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
@@ -63,6 +63,8 @@ def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY) -> Action:
     """
     if state.status != RUNNING:
         return _cancelled(plan, state) if state.is_cancelled and not state.is_over else IDLE
+    if state.is_leaving:
+        return ended(plan, state, "CANCELLED", MOVED)
     step = plan.steps[state.at]
     if state.each is not None:
         return _cancelled(plan, state) if state.is_cancelled else between_items(plan, state, state.each)

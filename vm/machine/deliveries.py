@@ -8,8 +8,9 @@ from typing import Any, Literal
 from stepward.vm.machine.ask import typed
 from stepward.vm.machine.authority import require_name, two_people
 from stepward.vm.machine.calls import oversize, place_of, successor_fields
+from stepward.vm.machine.continuing import id_after
 from stepward.vm.machine.driver import Driver, Setup
-from stepward.vm.machine.events import Result, event, unsealed
+from stepward.vm.machine.events import MOVED, Result, event, unsealed
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History
 from stepward.vm.machine.keys import Token
@@ -149,6 +150,9 @@ class Deliveries(Runs):
         """End a run CANCELLED; `by` names the person. The driver of the run first finishes a call in progress."""
         who = require_name(by, DeliveryRefused)
         found = await self._found(run_id)
+        if found.state.is_over and found.state.reason == MOVED:
+            names = [*await self.before(run_id), run_id]
+            return await self.cancel(id_after(names), by=by)
         if found.state.is_over:
             return run_of(found)
         if not found.state.is_cancelled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
@@ -58,6 +58,7 @@ _URGENCY: Final = {
     "reconciled": DURABLE,
     "resumed": DURABLE,
     "ended": DURABLE,
+    "moved": DURABLE,
     "cancel": DURABLE,
     "erased": DURABLE,
     "rejected": COMMITS,
@@ -72,7 +73,8 @@ Io = Callable[..., Any]
 class Setup(NamedTuple):
     """The parts of a machine that a driver needs. `io` calls a method of the journal, directly or in a thread.
 
-    `replies` are those of a cache, if the machine has one.
+    `replies` are those of a cache, if the machine has one. `depart` is called before a run ends that moves to another
+    version: it creates the run that goes on.
     """
 
     journal: Journal
@@ -85,6 +87,7 @@ class Setup(NamedTuple):
     random: Callable[[int], bytes]
     io: Io
     replies: Replies | None = None
+    depart: Callable[[Driver], Awaitable[None]] | None = None
 
 
 class Pending(NamedTuple):
@@ -112,6 +115,7 @@ class Driver:
         self.known = Known(plan)
         self.under_way: dict[tuple[FrameName, int], tuple[list[threading.Event], float | None]] = {}
         self._last = last
+        self.successor: Driver | None = None
         self._flushing: asyncio.Lock | None = None
         self._renewing: asyncio.Task[None] | None = None
 
@@ -139,6 +143,8 @@ class Driver:
         while len(self.pending) < MAX_PENDING:
             action = decide(self.plan, self.state)
             if type(action) is Event:
+                if self.state.is_leaving:
+                    await self._depart()
                 self.record(action)
             elif type(action) is not Calls:
                 await self.flush()
@@ -153,6 +159,12 @@ class Driver:
         await self.flush()
         await asyncio.sleep(0)
         return True
+
+    async def _depart(self) -> None:
+        """Have the run created that goes on, after everything that it stands on is stored."""
+        assert self.setup.depart is not None, "a machine that moves runs creates those that go on"
+        await self.flush()
+        await self.setup.depart(self)
 
     def record(self, happened: Event, at: int = 0) -> None:
         """Apply an event, and add its record to the next commit; `at` is its time, now unless given."""

@@ -15,11 +15,15 @@ from stepward.vm.machine.keys import FrameName
 RUNNING: Final = "RUNNING"
 SUSPENDED: Final = "SUSPENDED"
 IN_DOUBT: Final = "IN_DOUBT"
+MOVED: Final = "moved"
+"""The reason with which a run ends that another one continues with a new version of its program."""
+
 UNFINISHED: Final = (RUNNING, SUSPENDED, IN_DOUBT)
 
 Kind = Literal[
     "started",
     "governed",
+    "moved",
     "intent",
     "attempt",
     "doubt",

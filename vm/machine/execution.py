@@ -40,6 +40,7 @@ from stepward.vm.machine.driver import Driver, Setup
 from stepward.vm.machine.equipment import require_facts, require_model, tool_fault, tools_of
 from stepward.vm.machine.events import NOTHING, event, unsealed
 from stepward.vm.machine.history import History
+from stepward.vm.machine.migration import Migrations
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.observer import Observer
 from stepward.vm.machine.plan import Plan, Terms
@@ -69,7 +70,7 @@ def _without_loop(form: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -
     return waiting
 
 
-class ExecutionVM(Deliveries):
+class ExecutionVM(Migrations):
     """Runs programs.
 
     `tools` are functions by name, or a module or object that has them, or a provider with `has` and `call`. `model` is
@@ -122,7 +123,19 @@ class ExecutionVM(Deliveries):
         watch = DatedClock(SystemClock() if clock is None else clock)
         replies = _replies(cache, model)
         super().__init__(
-            Setup(store, self.tools, model, watch, key, retry_delay, lease_seconds, random, self._io, replies)
+            Setup(
+                store,
+                self.tools,
+                model,
+                watch,
+                key,
+                retry_delay,
+                lease_seconds,
+                random,
+                self._io,
+                replies,
+                self._depart,
+            )
         )
         self._limits = list(self.limits)
         self._has_waivers = any(policy.waivers for policy in self.policies)
@@ -405,6 +418,8 @@ class ExecutionVM(Deliveries):
     get_sync = _without_loop(Deliveries.get)
     before_sync = _without_loop(Deliveries.before)
     continue_run_sync = _without_loop(continue_run)
+    migration_sync = _without_loop(Migrations.migration)
+    migrate_sync = _without_loop(Migrations.migrate)
     recover_sync = _without_loop(recover)
     recover_all_sync = _without_loop(recover_all)
     resume_sync = _without_loop(Deliveries.resume)

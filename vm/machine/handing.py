@@ -12,7 +12,9 @@ from stepward.vm.expressions.syntax import Defined, walk
 from stepward.vm.journal.canonical import Sealed, Secret, is_sealed, opened
 from stepward.vm.language.guardrails import Never
 from stepward.vm.language.policy import Policy
+from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.continuing import open_bodies
+from stepward.vm.machine.data import marked, refused
 from stepward.vm.machine.history import History
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.slots import UNDEFINED, put
@@ -126,3 +128,35 @@ def uncovered(sealed: Any, marked: Any) -> bool:
     if isinstance(sealed, dict):
         return any(uncovered(value, marked[name]) for name, value in sealed.items())
     return any(uncovered(one, other) for one, other in zip(sealed, marked, strict=True))
+
+
+def type_of(last: History, source: str) -> TypeSpec:
+    """Return the type of an input that reads a value: that of the value in its own program, or what it is."""
+    value, spec = readable(last)[source], stated_type(last, source)
+    is_fit = spec is not None and not spec.has_default and refused(opened(value), spec, source) is None
+    if spec is not None and is_fit and not uncovered(value, marked(opened(value), spec)):
+        return spec
+    data = {"type": _word(opened(value)), **({"sensitive": True} if is_sealed(value) else {})}
+    return TypeSpec.model_validate(data, strict=False)
+
+
+def stated_type(last: History, source: str) -> TypeSpec | None:
+    """Return the type of a variable or an output in its program, if all that gives it a value is of one type."""
+    names, typing = last.plan.meaning.names, last.plan.meaning.typing
+    if source in last.plan.input_types:
+        return last.plan.input_types[source]
+    step, _, what = source.partition(".")
+    given = (
+        [names.outputs[step]] if what == "output" and step in names.outputs else list(names.variables.get(source, ()))
+    )
+    return typing.effective(given[0]) if len(given) == 1 else None
+
+
+def _word(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, dict):
+        return "object"
+    return "array" if isinstance(value, tuple) else "number"

@@ -34,6 +34,8 @@ from stepward.vm.machine.events import Action, Call, Calls, Event
 from stepward.vm.machine.forks import may_start, seen_at
 from stepward.vm.machine.history import History, Plans, applied, load, stored_plan, unfold
 from stepward.vm.machine.keys import idempotency_key
+from stepward.vm.machine.moving import FIELDS as MOVE_FIELDS
+from stepward.vm.machine.moving import move_misfit
 from stepward.vm.machine.ordering import open_calls
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
@@ -139,6 +141,8 @@ def chain_faults(journal: Journal, found: History, plans: Plans) -> list[Fault]:
         why = link_misfit(history, chain[:number], journal)
         wrong = [] if why is None else [Fault(history.run, 0, f"record 0: {why}", FORGED)]
         wrong = wrong or (misfits(history) if history is not found else [])
+        why = None if wrong else move_misfit(chain[:number], history, journal)
+        wrong = wrong if why is None else [Fault(history.run, None, why, FORGED)]
         if wrong and history is not found:
             what = f"run `{history.run}`, which it continues, is not in order: {wrong[0].what}"
             return [Fault(found.run, 0, what, wrong[0].help)]
@@ -223,6 +227,9 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
     within = {"frame"} if state.frames and kind != "governed" else set()
     if kind in FIELDS and happened.body.keys() != FIELDS[kind] | within:
         return f"its fields are not those of `{kind}`"
+    if kind == "moved":
+        is_whole = MOVE_FIELDS - {"granted"} <= happened.body.keys() <= MOVE_FIELDS
+        return None if is_whole else "its fields are not those of `moved`"
     if kind == "governed":
         return _waiver_misfit(plan, plan.terms[state.governed + 1].policies, happened.body["waived"])
     if kind in FROM_OUTSIDE:

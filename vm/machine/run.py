@@ -11,7 +11,7 @@ from stepward.vm.journal.canonical import opened
 from stepward.vm.journal.store import Entry
 from stepward.vm.language.steps import Stage
 from stepward.vm.machine.continuing import Continues, continues_of
-from stepward.vm.machine.events import Spent
+from stepward.vm.machine.events import MOVED, Spent
 from stepward.vm.machine.history import History
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
@@ -87,6 +87,11 @@ class Run:
     def is_over(self) -> bool:
         """Whether the run has ended."""
         return self._state.is_over
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the run has ended because another one goes on with a new version of its program."""
+        return self.is_over and self.reason == MOVED
 
     @property
     def step(self) -> str:

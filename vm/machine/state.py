@@ -136,6 +136,7 @@ class State(NamedTuple):
     In a body, `frames` are the open frames, outermost first. `each` is the for_each step between whose items the run
     is. `broken` are the rules of bodies that frames have broken, with the reasons. `fork` are the branches that run:
     each has a state of its own, and `result` is what it came to when it has ended.
+    `moved` is the digest of the version to which the run moves, empty for none.
     """
 
     status: str = RUNNING
@@ -165,11 +166,17 @@ class State(NamedTuple):
     broken: tuple[tuple[str, str], ...] = ()
     fork: Fork | None = None
     result: Branch | None = None
+    moved: str = ""
 
     @property
     def frame(self) -> FrameName:
         """The name of the innermost open frame; empty outside of all bodies."""
         return self.frames[-1].name if self.frames else ()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the run moves to another version, and the step on which it waited has ended."""
+        return bool(self.moved) and self.calls is None and self.status == RUNNING
 
     @property
     def is_over(self) -> bool:
@@ -240,6 +247,8 @@ def snapshot(plan: Plan, state: State) -> bytes:
     }
     data = state._asdict()
     del data["slots"]
+    if not data["moved"]:
+        del data["moved"]
     frames, each, broken = data.pop("frames"), data.pop("each"), data.pop("broken")
     fork, _ = data.pop("fork"), data.pop("result")
     if fork is not None:

@@ -92,6 +92,7 @@ RESUME_SPAN: Final = "resume"
 RECONCILE_SPAN: Final = "reconcile"
 POINTS: Final = {
     "governed": "policies added",
+    "moved": "new version",
     "cancel": "cancel requested",
     "refused": "delivery refused",
     "erased": "values erased",

@@ -1,0 +1,322 @@
+"""Moves a run that waits to a new version of its program.
+
+The record `moved` names the version. The step on which the run waits ends as it would have ended; then the run ends,
+and another run continues it with the rest of the version. Its rules begin where they are then, those of the version
+too, as if they had been there from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.canonical import ErasedError, is_sealed, opened
+from stepward.vm.journal.store import Journal, JournalError
+from stepward.vm.language.guardrails import AnyRule, plain_rule
+from stepward.vm.language.loading import build_program
+from stepward.vm.language.node import plain as plain_data
+from stepward.vm.language.past import asked_steps
+from stepward.vm.language.policy import Policy, plain
+from stepward.vm.language.program import Program
+from stepward.vm.language.rest import Left, NoRestError, Rest, rest_of
+from stepward.vm.language.steps import ToolCall, parts
+from stepward.vm.machine.authority import breach
+from stepward.vm.machine.calls import ended, place_of, successor_fields
+from stepward.vm.machine.continuing import (
+    Start,
+    allowed_budgets,
+    base_policies,
+    bounded,
+    derived_policies,
+)
+from stepward.vm.machine.events import MOVED, Event, event
+from stepward.vm.machine.handing import readable, stated_type, type_of, values_read
+from stepward.vm.machine.history import History, applied
+from stepward.vm.machine.plan import Plan, Terms, policy_digest, read_document
+from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.state import visits_of
+from stepward.vm.patterns.matching import RE2
+
+FIELDS: Final = frozenset({"granted", "policies", "program", "step", "visit"})
+"""The fields of a record `moved`; `granted` is left out where nothing was added to budgets."""
+
+
+class Version(NamedTuple):
+    """A version of a program that a run moves to: the program, its digest, and what the operator adds to budgets."""
+
+    program: Program
+    digest: str
+    granted: Mapping[str, Any]
+
+    def rules(self) -> Policy | None:
+        """Return the guardrails of the version as a policy, None if it has none."""
+        rules = tuple(map(plain_rule, self.program.guardrails))
+        name = f"version {self.digest[:16]}"
+        return Policy.model_construct({"policy", "guardrails"}, policy=name, guardrails=rules) if rules else None
+
+
+class Rehearsal(NamedTuple):
+    """What a run becomes once its step has ended: the plan of the new run, and what that reads.
+
+    `narrow` is the same plan with the values that are known already as the only ones of their inputs.
+    """
+
+    plan: Plan
+    reads: Mapping[str, str]
+    narrow: Plan
+
+
+def version_of(journal: Journal, digest: str, granted: Mapping[str, Any]) -> Version:
+    """Return a version from its stored document; raises JournalError if that is missing."""
+    from stepward.vm.journal.records import document_digest
+
+    text = journal.document(digest)
+    if type(text) is not bytes or document_digest(text) != digest:
+        raise JournalError(f"the version `{digest[:16]}…` is missing, or not what was kept; see `stepward verify`")
+    return Version(build_program(plain_data(read_document(text)), None, RE2), digest, granted)
+
+
+# -- whether a run may move --------------------------------------------------------------------------------------------
+
+
+def require_movable(last: History, version: Version) -> None:
+    """Raise RunRefused if a run does not wait where it could move to a version."""
+    state, plan, run = last.state, last.plan, last.run
+    if state.status != "SUSPENDED":
+        raise RunRefused(f"run `{run}` does not wait: it is {state.status}")
+    step = plan.steps[state.at]
+    if state.frames or state.each or state.fork or not step.calls or step.is_parallel:
+        raise RunRefused(f"run `{run}` waits within `{step.id}`: it can move when it waits on a step of its own")
+    if step.transitions["success"].to < 0:
+        raise RunRefused(f"run `{run}` ends with `{step.id}`, on which it waits: nothing is left to move")
+    if state.is_cancelled:
+        raise RunRefused(f"run `{run}` is being cancelled")
+    if version.program.language != plan.program.language:
+        raise RunRefused(f"the version has to say `language: {plan.program.language}`, as run `{run}` does")
+    own = {part.id: part for one in version.program.layout.steps for _, part in parts(one)}
+    _require_same(step.step, own.get(step.id), f"on which run `{run}` waits")
+    before = {part.id: part for one in plan.program.layout.steps for _, part in parts(one)}
+    rules: list[AnyRule] = [rule for policy in plan.policies for rule in policy.guardrails]
+    for rule in (*plan.program.guardrails, *rules):
+        for name in asked_steps(rule):
+            if name in own and name in before:
+                _require_same(before[name], own[name], f"for which guardrail `{rule.name}` asks")
+    _require_tools_unchanged(version.program, last)
+
+
+def _require_same(before: Any, after: Any, which: str) -> None:
+    """Raise RunRefused unless a version has a step of the same type, with the same tool."""
+    if after is None:
+        raise RunRefused(f"the version has no step `{before.id}`, {which}")
+    if after.type != before.type:
+        raise RunRefused(f"`{before.id}`, {which}, is of type `{before.type}`, and `{after.type}` in the version")
+    if isinstance(before, ToolCall) and before.tool != after.tool:
+        raise RunRefused(f"`{before.id}`, {which}, calls `{before.tool}`, and `{after.tool}` in the version")
+
+
+def _require_tools_unchanged(program: Program, last: History) -> None:
+    """Raise RunRefused if a version says of the tool that is awaited that it returns something else."""
+    step: Any = last.plan.steps[last.state.at].step
+    before = last.plan.meaning.manifest.get(step.tool)
+    after = (program.tools or {}).get(step.tool)
+    if before is not None and after is not None and after.returns != before.returns:
+        raise RunRefused(f"`tools` says something else about the `returns` of `{step.tool}` than run `{last.run}` does")
+
+
+# -- what it becomes ---------------------------------------------------------------------------------------------------
+
+
+def moved_event(last: History, version: Version, policies: Sequence[Policy], note: Mapping[str, Any]) -> Event:
+    """Return the event by which a run moves; `policies` are those that were derived for the rest."""
+    step = last.plan.steps[last.state.at]
+    body = {
+        **place_of(last.state, step.id, visits_of(last.state, step)),
+        "program": version.digest,
+        "policies": tuple(map(policy_digest, policies)),
+    }
+    if version.granted:
+        body["granted"] = dict(version.granted)
+    return event("moved", body, note)
+
+
+def as_if_left(last: History, moved: Event) -> History:
+    """Return a run that waits as it will be once its step has succeeded; the output of that is not known: null."""
+    plan, state = last.plan, last.state
+    step = plan.steps[state.at]
+    body = {
+        "kind": "success",
+        "output": None,
+        **place_of(state, step.calls[0].id, visits_of(state, step)),
+        **successor_fields(plan, step.transitions["success"]),
+    }
+    events = list(last.events)
+    for happened in (moved, event("resumed", body)):
+        state = applied(plan, state, happened, len(events))
+        events.append(happened)
+    over = ended(plan, state, "CANCELLED", MOVED)
+    state = applied(plan, state, over, len(events))
+    return last._replace(events=(*events, over), state=state)
+
+
+def rest_after(chain: Sequence[History], version: Version, unknown: Collection[str] = ()) -> Rest:
+    """Return the rest of a version for the last run of a chain, which has left the step on which it waited.
+
+    `unknown` are the references of values that are not known yet. Raises RunRefused if nothing could go on.
+    """
+    last = chain[-1]
+    moves = [happened for happened in last.events if happened.kind == "moved"]
+    types = {name: _type_data(last, name, is_known=name not in unknown) for name in readable(last)}
+    before = {} if len(chain) < 2 or not chain[-2].state.moved else Start.of(last).reads
+    sources = {source: name for name, source in before.items() if "." in source and source not in types}
+    types |= {source: types[name] for source, name in sources.items()}
+    visits = dict[str, int]()
+    for number in range(len(chain) - 1, -1, -1):
+        history = chain[number]
+        if number < len(chain) - 1 and history.state.reason != MOVED:
+            break
+        for step in history.plan.steps:
+            if not step.is_stage:
+                visits[step.id] = visits.get(step.id, 0) + visits_of(history.state, step)
+    try:
+        return rest_of(version.program, Left(moves[-1].body["step"], types, visits, sources))
+    except NoRestError as error:
+        raise RunRefused(f"run `{last.run}` can't go on with this version: {error}") from None
+
+
+def _type_data(last: History, name: str, *, is_known: bool) -> dict[str, Any]:
+    """Return the type of a value as plain data; of one that is not known, what its program states."""
+    spec = type_of(last, name) if is_known else stated_type(last, name)
+    found: dict[str, Any] = {} if spec is None else plain_data(spec.to_data())
+    return found
+
+
+def rules_of(last: History, version: Version, known: Iterable[Policy]) -> list[Policy]:
+    """Return policies, and one with the guardrails of a version that the program of the run does not have."""
+    rules = version.rules()
+    found = [one for one in known if rules is None or one.policy != rules.policy]
+    own = [plain_rule(rule).to_data() for rule in last.plan.program.guardrails]
+    fresh = () if rules is None else tuple(rule for rule in rules.guardrails if rule.to_data() not in own)
+    return [*found, rules.model_copy(update={"guardrails": fresh})] if rules is not None and fresh else found
+
+
+def rehearsed(
+    chain: Sequence[History], version: Version, moved: Event, present: Iterable[Policy], *, narrows: bool = True
+) -> Rehearsal:
+    """Return what the last run of a chain becomes if it moves now; `present` are the policies besides its own.
+
+    Without `narrows`, no value is read. Raises RunRefused if its past breaks a rule of the version, or the rest can't
+    go on.
+    """
+    last = chain[-1]
+    left = [*chain[:-1], as_if_left(last, moved)]
+    others = rules_of(last, version, present)
+    own = version.rules()
+    if own is not None and others and others[-1].policy == own.policy:
+        _require_unbroken(chain, others[-1])
+    step: Any = last.plan.steps[last.state.at].step
+    awaited = {f"{step.id}.output", step.output_key}
+    rest = rest_after(left, version, awaited)
+    program = bounded(rest.program, allowed_budgets(left[-1], version.granted))
+    policies = derived_policies(left, base_policies(left, others), Start(program.inputs or (), rest.reads))
+    plan = Plan(program, policies)
+    if not narrows:
+        return Rehearsal(plan, rest.reads, plan)
+    values = values_read(left[-1], {name: source for name, source in rest.reads.items() if source not in awaited})
+    return Rehearsal(plan, rest.reads, Plan(narrowed(program, values), policies))
+
+
+def _require_unbroken(chain: Sequence[History], rules: Policy) -> None:
+    """Raise RunRefused if the runs of a chain have broken a rule of a version that they were not under."""
+    for number, history in enumerate(chain):
+        (policy,) = derived_policies(chain[:number], [rules], Start.of(history)) if number else (rules,)
+        plan = history.plan
+        terms = (*plan.terms[1:], Terms((policy,)))
+        broken = breach(Plan(plan.program, plan.policies, sorted(plan.terms[0].waived), terms), history.events)
+        if broken is not None:
+            raise RunRefused(
+                f"run `{history.run}` has broken rule `{broken.rule}` in record {broken.seq}: {broken.why}"
+            )
+
+
+def narrowed(program: Program, values: Mapping[str, Any]) -> Program:
+    """Return a program whose inputs have their values as the only ones, where a type can say so. Sealed ones stay."""
+    data = plain_data(program.to_data())
+    for name, value in values.items():
+        spec = _only(value)
+        if spec is not None and not data["inputs"][name].get("sensitive"):
+            data["inputs"][name] = spec
+    return build_program(data, None)
+
+
+def _only(value: Any) -> dict[str, Any] | None:
+    if is_sealed(value) or isinstance(value, bool) or value is None:
+        return None
+    found = opened(value)
+    if isinstance(found, str):
+        return {"type": "string", "enum": [found]} if len(found) <= 200 else None
+    return None if isinstance(found, dict | tuple) else {"type": "number", "minimum": found, "maximum": found}
+
+
+def departure(
+    chain: Sequence[History], version: Version, present: Iterable[Policy]
+) -> tuple[Program, Mapping[str, str], list[Policy]]:
+    """Return the program of the run that goes on after the last run of a chain, what it reads, and its policies."""
+    last = chain[-1]
+    rest = rest_after(chain, version)
+    program = bounded(rest.program, allowed_budgets(last, version.granted))
+    base = base_policies(chain, present)
+    return program, rest.reads, list(derived_policies(chain, base, Start(program.inputs or (), rest.reads)))
+
+
+# -- whether it moved as it had to -------------------------------------------------------------------------------------
+
+
+def move_misfit(chain: Sequence[History], found: History, journal: Journal) -> str | None:
+    """Return why the records `moved` of a run are not those that a machine would write, or None.
+
+    `chain` are the runs before it.
+    """
+    state_of = _states(found)
+    for number, happened in enumerate(found.events):
+        if happened.kind != "moved":
+            continue
+        then = found._replace(events=found.events[:number], state=state_of[number])
+        try:
+            version = version_of(journal, happened.body["program"], happened.body.get("granted", {}))
+            require_movable(then, version)
+            known = recorded(journal, happened)
+            moved = moved_event(then, version, (), {})
+            due = rehearsed([*chain, then], version, moved, known, narrows=False).plan.policies
+        except ErasedError:
+            continue  # the types of values can't be looked at any more
+        except StepwardError as error:
+            return f"record {number}: it can't move in this way: {error}"
+        if tuple(map(policy_digest, due)) != tuple(happened.body["policies"]):
+            return f"record {number}: the policies that it moves under are not those in which its rules are"
+    return None
+
+
+def recorded(journal: Journal, moved: Event) -> list[Policy]:
+    """Return the policies that a record `moved` names, without what the runs before left of their rules."""
+    found = []
+    for digest in moved.body["policies"]:
+        text = journal.document(digest)
+        if type(text) is not bytes:
+            raise JournalError(f"the policy `{str(digest)[:16]}…` is missing; see `stepward verify`")
+        found.append(plain(Policy.from_record(plain_data(read_document(text)), RE2)))
+    return found
+
+
+def _states(found: History) -> list[Any]:
+    from stepward.vm.machine.state import before
+
+    states = [before(found.plan)]
+    for number, happened in enumerate(found.events):
+        states.append(applied(found.plan, states[-1], happened, number))
+    return states
+
+
+def last_move(last: History) -> Event | None:
+    """Return the newest record `moved` of a run, or None."""
+    return next((happened for happened in reversed(last.events) if happened.kind == "moved"), None)
