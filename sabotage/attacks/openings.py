@@ -22,8 +22,8 @@ from stepward.vm.journal.signing import KeyRefused, SigningKey, VerifyKey, signe
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Append, Entry, Head, JournalError
 
-OURS: Final = {"runs.db": (0x5374704A, "wal"), "runs.db.vault": (0x53745661, "delete")}
-"""The files of a store, with their application ids and journal modes."""
+OURS: Final = {"runs.db": (0x5374704A, 2, "wal"), "runs.db.vault": (0x53745661, 1, "delete")}
+"""The files of a store, with their application ids, versions and journal modes."""
 
 
 def _do(path: str, *statements: str) -> None:
@@ -62,7 +62,7 @@ DEEDS: Final[dict[str, str | Callable[[str], None]]] = {
     "a column more": "ALTER TABLE {table} ADD COLUMN more",
     "a table less": "DROP TABLE {table}",
     "an older version": "PRAGMA user_version = 0",
-    "a newer version": "PRAGMA user_version = 2",
+    "a newer version": "PRAGMA user_version = 9",
     "another owner": "PRAGMA application_id = 7",
     "no owner": "PRAGMA application_id = 0",
     "no database": _no_database,
@@ -118,14 +118,14 @@ class FileOfAnotherKind(Attack):
         case.hold(after == before, self.invariant, "a file that was refused is not as it was")
 
     def _hold_file(self, case: Case, store: SQLiteJournal, path: str) -> None:
-        for name, (owner, mode) in OURS.items():
+        for name, (owner, version, mode) in OURS.items():
             file = path if name == "runs.db" else f"{path}.vault"
             allowed = stat.S_IMODE(os.stat(file).st_mode)
             case.hold(allowed == 0o600, Invariant.SECRECY, f"the file `{name}` may be read by others: {allowed:o}")
             with closing(sqlite3.connect(file)) as connection:
                 said = [connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("application_id", "user_version")]
                 found = connection.execute("PRAGMA journal_mode").fetchone()[0]
-            case.hold(said == [owner, 1], self.invariant, f"the file `{name}` is marked {said}")
+            case.hold(said == [owner, version], self.invariant, f"the file `{name}` is marked {said}")
             case.hold(found == mode, Invariant.KEPT, f"the file `{name}` is written in the mode `{found}`")
         del store
 

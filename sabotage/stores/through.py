@@ -39,6 +39,14 @@ class ThroughStore:
         """Lease a run."""
         return self.write(self.inner.acquire, run, holder, now, ttl)
 
+    def claim(self, holder: str, now: float, ttl: float, limit: int, *wanted: Any) -> list[Lease]:
+        """Lease runs that are due."""
+        return self.write(self.inner.claim, holder, now, ttl, limit, *wanted)
+
+    def due(self, now: float) -> dict[str, int]:
+        """Count the runs that are due."""
+        return self.inner.due(now)
+
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
         """Make a lease last longer."""
         return self.write(self.inner.renew, lease, now, ttl)

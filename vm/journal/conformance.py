@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Head, Journal, JournalError, Lease, LeaseLost, Row
 from stepward.vm.journal.trials import (
@@ -264,6 +264,47 @@ def release(make: Opener) -> None:
     assert make().acquire(run, "c", NOW + 2, TTL) is None, "a lost lease, given back, freed the run"
 
 
+def claims(make: Opener) -> None:
+    """A claim leases runs that are due and free, those due first, and no others; an append says when a run is due."""
+    store, program = make(), fresh_name()
+    runs = [fresh_name() for _ in range(6)]
+    for run, due in zip(runs, (NOW, NOW - 2, None, NOW + 1, NOW - 1, NOW - 3), strict=True):
+        ttl = TTL if run is runs[5] else 0.0
+        assert store.create(first(run)._replace(due=due), program, "a", ttl), "a run could not be made"
+
+    def claimed(now: float, limit: int = 9, **more: Any) -> list[Lease]:
+        return make().claim(fresh_name(), now, TTL, limit, **{"programs": [program, "b"], **more})
+
+    assert claimed(NOW - 9) == claimed(NOW, programs=[fresh_name()]) == [], "what is not due or not wanted was claimed"
+    assert make().due(NOW).get(program) == 3, "the number of runs that are due is wrong"
+    assert claimed(NOW, 1, passed={runs[1]: 0}) == [Lease(runs[4], 2, NOW + TTL)], "a run to pass over was claimed"
+    assert claimed(NOW, passed={runs[1]: 1, runs[0]: 0}) == [Lease(runs[1], 2, NOW + TTL)], "a wrong run was claimed"
+    refused(LeaseLost, lambda: store.append(behind(runs[1], entries(1), following(entries(1), 1)), 1))
+    assert claimed(NOW) == [Lease(runs[0], 2, NOW + TTL)], "a run that was free was not claimed"
+    assert claimed(NOW) == [], "a run was claimed twice"
+    assert program not in make().due(NOW), "a claimed run counts as one that is free"
+    assert store.acquire(runs[1], "b", NOW, TTL) is None, "a claimed run was leased to somebody else"
+    # Until a run is due again; one that is not due any more is not claimed when its lease expires.
+    store.append(behind(runs[1], entries(1), following(entries(1), 1)), 2)
+    store.append(behind(runs[2], entries(1), following(entries(1), 1))._replace(due=NOW + TTL), None)
+    left = [runs[5], runs[4], runs[0], runs[3], runs[2]]
+    assert [lease.run for lease in claimed(NOW + TTL)] == left, (
+        "after their leases had expired, wrong runs were claimed"
+    )
+
+
+def claim_race(make: Opener) -> None:
+    """Of many concurrent claims each gets other runs, and together they get all that are due."""
+    program, runs = fresh_name(), [fresh_name() for _ in range(AT_ONCE + 5)]
+    stores = [make() for _ in range(AT_ONCE)]
+    for run in runs:
+        assert stores[0].create(first(run)._replace(due=NOW), program, "a", 0.0), "a run could not be made"
+    some = at_once(lambda i: stores[i].claim(f"h{i} {program}", NOW, TTL, 2, [program]), AT_ONCE)
+    found = [lease.run for leases in some for lease in leases]
+    assert len(found) == len(set(found)), "two callers got one run"
+    assert sorted(found) == sorted(runs), f"{len(found)} of {len(runs)} runs were claimed"
+
+
 def unknown_run(make: Opener) -> None:
     """A run that does not exist has no entries, no head and no values; it can't be leased or added to."""
     store, run = make(), fresh_name()
@@ -439,6 +480,8 @@ CHECKS: Final = tuple(
         lease_race,
         renew,
         release,
+        claims,
+        claim_race,
         unknown_run,
         bytes_survive,
         strange_names,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
-from stepward.vm.journal.store import Append, Entry, Head, Lease, Row
+from stepward.vm.journal.store import NOBODY, Append, Entry, Head, Lease, Row
 
 
 class _Run:
-    __slots__ = ("entries", "expires", "fence", "holder", "program", "signature", "started", "status", "updated")
+    __slots__ = ("due", "entries", "expires", "fence", "holder", "program", "signature", "started", "status", "updated")
 
     def __init__(self, append: Append, program: str, lease: Lease, holder: str) -> None:
         self.program = program
         self.entries: list[Entry] = list(append.entries)
         self.status = append.status
+        self.due = append.due
         self.signature = append.signature
         self.started = self.updated = append.now
         self.holder = holder
@@ -73,7 +75,7 @@ class MemoryJournal:
             return lease if self._runs.setdefault(append.run, stored) is stored else None
 
     def append(self, append: Append, fence: int | None) -> None:
-        run, expected, entries, status, now, _, signature = append
+        run, expected, entries, status, now, _, signature, due = append
         assert entries[-1].seq == expected + len(entries), "entries follow the expected one without a gap"
         with self._lock:
             stored = self._runs.get(run)
@@ -84,6 +86,7 @@ class MemoryJournal:
                 raise append_refused(append, fence, (len(present) - 1, stored.fence))
             present.extend(entries)
             stored.status = status
+            stored.due = due
             stored.updated = now
             stored.signature = signature
 
@@ -98,6 +101,42 @@ class MemoryJournal:
             stored.fence += 1
             stored.expires = now + ttl
             return Lease(run, stored.fence, stored.expires)
+
+    def claim(
+        self,
+        holder: str,
+        now: float,
+        ttl: float,
+        limit: int,
+        programs: Collection[str] | None = None,
+        passed: Mapping[str, int] = NOBODY,
+    ) -> list[Lease]:
+        with self._lock:
+            due = [
+                (stored.due, run)
+                for run, stored in self._runs.items()
+                if stored.due is not None
+                and stored.due <= now
+                and stored.expires <= now
+                and (programs is None or stored.program in programs)
+                and passed.get(run) != len(stored.entries) - 1
+            ]
+            leases = []
+            for _, run in sorted(due, key=lambda one: one[0])[:limit]:
+                stored = self._runs[run]
+                stored.holder, stored.fence, stored.expires = holder, stored.fence + 1, now + ttl
+                leases.append(Lease(run, stored.fence, stored.expires))
+            return leases
+
+    def due(self, now: float) -> dict[str, int]:
+        with self._lock:
+            return dict(
+                Counter(
+                    stored.program
+                    for stored in self._runs.values()
+                    if stored.due is not None and stored.due <= now and stored.expires <= now
+                )
+            )
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
         with self._lock:

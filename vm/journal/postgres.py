@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from stepward.vm.journal.encryption import EncryptedVault
 from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
-from stepward.vm.journal.store import Append, Entry, Head, JournalError, Lease, Row
+from stepward.vm.journal.store import NOBODY, Append, Entry, Head, JournalError, Lease, Row
 
 if TYPE_CHECKING:
     from stepward.vm.journal.postgres_connection import PostgresConnection
@@ -27,21 +27,32 @@ PAGE: Final = 1_000
 _ENTRIES: Final = """unnest(%(seqs)b::bigint[], %(records)b::bytea[], %(digests)b::bytea[])
     AS entry (seq, record, digest), set_config('synchronous_commit', %(commit)s, true)"""
 _CREATE: Final = f"""WITH made AS (
-        INSERT INTO runs (run, program, status, seq, digest, signature, started, updated, holder, fence, expires)
+        INSERT INTO runs (run, program, status, seq, digest, signature, started, updated, holder, fence, expires,
+            due)
         VALUES (%(run)s, %(program)s, %(status)s, %(seq)s, %(digest)b, %(signature)b, %(now)s, %(now)s, %(holder)s, 1,
-            %(expires)s)
+            %(expires)s, %(due)s)
         ON CONFLICT (run) DO NOTHING RETURNING run)
     INSERT INTO records (run, seq, record, digest, writer)
     SELECT made.run, entry.seq, entry.record, entry.digest, %(writer)s FROM made, {_ENTRIES} RETURNING seq"""
 _APPEND: Final = f"""WITH advanced AS (
         UPDATE runs SET status = %(status)s, seq = %(seq)s, digest = %(digest)b, signature = %(signature)b,
-            updated = %(now)s
+            updated = %(now)s, due = %(due)s
         WHERE run = %(run)s AND seq = %(expected)s AND fence = coalesce(%(fence)s::bigint, fence) RETURNING run)
     INSERT INTO records (run, seq, record, digest, writer)
     SELECT advanced.run, entry.seq, entry.record, entry.digest, %(writer)s FROM advanced, {_ENTRIES} RETURNING seq"""
 _WRITTEN: Final = "SELECT seq FROM records WHERE run = %(run)s AND seq = %(seq)s AND writer = %(writer)s"
 _LEASE: Final = """UPDATE runs SET holder = %(holder)s, fence = fence + 1, expires = %(expires)s
     WHERE run = %(run)s AND (holder = %(holder)s OR expires <= %(now)s) RETURNING run, fence, expires"""
+# Rows that another call is about to lease are skipped, not waited for. A repeated call finds its own leases.
+_DUE: Final = "due <= %(now)s AND (expires <= %(now)s OR holder = %(holder)s)"
+_CLAIM: Final = f"""WITH found AS (
+        SELECT number FROM runs WHERE {_DUE}
+        AND (%(programs)s::text[] IS NULL OR program = ANY(%(programs)s))
+        AND NOT EXISTS (SELECT 1 FROM unnest(%(passed)s::text[], %(seqs)s::bigint[]) AS passed (run, seq)
+            WHERE passed.run = runs.run AND passed.seq = runs.seq)
+        ORDER BY due, number LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
+    UPDATE runs SET holder = %(holder)s, fence = fence + 1, expires = %(expires)s FROM found
+    WHERE runs.number = found.number RETURNING runs.run, runs.fence, runs.expires, runs.due, runs.number"""
 _EXPIRE: Final = "UPDATE runs SET expires = %(expires)s WHERE run = %(run)s AND fence = %(fence)s RETURNING run"
 # The row with an empty reference is the gate of a run: empty while the vault accepts values, a tombstone afterwards.
 # Each put locks it until its commit, so that an erasure, which waits for the lock, sees all values.
@@ -136,6 +147,31 @@ class PostgresJournal:
         if not self.head(run):
             raise no_such_run(run)
         return None
+
+    def claim(
+        self,
+        holder: str,
+        now: float,
+        ttl: float,
+        limit: int,
+        programs: Collection[str] | None = None,
+        passed: Mapping[str, int] = NOBODY,
+    ) -> list[Lease]:
+        values = {
+            "holder": holder,
+            "now": now,
+            "expires": now + ttl,
+            "limit": limit,
+            "programs": None if programs is None else list(programs),
+            "passed": list(passed),
+            "seqs": list(passed.values()),
+        }
+        claimed = sorted(self._connection.rows(_CLAIM, values), key=lambda row: row[3:])
+        return [Lease(*row[:3]) for row in claimed]
+
+    def due(self, now: float) -> dict[str, int]:
+        query = "SELECT program, count(*) FROM runs WHERE due <= %(now)s AND expires <= %(now)s GROUP BY program"
+        return dict(self._connection.rows(query, {"now": now}))
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
         renewed = lease._replace(expires=now + ttl)

@@ -10,24 +10,37 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from stepward.vm.journal.store import JournalError
 
-VERSION: Final = 1
+VERSION: Final = 2
+
+_DUE_INDEX: Final = "CREATE INDEX runs_due ON runs (due, number) WHERE due IS NOT NULL"
 
 _TABLES: Final = (
     """CREATE TABLE runs (
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run text NOT NULL UNIQUE, program text NOT NULL,
         status text NOT NULL, seq bigint NOT NULL, digest bytea NOT NULL, signature bytea,
         started double precision NOT NULL, updated double precision NOT NULL,
-        holder text NOT NULL, fence bigint NOT NULL, expires double precision NOT NULL)""",
+        holder text NOT NULL, fence bigint NOT NULL, expires double precision NOT NULL, due double precision)""",
     """CREATE TABLE records (
         run text, seq bigint, record bytea NOT NULL, digest bytea NOT NULL, writer uuid NOT NULL,
         PRIMARY KEY (run, seq))""",
     "CREATE TABLE documents (digest text PRIMARY KEY, text bytea NOT NULL)",
     "CREATE TABLE secrets (run text, reference text, value bytea NOT NULL, PRIMARY KEY (run, reference))",
     "CREATE TABLE layout (version integer NOT NULL)",
+    _DUE_INDEX,
 )
+
+_UPGRADES: Final = {
+    1: (
+        "ALTER TABLE runs ADD COLUMN due double precision",
+        "UPDATE runs SET due = 0 WHERE status = 'RUNNING'",
+        _DUE_INDEX,
+    )
+}
+"""The statements that bring a schema of an older version to the next one, by the older version."""
 
 _ADVICE: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
     (psycopg.errors.InsufficientPrivilege, "; grant it to the role"),
@@ -36,6 +49,17 @@ _ADVICE: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
     (psycopg.errors.DuplicateTable, "; name a schema that contains nothing else"),
     (psycopg.errors.UniqueViolation, "; somebody else has written into the schema"),
 )
+
+
+_PATIENCE: Final = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+"""When a connection counts as lost of which nothing is heard, unless its address says otherwise: after half a minute at
+most, in seconds, and in milliseconds."""
 
 
 class PostgresConnection:
@@ -114,7 +138,10 @@ class PostgresConnection:
             raise JournalError("the journal in PostgreSQL was closed; open it again to go on")
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        connection = psycopg.connect(self._conninfo, autocommit=True, client_encoding="UTF8")
+        given = conninfo_to_dict(self._conninfo)
+        patience = {name: value for name, value in _PATIENCE.items() if name not in given}
+        address = make_conninfo(self._conninfo, client_encoding="UTF8", **patience)
+        connection = psycopg.connect(address, autocommit=True)
         # An append that waited for another one must see what that one has written.
         connection.execute("SET default_transaction_isolation = 'read committed'")
         connection.execute("SET synchronous_commit = on")
@@ -122,17 +149,19 @@ class PostgresConnection:
         return connection
 
     def _lay_out(self, create: bool) -> None:
-        if self._is_laid_out():
+        is_new = self._connection.execute("SELECT to_regclass('layout')").fetchone() == (None,)
+        if not is_new and self._version() == VERSION:
             return
-        if not create:
+        if is_new and not create:
             raise JournalError(f"there is no journal in the schema `{self._schema}` of the PostgreSQL database")
         # Concurrent CREATE SCHEMA fails even with IF NOT EXISTS. The lock is taken before the transaction: one that
         # began earlier might not see the tables that another process has made.
         key = (self._schema,)
         self._connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", key)
         with self._connection.transaction():
-            if not self._is_laid_out():
+            if self._connection.execute("SELECT to_regclass('layout')").fetchone() == (None,):
                 self._make_schema()
+            self._upgrade()
         self._connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", key)
 
     def _make_schema(self) -> None:
@@ -141,13 +170,19 @@ class PostgresConnection:
             self._connection.execute(table.encode())
         self._connection.execute("INSERT INTO layout VALUES (%s)", (VERSION,))
 
-    def _is_laid_out(self) -> bool:
-        if self._connection.execute("SELECT to_regclass('layout')").fetchone() == (None,):
-            return False
+    def _upgrade(self) -> None:
+        """Bring a schema of an older version to this one; processes that have it open already can go on."""
+        for version in range(self._version(), VERSION):
+            for statement in _UPGRADES[version]:
+                self._connection.execute(statement.encode())
+            self._connection.execute("UPDATE layout SET version = %s", (version + 1,))
+
+    def _version(self) -> int:
+        """Return the version of the schema; raises JournalError for one that is not known here."""
         versions = self._connection.execute("SELECT version FROM layout").fetchall()
-        if versions != [(VERSION,)]:
+        if len(versions) != 1 or versions[0][0] not in (VERSION, *_UPGRADES):
             raise JournalError(f"the schema `{self._schema}` was written by a newer version; update Stepward")
-        return True
+        return int(versions[0][0])
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:

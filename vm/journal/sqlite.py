@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from stepward.vm.journal.encryption import EncryptedVault
 from stepward.vm.journal.refusals import append_refused, lease_lost, no_such_run
 from stepward.vm.journal.sqlite_file import DatabaseFile, Layout
 from stepward.vm.journal.sqlite_vault import SQLiteVault
-from stepward.vm.journal.store import Append, Entry, Head, JournalError, Lease, Row
+from stepward.vm.journal.store import NOBODY, Append, Entry, Head, JournalError, Lease, Row
 
 if TYPE_CHECKING:
     from stepward.vm.journal.run_keys import RunKeys
     from stepward.vm.journal.store import Vault
 
+_DUE_INDEX: Final = "CREATE INDEX runs_due ON runs (due, number) WHERE due IS NOT NULL"
+
 _LAYOUT: Final = Layout(
     kind="journal",
     application_id=0x5374704A,
-    version=1,
+    version=2,
     journal_mode="wal",
     synchronous="FULL",
     tables=(
         """CREATE TABLE runs (
             number INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, program TEXT NOT NULL, status TEXT NOT NULL,
             seq INTEGER NOT NULL, digest BLOB NOT NULL, signature BLOB, started REAL NOT NULL, updated REAL NOT NULL,
-            holder TEXT NOT NULL, fence INTEGER NOT NULL, expires REAL NOT NULL)""",
+            holder TEXT NOT NULL, fence INTEGER NOT NULL, expires REAL NOT NULL, due REAL)""",
         """CREATE TABLE records (
             run TEXT, seq INTEGER, record BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (run, seq)) WITHOUT ROWID""",
         "CREATE TABLE documents (digest TEXT PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID",
+        _DUE_INDEX,
+    ),
+    upgrades=(
+        ("ALTER TABLE runs ADD COLUMN due REAL", "UPDATE runs SET due = 0 WHERE status = 'RUNNING'", _DUE_INDEX),
     ),
 )
 
 _CREATE: Final = """INSERT INTO runs
-    (run, program, status, seq, digest, signature, started, updated, holder, fence, expires)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?) ON CONFLICT DO NOTHING"""
-_ADVANCE: Final = """UPDATE runs SET status = ?, seq = ?, digest = ?, signature = ?, updated = ?
+    (run, program, status, seq, digest, signature, started, updated, holder, fence, expires, due)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING"""
+_ADVANCE: Final = """UPDATE runs SET status = ?, seq = ?, digest = ?, signature = ?, updated = ?, due = ?
     WHERE run = ? AND seq = ? AND fence = coalesce(?, fence)"""
 _ADD: Final = "INSERT INTO records (run, seq, record, digest) VALUES (?, ?, ?, ?)"
 _LEASE: Final = """UPDATE runs SET holder = ?, fence = fence + 1, expires = ?
     WHERE run = ? AND (holder = ? OR CAST(expires AS REAL) <= ?)"""
+_DUE: Final = "due <= ? AND CAST(expires AS REAL) <= ?"
+_FIND_DUE: Final = f"""SELECT run FROM runs WHERE {_DUE}
+    AND (? OR program IN (SELECT value FROM json_each(?)))
+    AND (run, seq) NOT IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))
+    ORDER BY due, number LIMIT ?"""
 _ROW: Final = "run, program, status, seq, started, updated, expires"
 
 PAGE: Final = 1_000
@@ -76,17 +88,19 @@ class SQLiteJournal:
         lease = Lease(append.run, 1, append.now + ttl)
         state = (append.run, program, append.status, last.seq, last.digest, append.signature)
         with self._file.writing(durable=append.durable) as connection:
-            if not connection.execute(_CREATE, (*state, append.now, append.now, holder, lease.expires)).rowcount:
+            if not connection.execute(
+                _CREATE, (*state, append.now, append.now, holder, lease.expires, append.due)
+            ).rowcount:
                 return None
             connection.executemany(_ADD, [(append.run, *entry) for entry in append.entries])
         return lease
 
     def append(self, append: Append, fence: int | None) -> None:
-        run, expected, entries, status, now, durable, signature = append
+        run, expected, entries, status, now, durable, signature, due = append
         last = entries[-1]
         assert last.seq == expected + len(entries), "entries follow the expected one without a gap"
         with self._file.writing(durable=durable) as connection:
-            state = (status, last.seq, last.digest, signature, now)
+            state = (status, last.seq, last.digest, signature, now, due)
             if not connection.execute(_ADVANCE, (*state, run, expected, fence)).rowcount:
                 has = connection.execute("SELECT seq, fence FROM runs WHERE run = ?", (run,)).fetchone()
                 raise append_refused(append, fence, has)
@@ -100,6 +114,34 @@ class SQLiteJournal:
         if fence is None:
             raise no_such_run(run)
         return Lease(run, fence[0], now + ttl) if leased else None
+
+    def claim(
+        self,
+        holder: str,
+        now: float,
+        ttl: float,
+        limit: int,
+        programs: Collection[str] | None = None,
+        passed: Mapping[str, int] = NOBODY,
+    ) -> list[Lease]:
+        wanted = (programs is None, json.dumps(list(programs or ())), json.dumps(list(passed.items())))
+        query = (now, now, *wanted, limit)
+        # Only who finds something waits for the lock of the file.
+        with self._file.reading() as connection:
+            if connection.execute(_FIND_DUE, query).fetchone() is None:
+                return []
+        leases = []
+        with self._file.writing(durable=True) as connection:
+            for (run,) in connection.execute(_FIND_DUE, query).fetchall():
+                connection.execute(_LEASE, (holder, now + ttl, run, holder, now))
+                (fence,) = connection.execute("SELECT fence FROM runs WHERE run = ?", (run,)).fetchone()
+                leases.append(Lease(run, fence, now + ttl))
+        return leases
+
+    def due(self, now: float) -> dict[str, int]:
+        query = f"SELECT program, count(*) FROM runs WHERE {_DUE} GROUP BY program"
+        with self._file.reading() as connection:
+            return {str(program): count for program, count in connection.execute(query, (now, now))}
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
         renewed = lease._replace(expires=now + ttl)

@@ -33,7 +33,8 @@ class Layout:
     """The layout of a kind of file: its tables and settings.
 
     `synchronous` is the level at which a commit survives a loss of power in this `journal_mode`. `patience` is how long
-    a call waits for the lock of another process, in seconds; `cure` says what to do with a damaged file.
+    a call waits for the lock of another process, in seconds; `cure` says what to do with a damaged file. `upgrades` has
+    the statements that bring a file of version 1 to version 2, and so on.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Layout:
     settings: tuple[str, ...] = ()
     patience: float = PATIENCE_SECONDS
     cure: str = "bring it back from a copy"
+    upgrades: tuple[tuple[str, ...], ...] = ()
 
 
 class DatabaseFile:
@@ -178,6 +180,8 @@ class DatabaseFile:
         # On macOS a plain fsync leaves the data in the disk's own cache.
         for setting in (*layout.settings, f"synchronous = {layout.synchronous}", "fullfsync = ON"):
             connection.execute(f"PRAGMA {setting}")
+        if self._is_upgradable(connection):
+            self._upgrade(connection)
         connection.execute("BEGIN")
         empty = self._is_empty(connection)
         connection.execute("COMMIT")
@@ -198,6 +202,28 @@ class DatabaseFile:
                 raise JournalError(
                     f"{self._name} is on a file system that is not safe for it; name a file on a local disk"
                 )
+
+    def _is_upgradable(self, connection: sqlite3.Connection) -> bool:
+        """Return whether the file is one of an older version that can be brought to this one."""
+        owner, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+        is_older = isinstance(version, int) and 0 < version <= len(self._layout.upgrades)
+        return owner == self._layout.application_id and is_older
+
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        """Bring a file of an older version to this one; on any error it stays what it was."""
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have done so meanwhile.
+            while self._is_upgradable(connection):
+                version = int(_pragma(connection, "user_version"))
+                for statement in self._layout.upgrades[version - 1]:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {version + 1}")
+            self._require_schema(connection)
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     def _is_empty(self, connection: sqlite3.Connection) -> bool:
         """Return whether the file is still empty; raises JournalError if it has another layout."""

@@ -6,7 +6,8 @@ Methods block; they may be called from several threads at once, and several proc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
@@ -87,7 +88,8 @@ class Append(NamedTuple):
     """Entries to add after entry `expected` (-1 for a run that does not exist yet), all or none.
 
     `durable`: on return they survive a loss of power; else only the end of this process. `status` is for the list of
-    runs.
+    runs. `due` is the time from which on a machine can go on with the run, in seconds since the epoch, 0.0 for any
+    time; None if nobody can, because the run is over or waits for a delivery.
     """
 
     run: str
@@ -97,6 +99,11 @@ class Append(NamedTuple):
     now: float
     durable: bool
     signature: bytes | None = None
+    due: float | None = None
+
+
+NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
+"""No run is passed over."""
 
 
 class Vault(Protocol):
@@ -155,6 +162,28 @@ class Journal(Protocol):
         `holder` itself gets a new lease at any time. A lease is durable on return, and so is every present entry of the
         run, because the new holder relies on them. Raises JournalError for a run that does not exist.
         """
+        ...
+
+    def claim(
+        self,
+        holder: str,
+        now: float,
+        ttl: float,
+        limit: int,
+        programs: Collection[str] | None = None,
+        passed: Mapping[str, int] = NOBODY,
+    ) -> list[Lease]:
+        """Lease up to `limit` runs that are due at `now` and that nobody else has leased, those due first.
+
+        Each lease is as one of `acquire`. Callers at the same time, in any number of processes, get different runs, and
+        do not wait for each other. `holder` is a name for this one call, so that a call that is repeated may return the
+        same runs. `programs` are the names of the programs whose runs are wanted, all unless given. A run in `passed`
+        is left out while its last entry has that number.
+        """
+        ...
+
+    def due(self, now: float) -> dict[str, int]:
+        """Return the number of runs that are due at `now` and that nobody has leased, by the name of their program."""
         ...
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Vault
+from stepward.vm.journal.store import NOBODY, Append, Entry, Head, Journal, Lease, Row, Vault
 
 Saw = Callable[[Append], None]
 
@@ -51,6 +51,22 @@ class WatchedJournal:
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
         """Lease a run."""
         return self._journal.acquire(run, holder, now, ttl)
+
+    def claim(
+        self,
+        holder: str,
+        now: float,
+        ttl: float,
+        limit: int,
+        programs: Collection[str] | None = None,
+        passed: Mapping[str, int] = NOBODY,
+    ) -> list[Lease]:
+        """Lease runs that are due."""
+        return self._journal.claim(holder, now, ttl, limit, programs, passed)
+
+    def due(self, now: float) -> dict[str, int]:
+        """Count the runs that are due."""
+        return self._journal.due(now)
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
         """Extend a lease."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from machines import unchecked
 from paths import DATA
 from stepward.vm import ExecutionVM, SigningKey, SQLiteJournal, Suspend
 from stepward.vm.journal.receipts import Receipt
+from stepward.vm.journal.store import JournalError
+from stepward.vm.journal.trials import NOW, TTL
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.replay import replay, replayer
 
@@ -85,3 +89,48 @@ def test_what_a_receipt_says_otherwise_is_still_a_fault(folder: Path) -> None:
     receipt = Receipt.from_json(json.dumps(said))
     faults = verify(vm.journal, "plain", replay=replayer(vm.journal, "plain", [receipt])).faults
     assert [fault.what.partition(" `")[0] for fault in faults] == ["the receipt for record 10 says the trace hash"]
+
+
+# -- files before runs had a due time ----------------------------------------------------------------------------------
+
+
+FIRST_VERSION = (
+    """CREATE TABLE runs (
+            number INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, program TEXT NOT NULL, status TEXT NOT NULL,
+            seq INTEGER NOT NULL, digest BLOB NOT NULL, signature BLOB, started REAL NOT NULL, updated REAL NOT NULL,
+            holder TEXT NOT NULL, fence INTEGER NOT NULL, expires REAL NOT NULL)""",
+    """CREATE TABLE records (
+            run TEXT, seq INTEGER, record BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (run, seq)) WITHOUT ROWID""",
+    "CREATE TABLE documents (digest TEXT PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID",
+    "PRAGMA application_id = 0x5374704A",
+    "PRAGMA user_version = 1",
+    "INSERT INTO runs VALUES (1, 'r', 'p', 'RUNNING', 0, x'', NULL, 1, 1, 'a', 1, 0)",
+    "INSERT INTO runs VALUES (2, 's', 'p', 'SUSPENDED', 0, x'', NULL, 1, 1, 'a', 1, 0)",
+)
+"""A file of the first version, before runs had a due time."""
+
+
+def of_the_first_version(path: Path, *more: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in (*FIRST_VERSION, *more):
+            connection.execute(statement)
+
+
+def test_a_file_of_the_first_version_is_brought_to_this_one_once(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    of_the_first_version(path)
+    for _ in range(2):
+        with closing(SQLiteJournal(path, create=False)) as journal:
+            assert journal.due(NOW) == {"p": 1}
+            assert [row.run for row in journal.rows()] == ["r", "s"]
+    with closing(SQLiteJournal(path)) as journal:
+        assert [lease.run for lease in journal.claim("h", NOW, TTL, 9)] == ["r"]
+
+
+def test_a_file_of_the_first_version_that_was_changed_stays_what_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    of_the_first_version(path, "CREATE TRIGGER a AFTER UPDATE ON runs BEGIN DELETE FROM records; END")
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match="holds a trigger `a`"):
+        SQLiteJournal(path)
+    assert path.read_bytes() == before

@@ -11,7 +11,7 @@ import pytest
 
 from stepward.vm.journal.conformance import CHECKS, Check, check
 from stepward.vm.journal.memory import MemoryJournal, MemoryVault
-from stepward.vm.journal.store import Append, AppendConflict, Entry, Head, Journal, JournalError, Lease, Row
+from stepward.vm.journal.store import NOBODY, Append, AppendConflict, Entry, Head, Journal, JournalError, Lease, Row
 
 Opener = Callable[[], Journal]
 
@@ -252,6 +252,42 @@ class HasTheFirstHead(MemoryJournal):
         return kept and Head(run, 0, kept.entries[0].digest, kept.signature)
 
 
+class ClaimsWhatIsLeased(MemoryJournal):
+    def claim(self, holder: str, now: float, ttl: float, limit: int, *more: Any, **named: Any) -> list[Lease]:
+        for kept in self._runs.values():
+            kept.expires = 0.0
+        return super().claim(holder, now, ttl, limit, *more, **named)
+
+
+class ForgetsWhenARunIsDue(MemoryJournal):
+    def append(self, append: Append, fence: int | None) -> None:
+        kept = self._runs.get(append.run)
+        super().append(append._replace(due=kept and kept.due), fence)
+
+
+class ClaimsEarly(MemoryJournal):
+    def claim(self, holder: str, now: float, ttl: float, limit: int, *more: Any, **named: Any) -> list[Lease]:
+        return super().claim(holder, now + 100, ttl, limit, *more, **named)
+
+
+class ClaimsTheRunsOfEveryProgram(MemoryJournal):
+    def claim(self, holder: str, now: float, ttl: float, limit: int, *more: Any, **named: Any) -> list[Lease]:
+        return super().claim(holder, now, ttl, limit, None, named.get("passed", NOBODY))
+
+
+class PassesNothingOver(MemoryJournal):
+    def claim(self, holder: str, now: float, ttl: float, limit: int, *more: Any, **named: Any) -> list[Lease]:
+        named.pop("passed", None)
+        return super().claim(holder, now, ttl, limit, *more, **named)
+
+
+class LooksBeforeItClaims(MemoryJournal):
+    def claim(self, holder: str, now: float, ttl: float, limit: int, *more: Any, **named: Any) -> list[Lease]:
+        free = [run for run, kept in self._runs.items() if kept.due is not None and kept.expires <= now][:limit]
+        a_moment()
+        return [self._runs[run].__setattr__("expires", now + ttl) or Lease(run, 2, now + ttl) for run in free]
+
+
 class RefusesAKnownDocument(MemoryJournal):
     def put_document(self, digest: str, text: bytes) -> None:
         if self.document(digest) is not None:
@@ -339,6 +375,12 @@ BROKEN: dict[type[MemoryJournal], set[str]] = {
     NamesARunTwice: {"rows"},
     KeepsAnOldSignature: {"heads"},
     HasTheFirstHead: {"heads"},
+    ClaimsWhatIsLeased: {"claims"},
+    ForgetsWhenARunIsDue: {"claims"},
+    ClaimsEarly: {"claims"},
+    ClaimsTheRunsOfEveryProgram: {"claims"},
+    PassesNothingOver: {"claims"},
+    LooksBeforeItClaims: {"claim_race"},
     RefusesAKnownDocument: {"documents"},
     OneVaultForAll: {"vault"},
     OnlyCountsWhatItErases: {"vault"},

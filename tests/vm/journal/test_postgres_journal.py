@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
@@ -36,6 +39,11 @@ def admin(postgres: Place) -> Iterator[psycopg.Connection]:
     with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
         connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(postgres.schema)))
         yield connection
+
+
+MANY_WAITING = b"""INSERT INTO runs (run, program, status, seq, digest, started, updated, holder, fence, expires, due)
+    SELECT 'run ' || number, 'p', 'SUSPENDED', 3, '', 1, 1, 'a', 1, 0, 1e9 + number
+    FROM generate_series(1, 5000) AS number"""
 
 
 def terminate(admin: psycopg.Connection, store: PostgresJournal) -> None:
@@ -68,6 +76,63 @@ print(store.create(first("one run"), "p", sys.argv[3], TTL) is not None)
         process.stdin.flush()
     results = [process.communicate(timeout=60)[0].strip() for process in processes]
     assert sorted(results) == ["False"] * 5 + ["True"]
+
+
+def test_a_schema_of_the_first_version_is_brought_to_this_one(postgres: Place, admin: psycopg.Connection) -> None:
+    older = PostgresJournal(postgres.conninfo, schema=postgres.schema)
+    run, fence = created(older)
+    for statement in (
+        "DROP INDEX runs_due",
+        "ALTER TABLE runs DROP COLUMN due",
+        "UPDATE runs SET status = 'RUNNING', expires = 0",
+        "UPDATE layout SET version = 1",
+    ):
+        admin.execute(statement.encode())
+    for _ in range(2):
+        newer = PostgresJournal(postgres.conninfo, schema=postgres.schema, create=False)
+        assert newer.due(NOW) == {"program": 1}
+        newer.close()
+    newer = PostgresJournal(postgres.conninfo, schema=postgres.schema)
+    assert [lease.run for lease in newer.claim("h", NOW, TTL, 9)] == [run]
+    with pytest.raises(LeaseLost):
+        newer.append(behind(run, entries(1), following(entries(1), 1)), fence)
+    admin.execute(b"UPDATE layout SET version = 9")
+    with pytest.raises(JournalError, match="a newer version"):
+        PostgresJournal(postgres.conninfo, schema=postgres.schema)
+
+
+def test_a_claim_waits_for_nobody_and_finds_its_own_leases_again(
+    store: PostgresJournal, admin: psycopg.Connection
+) -> None:
+    names = [f"run {number}" for number in range(3)]
+    for name in names:
+        assert store.create(first(name)._replace(due=NOW), "p", "a", 0.0)
+    with admin.transaction():
+        admin.execute("SELECT 1 FROM runs WHERE run = 'run 0' FOR UPDATE")
+        assert [lease.run for lease in store.claim("h", NOW, TTL, 1)] == ["run 1"]
+        # As after a lost connection: the same call once more.
+        assert [(lease.run, lease.fence) for lease in store.claim("h", NOW, TTL, 1)] == [("run 1", 3)]
+    assert [lease.run for lease in store.claim("other", NOW, TTL, 9)] == ["run 0", "run 2"]
+
+
+def test_what_is_due_is_found_by_its_index_among_many_that_wait(
+    store: PostgresJournal, admin: psycopg.Connection
+) -> None:
+    admin.execute(MANY_WAITING)
+    admin.execute("ANALYZE runs")
+    assert store.create(first("run")._replace(due=NOW), "p", "a", 0.0)
+    seen: list[str] = []
+    rows = store._connection.rows
+
+    def explained(statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        plan = rows("EXPLAIN (ANALYZE, FORMAT JSON) " + statement, values)
+        seen.append(json.dumps(plan))
+        return [("run", 2, NOW, NOW, 1)]
+
+    with patch.object(store._connection, "rows", explained):
+        store.claim("h", NOW, TTL, 4, ["p"], {"other": 1})
+    assert "runs_due" in seen[0]
+    assert '"Seq Scan"' not in seen[0]
 
 
 def test_a_connection_lost_between_calls_is_opened_again(store: PostgresJournal, admin: psycopg.Connection) -> None:
@@ -269,7 +334,7 @@ def test_a_schema_of_something_else_is_refused_and_left_as_it_was(postgres: Plac
 
 
 def test_a_newer_layout_is_refused(postgres: Place, store: PostgresJournal, admin: psycopg.Connection) -> None:
-    admin.execute("UPDATE layout SET version = 2")
+    admin.execute("UPDATE layout SET version = 9")
     expected = f"the schema `{postgres.schema}` was written by a newer version; update Stepward"
     assert message(postgres.conninfo, schema=postgres.schema) == expected
 

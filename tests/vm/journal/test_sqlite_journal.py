@@ -218,7 +218,7 @@ def test_a_vault_is_no_journal_and_a_newer_layout_is_refused(path: Path, store: 
     store.vault.put("run", {"a": b"1"})
     assert messages(f"{path}.vault").endswith("is a database of another program; name another file")
     with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 9")
     assert messages(path) == f"the journal `{path}` was written by a newer version; update Stepward"
 
 
