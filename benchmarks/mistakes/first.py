@@ -72,7 +72,7 @@ FIRST: Final = (
     Planted(
         "a call starts after a cancellation",
         (
-            (DRIVER, "        if self.state.is_cancelled and not call.is_started:\n            return\n", ""),
+            (DRIVER, "(self.state.is_cancelled or self.is_stopping) and not", "self.is_stopping and not"),
             (
                 DRIVER,
                 "            if self.state.is_cancelled and not self._is_open(call):\n                return\n",

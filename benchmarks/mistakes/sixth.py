@@ -86,14 +86,14 @@ SIXTH: Final = (
             key = self._setup.key
             signature = None if key is None else key.sign_head(run, entry.seq, entry.digest)
             try:
-                append = Append(run, last.seq, [entry], state.status, now / 1e6, True, signature)
+                append = Append(run, last.seq, [entry], state.status, now / 1e6, True, signature, due_of(state))
 """,
-                """            apply(found.plan, found.state, happened)  # raises if it does not fit
+                """            state = apply(found.plan, found.state, happened)
             entry = entry_of(happened, last, now)
             key = self._setup.key
             signature = None if key is None else key.sign_head(run, entry.seq, entry.digest)
             try:
-                append = Append(run, last.seq, [entry], found.state.status, now / 1e6, True, signature)
+                append = Append(run, last.seq, [entry], found.state.status, now / 1e6, True, signature, due_of(state))
 """,
             ),
         ),

@@ -19,6 +19,7 @@ from stepward.vm.journal.sqlite_vault import SQLiteVault
 from stepward.vm.language.policy import Waiver
 from stepward.vm.machine import authority, replay, waiting
 from stepward.vm.machine.admission import Admission
+from stepward.vm.machine.claims import Claims
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.keeping import Keeper
@@ -67,7 +68,7 @@ def first_page_is_all(patch: pytest.MonkeyPatch) -> None:
 
 def first_failure_ends_a_recovery(patch: pytest.MonkeyPatch) -> None:
     old = "failures[row.run] = error"
-    rewrite(patch, ExecutionVM, "recover_all", (old, f"{old}\n                break"))
+    rewrite(patch, Claims, "recover_all", (old, f"{old}\n                break"))
 
 
 def waiver_ends_a_day_early(patch: pytest.MonkeyPatch) -> None:

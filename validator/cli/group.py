@@ -27,6 +27,7 @@ COMMANDS: Final = (
     "repl",
     "run",
     "runs",
+    "worker",
     "replay",
     "recheck",
     "coverage",

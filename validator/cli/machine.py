@@ -60,6 +60,10 @@ SENDING: Final = 5.0
 """Seconds that a command waits for its last spans to be sent."""
 
 
+LEASE: Final = 60.0
+"""Seconds that a run stays with a process that shows no sign of life."""
+
+
 class MachineError(AdvisedError):
     """A command about a run can't be executed."""
 
@@ -253,7 +257,14 @@ class Means(NamedTuple):
     servers: tuple[NamedServer, ...] = ()
     cache: ReplyCache | None = None
 
-    def machine(self, journal: Journal, policies: Sequence[Policy] = (), checker: Checker | None = None) -> ExecutionVM:
+    def machine(
+        self,
+        journal: Journal,
+        policies: Sequence[Policy] = (),
+        checker: Checker | None = None,
+        *,
+        lease_seconds: float = LEASE,
+    ) -> ExecutionVM:
         """Return a machine with these means; without a checker, because programs were checked before."""
         from stepward.vm.machine.execution import ExecutionVM
 
@@ -266,6 +277,7 @@ class Means(NamedTuple):
             key=self.key,
             observer=self.telemetry,
             cache=self.cache,
+            lease_seconds=lease_seconds,
         )
 
     def require(self, plan: Plan) -> None:

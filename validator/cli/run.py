@@ -23,6 +23,7 @@ from stepward.validator.cli.machine import (
     load_telemetry,
     open_journal,
     policy_options,
+    print_json,
     print_run,
 )
 from stepward.validator.cli.output import print_error, refuse_two_configurations, uses_color
@@ -72,6 +73,9 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
 @click.option(
     "--run-id", metavar="ID", help="The id of the run. If a run with this id exists, it is shown and not run again."
 )
+@click.option(
+    "--queue", "is_queued", is_flag=True, help="Write the run for the next `stepward worker`, and print its id."
+)
 @by_option
 @click.option(
     "--accept",
@@ -87,10 +91,12 @@ def run(file: Path, **options: Any) -> None:
 
     PROGRAM is a file. Prints the trace of the run.
 
-    Exit status: 0 the run ended in SUCCESS, 1 it ended in another way, 2 it was refused or the command can't be used, 4
-    it has not ended: it is suspended, in doubt, or driven by somebody else.
+    Exit status: 0 the run ended in SUCCESS, or was queued, 1 it ended in another way, 2 it was refused or the command
+    can't be used, 4 it has not ended: it is suspended, in doubt, or driven by somebody else.
     """
     refuse_two_configurations(config=options["config"], isolated=options["isolated"])
+    if options["is_queued"]:
+        _require_queueable(options)
     gc.enable()  # unlike a check, a run may last
     accepted = _accepted(options["accept"])
     with explained():
@@ -100,15 +106,38 @@ def run(file: Path, **options: Any) -> None:
         plan = _plan(program, policies)
         given = _inputs(program, plan, options)
         means = load_means(options)
-        means.require(plan)
+        if not options["is_queued"]:
+            means.require(plan)
         # The journal is opened last, so that a misspelt option makes no file.
         with closing(open_journal(options["journal"], create=True)) as journal:
             name = options["run_id"]
             if name and journal.head(name) is not None:
                 click.echo(f"run `{name}` exists: this is how it is", err=True)
+            if options["is_queued"]:
+                machine = means.machine(journal, policies)
+                queued = machine.queue_sync(program, given, run_id=options["run_id"], by=options["by"])
+                _print_queued(queued, options)
+                return
             run = _run(means.machine(journal, policies), program, given, options)
             print_run(run, journal, options)
     sys.exit(exit_status(run))
+
+
+def _require_queueable(options: dict[str, Any]) -> None:
+    """Raise UsageError for options that don't go with `--queue`."""
+    if options["journal"] is None:
+        raise click.UsageError("--queue needs the journal of the workers: add --journal")
+    for name in ("tools", "model", "cache"):
+        if options[name] is not None:
+            raise click.UsageError(f"--{name} is for whoever drives the run: leave it out, and give it to the worker")
+
+
+def _print_queued(run: MachineRun, options: dict[str, Any]) -> None:
+    """Print the id of a queued run."""
+    if options["output_format"] == "json":
+        print_json({"version": 1, "run": {"id": run.id, "program": run.program, "status": run.status}})
+        return
+    click.echo(run.id)
 
 
 def _run(machine: ExecutionVM, program: Program, given: dict[str, Any], options: dict[str, Any]) -> MachineRun:

@@ -9,7 +9,7 @@ from stepward.vm.machine.ask import typed
 from stepward.vm.machine.authority import require_name, two_people
 from stepward.vm.machine.calls import oversize, place_of, successor_fields
 from stepward.vm.machine.continuing import id_after
-from stepward.vm.machine.driver import Driver, Setup
+from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.events import MOVED, Result, event, unsealed
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History
@@ -18,6 +18,7 @@ from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import Runs, run_of
+from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import State, visits_of
 
 Verdict = Literal["done", "not_done", "abandon"]

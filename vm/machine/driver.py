@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
@@ -13,26 +12,24 @@ from stepward.vm.journal.canonical import Sealed, Secret
 from stepward.vm.journal.chain import read_together
 from stepward.vm.journal.records import read_record
 from stepward.vm.journal.sealing import seal
-from stepward.vm.journal.signing import SigningKey
-from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
+from stepward.vm.journal.store import Append, AppendConflict, Entry, JournalError, Lease, LeaseLost
 from stepward.vm.language.steps.catching import BAD_OUTPUT
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
-from stepward.vm.machine.caching import Replies
 from stepward.vm.machine.calls import judge, oversize, place_of
-from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.decide import decide
+from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.forks import within
 from stepward.vm.machine.history import checked_records, require_head
 from stepward.vm.machine.keeping import UNDER_WAY, Abandoned
 from stepward.vm.machine.keys import FrameName, Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
-from stepward.vm.machine.models import Model
 from stepward.vm.machine.ordered import MAX_PENDING, Asleep, keep_going
 from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import OPEN, State
-from stepward.vm.machine.tools import ToolContext, Tools
+from stepward.vm.machine.tools import ToolContext
 from stepward.vm.machine.waiting import notify_first_wait
 from stepward.vm.values import FrozenMap, as_text
 
@@ -66,28 +63,6 @@ _URGENCY: Final = {
 
 _FOREIGN: Final = ("cancel", "refused")
 """The records that others may append to a run while it is driven."""
-
-Io = Callable[..., Any]
-
-
-class Setup(NamedTuple):
-    """The parts of a machine that a driver needs. `io` calls a method of the journal, directly or in a thread.
-
-    `replies` are those of a cache, if the machine has one. `depart` is called before a run ends that moves to another
-    version: it creates the run that goes on.
-    """
-
-    journal: Journal
-    tools: Tools
-    model: Model | None
-    clock: Clock
-    key: SigningKey | None
-    retry_delay: Callable[[int], float]
-    lease_seconds: float
-    random: Callable[[int], bytes]
-    io: Io
-    replies: Replies | None = None
-    depart: Callable[[Driver], Awaitable[None]] | None = None
 
 
 class Pending(NamedTuple):
@@ -135,12 +110,17 @@ class Driver:
                 self._renewing.cancel()
 
     async def _finish(self) -> None:
-        while await self._advance():
+        while await self._advance() and not self.is_stopping:
             pass
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether this machine starts no call any more."""
+        return self.setup.stop is not None and self.setup.stop.is_set()
 
     async def _advance(self) -> bool:
         """Perform actions until MAX_PENDING records are pending or none is due; return whether to call it again."""
-        while len(self.pending) < MAX_PENDING:
+        while len(self.pending) < MAX_PENDING and not self.is_stopping:
             action = decide(self.plan, self.state)
             if type(action) is Event:
                 if self.state.is_leaving:
@@ -209,7 +189,8 @@ class Driver:
         entries = [pending.entry for pending in batch]
         now = setup.clock.now() / 1e6
         expected = self.committed[1].seq
-        append = Append(self.run, expected, entries, last.state.status, now, urgency == DURABLE, signature)
+        state, is_durable = last.state, urgency == DURABLE
+        append = Append(self.run, expected, entries, state.status, now, is_durable, signature, due_of(state))
         try:
             await setup.io(setup.journal.append, append, self.lease.fence)
         except AppendConflict:
@@ -270,7 +251,20 @@ class Driver:
             await self._wait_until_due(call, asleep)
             return
         with asleep():
-            await self.setup.clock.sleep(self.setup.retry_delay(call.attempt))
+            await self._sleep(self.setup.retry_delay(call.attempt))
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait; the end comes early if this machine is to stop."""
+        stop = self.setup.stop
+        if stop is None:
+            await self.setup.clock.sleep(seconds)
+            return
+        ends = {asyncio.ensure_future(self.setup.clock.sleep(seconds)), asyncio.ensure_future(stop.wait())}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in ends:
+                one.cancel()
 
     def here(self, call: Call) -> State:
         """Return the state as the frame of a call sees it."""
@@ -284,7 +278,7 @@ class Driver:
             await self.pause(call, nullcontext)
         note: dict[str, Any] = {"attempt": call.attempt, "performance": call.performance}
         token = ""
-        if self.state.is_cancelled and not call.is_started:
+        if (self.state.is_cancelled or self.is_stopping) and not call.is_started:
             return
         if plan.has_intent:
             token = await self._intend(plan, call, note)
@@ -340,9 +334,9 @@ class Driver:
         await self.flush()
         # A clock that was set back makes no delay longer than the program says.
         until = min(call.due, setup.clock.now() + entry.delay(before.attempt - before.base))
-        while (left := until - setup.clock.now()) > 0 and not self.state.is_cancelled:
+        while (left := until - setup.clock.now()) > 0 and not (self.state.is_cancelled or self.is_stopping):
             with asleep():
-                await setup.clock.sleep(min(left / 1e6, LONGEST_SLEEP))
+                await self._sleep(min(left / 1e6, LONGEST_SLEEP))
             await self._read_foreign()
 
     async def _read_foreign(self) -> None:

@@ -16,7 +16,7 @@ from stepward.vm.journal.canonical import LARGEST, canonical, opened, portable
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.journal.signing import SigningKey
-from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Lease
+from stepward.vm.journal.store import Append, Entry, Journal, Lease
 from stepward.vm.language.policy import Policy, require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
@@ -35,8 +35,8 @@ from stepward.vm.machine.continuation import (
 )
 from stepward.vm.machine.continuing import id_after
 from stepward.vm.machine.data import completed
-from stepward.vm.machine.deliveries import Deliveries
-from stepward.vm.machine.driver import Driver, Setup
+from stepward.vm.machine.driver import Driver
+from stepward.vm.machine.due import due_of
 from stepward.vm.machine.equipment import require_facts, require_model, tool_fault, tools_of
 from stepward.vm.machine.events import NOTHING, event, unsealed
 from stepward.vm.machine.history import History
@@ -44,10 +44,11 @@ from stepward.vm.machine.migration import Migrations
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.observer import Observer
 from stepward.vm.machine.plan import Plan, Terms
-from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.refusals import NotEquipped, RunRefused
 from stepward.vm.machine.replay import MAX_PLANS
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, is_id, run_of
+from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.tools import Tools
 from stepward.vm.machine.waiting import ThreadLoop, wait
@@ -171,6 +172,35 @@ class ExecutionVM(Migrations):
         plan = self._plan(program)
         await self._admission.require(plan, self.policies, accept)
         self._require_tools(plan)
+        started = await self._started(plan, inputs, run_id, who, self._setup.lease_seconds)
+        return started if isinstance(started, Run) else await self._drive(started)
+
+    async def queue(
+        self,
+        program: Program,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        accept: Collection[str] = (),
+        by: str | None = None,
+    ) -> Run:
+        """Write a run for the next worker that claims it, and return it; nothing is performed.
+
+        This machine needs neither the tools nor the model of the program. The rest is as in `run`.
+        """
+        who = require_name(by, RunRefused)
+        plan = self._plan(program)
+        await self._admission.require(plan, self.policies, accept)
+        started = await self._started(plan, inputs, run_id, who, 0.0)
+        return started if isinstance(started, Run) else await self.get(started.run)
+
+    async def _started(
+        self, plan: Plan, inputs: Mapping[str, Any] | None, run_id: str | None, who: Mapping[str, Any], ttl: float
+    ) -> Driver | Run:
+        """Write a new run, leased for `ttl` seconds, and return its driver, or return the run with this id.
+
+        Without a lease the run is durable on return, and its tools may be those of another machine.
+        """
         given, why = completed(_frozen(inputs or {}, self.limits.state_bytes), plan.input_types)
         if why is not None:
             raise RunRefused(f"input {why}")
@@ -180,13 +210,14 @@ class ExecutionVM(Migrations):
             found = await self._load(run)
             if found is not None:
                 return self._existing(found, plan, given)
-        await self._require_current(plan)
-        driver = await self._create(plan, run, given, who)
+        if ttl:
+            await self._require_current(plan)
+        driver = await self._create(plan, run, given, who, ttl=ttl)
         if driver is None:
             found = await self._load(run)
             assert found is not None, "a run that could not be made exists"
             return self._existing(found, plan, given)
-        return await self._drive(driver)
+        return driver
 
     async def continue_run(  # noqa: PLR0913 - each is a choice of the caller
         self,
@@ -239,8 +270,11 @@ class ExecutionVM(Migrations):
         inputs: Mapping[str, Any],
         who: Mapping[str, Any] = NOTHING,
         continues: Mapping[str, Any] | None = None,
+        *,
+        ttl: float | None = None,
     ) -> Driver | None:
         setup = self._setup
+        ttl = setup.lease_seconds if ttl is None else ttl
         if plan.digests not in self._documented:
             for digest, text in {plan.digest: plan.document, **plan.policy_documents}.items():
                 await self._io(self.journal.put_document, digest, text)
@@ -269,9 +303,12 @@ class ExecutionVM(Migrations):
             await self._io(self.journal.vault.put, run, driver.secrets)
             driver.secrets = {}
         signature = None if setup.key is None else setup.key.sign_head(run, 0, first.entry.digest)
-        append = Append(run, -1, [first.entry], first.state.status, self.clock.now() / 1e6, False, signature)
+        now = self.clock.now() / 1e6
+        # Of queued runs, those that were written first are due first.
+        due = due_of(first.state) if ttl else now
+        append = Append(run, -1, [first.entry], first.state.status, now, not ttl, signature, due)
         name = plan.program.name
-        lease = await self._leased(self.journal.create, append, name, self._next_holder(), setup.lease_seconds)
+        lease = await self._leased(self.journal.create, append, name, self._next_holder(), ttl)
         if lease is None:
             return None
         driver.lease, driver.committed = lease, (first.state, first.entry)
@@ -329,72 +366,14 @@ class ExecutionVM(Migrations):
             for call in step.calls:
                 if call.is_model:
                     if self.model is None:
-                        raise RunRefused(f"`{call.id}` asks a model, and the machine has none")
+                        raise NotEquipped(f"`{call.id}` asks a model, and the machine has none")
                 elif not self.tools.has(call.tool):
-                    raise RunRefused(f"`{call.id}` calls tool `{call.tool}`, and the machine has no such tool")
+                    raise NotEquipped(f"`{call.id}` calls tool `{call.tool}`, and the machine has no such tool")
                 else:
                     why = None if call.arg_types is None else tool_fault(self.tools, call.tool, call.arg_types)
                     if why is not None:
-                        raise RunRefused(f"`{call.id}` calls tool `{call.tool}`: {why}")
+                        raise NotEquipped(f"`{call.id}` calls tool `{call.tool}`: {why}")
         self._equipped.add(plan.digests)
-
-    async def recover(self, run_id: str | None = None) -> list[Run]:
-        """Continue the runs that nobody drives any more, or a single one; return the runs that were continued.
-
-        A run with a lease beyond the longest possible one, given by a wrong clock, is recovered only by its `run_id`.
-
-        A write that had started is repeated under its key if its tool is idempotent; else the run is IN_DOUBT. A run
-        stays under the policies of its start, and comes under those of this machine; raises RunRefused if it broke one
-        of their rules. If one of several runs is refused, or can't be read or written, its error is raised after the
-        others were recovered.
-        """
-        if run_id is not None:
-            found = await self._found(run_id)
-            if found.state.is_over:
-                return [run_of(found)]
-            self._require_tools(found.plan)
-            await self._require_current(found.plan)
-            driver, _ = await self._taken(run_id, past_any_lease=True)
-            return [await self._drive(driver)]
-        recovered, failures = await self.recover_all()
-        for error in failures.values():
-            raise error
-        return recovered
-
-    async def recover_all(self) -> tuple[list[Run], dict[str, StepwardError]]:
-        """Continue all runs that nobody drives any more, as `recover` does.
-
-        Return the recovered runs and, by run id, the errors of the others.
-        """
-        now = self.clock.now() / 1e6
-        recovered: list[Run] = []
-        failures: dict[str, StepwardError] = {}
-        for row in await self.runs(["RUNNING"]):
-            if row.fault:
-                why = f"the list of runs is damaged at run `{row.run}`: {row.fault}; recover it by its name"
-                failures[row.run] = JournalError(why)
-            elif row.expires <= now:
-                try:
-                    recovered += await self._recover_one(row.run)
-                except (JournalError, RunRefused) as error:
-                    failures[row.run] = error
-        return recovered, failures
-
-    async def _recover_one(self, run: str) -> list[Run]:
-        taken = await self._take(run)
-        if taken is None:
-            return []
-        try:
-            self._require_tools(taken[1].plan)
-        except RunRefused:  # a run that needs the tools of another machine is left to that machine
-            await self._io(self.journal.release, taken[0].lease)
-            return []
-        try:
-            await self._require_current(taken[1].plan)
-        except BaseException:
-            await self._io(self.journal.release, taken[0].lease)
-            raise
-        return [await self._drive(taken[0])]
 
     # -- for code without an event loop --------------------------------------------------------------------------------
 
@@ -415,17 +394,18 @@ class ExecutionVM(Migrations):
         return wait(thread_loop.loop, coroutine, context)
 
     run_sync = _without_loop(run)
-    get_sync = _without_loop(Deliveries.get)
-    before_sync = _without_loop(Deliveries.before)
+    queue_sync = _without_loop(queue)
+    get_sync = _without_loop(Migrations.get)
+    before_sync = _without_loop(Migrations.before)
     continue_run_sync = _without_loop(continue_run)
     migration_sync = _without_loop(Migrations.migration)
     migrate_sync = _without_loop(Migrations.migrate)
-    recover_sync = _without_loop(recover)
-    recover_all_sync = _without_loop(recover_all)
-    resume_sync = _without_loop(Deliveries.resume)
-    reconcile_sync = _without_loop(Deliveries.reconcile)
-    cancel_sync = _without_loop(Deliveries.cancel)
-    erase_sync = _without_loop(Deliveries.erase)
+    recover_sync = _without_loop(Migrations.recover)
+    recover_all_sync = _without_loop(Migrations.recover_all)
+    resume_sync = _without_loop(Migrations.resume)
+    reconcile_sync = _without_loop(Migrations.reconcile)
+    cancel_sync = _without_loop(Migrations.cancel)
+    erase_sync = _without_loop(Migrations.erase)
 
 
 def _replies(cache: ReplyCache | str | os.PathLike[str] | None, model: Model | None) -> Replies | None:

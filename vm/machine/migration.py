@@ -10,9 +10,9 @@ from stepward.vm.language.program import Program
 from stepward.vm.machine.admission import Admission
 from stepward.vm.machine.authority import require_name
 from stepward.vm.machine.chains import chain_before
+from stepward.vm.machine.claims import Claims
 from stepward.vm.machine.continuation import checked_grant, handed_over
 from stepward.vm.machine.continuing import id_after
-from stepward.vm.machine.deliveries import Deliveries
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.events import NOTHING
 from stepward.vm.machine.history import History
@@ -49,7 +49,7 @@ class Migration(NamedTuple):
     guardrails: tuple[str, ...]
 
 
-class Migrations(Deliveries):
+class Migrations(Claims):
     """The runs of a store, with their moves to other versions."""
 
     policies: tuple[Policy, ...]

@@ -31,6 +31,10 @@ class Driver(Protocol):
     state: State
     pending: list[Any]
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether this machine starts no call any more."""
+
     def record(self, happened: Event) -> None:
         """Apply an event, and add its record to the next commit."""
 
@@ -81,7 +85,7 @@ class _Members:
     async def start_more(self) -> bool:
         """Record what is to be recorded, and start what may start; return whether something is under way."""
         driver = self.driver
-        while not self.errors and len(driver.pending) < MAX_PENDING:
+        while not self.errors and not driver.is_stopping and len(driver.pending) < MAX_PENDING:
             action = decide(driver.plan, driver.state, frozenset(self.tasks))
             if isinstance(action, Calls):
                 for call in action.calls:

@@ -10,6 +10,10 @@ class RunRefused(StepwardError):  # noqa: N818 - reads better where it is caught
     taken, or the run broke a rule. The message says which."""
 
 
+class NotEquipped(RunRefused):
+    """The machine lacks a tool or the model of a run."""
+
+
 class NoSuchRun(StepwardError):  # noqa: N818
     """The journal has no run with this id."""
 

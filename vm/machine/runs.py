@@ -8,7 +8,7 @@ import os
 import socket
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -20,7 +20,8 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import governed, missing_terms
 from stepward.vm.machine.chains import chain_after, chain_before, link_misfit, link_of
 from stepward.vm.machine.continuing import Start, derived_policies
-from stepward.vm.machine.driver import Driver, Setup
+from stepward.vm.machine.driver import Driver
+from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import Event, entry_of, event
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History, load
@@ -30,6 +31,7 @@ from stepward.vm.machine.plan import Plan, Terms, policy_digest, policy_text
 from stepward.vm.machine.refusals import NoSuchRun, RunBusy
 from stepward.vm.machine.replay import cached_plans, misfits
 from stepward.vm.machine.run import Doubt, Run, Suspension
+from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import State, visits_of
 
 T = TypeVar("T")
@@ -171,10 +173,26 @@ class Runs:
         lease = await self._leased(self.journal.acquire, run, self._next_holder(), at, ttl)
         if lease is None:
             return None
-        try:
-            if until is not None:
+        if until is not None:
+            try:
                 lease = await self._io(self.journal.renew, lease, now, ttl)
+            except (StepwardError, asyncio.CancelledError):
+                await self._io(self.journal.release, lease)
+                raise
+        return await self._begin(lease, performs=performs)
+
+    async def _begin(
+        self, lease: Lease, require: Callable[[History], Awaitable[None]] | None = None, *, performs: bool = True
+    ) -> tuple[Driver, History]:
+        """Read a run that is leased, and return what drives it; on any error the lease is released.
+
+        `require` raises an error for a run that is to be left alone. The rest is as in `_take`.
+        """
+        run = lease.run
+        try:
             found = await self._found(run)
+            if require is not None:
+                await require(found)
             self._require_meaning(found)
             found, change = await self._governed(found) if performs else (found, None)
         except (StepwardError, asyncio.CancelledError):
@@ -296,7 +314,7 @@ class Runs:
             key = self._setup.key
             signature = None if key is None else key.sign_head(run, entry.seq, entry.digest)
             try:
-                append = Append(run, last.seq, [entry], state.status, now / 1e6, True, signature)
+                append = Append(run, last.seq, [entry], state.status, now / 1e6, True, signature, due_of(state))
                 await self._io(self.journal.append, append, None)
             except AppendConflict:
                 await asyncio.sleep(0)

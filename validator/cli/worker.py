@@ -1,0 +1,173 @@
+"""`stepward worker`: drives the runs of a journal that are due."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepward.validator.cli.machine import (
+    LEASE,
+    MachineError,
+    driving_options,
+    explained,
+    load_means,
+    load_policies,
+    open_journal,
+    policy_options,
+)
+
+if TYPE_CHECKING:
+    from stepward.validator.cli.machine import Means
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.machine.plan import Plan
+    from stepward.vm.machine.worker import Worker
+
+
+@click.command()
+@click.option(
+    "--journal",
+    required=True,
+    metavar="URL",
+    help="The journal: a SQLite file, or `postgresql://…`; it is made if new.",
+)
+@click.option(
+    "--programs",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="The folder with the programs whose runs are driven; it is read once, at the start.",
+)
+@driving_options
+@policy_options
+@click.option(
+    "--at-once", type=click.IntRange(1), default=4, show_default=True, metavar="N", help="Drive N runs at once."
+)
+@click.option(
+    "--poll",
+    type=click.FloatRange(0.05, 30),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The time between two looks for runs that are due.",
+)
+@click.option(
+    "--lease",
+    type=click.FloatRange(1, 86_400),
+    default=LEASE,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a run stays with a worker that shows no sign of life.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long calls under way may take when the worker is to end.",
+)
+@click.option("--once", is_flag=True, help="End when nothing is due any more.")
+@click.option(
+    "--status-port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Serve `/health` and `/metrics` on this port of the loopback interface (0: any free one).",
+)
+def worker(folder: Path, **options: Any) -> None:
+    """Drive the runs of a journal that are due.
+
+    A run is due when it was written by `stepward run --queue`, when its delay is over, or when its driver has crashed.
+    Any number of workers may share a journal: each run is driven by one at a time. Runs of programs that are not in
+    DIR, or that differ there, are left alone. The log is on standard output, one JSON object a line, without values.
+
+    SIGTERM and Ctrl-C end the worker: calls under way come back, and other workers go on with its runs.
+
+    Exit status: 0 it was ended, or nothing is due any more; 2 it can't be used, or with --once the journal failed.
+    """
+    gc.enable()  # unlike a check, a worker lasts
+    from stepward.validator.cli.worker_status import standard_log, status_served
+    from stepward.vm.machine.worker import Pace, Worker
+
+    log = standard_log()
+    with explained(), ExitStack() as stack:
+        policies = load_policies(options)
+        plans = _plans(folder, options, policies)
+        means = load_means(options)
+        _require_tools(means, plans)
+        journal = stack.enter_context(closing(open_journal(options["journal"], create=True)))
+        machine = means.machine(journal, policies, lease_seconds=options["lease"])
+        programs: dict[str, frozenset[str]] = {}
+        for plan in plans:
+            name = plan.program.name
+            programs[name] = programs.get(name, frozenset()) | {plan.digest}
+        pace = Pace(options["at_once"], options["poll"], options["grace"])
+        driving = Worker(machine, programs, log, pace)
+        status: dict[str, int] = {}
+        if options["status_port"] is not None:
+            with _port_explained(options["status_port"]):
+                status["status_port"] = stack.enter_context(status_served(options["status_port"], driving.counts))
+        log("started", {"pid": os.getpid(), "programs": sorted(programs), **status})
+        with redirect_stdout(sys.stderr):  # output of a tool is no part of the log
+            asyncio.run(_work(driving, once=options["once"]))
+        machine.let_go()  # tools that were interrupted end with this process
+        log("ended", {"taken": driving.counts.taken})
+
+
+async def _work(worker: Worker, *, once: bool) -> None:
+    """Let a worker work until it is to end, by a signal or because nothing is due."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(one, stop.set)
+    await worker.work(stop, once=once)
+
+
+def _plans(folder: Path, options: dict[str, Any], policies: list[Policy]) -> list[Plan]:
+    """Return the programs in a folder, ready to run; raises MachineError for one that can't be run."""
+    from stepward.validator.cli.loading import configurations_of
+    from stepward.validator.files import shown_name
+    from stepward.validator.gate.discovery import find_candidates, read_candidate
+    from stepward.vm.errors import DocumentError
+    from stepward.vm.language.program import Program
+    from stepward.vm.machine.plan import Plan
+
+    plans = []
+    for candidate in find_candidates([folder], configurations_of(options)):
+        contents = read_candidate(candidate)
+        try:
+            if contents.error is not None:
+                raise contents.error
+            for program in map(Program.from_document, contents.documents):
+                plans.append(Plan(program, [one for one in policies if one.applies(program.name, program.source_name)]))
+        except DocumentError as error:
+            name, problem = shown_name(candidate.path), error.problems[0]
+            message = f"`{name}` can't be run: {problem.code} {problem.message}"
+            raise MachineError(message, f"`stepward check {shlex.quote(name)}` says more") from None
+    if not plans:
+        raise MachineError(f"there is no program in `{folder}`", "name the folder with the programs of the runs")
+    return plans
+
+
+def _require_tools(means: Means, plans: list[Plan]) -> None:
+    """Raise MachineError if a tool or the model of a program is missing: its runs would be left alone unnoticed."""
+    for plan in plans:
+        means.require(plan)
+
+
+@contextmanager
+def _port_explained(port: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = str(error.strerror).lower()
+        raise MachineError(f"port {port} can't be used: {why}", "name another one with `--status-port`") from None

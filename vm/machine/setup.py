@@ -1,0 +1,38 @@
+"""The parts of a machine that its drivers need."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from stepward.vm.journal.signing import SigningKey
+from stepward.vm.journal.store import Journal
+from stepward.vm.machine.caching import Replies
+from stepward.vm.machine.clock import Clock
+from stepward.vm.machine.models import Model
+from stepward.vm.machine.tools import Tools
+
+Io = Callable[..., Any]
+
+
+class Setup(NamedTuple):
+    """The parts of a machine that a driver needs. `io` calls a method of the journal, directly or in a thread.
+
+    `replies` are those of a cache, if the machine has one. `depart` is called with a driver before its run
+    ends, if that moves to another version: it creates the run that goes on. Once `stop` is set, no call starts, and no
+    run waits for the time of one.
+    """
+
+    journal: Journal
+    tools: Tools
+    model: Model | None
+    clock: Clock
+    key: SigningKey | None
+    retry_delay: Callable[[int], float]
+    lease_seconds: float
+    random: Callable[[int], bytes]
+    io: Io
+    replies: Replies | None = None
+    depart: Callable[[Any], Awaitable[None]] | None = None
+    stop: asyncio.Event | None = None
