@@ -288,7 +288,7 @@ class _Fleet:
             try:
                 self.case.do(machine.recover(run))
             except (RunBusy, RunRefused, JournalError) as error:
-                got = type(error)
+                got = RunRefused if isinstance(error, RunRefused) else type(error)
             self._same(f"what a recovery by name comes to ({state})", got, expected)
             row = self.store.inner.row(run)
             is_over = row is not None and row.status in ("SUCCESS", "FAILED", "BUDGET_EXCEEDED", "STALLED", "CANCELLED")

@@ -21,8 +21,11 @@ class Claims(Deliveries):
     """The runs of a store, of which a machine goes on with those that are due."""
 
     def stop_with(self, stop: asyncio.Event) -> None:
-        """Let all runs of this machine stop once `stop` is set: calls under way come back, and no other call starts."""
-        self._setup = self._setup._replace(stop=stop)
+        """Let all runs of this machine stop once `stop` is set: calls under way come back, and no other call starts.
+
+        From now on a run with nothing but a long delay ahead is let go, too.
+        """
+        self._setup = self._setup._replace(stop=stop, parks=True)
 
     @property
     def is_stopping(self) -> bool:

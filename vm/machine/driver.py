@@ -36,6 +36,9 @@ from stepward.vm.values import FrozenMap, as_text
 MAX_WAIT: Final = 1_000_000
 """Maximal time between the records of one commit, in microseconds, if a call is due."""
 
+LONGEST_DELAY: Final = 5.0
+"""Seconds of a delay above which a worker lets a run go until it is over."""
+
 LONGEST_SLEEP: Final = 30.0
 """Seconds of a delay after which a machine looks for a request to cancel."""
 
@@ -90,6 +93,7 @@ class Driver:
         self.known = Known(plan)
         self.under_way: dict[tuple[FrameName, int], tuple[list[threading.Event], float | None]] = {}
         self._last = last
+        self._is_parked = False
         self.successor: Driver | None = None
         self._flushing: asyncio.Lock | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -115,8 +119,13 @@ class Driver:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether this machine starts no call any more."""
-        return self.setup.stop is not None and self.setup.stop.is_set()
+        """Whether no call of the run starts any more on this machine."""
+        return self._is_parked or (self.setup.stop is not None and self.setup.stop.is_set())
+
+    def _may_park(self) -> bool:
+        """Return whether the run is to be let go, because nothing but a long delay is ahead."""
+        due = due_of(self.state) if self.setup.parks else None
+        return due is not None and due - self.setup.clock.now() / 1e6 > LONGEST_DELAY
 
     async def _advance(self) -> bool:
         """Perform actions until MAX_PENDING records are pending or none is due; return whether to call it again."""
@@ -335,6 +344,9 @@ class Driver:
         # A clock that was set back makes no delay longer than the program says.
         until = min(call.due, setup.clock.now() + entry.delay(before.attempt - before.base))
         while (left := until - setup.clock.now()) > 0 and not (self.state.is_cancelled or self.is_stopping):
+            if self._may_park():
+                self._is_parked = True
+                return
             with asleep():
                 await self._sleep(min(left / 1e6, LONGEST_SLEEP))
             await self._read_foreign()

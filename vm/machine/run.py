@@ -11,6 +11,7 @@ from stepward.vm.journal.canonical import opened
 from stepward.vm.journal.store import Entry
 from stepward.vm.language.steps import Stage
 from stepward.vm.machine.continuing import Continues, continues_of
+from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import MOVED, Spent
 from stepward.vm.machine.history import History
 from stepward.vm.machine.keys import FrameName
@@ -103,6 +104,14 @@ class Run:
     def output(self) -> Any:
         """The output of the `end` step, frozen; None if there was none. Raises ErasedError if it was erased."""
         return opened(self._state.output)
+
+    @property
+    def due(self) -> float | None:
+        """The time from which on a worker can go on with the run, in seconds since the epoch, 0.0 for any time.
+
+        None if nobody can, because it is over or waits for a delivery.
+        """
+        return due_of(self._state)
 
     @property
     def steps(self) -> int:

@@ -21,7 +21,7 @@ class Setup(NamedTuple):
 
     `replies` are those of a cache, if the machine has one. `depart` is called with a driver before its run
     ends, if that moves to another version: it creates the run that goes on. Once `stop` is set, no call starts, and no
-    run waits for the time of one.
+    run waits for the time of one. `parks` says that a run with nothing but a long delay ahead is let go until then.
     """
 
     journal: Journal
@@ -36,3 +36,4 @@ class Setup(NamedTuple):
     replies: Replies | None = None
     depart: Callable[[Any], Awaitable[None]] | None = None
     stop: asyncio.Event | None = None
+    parks: bool = False

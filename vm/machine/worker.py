@@ -196,7 +196,8 @@ class Worker:
     async def _note_stop(self, lease: Lease, began: list[History], run: Run) -> None:
         """Say where a run stands that was driven."""
         fields = {"run": run.id, "program": run.program, "status": run.status, "records": run.seq + 1}
-        if run.status == "RUNNING" and not self._machine.is_stopping:
+        is_due = run.due is not None and run.due <= self._machine.clock.now() / 1e6
+        if run.status == "RUNNING" and is_due and not self._machine.is_stopping:
             self.counts.lost += 1
             self._say("lost", fields)
             return

@@ -15,6 +15,7 @@ import pytest
 from machines import end, program, tool
 from stepward.vm import ExecutionVM, MemoryJournal, Program, RunRefused, SQLiteJournal, Suspend
 from stepward.vm.journal.store import Journal, JournalError, Lease, LeaseLost
+from stepward.vm.machine.clock import SystemClock
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.refusals import NotEquipped
 from stepward.vm.machine.worker import Pace, Worker
@@ -42,6 +43,20 @@ class Told:
 
     def of(self, event: str, field: str = "run") -> list[Any]:
         return [fields.get(field) for name, fields in self.events if name == event]
+
+
+class Clock(SystemClock):
+    """A clock that can be put ahead."""
+
+    ahead = 0
+
+    def now(self) -> int:
+        return super().now() + self.ahead * 1_000_000
+
+
+def delayed(seconds: float) -> Program:
+    retry = [{"errors": ["any"], "max_attempts": 3, "delay_seconds": seconds}]
+    return program({"id": "a", "type": "tool", "tool": "again", "retry": retry}, end(), language=2)
 
 
 def machine(tools: Mapping[str, Callable[..., Any]] | None, journal: Journal, **more: Any) -> ExecutionVM:
@@ -280,16 +295,7 @@ def test_at_the_end_a_call_under_way_comes_back_and_the_next_does_not_start(jour
 
 
 def test_at_the_end_nobody_waits_for_a_delay(journal: Journal) -> None:
-    patient = program(
-        {
-            "id": "a",
-            "type": "tool",
-            "tool": "again",
-            "retry": [{"errors": ["any"], "max_attempts": 3, "delay_seconds": 3600}],
-        },
-        end(),
-        language=2,
-    )
+    patient = delayed(4)  # short enough to be waited for
     asked = threading.Event()
 
     def fails() -> None:
@@ -297,10 +303,48 @@ def test_at_the_end_nobody_waits_for_a_delay(journal: Journal) -> None:
         raise ValueError
 
     queued(journal, patient, "run")
-    started = time.monotonic()
     ended(Worker(machine({"again": fails}, journal), digests(patient), Told(), FAST), asked.is_set)
-    assert time.monotonic() - started < 1_000
     assert statuses(journal) == {"run": "RUNNING"}
+
+
+def test_a_run_with_a_long_delay_ahead_is_let_go_until_then(journal: Journal) -> None:
+    clock = Clock()
+    patient, calls = delayed(3600), iter([ValueError("not yet"), None])
+
+    def fails_once() -> None:
+        error = next(calls)
+        if error is not None:
+            raise error
+
+    queued(journal, patient, "run")
+    told = Told()
+    vm = machine({"again": fails_once}, journal, clock=clock)
+    worker = Worker(vm, digests(patient), told, FAST._replace(at_once=1))
+    drained(worker)
+    due = vm.get_sync("run").due
+    assert due is not None
+    assert due > time.time() + 3_000
+    assert (told.of("stopped", "status"), worker.counts.lost, journal.due(time.time())) == (["RUNNING"], 0, {})
+    drained(worker)
+    assert worker.counts.taken == 1
+    clock.ahead = 3_700
+    drained(worker)
+    assert statuses(journal) == {"run": "SUCCESS"}
+    assert told.of("left") == []
+
+
+def test_a_short_delay_is_waited_for(journal: Journal) -> None:
+    calls = iter([ValueError("not yet"), None])
+
+    def fails_once() -> None:
+        error = next(calls)
+        if error is not None:
+            raise error
+
+    short = delayed(0.05)
+    queued(journal, short, "run")
+    worker = drained(Worker(machine({"again": fails_once}, journal), digests(short), Told(), FAST))
+    assert (statuses(journal), worker.counts.taken) == ({"run": "SUCCESS"}, 1)
 
 
 def test_at_the_end_a_call_that_does_not_come_back_keeps_its_lease(journal: Journal) -> None:
