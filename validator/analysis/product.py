@@ -202,7 +202,7 @@ class Exploration:
         """Yield the path to a pair in reverse order, starting with the transition `last` from it."""
         transition = last
         while True:
-            yield Move(self.flow.steps[self.steps[number]].id, how(transition) if transition is not None else "starts")
+            yield moved(self.flow, self.steps[number], transition)
             if number == 0:
                 return
             before = self.before[number][0]  # the pair that discovered it
@@ -413,3 +413,11 @@ def how(transition: Transition) -> str:
         "again": "tries again",
     }
     return words[transition.kind]
+
+
+def moved(flow: Flow, step: int, transition: Transition | None, error: str = "") -> Move:
+    """Return the move of a path that leaves a step, or that ends where it starts; `error` names why it failed."""
+    if transition is None:
+        return Move(flow.steps[step].id, "starts")
+    is_start = transition.kind == "success" and step in (flow.layout.bodies.keys() | flow.layout.forks.keys())
+    return Move(flow.steps[step].id, how(transition), error, is_start)

@@ -128,7 +128,7 @@ def _place_text(finding: Finding) -> str:
 def _path(finding: Finding) -> Iterable[Element]:
     path = finding.evidence.path if finding.evidence is not None else ()
     if path:
-        items = [element("li", _step_button(move.step), f" {move.how}") for move in path]
+        items = [element("li", _step_button(move.step), f" {move.words}") for move in path]
         yield element("div", element("h4", "Path"), add_all(element("ol"), items))
 
 

@@ -208,3 +208,11 @@ def test_a_list_that_can_be_longer_than_max_items_is_reported(step: Any, most: i
 )
 def test_what_crosses_the_boundary_of_a_body_is_an_error(steps: Any, code: str) -> None:
     assert code in {one for one, _ in codes(program(*steps))}
+
+
+def test_a_path_says_that_a_for_each_starts_and_not_that_it_succeeds() -> None:
+    found = verdict(program(each(PAY), guardrails=ONCE), "once")
+    (first, second, *_) = found.evidence.path
+    assert (first.words, first.to_data()["how"]) == ("starts", "starts")
+    assert second.words == "goes on to an item"
+    assert all(move.words == "succeeds" for move in found.evidence.path if move.step == "p" and move.how == "succeeds")

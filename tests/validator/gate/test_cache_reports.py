@@ -47,7 +47,7 @@ def whole_report(document: Document) -> Report:
     value = freeze({"a": [1, Decimal("0.10"), 10**40, None, True, "é\n"], "b": {}})
     evidence = Evidence(
         layer="graph",
-        path=(Move("a", "branch then", "Timeout"), Move("b", "", "Timeout")),
+        path=(Move("a", "branch then", "Timeout", opens=True), Move("b", "", "Timeout", opens=True)),
         cut=("a → b",),
         reason="so it is",
         state=(("$x", value), ("$y", Decimal("1e-9"))),
@@ -146,6 +146,7 @@ def test_a_report_comes_back_whole() -> None:
     assert now.evidence is not None
     assert now.fix == was.fix
     assert now.evidence.unconfirmed == was.evidence.unconfirmed
+    assert [move.words for move in now.evidence.path] == [move.words for move in was.evidence.path]
     assert now.evidence.witness is not None
     assert was.evidence.witness is not None
     assert now.evidence.witness.to_json() == was.evidence.witness.to_json()

@@ -1,4 +1,4 @@
-"""Wrong joins of siblings, planted in the engine: the second checker refuses each proof that they give."""
+"""Wrong joins of siblings and a forgotten failure, planted in the engine: the second checker refuses their proofs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from stepward.validator import Verdict
 from stepward.validator.analysis import siblings
+from stepward.validator.analysis.bodies import Bodies
 from stepward.validator.analysis.monitors import RuleMonitor
 from stepward.validator.analysis.siblings import SiblingMonitor
 from stepward.validator.engine import guardrails
@@ -116,3 +117,34 @@ def test_a_wrong_join_gives_no_proof(
     found = judged(rule, first, second)
     assert found.verdict is Verdict.UNKNOWN
     assert "second checker" in found.evidence.reason
+
+
+def a_list_always_fits(patch: pytest.MonkeyPatch) -> None:
+    """No list is longer than `max_items`, so that a for_each step never fails before its start."""
+    patch.setattr(Bodies, "list_fits", lambda self, number: True)
+
+
+def test_a_proof_that_forgets_the_failure_of_a_long_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = longer(2)
+    assert (fits.verdict, fits.rechecked) == (Verdict.PROVED, True)
+    assert longer(3).verdict is not Verdict.PROVED
+    a_list_always_fits(monkeypatch)
+    found = longer(3)
+    assert found.verdict is Verdict.UNKNOWN
+    assert "second checker" in found.evidence.reason
+
+
+def longer(most: int) -> Property:
+    """Judge a payment that only an `error_step` reaches: a list has up to `most` items, and the step takes two."""
+    each = {"id": "e", "type": "for_each", "items": "$l", "as": "x", "max_items": 2, "error_step": "paid"}
+    look = {"id": "n", "type": "set", "set": {"v": 1}}
+    data = {
+        "name": "t",
+        "language": 2,
+        "inputs": {"l": {"type": "array", "maxItems": most}},
+        "tools": TOOLS,
+        "guardrails": [{"name": "r", "never": {"tool": "pay"}}],
+        "steps": [each | {"steps": [look]}, {"id": "z", "type": "end"}, call("paid", "pay")],
+    }
+    (found,) = ProgramValidator(Program.from_dict(data)).validate().properties
+    return found

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.validator.analysis.product import how
+from stepward.validator.analysis.product import moved
 from stepward.validator.engine.systems.building import Builder
 from stepward.validator.engine.systems.system import CompressedEdge, Computed, Given, Path
 from stepward.validator.engine.values.domains import Names
@@ -86,8 +86,8 @@ class Traced:
         for sub, name in compressed.errors:
             part = step if sub is None else step.sub_steps[sub]
             self._errors[len(self.moves), part.id] = name
-        words = how(compressed.transition) if compressed.transition is not None else "starts"
-        self.moves.append(Move(step.id, words, dict(compressed.errors).get(None, "")))
+        error = dict(compressed.errors).get(None, "")
+        self.moves.append(moved(self.facts.flow, compressed.step, compressed.transition, error))
 
     def _fill(self, start: int, goal: int) -> None:
         """Add the steps of a stretch that the slice left out: those of the run or, if these are unknown, the shortest

@@ -87,7 +87,7 @@ def _between(record: Record) -> Move:
     """Return the move at the start of a for_each step, or at one of its stages."""
     step, kind = record.body["step"], str(record.body.get("kind"))
     if record.kind == "opened":
-        return Move(step, "succeeds")
+        return Move(step, "succeeds", opens=True)
     if record.kind == "item":
         return Move(f"{step} next", ON_TO_ITEM)
     if kind == "again":

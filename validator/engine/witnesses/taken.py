@@ -22,7 +22,7 @@ def instead(shown: Replayed, path: tuple[Move, ...]) -> str:
     if position < min(len(path), len(shown.moves)) and shown.moves[position].step == path[position].step:
         took, wanted = shown.moves[position], path[position]
         if wanted.how != "starts" and not (shown.run.is_over and position == len(shown.moves) - 1):
-            return f"`{took.step}` {took.how} in the run that was tried, where the path says that it {wanted.how}"
+            return f"`{took.step}` {took.words} in the run that was tried, where the path says that it {wanted.words}"
     if shown.missing is not None:
         return f"the run that was tried reaches `{shown.missing[0]}` without breaking the rule"
     return shown.why.replace("the run ", "the run that was tried ", 1)
