@@ -89,7 +89,7 @@ def asks_again_from_the_cache(patch: pytest.MonkeyPatch) -> None:
 
 
 def admits_under_any_policies(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, admission.Admission, "require", ("(plan.digest, plan.policy_digests,", "(plan.digest, (),"))
+    rewrite(patch, admission.Admission, "errors", ("(plan.digest, plan.policy_digests,", "(plan.digest, (),"))
 
 
 def counts_policies(patch: pytest.MonkeyPatch) -> None:

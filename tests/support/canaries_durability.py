@@ -80,7 +80,7 @@ def attempts_are_not_in_the_past(patch: pytest.MonkeyPatch) -> None:
 
 
 def verdict_hangs_on_the_name(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Admission, "require", ("key = (plan.digest,", "key = (plan.program.name,"))
+    rewrite(patch, Admission, "errors", ("key = (plan.digest,", "key = (plan.program.name,"))
 
 
 def nobody_says_who_cancelled(patch: pytest.MonkeyPatch) -> None:
