@@ -152,3 +152,13 @@ def _overlaps(notes: Sequence[_Note], killed: dict[int, float]) -> list[str]:
         else:
             under_way.pop(note.pid, None)
     return faults
+
+
+def late_begins(fleet: Fleet, pid: int, after: float) -> list[str]:
+    """Return the runs in which a process began a call after a time that somebody else had begun before it."""
+    first: dict[tuple[str, str], int] = {}
+    late = []
+    for note in (_Note(**json.loads(line)) for line in fleet.notes.read_text().splitlines()):
+        if note.what == "begin" and first.setdefault((note.run, note.step), note.pid) != note.pid == pid:
+            late += [note.run] if note.at > after else []
+    return late

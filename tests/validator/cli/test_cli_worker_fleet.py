@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from namespaces import namespaces
 from sizes import MANY
-from worker_fleets import Fleet, judge
+from worker_fleets import Fleet, judge, late_begins
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -44,6 +45,43 @@ def killed_each_second(fleet: Fleet, runs: int, kills: int) -> list[str]:
 def test_no_run_is_lost_doubled_or_stuck_when_workers_are_killed(tmp_path: Path, journal: str) -> None:
     runs, kills = (900, 60) if MANY else (60, 3)
     assert killed_each_second(Fleet(tmp_path, journal), runs, kills) == []
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_cut_off_is_replaced_and_does_no_harm_when_it_is_back(
+    tmp_path: Path, empty_postgres: str
+) -> None:
+    where = conninfo_to_dict(empty_postgres)
+    path = f"{where['dbname']}?tcp_user_timeout=3000&connect_timeout=2"
+    with namespaces(2, int(str(where["port"]))) as (near, far):
+        fleet = Fleet(
+            tmp_path, f"postgresql://{where['user']}@{where['host']}:{where['port']}/{where['dbname']}", lease=2.0
+        )
+        fleet.prefix = [near.prefix, far.prefix]
+        runs = fleet.queue(60)
+        for number, one in enumerate((near, far)):
+            fleet.start(number, f"postgresql://{where['user']}@{one.address}:{where['port']}/{path}")
+        try:
+            log = tmp_path / "log-1"
+            while '"event": "taken"' not in log.read_text():
+                time.sleep(0.05)
+            far.cut()
+            cut = time.time()
+            fleet.wait()  # the other one has driven all
+            assert fleet.unfinished() == 0
+            far.mend()
+            more = fleet.queue(20)
+            time.sleep(3)
+            fleet.wait()
+            assert fleet.stop() == [0, 0]
+        finally:
+            for number in fleet.workers:
+                fleet.kill(number)
+        # Nobody can call back a tool that was under way; but none starts without a lease.
+        faults = [fault for fault in judge(fleet, [*runs, *more]) if "is driven by" not in fault]
+        assert faults == []
+        assert late_begins(fleet, fleet.workers[1].pid, cut + 2.5) == []
+        assert any(f'"event": "{event}"' in log.read_text() for event in ("lost", "left"))
 
 
 def test_the_judge_notices_two_drivers_and_a_lost_run(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from machines import end, program, tool
+from sizes import size
 from stepward.vm import ExecutionVM, MemoryJournal, Program, RunRefused, SQLiteJournal, Suspend
 from stepward.vm.journal.store import Journal, JournalError, Lease, LeaseLost
 from stepward.vm.machine.clock import SystemClock
@@ -22,6 +23,9 @@ from stepward.vm.machine.worker import Pace, Worker
 
 ONCE = program(tool("a", "write"), end())
 TWICE = program(tool("a", "again"), tool("b", "again"), end())
+
+RUNS = size(100, 1_000)
+"""The number of runs about which two workers compete."""
 
 FAST = Pace(poll=0.01, grace=5.0)
 
@@ -236,7 +240,7 @@ def test_a_worker_whose_lease_was_stolen_stops_writing(journal: Journal) -> None
 def test_of_two_workers_and_one_due_run_one_drives(tmp_path: Path) -> None:
     journal = SQLiteJournal(tmp_path / "j.db")
     driven: list[str] = []
-    queued(journal, ONCE, *[f"run {number}" for number in range(100)])
+    queued(journal, ONCE, *[f"run {number}" for number in range(RUNS)])
 
     async def both() -> None:
         stop = asyncio.Event()
@@ -246,10 +250,10 @@ def test_of_two_workers_and_one_due_run_one_drives(tmp_path: Path) -> None:
             for store in stores
         ]
         await asyncio.gather(*(worker.work(stop, once=True) for worker in workers))
-        assert sum(worker.counts.taken for worker in workers) == 100
+        assert sum(worker.counts.taken for worker in workers) == RUNS
 
     asyncio.run(both())
-    assert len(driven) == 100
+    assert len(driven) == RUNS
     assert set(statuses(journal).values()) == {"SUCCESS"}
 
 
