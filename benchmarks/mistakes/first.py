@@ -31,8 +31,8 @@ FIRST: Final = (
         (
             (
                 "vm/machine/history.py",
-                "if key is not None and signer_of",
-                "if key is not None and head.signature is not None and signer_of",
+                "if keys and signer_of",
+                "if keys and head.signature is not None and signer_of",
             ),
         ),
     ),

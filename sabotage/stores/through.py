@@ -63,6 +63,10 @@ class ThroughStore:
         """Return the end of a run's chain."""
         return self.inner.head(run)
 
+    def sign(self, head: Head) -> bool:
+        """Replace the signature of a head."""
+        return self.write(self.inner.sign, head)
+
     def rows(self, statuses: Iterable[str] | None = None, **filters: Any) -> list[Row]:
         """Return the list of runs."""
         return self.inner.rows(statuses, **filters)

@@ -91,10 +91,23 @@ journal_option = click.option(
 format_option = click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The format."
 )
-key_option = click.option(
+private_key_option = click.option(
     "--key", "key_file", type=FILE, metavar="FILE", help="A private key to sign journals; `stepward key` makes one."
 )
+old_key_option = click.option(
+    "--old-key",
+    "old_keys",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="A public key that signed runs before `--key` did (repeatable).",
+)
 by_option = click.option("--by", metavar="NAME", help="Your name, for the journal and for policies with `four_eyes`.")
+
+
+def key_option(function: F) -> F:
+    """Add the options that name the key that signs, and those that signed before it."""
+    return private_key_option(old_key_option(function))
 
 
 def driving_options(function: F) -> F:
@@ -200,6 +213,17 @@ def load_key(file: Path | None) -> SigningKey | None:
     return SigningKey.load(file)
 
 
+def load_old_keys(files: Sequence[Path], key: SigningKey | None) -> tuple[VerifyKey, ...]:
+    """Return the public keys in files; raises KeyRefused for a file without one, MachineError without a new key."""
+    if not files:
+        return ()
+    if key is None:
+        raise MachineError("`--old-key` names a key of before, and there is no new one", "name it with `--key`")
+    from stepward.vm.journal.signing import VerifyKey
+
+    return tuple(map(VerifyKey.load, files))
+
+
 def load_tools(name: str | None) -> Any:
     """Return the module whose functions are tools; raises TargetError when it can't be imported."""
     if name is None:
@@ -256,6 +280,7 @@ class Means(NamedTuple):
     telemetry: Telemetry | None = None
     servers: tuple[NamedServer, ...] = ()
     cache: ReplyCache | None = None
+    trusted: tuple[VerifyKey, ...] = ()
 
     def machine(
         self,
@@ -275,6 +300,7 @@ class Means(NamedTuple):
             policies,
             checker=checker,
             key=self.key,
+            trusted=self.trusted,
             observer=self.telemetry,
             cache=self.cache,
             lease_seconds=lease_seconds,
@@ -312,7 +338,9 @@ def load_means(options: dict[str, Any]) -> Means:
     functions, model = load_tools(options.get("tools")), load_model(options)
     key, telemetry = load_key(options.get("key_file")), load_telemetry(options)
     cache = load_cache(options.get("cache"))
-    return Means(with_servers(functions, servers), model, key, options.get("tools"), telemetry, servers, cache)
+    trusted = load_old_keys(options.get("old_keys") or (), key)
+    named = options.get("tools")
+    return Means(with_servers(functions, servers), model, key, named, telemetry, servers, cache, trusted)
 
 
 def load_cache(name: str | None) -> ReplyCache | None:
@@ -345,12 +373,12 @@ def print_report(report: Callable[[bool], str], file: Path | None) -> None:
         write_output(file, report(False), "correct `--output-file`")
 
 
-def history_of(journal: Journal, run: str, key: VerifyKey | None = None) -> History:
-    """Return the records of a run; raises NoSuchRun, or JournalError for damage or, with a key, a wrong signature."""
+def history_of(journal: Journal, run: str, keys: Sequence[VerifyKey] = ()) -> History:
+    """Return the records of a run; raises NoSuchRun, or JournalError for damage or, with keys, a wrong signature."""
     from stepward.vm.machine.history import load, stored_plan
     from stepward.vm.machine.refusals import NoSuchRun
 
-    found = load(journal, run, lambda *documents: stored_plan(journal, *documents), key)
+    found = load(journal, run, lambda *documents: stored_plan(journal, *documents), keys)
     if found is None:
         raise NoSuchRun(f"there is no run `{run}`")
     return found

@@ -21,6 +21,7 @@ from stepward.validator.cli.machine import (
     driving_options,
     explained,
     load_key,
+    load_old_keys,
     load_policies,
     load_telemetry,
     load_tools,
@@ -152,13 +153,14 @@ def _means(options: dict[str, Any]) -> dict[str, Any]:
 
     functions, policies = load_tools(options["tools"]), load_policies(options)
     facts = {} if functions is None else tools_in(functions, options["tools"])
-    servers = _servers(options)
+    servers, key = _servers(options), load_key(options["key_file"])
     return {
         "tools": with_servers(functions, servers) if servers else functions,
         "about": described(functions, facts),
         "facts": facts | server_facts(servers, in_force(policies)) if servers else facts,
         "model": load_model(options),
-        "key": load_key(options["key_file"]),
+        "key": key,
+        "trusted": load_old_keys(options["old_keys"], key),
         "policies": policies,
     }
 

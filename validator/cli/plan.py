@@ -155,6 +155,7 @@ def _planner(means: Means, policies: list[Policy], options: dict[str, Any], jour
         journal,
         about=about,
         key=means.key,
+        trusted=means.trusted,
         tries=options["tries"],
         max_tokens=options["max_tokens"],
         max_cost=options["max_cost"],

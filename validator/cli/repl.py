@@ -125,7 +125,14 @@ class _Place:
         def machine(tools: Any, policies: Any) -> ExecutionVM:
             means = self._means
             made = ExecutionVM(
-                tools, None, self._journal, policies, checker=None, key=means.key, observer=means.telemetry
+                tools,
+                None,
+                self._journal,
+                policies,
+                checker=None,
+                key=means.key,
+                trusted=means.trusted,
+                observer=means.telemetry,
             )
             self._machines = [made]
             return made
@@ -278,7 +285,13 @@ class _Place:
         talk = Conversation(self._session, task, self._brief.manifest, self._about, shown)
         program = talking_program(options["turns"], options["max_tokens"], options["max_cost"])
         machine = ExecutionVM(
-            talk.tools(), means.model, self._journal, checker=None, key=means.key, observer=means.telemetry
+            talk.tools(),
+            means.model,
+            self._journal,
+            checker=None,
+            key=means.key,
+            trusted=means.trusted,
+            observer=means.telemetry,
         )
         given = {"instructions": instructions(), "request": talk.request()}
         run = self._waited(machine.run(program, given, run_id=f"{self._session.name}.talk.{self._session.next_number}"))

@@ -37,6 +37,7 @@ from stepward.validator.cli.machine import (
 from stepward.validator.cli.output import uses_color, write_output
 from stepward.validator.cli.run_lists import filters, since
 from stepward.validator.cli.run_studies import diff, export, follow
+from stepward.validator.cli.signing import sign
 from stepward.validator.cli.versions import migrate, versions
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ runs.add_command(diff)
 runs.add_command(export)
 runs.add_command(versions)
 runs.add_command(migrate)
+runs.add_command(sign)
 
 # -- looking -----------------------------------------------------------------------------------------------------------
 
@@ -192,14 +194,14 @@ def receipt(run: str, output: Path | None, **options: Any) -> None:
     """Write a receipt for a run.
 
     It shows later whether the journal was rewritten or cut since then. Store it outside of the journal. With a key, the
-    run must be signed by that key, because a receipt covers all records of the run.
+    run must be signed by that key or an old one, because a receipt covers all records of the run.
     """
-    from stepward.validator.cli.machine import load_key
+    from stepward.validator.cli.machine import load_key, load_old_keys
     from stepward.vm.journal.receipts import Receipt
 
     with explained(), closing(open_journal(options["journal"])) as journal:
         key = load_key(options["key_file"])
-        found = history_of(journal, run, key.public if key is not None else None)
+        found = history_of(journal, run, () if key is None else (key.public, *load_old_keys(options["old_keys"], key)))
         state, last = found.state, found.last
         text = Receipt.give(run, last.seq, last.digest, state.status, state.trace, key).to_json()
     if output is None:

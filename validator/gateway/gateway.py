@@ -40,7 +40,7 @@ from stepward.vm.machine.state import Limits
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepward.vm.journal.signing import SigningKey
+    from stepward.vm.journal.signing import SigningKey, VerifyKey
     from stepward.vm.journal.store import Journal
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
@@ -77,6 +77,7 @@ class Operator:
     model: Model | None = None
     policies: Sequence[Policy] = ()
     key: SigningKey | None = None
+    trusted: tuple[VerifyKey, ...] = ()
     approvals: Approvals | None = None
     programs: Path | None = None
     wait: float = WAIT
@@ -125,6 +126,7 @@ class Desk:
             policies,
             checker=None,  # the gateway judges the text before each run, and the program that plans is ours
             key=operator.key,
+            trusted=operator.trusted,
             limits=Limits(steps=self.caller.steps),
         )
 
@@ -324,7 +326,8 @@ class Gateway:
         from stepward.vm.machine.replay import replayer
 
         await self._require_own(caller, run)
-        keys = [] if self._operator.key is None else [self._operator.key.public]
+        operator = self._operator
+        keys = () if operator.key is None else (operator.key.public, *operator.trusted)
         check = partial(verify, self._journal, run, keys=keys, replay=replayer(self._journal, run))
         verdict = await asyncio.to_thread(check)
         return {

@@ -29,7 +29,7 @@ from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.trace import Attempt
 
 if TYPE_CHECKING:
-    from stepward.vm.journal.signing import SigningKey
+    from stepward.vm.journal.signing import SigningKey, VerifyKey
     from stepward.vm.journal.store import Journal
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
@@ -88,6 +88,7 @@ class Planner:
         *,
         about: Mapping[str, str] | None = None,
         key: SigningKey | None = None,
+        trusted: Sequence[VerifyKey] = (),
         tries: int = TRIES,
         max_tokens: int | None = None,
         max_cost: Decimal | None = None,
@@ -101,6 +102,7 @@ class Planner:
         self._journal: Journal = MemoryJournal() if journal is None else journal
         self._about = about or {}
         self._key = key
+        self._trusted = tuple(trusted)
         self._observer = observer
         self._program = planning_program(tries, max_tokens, max_cost)
 
@@ -152,6 +154,7 @@ class Planner:
             self._journal,
             checker=None,  # the program is ours, and a test checks it
             key=self._key,
+            trusted=self._trusted,
             observer=self._observer,
         )
         run = await machine.run(self._program, planning_inputs(brief), run_id=run_id, by=by)

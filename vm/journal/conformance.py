@@ -35,6 +35,7 @@ from stepward.vm.journal.trials import (
     row_of,
     wins,
 )
+from stepward.vm.journal.upkeep import signed_anew
 
 Opener = Callable[[], Journal]
 
@@ -487,6 +488,7 @@ CHECKS: Final = tuple(
         strange_names,
         rows,
         heads,
+        signed_anew,
         documents,
         vault,
         vault_apart,

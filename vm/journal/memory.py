@@ -165,6 +165,14 @@ class MemoryJournal:
             last = stored.entries[-1]
             return Head(run, last.seq, last.digest, stored.signature)
 
+    def sign(self, head: Head) -> bool:
+        with self._lock:
+            stored = self._runs.get(head.run)
+            if stored is None or (stored.entries[-1].seq, stored.entries[-1].digest) != (head.seq, head.digest):
+                return False
+            stored.signature = head.signature
+            return True
+
     def rows(
         self,
         statuses: Iterable[str] | None = None,

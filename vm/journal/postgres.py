@@ -53,6 +53,8 @@ _CLAIM: Final = f"""WITH found AS (
         ORDER BY due, number LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE runs SET holder = %(holder)s, fence = fence + 1, expires = %(expires)s FROM found
     WHERE runs.number = found.number RETURNING runs.run, runs.fence, runs.expires, runs.due, runs.number"""
+_SIGN: Final = """UPDATE runs SET signature = %(signature)b
+    WHERE run = %(run)s AND seq = %(seq)s AND digest = %(digest)b RETURNING run"""
 _EXPIRE: Final = "UPDATE runs SET expires = %(expires)s WHERE run = %(run)s AND fence = %(fence)s RETURNING run"
 # The row with an empty reference is the gate of a run: empty while the vault accepts values, a tombstone afterwards.
 # Each put locks it until its commit, so that an erasure, which waits for the lock, sees all values.
@@ -190,6 +192,9 @@ class PostgresJournal:
         query = "SELECT run, seq, digest, signature FROM runs WHERE run = %(run)s"
         found = self._connection.rows(query, {"run": run})
         return Head._make(found[0]) if found else None
+
+    def sign(self, head: Head) -> bool:
+        return bool(self._connection.rows(_SIGN, head._asdict()))
 
     def rows(
         self,

@@ -58,6 +58,7 @@ _ROW: Final = "run, program, status, seq, started, updated, expires"
 PAGE: Final = 1_000
 """Number of run names per query."""
 
+_SIGN: Final = "UPDATE runs SET signature = ? WHERE run = ? AND seq = ? AND digest = ?"
 _EXPIRE: Final = "UPDATE runs SET expires = ? WHERE run = ? AND fence = ?"
 
 
@@ -162,6 +163,11 @@ class SQLiteJournal:
         with self._file.reading() as connection:
             found = connection.execute(query, (run,)).fetchone()
         return Head._make(found) if found else None
+
+    def sign(self, head: Head) -> bool:
+        with self._file.writing(durable=True) as connection:
+            values = (head.signature, head.run, head.seq, head.digest)
+            return bool(connection.execute(_SIGN, values).rowcount)
 
     def rows(
         self,

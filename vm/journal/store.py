@@ -202,6 +202,13 @@ class Journal(Protocol):
         """Return the head that the last append to a run wrote; None if there is no such run."""
         ...
 
+    def sign(self, head: Head) -> bool:
+        """Replace the signature of a head, durable on return, and return whether it was replaced.
+
+        It is not if there is no such run, or its last entry has another number or digest by now.
+        """
+        ...
+
     def rows(
         self,
         statuses: Iterable[str] | None = None,

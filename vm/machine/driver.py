@@ -224,7 +224,7 @@ class Driver:
             raise LeaseLost(f"the journal of run `{self.run}` is shorter than it was")
         if setup.key is not None:  # the next signature of this machine covers these records, too
             checked_records(self.run, entries)
-            require_head(self.run, head, last, setup.key.public)
+            require_head(self.run, head, last, setup.keys)
         again, self.pending, self._last, self.committed = self.pending, [], last, (state, last)
         for pending in again:
             if state.is_cancelled and pending.event.kind == "intent":

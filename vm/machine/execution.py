@@ -15,7 +15,7 @@ from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import LARGEST, canonical, opened, portable
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import NO_DIGEST
-from stepward.vm.journal.signing import SigningKey
+from stepward.vm.journal.signing import SigningKey, VerifyKey
 from stepward.vm.journal.store import Append, Entry, Journal, Lease
 from stepward.vm.language.policy import Policy, require_distinct
 from stepward.vm.language.program import Program
@@ -78,13 +78,14 @@ class ExecutionVM(Migrations):
     a Model: an adapter with a method `complete`. `journal` is a store (memory unless given), `policy` one policy or
     several. `checker` is a function of a program and its policies that returns findings; a finding of severity `error`
     refuses the program before its first run on this machine. Give `stepward.validator.check_program`, or None to accept
-    any program; without this argument there is a NoCheckerWarning. `key` signs heads. `retry_delay` gets the number of
-    the attempt that comes next (2 for the first retry) and returns the seconds to wait before it; unless given, 1, 2,
-    4, 8, 16, and then 30 seconds. `lease_seconds` is how long a run stays leased to a machine that does not renew its
-    lease: a day at most, else ValueError. `random` returns a number of bytes that nobody can guess, for run ids, tokens
-    and salts; only tests replace it. `observer` learns of every stored record and of what the checker finds: a
-    `Telemetry` sends spans and metrics. `cache` keeps the replies to steps with `cache: true`: a file, the URL of a
-    server, or a ReplyCache. What is wrong with it is logged under `stepward.cache`, and ends no run.
+    any program; without this argument there is a NoCheckerWarning. `key` signs heads, and a machine with one goes on
+    only with runs that it has signed, or one of the keys `trusted`, which were in use before. `retry_delay` gets the
+    number of the attempt that comes next (2 for the first retry) and returns the seconds to wait before it; unless
+    given, 1, 2, 4, 8, 16, and then 30 seconds. `lease_seconds` is how long a run stays leased to a machine that does
+    not renew its lease: a day at most, else ValueError. `random` returns a number of bytes that nobody can guess, for
+    run ids, tokens and salts; only tests replace it. `observer` learns of every stored record and of what the
+    checker finds: a `Telemetry` sends spans and metrics. `cache` keeps the replies to steps with `cache: true`: a file,
+    the URL of a server, or a ReplyCache. What is wrong with it is logged under `stepward.cache`, and ends no run.
 
     Raises CacheFault for a name that can't be a cache's. Raises TypeError for a model that can't be asked, for tools
     that can't be called, and for a tool that can't take the arguments that a policy declares. Arguments that a program
@@ -100,6 +101,7 @@ class ExecutionVM(Migrations):
         checker: Checker | None = unnamed,
         *,
         key: SigningKey | None = None,
+        trusted: Sequence[VerifyKey] = (),
         clock: Clock | None = None,
         limits: Limits = Limits(),  # noqa: B008 - a frozen tuple
         retry_delay: Callable[[int], float] = lambda attempt: min(2.0 ** (attempt - 2), 30.0),
@@ -136,6 +138,7 @@ class ExecutionVM(Migrations):
                 self._io,
                 replies,
                 self._depart,
+                trusted=tuple(trusted),
             )
         )
         self._limits = list(self.limits)

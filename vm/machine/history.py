@@ -93,19 +93,19 @@ def load(
     journal: Journal,
     run: str,
     plans: Plans,
-    key: VerifyKey | None = None,
+    keys: Sequence[VerifyKey] = (),
 ) -> History | None:
     """Return a run from its journal, or None if there is none; raises JournalError if it is damaged.
 
     `plans` makes the plan from digests of the program and its policies, the waived rules, the digests and waived rules
-    of the terms that the run came under later, and the dialect of patterns. With a `key`, the head has to be signed by
-    it, because a machine that continues a run signs all of it.
+    of the terms that the run came under later, and the dialect of patterns. With `keys`, the head has to be signed by
+    one of them, because a machine that continues a run signs all of it.
     """
     head, entries = read_together(journal, run)
     if head is None and not entries:
         return None
     records = checked_records(run, entries)
-    require_head(run, head, entries[-1], key)
+    require_head(run, head, entries[-1], keys)
     found = unfold(journal, run, records, entries[-1], plans)
     return found._replace(state=fold(found.plan, found.events))
 
@@ -140,13 +140,14 @@ def _names(value: Any) -> Names:
     return tuple(value)
 
 
-def require_head(run: str, head: Head | None, last: Entry, key: VerifyKey | None) -> None:
-    """Raise JournalError unless the head of a run is its last entry, and is signed by `key`, if given."""
+def require_head(run: str, head: Head | None, last: Entry, keys: Sequence[VerifyKey]) -> None:
+    """Raise JournalError unless the head of a run is its last entry, and is signed by one of `keys`, if given."""
     if head is None or (head.seq, head.digest) != (last.seq, last.digest):
         raise JournalError(f"the head of run `{run}` is not its last record; see `stepward verify`")
-    if key is not None and signer_of(run, head, [key]) is None:
-        why = "go on with the key that it was begun with, or see `stepward verify`"
-        raise JournalError(f"the head of run `{run}` is not signed by the key {key.id}; {why}")
+    if keys and signer_of(run, head, keys) is None:
+        named = f"the key {keys[0].id}" if len(keys) == 1 else f"one of the keys {', '.join(key.id for key in keys)}"
+        why = "go on with the key that has signed it, name that one with `--old-key`, or see `stepward verify`"
+        raise JournalError(f"the head of run `{run}` is not signed by {named}; {why}")
 
 
 def stored_plan(

@@ -134,12 +134,12 @@ class Runs:
 
     def _read(self, run: str) -> History | None:
         """Return a run from the journal, or None if there is none; this may block."""
-        key = None if self._setup.key is None else self._setup.key.public
+        keys = self._setup.keys
         try:
-            return load(self.journal, run, self._stored_plan, key)
+            return load(self.journal, run, self._stored_plan, keys)
         except JournalError:
             # An erasure may have come between reading the records and the values: real damage fails again.
-            return load(self.journal, run, self._stored_plan, key)
+            return load(self.journal, run, self._stored_plan, keys)
 
     async def _found(self, run: str) -> History:
         found = await self._load(run)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from stepward.vm.journal.signing import SigningKey
+from stepward.vm.journal.signing import SigningKey, VerifyKey
 from stepward.vm.journal.store import Journal
 from stepward.vm.machine.caching import Replies
 from stepward.vm.machine.clock import Clock
@@ -22,6 +22,7 @@ class Setup(NamedTuple):
     `replies` are those of a cache, if the machine has one. `depart` is called with a driver before its run
     ends, if that moves to another version: it creates the run that goes on. Once `stop` is set, no call starts, and no
     run waits for the time of one. `parks` says that a run with nothing but a long delay ahead is let go until then.
+    `trusted` are keys that signed runs before `key` did.
     """
 
     journal: Journal
@@ -37,3 +38,9 @@ class Setup(NamedTuple):
     depart: Callable[[Any], Awaitable[None]] | None = None
     stop: asyncio.Event | None = None
     parks: bool = False
+    trusted: tuple[VerifyKey, ...] = ()
+
+    @property
+    def keys(self) -> tuple[VerifyKey, ...]:
+        """The keys of which one has to have signed a run, so that the machine goes on with it; none without a key."""
+        return () if self.key is None else (self.key.public, *self.trusted)

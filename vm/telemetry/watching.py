@@ -84,6 +84,10 @@ class WatchedJournal:
         """Return the head of a run."""
         return self._journal.head(run)
 
+    def sign(self, head: Head) -> bool:
+        """Replace the signature of a head."""
+        return self._journal.sign(head)
+
     def rows(
         self,
         statuses: Iterable[str] | None = None,

@@ -123,6 +123,30 @@ def test_a_pair_of_keys_signs_and_verifies() -> None:
     assert stepward("verify", "runs.db", "--key", "public").exit_code == 0
 
 
+def test_runs_of_an_old_key_go_on_under_a_new_one_which_then_signs_them_all() -> None:
+    stepward("key", "old")
+    stepward("key", "new")
+    shop("--run-id", "r1", "--key", "old")
+    shop("--run-id", "r2", "--key", "old", amount=60)
+    says(stepward("runs", "cancel", "r2", "--key", "new"), 2, "go on with the key that has signed it, name that one")
+    says(stepward("runs", "cancel", "r2", "--old-key", "old.pub"), 2, "`--old-key` names a key of before, and there is")
+    says(stepward("runs", "cancel", "r2", "--key", "new", "--old-key", "old"), 2, "`old` is a private key")
+    both = ("--key", "new", "--old-key", "old.pub")
+    assert stepward("runs", "receipt", "r2", *both, "-o", "r2.json").exit_code == 0
+    assert stepward("runs", "cancel", "r2", *both).exit_code == 0
+    assert stepward("verify", "runs.db", "--key", "new.pub").exit_code == 1
+    says(stepward("runs", "sign", "--key", "new"), 2, "the old public one with --old-key")
+    result = stepward("runs", "sign", *both)
+    assert (result.exit_code, result.stdout.startswith("1 run signed by ")) == (0, True)
+    assert result.stdout.endswith(", 1 had been\n")
+    assert stepward("verify", "runs.db", "--key", "new.pub", "--receipt", "r2.json").exit_code == 0
+    shop("--run-id", "r3")
+    result = stepward("runs", "sign", *both)
+    assert (result.exit_code, "left: run `r3`: the stored head has no signature" in result.stderr) == (1, True)
+    data = as_json(stepward("runs", "sign", *both, "--output-format", "json"))
+    assert (data["signed"], data["had"], [one["run"] for one in data["left"]]) == (0, 2, ["r3"])
+
+
 def test_a_receipt_shows_what_was_cut() -> None:
     stepward("key", "k")
     shop("--run-id", "r1", "--key", "k")
