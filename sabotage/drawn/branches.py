@@ -38,6 +38,12 @@ MANNERS: Final = (
     Manner(beside=0.0, echoes=0.0, weights=((12, 3, 1, 1, 0, 3),)),
 )
 MOST_TRIES: Final = 20
+SHARE_CROWDED: Final = 0.25
+"""The share of programs whose outputs do not all fit into the state of a run."""
+
+CROWDED: Final = Manner(beside=0.0, at_limit=0.8, echoes=0.0, weights=((40, 1, 0, 0, 0, 4),))
+STATES: Final = (1_500, 2_000, 3_000, 5_000)
+"""Limits of the state. The first record of a run is checked against them, too, and has about 800 bytes."""
 
 
 class _BranchMaker(BodyMaker):
@@ -137,5 +143,8 @@ def _bounded(data: dict[str, Any]) -> Program:
 
 def branches_case(seed: str) -> DrawnCase:
     """Return the case of a seed: a program with branches, and a world."""
-    program = Program.from_dict(branch_program(seed))
+    program, chance = Program.from_dict(branch_program(seed)), Random(f"crowded {seed}")
+    if chance.random() < SHARE_CROWDED:
+        limits = Limits(chance.choice((200, 300, 400)), chance.choice(STATES), steps=400)
+        return DrawnCase(program, seed, manner=CROWDED, limits=limits)
     return DrawnCase(program, seed, manner=Random(f"manner {seed}").choice(MANNERS), limits=Limits(steps=400))

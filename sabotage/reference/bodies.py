@@ -11,7 +11,7 @@ from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined
 from stepward.sabotage.reference.later import Later
 from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size, to_value
 from stepward.sabotage.reference.rules import RuleMonitor
-from stepward.sabotage.reference.run import Closed, Happened
+from stepward.sabotage.reference.run import Closed, Happened, Over
 from stepward.sabotage.reference.templates import filled
 
 Steps = Generator[None, None, None]
@@ -61,6 +61,9 @@ class Bodies(Later):
         if failed:
             why, name = next(iter(errors.values()))
             return self._without_output(step, why, name, _listed(errors))
+        if size(outputs) > self._room:
+            raise Over("FAILED", "error")
+        self._left = size(outputs)
         carried: Changes = [((name,), value) for name, value in last.items()]
         self._change([*left_with(step, outputs), *carried, ((step.id, "errors"), _listed(errors))])
         self._succeeded(step)
@@ -129,6 +132,7 @@ class Bodies(Later):
         self._data.change(gone)
         for part in facts.parts_inside(step):
             self._visits.pop(part.id, None)
+            self._sizes.pop(part.id, None)
         assigned = [where for inner in facts.steps_inside(step) for where in facts.assigned_by(inner)]
         self._assigned_now([*_local(step), *assigned])
 

@@ -27,6 +27,7 @@ _OWN: Final = (
     "_is_begun",
     "_is_ordered",
     "_members",
+    "_sizes",
 )
 """What each branch has for itself."""
 
@@ -120,9 +121,6 @@ class Branches(Computing):
                 self._assigned_now([where for inner in inside for where in facts.assigned_by(inner)])
                 self._broken += [one.rule.name for one in member.rules if one.is_broken(closed.status, closed.reason)]
                 self._rules = [one for one in self._rules if one not in member.rules]
-        if member.closed is not None:
-            for part in facts.parts_in(member.branch.steps):
-                self._sizes.pop(part.id, None)
         return member.closed is not None
 
     def _may_go_on(self) -> bool:
@@ -157,6 +155,7 @@ class Branches(Computing):
             "_is_begun": False,
             "_is_ordered": False,
             "_members": [],
+            "_sizes": self._sizes | {one.name: _size_left(one) for one in earlier},
         }
         for part in facts.parts_in(member.branch.steps):
             member.own["_visits"].pop(part.id, None)
@@ -194,15 +193,16 @@ class Branches(Computing):
             for where in facts.assigned_by(inner)
         ]
         outcome = "joined" if not failed else "skipped" if step.on_error == "skip" else "failed"
+        if size(output) > self._room:
+            raise Over("FAILED", "error")
         if failed:
             self._error_name = next((name for name in failed if name != "Dependency"), failed[0])
             changes += left_without(step, Unworded(f"{failed} failed"), self._error_name)
-        elif size(output) > self._room:
-            raise Over("FAILED", "error")
         else:
             changes += left_with(step, output)
         self._assigned_now(inside)
         self._change(changes)
+        self._left = size(output)
         if outcome == "joined":
             self._succeeded(step)
         return outcome
@@ -214,6 +214,12 @@ def _before(member: Member, members: list[Member]) -> list[Member]:
     for _ in members:
         names |= {name for one in members if one.name in names for name in one.branch.depends_on}
     return [one for one in members if one.name in names]
+
+
+def _size_left(member: Member) -> int:
+    """Return the size of the output of a branch, 0 for one without an output."""
+    assert member.closed is not None
+    return 0 if member.closed.output is GONE else size(member.closed.output)
 
 
 def _left_by(member: Member) -> list[Any]:

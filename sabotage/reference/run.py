@@ -78,6 +78,8 @@ class Run:
         self._most_output, self._most_state, self._written = max_output_bytes, max_state_bytes, written
         self._sizes: dict[str, int] = {}
         """The bytes that each step left in the state when it was left last."""
+        self._left = 0
+        """The bytes of what the bodies of the last step with bodies came to."""
         self._most_steps = min(max_steps, program.max_steps or max_steps)
         self._types = Types(program, self._tool)
         self._rules = rules_of(program, self._terms[0], self._tool, program.guardrails)
@@ -124,6 +126,8 @@ class Run:
         if step.type == "parallel" and not step.branches and how != "visits":
             good = {call.step.id: call.value for call in self._calls if call.phase in ("success", "fallback")}
             self._sizes[step.id] = size(good)
+        elif how == "joined" or step.type == "parallel":
+            self._sizes[step.id] = 0 if how == "visits" else self._left
         elif how in ("success", "fallback", "set"):
             self._sizes[step.id] = self._written(step.id, self._visits[step.id])
         else:

@@ -15,7 +15,7 @@ from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.lockstep import lockstep
 from stepward.sabotage.drawn.machine import Parted
 from stepward.vm.language.automata import RequiresAutomaton
-from stepward.vm.machine import bodies, branches
+from stepward.vm.machine import bodies, branches, forks
 
 CHUNK = 20
 CHUNKS = max(1, int(os.environ.get("STEPWARD_BRANCHES_LOCKSTEP", "40")) // CHUNK)
@@ -66,9 +66,25 @@ def starts_without_what_it_needs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(branches, "_bound", bound)
 
 
+def measures_siblings_together(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(forks, "_OF_RUN", (*forks._OF_RUN, "size"))
+
+
+def counts_no_outputs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(branches, "_size", lambda output: 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mistake", [forgets_the_branches, folds_as_they_arrive, blames_the_last, starts_without_what_it_needs]
+    "mistake",
+    [
+        forgets_the_branches,
+        folds_as_they_arrive,
+        blames_the_last,
+        starts_without_what_it_needs,
+        measures_siblings_together,
+        counts_no_outputs,
+    ],
 )
 def test_a_planted_mistake_is_found(mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)

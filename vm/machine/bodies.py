@@ -181,7 +181,6 @@ def _end_branch(plan: Plan, state: State, ending: Ending, output: Any, failure: 
     result = Branch(None, True, UNDEFINED if has_failed else output, failure if has_failed else None, state.trace)
     return state._replace(
         at=body.next,
-        size=state.size - _size_in(state, body),
         frames=state.frames[:-1],
         monitors=plan.watch.begun(state.monitors, body.owner),
         broken=(*state.broken, *broken),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import NO_DIGEST
-from stepward.vm.language.steps.catching import BAD_OUTPUT, DEPENDENCY
+from stepward.vm.language.steps.catching import DEPENDENCY
 from stepward.vm.machine.bodies import cleared, memories_of, trace_of_branches
 from stepward.vm.machine.calls import after, ended, named, place_of, size_of, size_refusal
 from stepward.vm.machine.events import Event, event
@@ -73,24 +73,24 @@ def is_joined(plan: Plan, state: State) -> bool:
 
 
 def join(plan: Plan, state: State) -> Event:
-    """Return the event that ends a step whose branches have ended."""
+    """Return the event that ends a step whose branches have ended.
+
+    What they leave together is held to the limit of the state only here, whether or not one has failed: until then each
+    branch is held to it by itself, because which sibling leaves something first depends on timing.
+    """
     fork = _fork(state)
     step, last = plan.steps[fork.at], plan.steps[plan.program.layout.forks[fork.at].join]
     said = place_of(state, step.id, fork.visit)
     failures = failures_of(plan, state)
+    size = size_of(plan, FrozenMap(_outputs(plan, state)))
+    too_large = size_refusal(state, step, size, state.limits.state_bytes)
+    if too_large is not None:
+        return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
     if not failures:
-        size = size_of(plan, FrozenMap(_outputs(plan, state)))
-        too_large = size_refusal(state, step, size, state.limits.state_bytes)
-        if too_large is None:
-            return event("joined", said | {"kind": "success", **after(plan, last, "success", "")})
-        if last.leaving(_outcome_of(step), BAD_OUTPUT) is None:
-            return ended(plan, state, "FAILED", "error")
-        failures = [(step.id, Failure(too_large, BAD_OUTPUT))]
-        said |= {"error": too_large, **named(plan, BAD_OUTPUT)}
-    else:
-        own = [one for one in failures if one[1].name != DEPENDENCY] or failures
-        said |= {"error": "; ".join(f"`{name}`: {failure.error}" for name, failure in own[:3])}
-        said |= named(plan, own[0][1].name)
+        return event("joined", said | {"kind": "success", **after(plan, last, "success", "")})
+    own = [one for one in failures if one[1].name != DEPENDENCY] or failures
+    said |= {"error": "; ".join(f"`{name}`: {failure.error}" for name, failure in own[:3])}
+    said |= named(plan, own[0][1].name)
     kind = _outcome_of(step)
     name = str(said.get("error_name", ""))
     return event("joined", said | {"kind": kind, **after(plan, last, kind, name)})
@@ -136,12 +136,14 @@ def begun(plan: Plan, state: State, event: Event) -> State:
         for change in _bound(plan.steps[layout.branches[one]], fork.branches[one])
     ]
     earlier = [fork.branches[one].monitors for one in sorted(layout.before[number])]
+    given_size = sum(_size(fork.branches[one].output) for one in layout.before[number])
     memories = plan.watch.shared(plan.watch.forked(state.monitors, earlier), state.monitors)
     own = state._replace(
         at=body.first,
         slots=put(state.slots, [*cleared(body), *given]),
         calls=None,
         idle=0,
+        size=state.size + given_size,
         frames=(*state.frames, Frame(Each(position, fork.visit), state.idle, state.trace, frame)),
         trace=traced(NO_DIGEST, event),
         monitors=plan.watch.begun(memories, position),
@@ -151,6 +153,10 @@ def begun(plan: Plan, state: State, event: Event) -> State:
     branches = (*fork.branches[:number], Branch(own), *fork.branches[number + 1 :])
     shared = plan.watch.shared(state.monitors, own.monitors)
     return state._replace(fork=fork._replace(branches=branches), monitors=shared)
+
+
+def _size(output: object) -> int:
+    return 0 if output is UNDEFINED else len(canonical(portable(output)).encode())
 
 
 def _bound(step: StepPlan, branch: Branch) -> list[tuple[int, object]]:
@@ -179,9 +185,9 @@ def joined_branches(plan: Plan, state: State, event: Event) -> State:
     output = FrozenMap(_outputs(plan, state))
     if kind == "success":
         changes += output_changes(step, output)
-        done = Done(changes, len(canonical(portable(output)).encode()), (step.part,))
     else:
-        done = Done([*changes, *failure_changes(step, event.body["error"], name)], 0, ())
+        changes += failure_changes(step, event.body["error"], name)
+    done = Done(changes, _size(output), (step.part,) if kind == "success" else ())
     trace, monitors = trace_of_branches(plan, state), memories_of(plan, state)
     state = state._replace(fork=None, trace=trace, monitors=monitors)
     return leave(plan, noticed(plan, state, layout.join), step, event, transition, done)

@@ -62,9 +62,10 @@ def _used_up(plan: Plan, state: State, calls: list[CallPlan]) -> str | None:
     return next((one.reason for one, limit in plan.model_budgets if getattr(state, one.spent) >= limit), None)
 
 
-def ended(plan: Plan, state: State, status: str, reason: str) -> Event:
+def ended(plan: Plan, state: State, status: str, reason: str, error: str = "") -> Event:
     """Return the event that ends a run for a reason outside the program; it names effects that may have happened."""
-    return event("ended", {"ends": status, "reason": reason, **_in_doubt_field(plan, state)})
+    said = {"error": error} if error else {}
+    return event("ended", {"ends": status, "reason": reason, **said, **_in_doubt_field(plan, state)})
 
 
 def with_doubts(plan: Plan, state: State, last: Event) -> Event:

@@ -446,7 +446,7 @@ class Driver:
             too_large = None
             # The record is longer than the output in it, unless it has only a reference to the output.
             limits, most = self.state.limits, len(happened.text) * MAX_CHARACTER
-            if most > min(limits.output_bytes, limits.state_bytes - self.state.size) or self.plan.has_sensitive:
+            if most > min(limits.output_bytes, limits.state_bytes - here.size) or self.plan.has_sensitive:
                 too_large = oversize(self.plan, here, step, output)
             if too_large is not None:
                 unfit = Result("doubt" if plan.writes else "failed", error=too_large, name=BAD_OUTPUT)

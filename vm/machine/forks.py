@@ -1,7 +1,8 @@
 """Branches that run at once: the state of a run as one of its branches sees it, and the state of the run after it.
 
 While branches run, the state of the run is that of the step with the branches, which waits. Each branch has a state of
-its own. What belongs to the run as a whole, such as its budgets, is kept in the state of the run.
+its own. What belongs to the run as a whole, such as its budgets, is kept in the state of the run. The size of the
+state is not: what siblings have left by now depends on timing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ _OF_RUN: Final = (
     "steps",
     "tokens",
     "cost",
-    "size",
     "refusals",
     "is_cancelled",
     "is_erased",

@@ -23,7 +23,8 @@ SETTLED: Final = ("success", "fallback", "skipped", "failed")
 class Limits(NamedTuple):
     """The machine's limits on every run; sizes in bytes of canonical JSON.
 
-    `state_bytes` bounds what all steps together left behind at their last visits, and the inputs.
+    `state_bytes` bounds what all steps together left behind at their last visits, and the inputs. Branches that run at
+    once are held to it one by one, and what they leave together where they join.
     """
 
     output_bytes: int = 1 << 20

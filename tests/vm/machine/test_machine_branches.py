@@ -17,6 +17,7 @@ from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, Program, Run, Suspe
 from stepward.vm.errors import ProgramError
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.replay import replay
+from stepward.vm.machine.state import Limits
 
 NO = ValueError("no")
 Step = dict[str, Any]
@@ -155,11 +156,14 @@ def test_a_debt_is_paid_behind_it_and_not_beside_it(steps: Any, is_broken: bool)
 # -- concurrency -------------------------------------------------------------------------------------------------------
 
 
+UNLIMITED = Limits()
+
+
 class Timed:
     """Tools that take some seconds each, on the clock of a loop that never really waits."""
 
-    def __init__(self, seconds: dict[str, float]) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: dict[str, float], answer: str = "") -> None:
+        self.seconds, self.answer = seconds, answer
 
     def has(self, name: str) -> bool:
         return bool(name)
@@ -167,7 +171,7 @@ class Timed:
     async def call(self, name: str, args: Any, context: ToolContext) -> Any:
         del name, args
         await asyncio.sleep(self.seconds.get(context.step, 0))
-        return context.step
+        return self.answer or context.step
 
 
 class FastLoop(asyncio.SelectorEventLoop):
@@ -186,9 +190,10 @@ class FastLoop(asyncio.SelectorEventLoop):
         super()._run_once()  # type: ignore[misc]
 
 
-def took(data: Program, seconds: dict[str, float]) -> tuple[Run, float]:
+def took(data: Program, seconds: dict[str, float], answer: str = "", limits: Limits = UNLIMITED) -> tuple[Run, float]:
     loop, journal = FastLoop(), MemoryJournal()
-    vm = ExecutionVM(Timed(seconds), None, journal, checker=None, clock=ManualClock())
+    tools = Timed(seconds, answer)
+    vm = ExecutionVM(tools, None, journal, checker=None, clock=ManualClock(), limits=limits)
     try:
         run = loop.run_until_complete(vm.run(data, {}, run_id="run"))
     finally:
@@ -233,6 +238,59 @@ def test_the_trace_hash_does_not_depend_on_who_arrives_first() -> None:
         run, _ = took(data, {name: chance.randint(1, 9) for name in names})
         assert run.status == "SUCCESS"
         found.add(run.trace_hash)
+    assert len(found) == 1
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+LONG = "x" * 500
+
+
+def sized(most: int, *steps: Step, answers: dict[str, Any] | None = None) -> Run:
+    bench = Bench({"read": LONG, **(answers or {})}, limits=Limits(state_bytes=most))
+    return bench.checked(bench.run(made(*steps)))
+
+
+def reading(name: str, **more: Any) -> dict[str, Any]:
+    return branch(tool(name), end(f"{name}_end", f"${name}.output"), **more)
+
+
+def test_what_branches_leave_together_is_held_to_the_limit_of_the_state() -> None:
+    all_of = fork("p", a=reading("t"), b=reading("u"), c=reading("v"))
+    assert sized(1600, all_of, end("z")).status == "SUCCESS"
+    run = sized(1500, all_of, end("z"))
+    assert (run.status, run.reason) == ("FAILED", "error")
+    assert run.error == "`p` can't end: the output has 1522 bytes, more than the 1500 allowed"
+
+
+def test_so_is_what_they_leave_where_one_has_failed() -> None:
+    good = {name: reading(name + "1") for name in "abc"}
+    failing = fork("p", more={"on_error": "skip"}, **good, d=branch(tool("x")))
+    run = sized(2000, failing, tool("w"), end("z"), answers={"x": NO})
+    assert "the state would have 2" in run.error
+    run = sized(1500, failing, end("z"), answers={"x": NO})
+    assert (run.status, run.reason) == ("FAILED", "error")
+    assert "`p` can't end" in run.error
+
+
+def test_a_branch_is_held_to_the_limit_by_itself_with_what_it_was_given() -> None:
+    """What its siblings have left meanwhile does not count, because that depends on timing."""
+    short = {"a": branch(tool("t"), tool("t2")), "b": branch(tool("u"), tool("u2"))}
+    assert sized(1500, fork("p", **short), end("z")).status == "SUCCESS"
+    run = sized(1500, fork("p", a=reading("t"), b=branch(tool("u"), tool("v"), depends_on=["a"])), end("z"))
+    assert "the state would have" in run.error
+
+
+@pytest.mark.parametrize("most", [1200, 1500, 1800, 2400])
+def test_whose_output_is_too_large_does_not_depend_on_who_arrives_first(most: int) -> None:
+    wide = {"a": branch(tool("t"), tool("t2"), end("e", "$t.output")), "b": reading("u"), "c": branch(tool("v"))}
+    data = made(fork("p", more={"on_error": "skip"}, **wide), tool("w"), end("z"))
+    found = set()
+    for seed in range(8):
+        chance = Random(seed)
+        seconds = {name: chance.randint(1, 9) for name in ("t", "t2", "u", "v", "w")}
+        run, _ = took(data, seconds, answer=LONG, limits=Limits(state_bytes=most))
+        found.add((run.trace_hash, run.status, run.error))
     assert len(found) == 1
 
 
