@@ -79,25 +79,54 @@ def words(rule: AnyRule, kind: str, step: str) -> tuple[str, str, str]:
         case Never():
             message = f"`{step}` can start when `{rule.when}` holds, and the rule forbids it"
             return "SW403", message, f"route the run around `{step}` in that state, or change its arguments"
-        case AtMostOnce() if kind == "retried":
-            help = (
-                "remove `on_error: retry`; keep it only if a second call with the same idempotency key has no effect, "
-            )
-            help += "and declare `idempotent: true`"
-            return "SW404", f"`{step}` is performed again when it is retried", help
         case AtMostOnce():
-            return "SW404", f"`{step}` can be performed a second time in one run", "let a run reach it only once"
+            return _once_words(rule, kind, step)
         case FollowedBy():
-            first, then = rule.followed_by.first.text(), rule.followed_by.then.text()
-            help = f"route this ending through {then} (failures too: give the step an `error_step`)"
-            help += ", or write `ends: success` if a failed run does not need it"
-            return "SW405", f"the run can end at `{step}` after {first} succeeded and {then} never started", help
+            return _followed_words(rule, step)
         case Exclusive():
-            left, right = (side.text() for side in rule.exclusive)
-            message = f"a run that gets to `{step}` performs both {left} and {right}"
-            return "SW406", message, "put the two on separate branches"
+            return _exclusive_words(rule, step)
         case _:
             assert_never(rule)
+
+
+# A rule with `already` goes on where runs before this one have left it: what breaks it need not all be in this run.
+
+
+def _once_words(rule: AtMostOnce, kind: str, step: str) -> tuple[str, str, str]:
+    if kind == "retried":
+        help = "remove `on_error: retry`; keep it only if a second call with the same idempotency key has no effect, "
+        help += "and declare `idempotent: true`"
+        return "SW404", f"`{step}` is performed again when it is retried", help
+    if rule.already:
+        return "SW404", f"`{step}` can repeat what a run before this one has done", f"route the run around `{step}`"
+    return "SW404", f"`{step}` can be performed a second time in one run", "let a run reach it only once"
+
+
+def _followed_words(rule: FollowedBy, step: str) -> tuple[str, str, str]:
+    first, then = rule.followed_by.first.text(), rule.followed_by.then.text()
+    message = f"the run can end at `{step}` after {first} succeeded and {then} never started"
+    if rule.already:
+        message = f"the run can end at `{step}`, and {then} has not started since {first} succeeded, here or in a run "
+        message += "before this one"
+    help = f"route this ending through {then} (failures too: give the step an `error_step`)"
+    return "SW405", message, f"{help}, or write `ends: success` if a failed run does not need it"
+
+
+def _exclusive_words(rule: Exclusive, step: str) -> tuple[str, str, str]:
+    left, right = (side.text() for side in rule.exclusive)
+    match rule.already:
+        case (False, False):
+            return (
+                "SW406",
+                f"a run that gets to `{step}` performs both {left} and {right}",
+                "put the two on separate branches",
+            )
+        case (True, True):
+            message = f"`{step}` goes on with {left} or {right}, and the runs before this one have performed both"
+        case (is_left, _):
+            done, performed = (left, right) if is_left else (right, left)
+            message = f"`{step}` performs {performed}, and a run before this one has performed {done}"
+    return "SW406", message, f"route the run around `{step}`"
 
 
 def _requires_words(rule: Requires, kind: str, step: str) -> tuple[str, str, str]:
@@ -106,6 +135,9 @@ def _requires_words(rule: Requires, kind: str, step: str) -> tuple[str, str, str
         help = f"route every path to `{step}` through {wanted}, or around `{step}`"
         return "SW401", f"`{step}` can start without {wanted}", help
     message = f"`{step}` can start although {wanted} is stale: a variable that it reads was assigned since"
+    if rule.already:
+        message += ", or an input has another value than in the run before"
+        return "SW402", message, f"check again before `{step}`"
     help = (
         f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer is still valid"
     )

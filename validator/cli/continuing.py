@@ -1,19 +1,22 @@
-"""The options of `stepward plan` for the continuation of a run, and how it is run."""
+"""The options of `stepward plan` and `stepward run` for the continuation of a run, and how it is run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepward.validator.cli.machine import complete_runs
+from stepward.validator.cli.machine import MachineError, complete_runs
 
 if TYPE_CHECKING:
-    from stepward.validator.planner.before import Continuing
-    from stepward.validator.planner.planner import Planned
+    from stepward.validator.planner.before import Before, Continuing
+    from stepward.vm.journal.store import Journal
+    from stepward.vm.language.policy import Policy
+    from stepward.vm.language.program import Program
     from stepward.vm.machine.execution import ExecutionVM
+    from stepward.vm.machine.plan import Plan
     from stepward.vm.machine.run import Run
 
 OPTIONS = (
@@ -42,6 +45,19 @@ OPTIONS = (
 )
 
 
+READ = click.option(
+    "--read",
+    "reads",
+    multiple=True,
+    metavar="INPUT=NAME",
+    help="What an input of the continuation has of that run, if not its value of the same name (repeatable).",
+)
+
+_ONLY_THERE = {"grants": "--grant", "after_failure": "--after-failure", "reads": "--read"}
+_NOT_THERE = {"takes": "--takes", "pairs": "--input", "inputs": "--inputs"}
+"""Options that need `--continues`, and options that don't go with it."""
+
+
 def continuing_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a continuation to a command."""
     for option in reversed(OPTIONS):
@@ -57,11 +73,13 @@ def continuing(options: dict[str, Any]) -> Continuing | None:
     from stepward.validator.planner.before import Continuing
 
     if options["continues"] is None:
-        if options["grants"] or options["after_failure"]:
-            raise click.UsageError("--grant and --after-failure are for the continuation of a run: add --continues")
+        for name, option in _ONLY_THERE.items():
+            if options.get(name):
+                raise click.UsageError(f"{option} is for the continuation of a run: add --continues")
         return None
-    if options["takes"] or options["pairs"] or options["inputs"] is not None:
-        raise click.UsageError("a continuation has the inputs that it reads: leave --takes, --input and --inputs out")
+    given = [option for name, option in _NOT_THERE.items() if options.get(name)]
+    if given:
+        raise click.UsageError(f"a continuation has the inputs that it reads: leave {', '.join(given)} out")
     if options["journal"] is None:
         raise click.UsageError("--continues needs the journal of the run: add --journal")
     grants = dict(map(granted, options["grants"]))
@@ -84,16 +102,77 @@ def granted(text: str) -> tuple[str, Any]:
     return name, number if name == "cost" else int(number)
 
 
-def continued(machine: ExecutionVM, found: Planned, by: str | None) -> Run:
-    """Continue the run for which a program was accepted, if nothing has happened to it meanwhile."""
-    assert found.program is not None, "it was accepted"
-    assert found.before is not None, "it was accepted for that run"
-    asked = found.before.asked
+def pairs_read(given: Sequence[str]) -> dict[str, str]:
+    """Return what `--read` names, by the inputs; raises ValueUnreadable for a text that is no pair."""
+    from stepward.validator.cli.values import ValueUnreadable
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, _, source = text.partition("=")
+        if not name or not source.strip():
+            raise ValueUnreadable(f"`--read {text}` is no `input=name`", "write `--read sum=check.output`")
+        if name in found:
+            raise ValueUnreadable(f"input `{name}` is read twice", "name once what it has")
+        found[name] = source.strip().removeprefix("$")
+    return found
+
+
+def before_run(journal: Journal, asked: Continuing, program: Program, policies: Sequence[Policy]) -> Before:
+    """Return the runs that a program of a person is to continue, under the policies that apply to it.
+
+    Raises PlanRefused if they can't be continued.
+    """
+    from stepward.validator.planner.before import before_of
+
+    return before_of(journal, asked, [one for one in policies if one.applies(program.name, program.source_name)])
+
+
+def planned_after(before: Before, program: Program, given: Mapping[str, str]) -> tuple[Plan, dict[str, str]]:
+    """Return the plan of a continuation and what it reads, `given` and whatever else has the name of an input.
+
+    Raises MachineError if the program can't continue the run, and DocumentError if it can't run at all.
+    """
+    from stepward.vm.machine.refusals import RunRefused
+
+    unknown = sorted(given.keys() - before.inputs_of(program))
+    if unknown:
+        help = "correct `--read`, or add it to `inputs` of the program"
+        raise MachineError(f"`{program.name}` has no input `{unknown[0]}`", help)
+    reads = {**before.reads_of(program), **given}
+    try:
+        return before.plan(program, reads), reads
+    except RunRefused as error:
+        raise MachineError(str(error), _help(str(error), before)) from None
+
+
+def left_over(before: Before, program: Program, plan: Plan) -> str:
+    """Return the words for the budgets of a program that are smaller because of the run before, or an empty text."""
+    from stepward.vm.machine.continuing import BUDGETS
+    from stepward.vm.values import as_text
+
+    less = {name: getattr(plan.program, field) for name, field in BUDGETS.items()}
+    smaller = [f"{as_text(most)} of `{name}`" for name, most in less.items() if most != getattr(program, BUDGETS[name])]
+    return f"; run `{before.run}` and its grants leave it {', '.join(smaller)}" if smaller else ""
+
+
+def _help(why: str, before: Before) -> str:
+    """Return what to do about the refusal of a program."""
+    if "the operator may grant more" in why:
+        return "add, for example, `--grant steps=20`"
+    if why.startswith("input ") and why.endswith(" is missing"):
+        there = ", ".join(f"`{name}`" for name in sorted(set(before.reads.values()))) or "nothing"
+        return f"run `{before.run}` has {there}: name one with `--read INPUT=NAME`, or give the input a default"
+    return "change the program, so that it goes on where the run has ended"
+
+
+def continued(machine: ExecutionVM, before: Before, program: Program, reads: Mapping[str, str], by: str | None) -> Run:
+    """Continue a run by a program that was accepted for it, if nothing has happened to the run meanwhile."""
+    asked = before.asked
     return machine.continue_run_sync(
-        found.before.run,
-        found.program,
-        found.before.reads_of(found.program),
-        head=found.before.head,
+        before.run,
+        program,
+        reads,
+        head=before.head,
         grant=asked.grant or {},
         after_failure=asked.after_failure,
         max_continuations=asked.max_continuations,

@@ -226,7 +226,8 @@ def _run(
     try:
         with redirect_stdout(sys.stderr):
             if found.before is not None:
-                return continued(machine, found, options["by"])
+                reads = found.before.reads_of(found.program)
+                return continued(machine, found.before, found.program, reads, options["by"])
             return machine.run_sync(found.program, given, run_id=f"{found.run}-run", by=options["by"])
     except KeyboardInterrupt:
         machine.let_go()

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import gc
 import sys
-from contextlib import closing, redirect_stdout
+from contextlib import closing, contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from stepward.validator.cli.continuing import (
+    READ,
+    before_run,
+    continued,
+    continuing,
+    continuing_options,
+    left_over,
+    pairs_read,
+    planned_after,
+)
 from stepward.validator.cli.machine import (
     FILE,
     INTERRUPTED,
@@ -29,6 +40,10 @@ from stepward.validator.cli.machine import (
 from stepward.validator.cli.output import print_error, refuse_two_configurations, uses_color
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stepward.validator.gate.checking import Run as Gate
+    from stepward.validator.planner.before import Continuing
     from stepward.validator.result import RunResult
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
@@ -68,6 +83,8 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
     help="The inputs, as one YAML or JSON mapping; `-` is standard input.",
     type=click.Path(),
 )
+@continuing_options
+@READ
 @driving_options
 @click.option("--journal", metavar="FILE", help="The journal: a SQLite file, or `postgresql://…`.  [default: memory]")
 @click.option(
@@ -91,16 +108,25 @@ def run(file: Path, **options: Any) -> None:
 
     PROGRAM is a file. Prints the trace of the run.
 
+    With `--continues` it does what an interrupted run has left: the rules go on where they were, no write is repeated,
+    and an input has what that run has under its name.
+
     Exit status: 0 the run ended in SUCCESS, or was queued, 1 it ended in another way, 2 it was refused or the command
     can't be used, 4 it has not ended: it is suspended, in doubt, or driven by somebody else.
     """
     refuse_two_configurations(config=options["config"], isolated=options["isolated"])
+    with explained():
+        asked = continuing(options)
+    if asked is not None and (options["run_id"] is not None or options["is_queued"]):
+        raise click.UsageError("a continuation has its own id, and runs at once: leave --run-id and --queue out")
     if options["is_queued"]:
         _require_queueable(options)
     gc.enable()  # unlike a check, a run may last
     accepted = _accepted(options["accept"])
     with explained():
         load_telemetry(options)  # before anything is done, so that what is missing is said first
+    if asked is not None:
+        _continue(file, asked, options, accepted)
     program, policies = _admitted(file, options, accepted)
     with explained():
         plan = _plan(program, policies)
@@ -118,8 +144,27 @@ def run(file: Path, **options: Any) -> None:
                 queued = machine.queue_sync(program, given, run_id=options["run_id"], by=options["by"])
                 _print_queued(queued, options)
                 return
-            run = _run(means.machine(journal, policies), program, given, options)
+            machine = means.machine(journal, policies)
+            start = partial(machine.run_sync, program, given, run_id=options["run_id"], by=options["by"])
+            run = _driven(machine, start, options)
             print_run(run, journal, options)
+    sys.exit(exit_status(run))
+
+
+def _continue(file: Path, asked: Continuing, options: dict[str, Any], accepted: frozenset[str]) -> NoReturn:
+    """Continue a run by the program in a file if it passes the gate from where that run has ended, and exit."""
+    with explained(), closing(open_journal(options["journal"])) as journal:
+        with _loaded(file, options) as (gate, program):
+            policies = gate.policies_of(program)
+            before = before_run(journal, asked, program, policies)
+            plan, reads = planned_after(before, program, pairs_read(options["reads"]))
+            gate.check_program(plan.program, plan.policies)
+        _require_passed(gate, program, options, accepted, left_over(before, program, plan))
+        means = load_means(options)
+        means.require(plan)
+        machine = means.machine(journal, policies)
+        run = _driven(machine, partial(continued, machine, before, program, reads, options["by"]), options)
+        print_run(run, journal, options)
     sys.exit(exit_status(run))
 
 
@@ -140,10 +185,10 @@ def _print_queued(run: MachineRun, options: dict[str, Any]) -> None:
     click.echo(run.id)
 
 
-def _run(machine: ExecutionVM, program: Program, given: dict[str, Any], options: dict[str, Any]) -> MachineRun:
+def _driven(machine: ExecutionVM, start: Callable[[], MachineRun], options: dict[str, Any]) -> MachineRun:
     try:
         with redirect_stdout(sys.stderr):  # output of a tool is no part of the trace
-            return machine.run_sync(program, given, run_id=options["run_id"], by=options["by"])
+            return start()
     except KeyboardInterrupt:
         machine.let_go()  # the tool that was under way ends with this process
         if options["journal"] is not None:
@@ -191,28 +236,41 @@ def _accepted(given: tuple[str, ...]) -> frozenset[str]:
 
 def _admitted(file: Path, options: dict[str, Any], accepted: frozenset[str]) -> tuple[Program, list[Policy]]:
     """Return the program and its policies if it passes the gate; else print why not, and exit."""
+    with _loaded(file, options) as (gate, program):
+        policies = gate.check_program(program)
+    _require_passed(gate, program, options, accepted)
+    return program, policies
+
+
+@contextmanager
+def _loaded(file: Path, options: dict[str, Any]) -> Iterator[tuple[Gate, Program]]:
+    """Yield the gate and the program in a file; print why it, or a policy, can't be used, and exit."""
     from stepward.validator.cli.loading import gate_of, load_program
     from stepward.validator.gate.policies import policy_result
     from stepward.vm.errors import PolicyError, ProgramError
 
     gate = gate_of(options)
     try:
-        program = load_program(file, options["name"])
-        policies = gate.check_program(program)
+        yield gate, load_program(file, options["name"])
     except PolicyError as error:
         _refuse(policy_result(error), "a policy can't be used, so nothing was run")
     except ProgramError:
         gate.check_paths([file])
         _refuse(gate.result(), f"`{file}` is no program that can be run")
+
+
+def _require_passed(
+    gate: Gate, program: Program, options: dict[str, Any], accepted: frozenset[str], note: str = ""
+) -> None:
+    """Print why a program does not pass the gate, with a note, and exit, if it does not."""
     result = gate.result()
     telemetry = load_telemetry(options)
     if telemetry is not None:
         telemetry.count_findings(program.name, result.findings)
-    _refuse_findings(result, program, accepted)
-    return program, policies
+    _refuse_findings(result, program, accepted, note)
 
 
-def _refuse_findings(result: RunResult, program: Program, accepted: frozenset[str]) -> None:
+def _refuse_findings(result: RunResult, program: Program, accepted: frozenset[str], note: str) -> None:
     from dataclasses import replace
 
     from stepward.validator.findings import Severity
@@ -220,7 +278,7 @@ def _refuse_findings(result: RunResult, program: Program, accepted: frozenset[st
     found = [one for one in result.findings if one.severity is Severity.ERROR and one.code not in accepted]
     if found:
         codes = ",".join(sorted({one.code for one in found}))
-        message = f"`{program.name}` does not pass the gate, so it was not run"
+        message = f"`{program.name}` does not pass the gate, so it was not run{note}"
         _refuse(
             replace(result, findings=tuple(found)), message, f"fix it, or run it all the same with `--accept {codes}`"
         )

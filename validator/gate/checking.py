@@ -185,24 +185,29 @@ class Run:
 
         self._isolated(absolute(name), name, check)
 
-    def check_program(self, program: Program) -> list[Policy]:
-        """Check one program of a file that may hold several, and return the policies that it was checked under.
+    def policies_of(self, program: Program) -> list[Policy]:
+        """Return the policies for a program of a file; raises what `check_program` does."""
+        return self._policies.of(self._configurations.above(absolute(program.source_name).parent))
 
-        Raises ConfigurationError for settings that can't be used, PolicyError for a file that is no policy.
+    def check_program(self, program: Program, derived: Sequence[Policy] | None = None) -> list[Policy]:
+        """Check one program of a file that may hold several, and return the policies for it.
+
+        It is checked under these, or under policies that were `derived` from them for a continuation. Raises
+        ConfigurationError for settings that can't be used, PolicyError for a file that is no policy.
         """
         document = program.document
         assert document is not None, "a program of a file was read from it"
         path = absolute(document.name)
         settings = self._configurations.above(path.parent)
-        policies = self._policies.of(settings)
-        text, format = document.text, document.format
+        given = self._policies.of(settings)
+        policies, text, format = given if derived is None else derived, document.text, document.format
 
         def check() -> None:
             report = self._report(program, policies, settings)
             self._add_reports([report], text, format, path, shown_name(path), settings)
 
         self._isolated(path, shown_name(path), check)
-        return policies
+        return given
 
     def _report(self, program: Program, policies: Sequence[Policy], settings: Settings) -> Report:
         from stepward.validator.validator import ProgramValidator, isolated
@@ -379,11 +384,10 @@ class Run:
         self._failures = Failures(AdvisedError, PolicyError)
         if self._covers_folder:
             self._add_whole_run_findings()
-        shared = partial(shared_waivers, self._policies.used(), self._named, self._today)
+        used = self._policies.used()
+        shared = partial(shared_waivers, used, self._named, self._today)
         self._add_found(self._failures.collect("the search for shared waivers", shared))
-        idle = partial(
-            idle_waivers, self._policies.used(), self._judged, self._today, covers_folder=self._covers_folder
-        )
+        idle = partial(idle_waivers, used, self._judged, self._today, covers_folder=self._covers_folder)
         self._add_found(self._failures.collect("the search for idle waivers", idle))
         self._add_failures(FilePath.cwd() / STDIN, ".")
         entries = sorted(self._entries, key=lambda entry: entry.finding.sort_key())
@@ -391,10 +395,8 @@ class Run:
         visible = sorted(filter(self._is_wanted, visible), key=lambda entry: entry.finding.sort_key())
         findings = tuple(entry.finding for entry in visible)
         files = {finding.file for finding in findings}
-        silenced = [
-            *self._silenced,
-            *((entry, Suppressed(entry.finding, "baseline", "the baseline lists it")) for entry in hidden),
-        ]
+        listed = ((entry, Suppressed(entry.finding, "baseline", "the baseline lists it")) for entry in hidden)
+        silenced = [*self._silenced, *listed]
         return RunResult(
             findings=findings,
             failing=frozenset(entry.finding for entry in visible if _fails(entry)),
@@ -421,9 +423,8 @@ class Run:
 
     def _add_whole_run_findings(self) -> None:
         """Add the findings on the run as a whole that need all programs of a folder."""
-        self._add_found(
-            self._failures.collect("the search for idle entries", lambda: idle_entries(self._uses.values()))
-        )
+        idle = partial(idle_entries, self._uses.values())
+        self._add_found(self._failures.collect("the search for idle entries", idle))
         # A rule of a policy is not called vacuous while some program can't be judged: it may match there.
         if self._programs and not any(entry.finding.code in UNJUDGED for entry in self._entries):
             find = partial(vacuous_rules, self._policies.used(), self._matched, self._called)

@@ -27,6 +27,7 @@ from stepward.vm.machine.continuing import (
 from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.handing import readable, type_of
 from stepward.vm.machine.history import load, stored_plan
+from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.replay import chain_faults, misfits
 from stepward.vm.reading.yaml_writer import to_yaml
@@ -83,22 +84,30 @@ class Before:
         """The digest of its last record, in hexadecimal."""
         return self.chain[-1].last.digest.hex()
 
+    def inputs_of(self, program: Program) -> frozenset[str]:
+        """Return the names of the inputs of a program; raises ProgramError for one that can't run."""
+        return frozenset(Plan(program).inputs if program.inputs is None else program.inputs)
+
     def reads_of(self, program: Program) -> dict[str, str]:
-        """Return what a program reads of the run before, by its inputs."""
-        return {name: self.reads[name] for name in program.inputs or () if name in self.reads}
+        """Return what a program reads of the run before, by its inputs; raises ProgramError as `inputs_of`."""
+        return {name: self.reads[name] for name in sorted(self.inputs_of(program)) if name in self.reads}
 
     def within(self, program: Program) -> Program:
         """Return a program with the budgets that are left; raises RunRefused if none are."""
         return bounded(program, allowed_budgets(self.chain[-1], self.asked.grant or {}))
 
-    def require(self, program: Program) -> None:
-        """Raise RunRefused or ProgramError if a program can't continue the run."""
+    def plan(self, program: Program, reads: Mapping[str, str] | None = None) -> Plan:
+        """Return the plan with which a program continues the run; `reads` is what it reads, unless as `reads_of` says.
+
+        Its program has the budgets that are left, its policies are in the state in which the runs have left them.
+        Raises RunRefused or ProgramError if the program can't continue the run.
+        """
         asked = self.asked
-        wanted = Wanted(
-            program, self.reads_of(program), self.head, asked.grant or {}, asked.after_failure, asked.max_continuations
-        )
+        read = self.reads_of(program) if reads is None else reads
+        wanted = Wanted(program, read, self.head, asked.grant or {}, asked.after_failure, asked.max_continuations)
         require_continuable(self.chain, wanted)
-        prepared(self.chain, wanted, self.present)
+        plan, _, _ = prepared(self.chain, wanted, self.present)
+        return plan
 
     def told(self) -> str:
         """Return what a model is told of the run, as YAML."""
@@ -137,7 +146,7 @@ def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) ->
             raise PlanRefused(f"run `{asked.run}` has no steps left", "the operator grants more: `--grant steps=20`")
         policies = derived_policies(chain, base_policies(chain, present), Start((), {}))
     except RunRefused as error:
-        raise PlanRefused(str(error), "continue another run, or say what is allowed") from None
+        raise PlanRefused(str(error), _help(str(error))) from None
     except StepwardError as error:
         if isinstance(error, PlanRefused):
             raise
@@ -147,6 +156,17 @@ def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) ->
     types = {name: type_of(found, source) for name, source in reads.items()}
     settled = Continuing(asked.run, grant, asked.after_failure, most)
     return Before(settled, chain, reads, types, tuple(present), policies)
+
+
+def _help(why: str) -> str:
+    """Return what to do about a run that can't be continued."""
+    if "only if that is asked for" in why:
+        return "say so with `--after-failure`"
+    if "`max_continuations` is " in why:
+        return "allow more with `--max-continuations`"
+    if "has not ended" in why:
+        return "wait until it has, or end it with `stepward runs cancel`"
+    return "continue another run, or start a new one"
 
 
 def _shown(value: Any) -> str:

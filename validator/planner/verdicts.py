@@ -109,7 +109,7 @@ def _require_continuing(text: str, brief: Brief) -> None:
     if brief.before is None:
         return
     try:
-        brief.before.require(Program.from_yaml(text))
+        brief.before.plan(Program.from_yaml(text))
     except (RunRefused, ProgramError) as error:
         raise Refused(str(error), "read the inputs that `run before` lists, and do only what is left") from None
 

@@ -79,10 +79,11 @@ def test_errors_are_shown_with_place_and_help() -> None:
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         '=> "paid"',
-        "error[gate] at 1:1: `refund` can be performed a second time in one run (guardrail `once` of policy `shop`)",
+        "error[gate] at 1:1: `refund` can repeat what a run before this one has done "
+        "(guardrail `once` of policy `shop`)",
         "  path: refund starts",
         "  turn 1 of this session: (tool/refund {:amount 5})",
-        "  help: let a run reach it only once",
+        "  help: route the run around `refund`",
         "error[unbound_var] at 1:2: `fitler` has no value",
         "  help: did you mean `filter` or `filterv`?",
         "error[parse_error] at 1:6: `[` is never closed",
