@@ -1,13 +1,16 @@
 """A scripted fleet of example runs for the studio: `python specs/programs/fleet.py runs.db`; `make studio` starts it.
 
 Some runs are there at once, and then new ones start every few seconds, with tools that take their time. Some wait for
-an answer, and once in a while a refund is in doubt. Who waits for long is answered by a clerk. It stops by itself.
+an answer, and once in a while a refund is in doubt: what waits for long is settled by a clerk. It goes
+on until it is interrupted, or until the process that has started it is gone.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
+import os
 import random
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import closing
@@ -16,7 +19,8 @@ from typing import Any
 
 import tools as example_tools
 
-from stepward.vm import ExecutionVM, InDoubt, Policy, Program, ScriptedModel, SQLiteJournal, ToolContext
+from stepward.vm import ExecutionVM, InDoubt, ModelReply, ModelRequest, Policy, Program, SQLiteJournal, ToolContext
+from stepward.vm.machine.models import ANY_NAME
 from stepward.vm.machine.tools import FunctionTools
 
 HERE = Path(__file__).resolve().parent
@@ -25,8 +29,13 @@ ANSWERS: dict[str, Any] = {
     "claim_above_limit": {"approved": True},
     "customer_onboarding": {"approved": True, "comment": "fine"},
 }
+REPLIES: dict[str, Any] = {
+    "analyze": "yes",
+    "classify": {"topic": "technical", "urgency": 2},
+    "suggest": "Please split the export by month; each part is then ready within an hour.",
+}
 MOST_WAITING = 6
-"""Runs that may wait for an answer before the clerk answers the oldest."""
+"""Runs that may wait for an answer before the clerk answers the oldest; as many may be in doubt."""
 
 
 class SlowTools:
@@ -54,9 +63,25 @@ class SlowTools:
         return output
 
 
+class SlowModel:
+    """A model that says what is written down, after some time."""
+
+    names = ANY_NAME
+
+    def __init__(self, tools: SlowTools) -> None:
+        self._tools = tools
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        await asyncio.sleep(self._tools.pause)
+        return ModelReply(REPLIES[request.step])
+
+
 def orders(chance: random.Random, number: int) -> tuple[str, dict[str, Any]]:
     """Return the next program by name, and the inputs of its run."""
-    name = ("customer_refund", "claim_above_limit", "shipping_by_zone", "customer_refund", "large_shipment")[number % 5]
+    name = (
+        "customer_refund", "claim_above_limit", "shipping_by_zone", "customer_refund", "support_ticket_routing",
+        "large_shipment",
+    )[number % 6]  # fmt: skip
     match name:
         case "customer_refund":
             request = chance.choice(["It came broken", "The wrong size", "It never arrived"])
@@ -67,6 +92,9 @@ def orders(chance: random.Random, number: int) -> tuple[str, dict[str, Any]]:
             }  # fmt: skip
         case "claim_above_limit":
             return name, {"claim_id": f"CLM-{number:06}", "amount": chance.choice([85, 240, 620])}
+        case "support_ticket_routing":
+            tier = chance.choice(["free", "plus", "business"])
+            return name, {"ticket_id": f"TCK-{number:06}", "body": "My export ends early", "customer_tier": tier}
         case "large_shipment":
             return name, {"order_id": f"ORD-{number:06}", "total": chance.choice([300, 800, 1300])}
     zone = chance.choice(["union", "domestic", "overseas"])
@@ -80,7 +108,7 @@ class Fleet:
         self._chance = chance
         self._number = 0
         policies = [Policy.load(str(HERE.parent / "policies" / "payments.yaml"))]
-        self._machine = ExecutionVM(tools, ScriptedModel({"analyze": "yes"}), journal, policies, checker=None)
+        self._machine = ExecutionVM(tools, SlowModel(tools), journal, policies, checker=None)
         self._programs: dict[str, Program] = {}
 
     async def one(self) -> None:
@@ -98,6 +126,12 @@ class Fleet:
             run = await self._machine.get(row.run)
             for waits in run.suspensions[:1]:
                 await self._machine.resume(waits.token, ANSWERS.get(row.program, {"approved": True}), by="a clerk")
+        doubtful = await self._machine.runs(["IN_DOUBT"])
+        for row in doubtful[: max(0, len(doubtful) - MOST_WAITING)]:
+            run = await self._machine.get(row.run)
+            for doubt in run.doubts:
+                found = {"refund_id": f"found by a clerk under {doubt.key[:8]}"}
+                await self._machine.reconcile(row.run, doubt.step, "done", found, by="a clerk")
 
 
 async def sail(journal: SQLiteJournal, ready: Path, options: argparse.Namespace) -> None:
@@ -111,7 +145,10 @@ async def sail(journal: SQLiteJournal, ready: Path, options: argparse.Namespace)
     ready.touch()
     tools.pause = options.pause
     under_way: set[asyncio.Task[None]] = set()
-    for _ in range(options.runs):
+    parent = os.getppid()
+    for number in itertools.count():
+        if number == options.runs or os.getppid() != parent:
+            break
         under_way.add(asyncio.create_task(fleet.one()))
         await asyncio.sleep(options.every)
         await fleet.answer()
@@ -126,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("journal")
     parser.add_argument("--first", type=int, default=40, help="runs that are there at once")
-    parser.add_argument("--runs", type=int, default=2_000, help="runs after these")
+    parser.add_argument("--runs", type=int, help="runs after these (without it, they go on)")
     parser.add_argument("--every", type=float, default=3.0, help="seconds from one run to the next")
     parser.add_argument("--pause", type=float, default=1.0, help="seconds that a tool takes")
     options = parser.parse_args(arguments)

@@ -129,7 +129,7 @@ class Studio:
 def house_of(studio: Studio) -> House:
     """Return the parts of a studio, whose operator has the tools of its runs."""
     journal = studio.journal
-    views = Views(journal, {name: words for name, (words, _) in DISTURBANCES.items()})
+    views = Views(journal, DISTURBANCES)
     sandboxes = Sandboxes(journal, views.picture_of)
     return House(
         studio_page("runs.db", ["pays.json"]),

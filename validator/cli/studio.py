@@ -84,7 +84,7 @@ def _house(journal: Journal, paths: tuple[str, ...], options: dict[str, Any]) ->
     from stepward.validator.studio.views import Views
 
     means = load_means(options)
-    views = Views(journal, {name: words for name, (words, _) in DISTURBANCES.items()})
+    views = Views(journal, DISTURBANCES)
     sandboxes = Sandboxes(journal, views.picture_of)
     programs = _programs(paths, options)
     return House(

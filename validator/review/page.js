@@ -252,8 +252,7 @@ function prepareStepper(stepper) {
   return {
     go,
     run,
-    pace,
-    isPlaying: () => timer !== null,
+    stop,
     isLast: () => at === items.length - 1,
     left: () => items.length - 1 - at,
     count: () => items.length,

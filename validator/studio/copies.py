@@ -14,8 +14,11 @@ from stepward.vm.journal.canonical import ErasedError, opened
 from stepward.vm.journal.chain import read_together
 from stepward.vm.language.steps.catching import TIMEOUT
 from stepward.vm.machine.authority import Envelope
+from stepward.vm.machine.chains import chain_before, reader
 from stepward.vm.machine.events import Event
+from stepward.vm.machine.replay import cached_plans
 from stepward.vm.machine.state import Limits
+from stepward.vm.machine.turns import turn_before
 
 if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from stepward.vm.machine.plan import CallPlan
 
 MOST_RECORDS: Final = 5_000
-"""Records of a run that can be copied."""
+"""Records that can be copied: those of a run, and of the runs that it continues."""
 
 LOST: Final = "the connection was lost"
 """What a tool says that does not know whether its effect happened, where no record has its words."""
@@ -53,11 +56,20 @@ class Delivered(NamedTuple):
     by: str | None
 
 
+class Earlier(NamedTuple):
+    """A run that comes before the one that was copied: a sandbox has its records, and never changes them."""
+
+    run: str
+    status: str
+    snapshot: StoreSnapshot
+
+
 @dataclass(frozen=True)
 class Copy:
     """A run that was copied; it has no way back to the journal that it is from.
 
     `answers` are those of each place in the order of attempts, `deliveries` those of each step in their order.
+    `earlier` are the runs that it continues, oldest first, or the turn before it.
     """
 
     found: History
@@ -68,26 +80,44 @@ class Copy:
     limits: Limits
     by: str | None
     envelope: Envelope | None
+    earlier: tuple[Earlier, ...] = ()
 
     @property
     def calls(self) -> dict[str, CallPlan]:
         """The calls of the program, by id."""
-        return {call.id: call for step in self.found.plan.steps for call in step.calls}
+        return calls_of(self.found)
 
     @property
     def performed(self) -> tuple[str, ...]:
         """The steps and sub-steps in the records, in the order of their first one."""
-        names = (str(happened.body["step"]) for happened in self.found.events if "step" in happened.body)
-        return tuple(dict.fromkeys(names))
+        return performed_in(self.found)
+
+    @property
+    def continues(self) -> Mapping[str, Any] | None:
+        """What the first record says of the run that this one continues; None if it continues none."""
+        said: Mapping[str, Any] | None = self.found.events[0].body.get("continues")
+        return said
+
+
+def calls_of(found: History) -> dict[str, CallPlan]:
+    """Return the calls of a run's program, by id."""
+    return {call.id: call for step in found.plan.steps for call in step.calls}
+
+
+def performed_in(found: History) -> tuple[str, ...]:
+    """Return the steps and sub-steps in the records of a run, in the order of their first one."""
+    return tuple(dict.fromkeys(str(happened.body["step"]) for happened in found.events if "step" in happened.body))
 
 
 def copy_of(journal: Journal, found: History) -> Copy:
     """Return a copy of a run; raises NotCopied for one that can't be played again, JournalError for damage."""
-    if len(found.records) > MOST_RECORDS:
-        raise NotCopied(f"run `{found.run}` has more than the {MOST_RECORDS:,} records that a sandbox takes")
+    before = _runs_before(journal, found)
+    if sum(len(one.records) for one in (*before, found)) > MOST_RECORDS:
+        and_others = ", with those that it continues," if before else ""
+        raise NotCopied(
+            f"run `{found.run}`{and_others} has more than the {MOST_RECORDS:,} records that a sandbox takes"
+        )
     first = found.events[0]
-    if "continues" in first.body:
-        raise NotCopied(f"run `{found.run}` continues another run: a copy of it alone can't be played again")
     try:
         inputs = opened(first.body["inputs"])
         answers: dict[Place, list[Recorded]] = {}
@@ -112,7 +142,15 @@ def copy_of(journal: Journal, found: History) -> Copy:
         Limits(*first.note["limits"]),
         first.note.get("by"),
         None if envelope is None else Envelope(**envelope),
+        tuple(Earlier(one.run, one.state.status, _snapshot(journal, one)) for one in before),
     )
+
+
+def _runs_before(journal: Journal, found: History) -> list[History]:
+    """Return the runs that a run continues, oldest first, or the turn before it: a verification reads them."""
+    read = reader(journal, cached_plans(journal))
+    turn, _ = turn_before(found, read)
+    return chain_before(found, read) if turn is None else [turn]
 
 
 def place_of(happened: Event) -> Place:
@@ -173,3 +211,5 @@ def _digests(found: History) -> Iterator[str]:
     for record in found.records:
         if record.kind in ("governed", "moved"):
             yield from record.body["policies"]
+        if record.kind == "moved":
+            yield record.body["program"]

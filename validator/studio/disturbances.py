@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,8 +12,9 @@ from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.stores.forging import flipped, plant
 from stepward.validator.report.trace import words_of
-from stepward.validator.studio.copies import Copy
-from stepward.validator.studio.worlds import SETTLER, Asked, World, do
+from stepward.validator.studio.copies import Copy, calls_of, performed_in
+from stepward.validator.studio.examples import NoExample
+from stepward.validator.studio.worlds import SETTLER, Asked, World, do, made_up, plant_earlier
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.memory import MemoryJournal
@@ -68,6 +70,18 @@ Disturb = Callable[[Copy, str], Shown]
 """Disturbs a copy at a step, or where it fits if that is empty; raises Unfit."""
 
 
+class Disturbance(NamedTuple):
+    """A disturbance: what it does in words, the function, and the steps of a run at which it can act.
+
+    `nowhere` says why it can't act on a run that has no such step; it is empty if it can act all the same.
+    """
+
+    words: str
+    disturb: Disturb
+    places: Callable[[History], Sequence[str]]
+    nowhere: str
+
+
 # -- while the run goes on ---------------------------------------------------------------------------------------------
 
 
@@ -75,7 +89,7 @@ def kill(copy: Copy, step: str) -> Shown:
     """Kill the process at a step, after its effect and before its record, and let another machine go on."""
     world = World(copy)
     writes = [one for one in copy.performed if one in copy.calls and copy.calls[one].writes]
-    at = step or next(iter(writes), _last(copy))
+    at = step or next(iter(writes), None) or _last(copy)
     if at in copy.calls:
         world.dies_after = at
     else:
@@ -109,11 +123,11 @@ def _recovered(world: World) -> Run:
 def time_out(copy: Copy, step: str) -> Shown:
     """Let the first answer at a step come after its time-out, although what was asked for happened."""
     world = World(copy)
-    limited = [one for one in copy.performed if one in copy.calls and copy.calls[one].timeout is not None]
+    limited = _limited(copy.found)
     at = step or next(iter(limited), "")
     if at not in limited:
         why = "has no time-out: the machine would wait" if at in copy.calls else "asks nobody: no answer can be late"
-        raise Unfit(f"`{at}` {why}" if at else "no step of the run has a time-out")
+        raise Unfit(f"`{at}` {why}" if at else NO_LIMIT)
     late: list[Asked] = []
 
     def meddle(asked: Asked) -> Answer | None:
@@ -124,18 +138,27 @@ def time_out(copy: Copy, step: str) -> Shown:
 
     world.meddle = meddle
     world.story.append(f"The answer of `{at}` comes after its {copy.calls[at].timeout:g} seconds.")
+    _tell(world, at)
     run = world.carry_on(world.start())
-    world.story += _said(world, at)
     return _ended(world, run, at, Invariant.KEPT, Outcome.DETECTED)
+
+
+NO_LIMIT: Final = "no step that the run has performed has a time-out"
+
+
+def _limited(found: History) -> list[str]:
+    calls = calls_of(found)
+    return [one for one in performed_in(found) if one in calls and calls[one].timeout is not None]
 
 
 def forge(copy: Copy, step: str) -> Shown:
     """Let a tool or a model answer at a step with what it must not say."""
     world = World(copy)
-    asked_of = [one for one in copy.performed if one in copy.calls]
-    at = step or next((one for one in asked_of if copy.calls[one].returns is not None), next(iter(asked_of), ""))
+    asked_of, possible = [one for one in copy.performed if one in copy.calls], _forgeable(copy.found)
+    typed = (one for one in possible if copy.calls[one].returns is not None)
+    at = step or next(typed, next(iter(possible), ""))
     if at not in asked_of:
-        raise Unfit(f"`{at}` asks nobody" if at else "the run asks nobody")
+        raise Unfit(f"`{at}` asks nobody" if at else NOBODY_ASKED)
     forged = _forged(copy.calls[at])
     if forged is None:
         raise Unfit(f"`{at}` may return any value of ours")
@@ -149,10 +172,18 @@ def forge(copy: Copy, step: str) -> Shown:
 
     world.meddle = meddle
     world.story.append(f"`{at}` answers {to_json(forged[0])}.")
+    _tell(world, at)
     run = world.carry_on(world.start())
-    world.story += _said(world, at)
     _judge_forged(world, at, forged)
     return _ended(world, run, at, Invariant.DATA, Outcome.BLOCKED if forged[1] else Outcome.ABSORBED)
+
+
+NOBODY_ASKED: Final = "no step that the run has performed asks anybody who could answer wrongly"
+
+
+def _forgeable(found: History) -> list[str]:
+    calls = calls_of(found)
+    return [one for one in performed_in(found) if one in calls and _forged(calls[one]) is not None]
 
 
 def _forged(call: CallPlan) -> tuple[Any, bool] | None:
@@ -185,14 +216,14 @@ def deliver_twice(copy: Copy, step: str) -> Shown:
     world = World(copy)
     at = step or next((one for one in copy.performed if copy.deliveries.get(one)), "")
     run = world.carry_on(world.start(), until=at)
-    waits = next((one for one in run.suspensions if one.step == at), None)
-    found = None if waits is None else world.delivery(at)
-    if waits is None or found is None:
-        return _start_twice(world, run)
-    run = do(world.machine().resume(waits.token, found.value, by=found.by or SETTLER))
+    waits = next((one for one in run.suspensions if at in ("", one.step)), None)
+    if waits is None:
+        return _start_twice(world, run, step)
+    value, by = _answer(world, waits.step)
+    run = do(world.machine().resume(waits.token, value, by=by))
     world.story.append(f"`{waits.step}` gets its answer, and the run goes on: it is {run.status}.")
     try:
-        do(world.machine().resume(waits.token, found.value, by=found.by or SETTLER))
+        do(world.machine().resume(waits.token, value, by=by))
     except DeliveryRefused as error:
         world.story.append(f"The same answer comes again, and is refused: {error}.")
     else:
@@ -201,20 +232,41 @@ def deliver_twice(copy: Copy, step: str) -> Shown:
     return _ended(world, run, waits.step, Invariant.DELIVERY, Outcome.BLOCKED)
 
 
-def _start_twice(world: World, run: Run) -> Shown:
+def _waiting(found: History) -> list[str]:
+    """Return the steps of a run that have waited, or wait, for an answer of somebody."""
+    waited = {str(one.body["step"]) for one in found.events if one.body.get("kind") == "suspended"}
+    return [one for one in performed_in(found) if one in waited]
+
+
+def _answer(world: World, step: str) -> tuple[Any, str]:
+    """Return the answer to a step that waits, and who gives it: what was recorded, or one that is made up."""
+    found = world.delivery(step)
+    if found is not None:
+        return found.value, found.by or SETTLER
+    try:
+        value = made_up(world.copy.calls[step])
+    except NoExample:
+        raise Unfit(f"nobody has answered `{step}` yet, and no answer of its type can be made up") from None
+    shown = to_json(freeze(value))
+    world.story.append(f"Nobody has answered `{step}` yet. The sandbox makes an answer up, of its type: {shown}.")
+    return value, SETTLER
+
+
+def _start_twice(world: World, run: Run, step: str) -> Shown:
     run = world.carry_on(run)
     before, effects = run.seq, sum(map(len, world.effects.values()))
     again = world.start()
-    world.story.append("The run does not wait for an answer, so it is started a second time under its id.")
+    why = f"`{step}` does not wait for an answer" if step else "No step of the run waits for an answer"
+    world.story.append(f"{why}, so the run is started a second time under its id.")
     world.story.append(f"The machine returns the run that is there: it is {again.status}, and nothing was done again.")
     if again.seq != before or sum(map(len, world.effects.values())) != effects:
         world.breaches.append(Breach(Invariant.IDENTITY, "the second start did something"))
-    return _ended(world, again, again.step, Invariant.IDENTITY)
+    return _ended(world, again, step or again.step, Invariant.IDENTITY)
 
 
 def jump(copy: Copy, step: str) -> Shown:
     """Set the clock a day ahead after a step, and later more than a day back."""
-    at = step or copy.performed[0]
+    at = step or _first(copy)
     calm = World(copy)
     before = calm.carry_on(calm.start())
     world = World(copy)
@@ -261,8 +313,7 @@ def corrupt(copy: Copy, step: str) -> Shown:
 
 def skip(copy: Copy, step: str) -> Shown:
     """Take the records of a step out of the copy, and hash the rest anew, as who has the store can."""
-    performed = copy.performed
-    at = step or performed[min(1, len(performed) - 1)]
+    at = step or next(iter(copy.performed[1:]), None) or _first(copy)
     records = copy.found.records
     kept = [one for one in records if one.body.get("step") != at]
     if len(kept) == len(records):
@@ -274,6 +325,7 @@ def skip(copy: Copy, step: str) -> Shown:
 def _tampered(copy: Copy, entries: list[Entry], step: str, at_stake: Invariant, what: str) -> Shown:
     """Plant records in a store of the sandbox, and ask who has to notice: a verification, and a machine."""
     found, store = copy.found, MemoryJournal()
+    plant_earlier(copy, store)
     plant(store, found.run, entries, copy.snapshot)
     state = found.state
     receipt = Receipt.give(found.run, found.last.seq, found.last.digest, state.status, state.trace)
@@ -302,13 +354,13 @@ def _answer_of_a_machine(copy: Copy, store: MemoryJournal, key: SigningKey | Non
     """Return what a machine does that is to go on with records that were changed, in a sentence."""
     world, before = World(copy), len(store.read(copy.found.run))
     machine = ExecutionVM(world, world, store, copy.found.plan.policies, checker=None, clock=world.clock, key=key)
-    which = "without a key" if key is None else "with a key"
+    which = "that asks for no signatures" if key is None else "that goes on with signed records only"
     try:
         run = do(machine.recover(copy.found.run))[0]
     except StepwardError as error:
-        return f"A machine {which} is asked to go on, and refuses: {error}."
+        return f"A machine {which} is asked to go on with it, and refuses: {error}."
     if len(store.read(copy.found.run)) == before:
-        return f"A machine {which} is asked to go on, and does nothing: it reads {run.status}."
+        return f"A machine {which} is asked to go on with it, and does nothing: it reads {run.status}."
     again = ", ".join(f"`{step}`" for step, _, _ in world.effects)
     done = f"performs {again} again" if again else "goes on from there"
     return f"A machine {which} takes it for a run that went less far, and {done}: the run is {run.status}."
@@ -327,18 +379,37 @@ def _chained(records: Sequence[Record]) -> list[Entry]:
 
 # -- shared ------------------------------------------------------------------------------------------------------------
 
+NO_STEP: Final = "the run has performed no step yet"
+
+
+def _first(copy: Copy) -> str:
+    if not copy.performed:
+        raise Unfit(NO_STEP)
+    return copy.performed[0]
+
 
 def _last(copy: Copy) -> str:
-    if not copy.performed:
-        raise Unfit("the run has performed no step yet")
+    _first(copy)
     return copy.performed[-1]
 
 
-def _said(world: World, step: str) -> Iterator[str]:
-    """Yield what the machine recorded of the attempts of a step."""
-    for one in world.history().events:
-        if one.kind in ("attempt", "doubt") and one.body["step"] == step:
-            yield f"The machine records of `{step}`: {words_of(one)}."
+def _tell(world: World, step: str) -> None:
+    """Let the story tell what the machine records of the attempts of a step, when it does."""
+
+    def after(append: Append) -> None:
+        for entry in append.entries:
+            record = read_record(entry)
+            if record.kind in ("attempt", "doubt") and record.body["step"] == step:
+                said = words_of(world.history().events[record.seq])
+                world.story.append(f"The machine records of `{step}`: {said}.")
+
+    world.store.after = after
+
+
+def _doubts(found: History) -> Counter[tuple[Any, ...]]:
+    """Return the doubts that the machine has told of: where, and why."""
+    told = (one for one in found.events if "doubt" in (one.kind, one.body.get("kind")))
+    return Counter((one.body["step"], one.body["visit"], str(one.body.get("frame")), one.body["error"]) for one in told)
 
 
 def _ended(world: World, run: Run, step: str, at_stake: Invariant, usual: Outcome = Outcome.ABSORBED) -> Shown:
@@ -348,20 +419,25 @@ def _ended(world: World, run: Run, step: str, at_stake: Invariant, usual: Outcom
     faults = _faults(world.store.inner, run.id) if isinstance(world.store.inner, MemoryJournal) else ()
     if faults:
         world.breaches.append(Breach(Invariant.REPLAY, f"what was written is called damaged: {faults[0].what}"))
-    world.story.append(f"In the end the run is {run.status}{f' ({run.reason})' if run.reason else ''}.")
-    was_told = any(one.kind == "doubt" or one.body.get("kind") == "doubt" for one in found.events)
+    calm = World(world.copy)
+    before = calm.carry_on(calm.start())
+    as_before = (
+        ", as it is without the disturbance" if (before.status, before.reason) == (run.status, run.reason) else ""
+    )
+    world.story.append(f"In the end the run is {run.status}{f' ({run.reason})' if run.reason else ''}{as_before}.")
+    was_told = bool(_doubts(found) - _doubts(calm.history()))  # a doubt of the run itself is no answer to this
     outcome = Outcome.BREACHED if world.breaches else Outcome.DETECTED if was_told else usual
     broken = tuple(world.breaches)
     return Shown(outcome, broken[0].invariant if broken else at_stake, tuple(world.story), found, step, broken)
 
 
-DISTURBANCES: Final[dict[str, tuple[str, Disturb]]] = {
-    "kill": ("kill the process", kill),
-    "time-out": ("let an answer come too late", time_out),
-    "forged-reply": ("forge a reply", forge),
-    "twice": ("deliver twice", deliver_twice),
-    "corrupted-record": ("corrupt a record", corrupt),
-    "skipped-step": ("skip a step in the records", skip),
-    "clock-jump": ("let the clock jump", jump),
+DISTURBANCES: Final = {
+    "kill": Disturbance("kill the process", kill, performed_in, NO_STEP),
+    "time-out": Disturbance("let an answer come too late", time_out, _limited, NO_LIMIT),
+    "forged-reply": Disturbance("forge a reply", forge, _forgeable, NOBODY_ASKED),
+    "twice": Disturbance("deliver twice", deliver_twice, _waiting, ""),
+    "corrupted-record": Disturbance("corrupt a record", corrupt, performed_in, NO_STEP),
+    "skipped-step": Disturbance("skip a step in the records", skip, performed_in, NO_STEP),
+    "clock-jump": Disturbance("let the clock jump", jump, performed_in, NO_STEP),
 }
-"""The disturbances by name: what they do in words, and the function."""
+"""The disturbances by name."""

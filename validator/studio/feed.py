@@ -26,6 +26,9 @@ MOST_GONE: Final = 2_000
 RATE_OVER: Final = 10.0
 """Seconds over which the rate of new runs is measured."""
 
+RATE_AFTER: Final = 2.0
+"""Seconds after which the rate is known, from the first look on, or from the first one after a pause."""
+
 
 class Feed:
     """The runs of `journal`, as `look` has found them.
@@ -44,7 +47,6 @@ class Feed:
         self._gone: deque[tuple[int, str]] = deque(maxlen=MOST_GONE)
         self._forgotten = 0
         self._came: deque[tuple[float, int]] = deque()
-        self._is_first = True
         self._lock = threading.Lock()
 
     def look(self) -> bool:
@@ -68,8 +70,7 @@ class Feed:
             if len(self._gone) == MOST_GONE:
                 self._forgotten = self._gone[0][0]
             self._gone.append((version, run))
-        self._count(0 if self._is_first else len(new))
-        self._is_first = False
+        self._count(len(new))
         if new or changed or gone:
             self.version = version
             return True
@@ -90,9 +91,15 @@ class Feed:
             self._came.popleft()
 
     @property
-    def rate(self) -> float:
-        """New runs in a second, over the last seconds. More than MOST_RUNS between two looks are not counted."""
-        return round(sum(new for _, new in self._came) / RATE_OVER, 1)
+    def rate(self) -> float | None:
+        """New runs in a second, over the last seconds; None where nobody has looked for long enough to know.
+
+        More than MOST_RUNS between two looks are not counted.
+        """
+        looks = list(self._came)
+        if not looks or (seconds := looks[-1][0] - looks[0][0]) < RATE_AFTER:
+            return None
+        return round(sum(new for _, new in looks[1:]) / seconds, 1)  # those of the first look came before it
 
     def since(self, version: int) -> dict[str, Any]:
         """Return what a reader of `version` lacks, as JSON data.

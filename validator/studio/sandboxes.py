@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -62,7 +61,7 @@ class Sandboxes:
         """
         if what not in DISTURBANCES:
             raise Refused(f"there is no disturbance `{what}`")
-        words, disturb = DISTURBANCES[what]
+        words, disturb = DISTURBANCES[what][:2]
         with self._lock:  # one at a time: each takes a whole core
             copy = copy_of(self._journal, found)
             if step and step not in copy.performed:
@@ -97,8 +96,8 @@ def _part(number: int, words: str, shown: Shown, copied: History) -> Element:
     program = copied.plan.program
     title = f"Sandbox {number}: {words} at {shown.step}, in a copy of {copied.run}"
     place = (
-        f"This happened in the memory of the studio (process {os.getpid()}), with a store of its own and tools that "
-        f"repeat what was recorded. The journal was only read, and no tool was called."
+        "This happened in the memory of the studio, with a store of its own and tools that repeat what was recorded. "
+        "The journal was only read, and no tool was called."
     )
     story = [element("li", line) for line in shown.story]
     article = element(
@@ -112,7 +111,7 @@ def _part(number: int, words: str, shown: Shown, copied: History) -> Element:
         data_outcome=shown.outcome.value,
     )
     if shown.found is None:
-        article.append(element("p", "Nobody can read the records of the copy any more."))
+        article.append(element("p", "The changed records can't be read back, so that there are none to show."))
         return article
     article.append(stepper(moments_of(shown.found, program), "The records of the copy", shown.step))
     return article

@@ -169,6 +169,9 @@ function choose(run) {
   if (chosen && chosen.run === run) {
     return;
   }
+  if (chosen && chosen.stepper) {
+    chosen.stepper.stop(); // a run that is left lights nothing any more
+  }
   chosen = { run, article: null, stepper: null, picture: "", asking: false, stale: false, follows: true };
   byId("chosen-run").replaceChildren(make("p", { class: "hint" }, `Reading ${run}…`));
   byId("picture").replaceChildren();
@@ -231,6 +234,8 @@ async function showPicture(one) {
 function begin(one, article) {
   one.article = article;
   one.first = Number(article.dataset.first);
+  one.sources = Object.fromEntries(CHANGING.map((selector) => [selector, sourceOf(article, selector)]));
+  all(article, ".disturb").forEach(offerSteps);
   byId("chosen-run").replaceChildren(article);
   const list = article.querySelector(".stepper ol");
   list.start = one.first;
@@ -255,23 +260,53 @@ function lit(one, at, count) {
   }
 }
 
-// Takes over what is new of a run, and leaves what somebody is typing in.
+const CHANGING = ["h3", ".standing", ".waits", ".disturb", "table", ".verdict"]; // parts of a run besides its records
+
+function sourceOf(article, selector) {
+  const found = article.querySelector(`:scope > ${selector}`);
+  return found ? found.outerHTML : "";
+}
+
+// Takes over what is new of a run. A part that is as it was stays, with what somebody types and what was said to it.
 function grow(one, article) {
   const wasLast = one.stepper.isLast();
   one.stepper.append(all(article, ".stepper ol > li"));
-  for (const selector of ["h3", ".standing", ".waits", ".disturb", "table", ".verdict"]) {
+  for (const selector of CHANGING) {
     const old = one.article.querySelector(`:scope > ${selector}`);
     const fresh = article.querySelector(`:scope > ${selector}`);
-    if (old && fresh && fresh.outerHTML !== (one.sources || {})[selector]) {
+    const source = sourceOf(article, selector);
+    if (old && fresh && source !== one.sources[selector]) {
       old.replaceWith(fresh);
+      keepTyped(old, fresh);
     } else if (!old && fresh) {
       one.article.append(fresh);
     }
-    one.sources = { ...one.sources, [selector]: fresh ? fresh.outerHTML : "" };
+    one.sources[selector] = source;
   }
   Object.assign(one.article.dataset, article.dataset);
   if (wasLast && one.stepper.left()) {
     one.stepper.run(() => Math.min(SLOWEST, CATCH_UP / Math.max(1, one.stepper.left())));
+  }
+}
+
+// Takes over what somebody has typed or chosen, and what was said, into forms for the same.
+function keepTyped(old, fresh) {
+  const forms = (root) => (root.matches(".act") ? [root] : all(root, ".act"));
+  for (const form of forms(fresh)) {
+    const before = forms(old).find((one) => one.dataset.act === form.dataset.act && one.dataset.step === form.dataset.step);
+    const fields = before ? all(before, "[name]") : [];
+    for (const field of fields) {
+      const place = form.elements.namedItem(field.name);
+      if (place) {
+        place.value = field.value;
+        if (field.name === "what") {
+          offerSteps(form);
+        }
+      }
+    }
+    if (before) {
+      form.querySelector("output").replaceWith(before.querySelector("output"));
+    }
   }
 }
 
@@ -282,6 +317,25 @@ function showStranded() {
     form.hidden = Number(form.closest("article").dataset.leased || 0) * 1000 > Date.now();
   }
 }
+
+// -- failures ----------------------------------------------------------------------------------------------------------
+
+// Offers the steps at which the chosen failure can act, and keeps the step that was chosen if it is one of them.
+function offerSteps(form) {
+  const kind = form.querySelector("select[name=what]").selectedOptions[0];
+  const place = form.querySelector("select[name=step]");
+  const steps = kind ? JSON.parse(kind.dataset.steps) : [];
+  const before = place.value;
+  place.replaceChildren(place.options[0], ...steps.map((step) => make("option", { value: step }, step)));
+  place.value = steps.includes(before) ? before : "";
+}
+
+document.addEventListener("change", (event) => {
+  const form = event.target.closest(".disturb");
+  if (form && event.target.name === "what") {
+    offerSteps(form);
+  }
+});
 
 // -- sandboxes --------------------------------------------------------------------------------------------------------
 
@@ -338,7 +392,7 @@ function take(data) {
     isChanged = isChanged || (chosen !== null && row[0] === chosen.run);
   }
   byId("waiting-count").textContent = String(data.waiting);
-  byId("rate").textContent = `${data.rate} new a second, ${data.going} going on`;
+  byId("rate").textContent = data.rate === null ? `${data.going} going on` : `${data.rate} new a second, ${data.going} going on`;
   byId("live").textContent = data.trouble ? `the journal can't be read: ${data.trouble}` : "live";
   listRuns();
   if (isChanged) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -24,6 +25,7 @@ from stepward.vm.machine.views import traced
 from stepward.vm.values import to_json
 
 if TYPE_CHECKING:
+    from stepward.validator.studio.disturbances import Disturbance
     from stepward.vm.journal.store import Journal
     from stepward.vm.journal.verdict import Verdict
     from stepward.vm.language.program import Program
@@ -61,10 +63,10 @@ class Kept:
 class Views:
     """The runs of a journal as parts of the page; no part has a sensitive value, and none has a resume token.
 
-    `disturbances` are those that can be tried on a copy of a run: their names, and what they do in words.
+    `disturbances` are those that can be tried on a copy of a run, by name.
     """
 
-    def __init__(self, journal: Journal, disturbances: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, journal: Journal, disturbances: Mapping[str, Disturbance] = MappingProxyType({})) -> None:
         self._journal = journal
         self._disturbances = disturbances
         self._plans = cached_plans(journal)
@@ -207,16 +209,23 @@ def _form(what: str, run: str, step: str, *parts: Element | str) -> Element:
     return element("form", *others, bar, class_=f"act {what}", data_act=what, data_run=run, data_step=step)
 
 
-def disturb_form(found: History, disturbances: Mapping[str, str]) -> Element:
-    """Return the form that disturbs a copy of a run, at one of the steps that it has performed."""
+def disturb_form(found: History, disturbances: Mapping[str, Disturbance]) -> Element:
+    """Return the form that disturbs a copy of a run, with the steps at which each disturbance can act.
+
+    The script offers the steps of the one that is chosen. One that can act nowhere can't be chosen, and says why.
+    """
     run = found.run
-    steps = dict.fromkeys(str(one.body["step"]) for one in found.events if "step" in one.body)
-    kinds = [element("option", words, value=name) for name, words in disturbances.items()]
-    places = [element("option", "where it fits", value=""), *(element("option", one, value=one) for one in steps)]
+    kinds = []
+    for name, one in disturbances.items():
+        places = one.places(found)
+        is_of_use = bool(places) or not one.nowhere
+        words = one.words if is_of_use else f"{one.words}: {one.nowhere}"
+        steps = json.dumps(places)
+        kinds.append(element("option", words, value=name, data_steps=steps, disabled=None if is_of_use else "disabled"))
     bar = element(
         "div",
         element("label", "Failure ", add_all(element("select", name="what"), kinds)),
-        element("label", "at ", add_all(element("select", name="step"), places)),
+        element("label", "at ", element("select", element("option", "where it fits", value=""), name="step")),
         element("button", "Try it on a copy", type="submit"),
         element("output"),
         class_="filters",

@@ -12,8 +12,10 @@ from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.world import TooLate, WorldClock
+from stepward.sabotage.stores.forging import plant
 from stepward.sabotage.stores.through import ThroughStore
 from stepward.validator.studio.copies import Copy, Delivered, Place, Recorded, place_of
+from stepward.validator.studio.examples import NoExample, example_of
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.history import History, load
@@ -21,9 +23,10 @@ from stepward.vm.machine.models import ANY_NAME, ModelFailed, ModelReply, ModelR
 from stepward.vm.machine.replay import cached_plans
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, ToolError
+from stepward.vm.values import freeze, to_json
 
 if TYPE_CHECKING:
-    from stepward.vm.journal.store import Append, Lease
+    from stepward.vm.journal.store import Append, Journal, Lease
     from stepward.vm.machine.plan import CallPlan
 
 T = TypeVar("T")
@@ -34,7 +37,7 @@ MOST_DELIVERIES: Final = 200
 SETTLER: Final = "somebody in the sandbox"
 """Who delivers where the records name nobody."""
 
-ENDS: Final = "the recording has no answer for this call"
+ENDS: Final = "the recording has no answer for this call, and none of its type can be made up"
 
 
 class MortalStore(ThroughStore):
@@ -90,6 +93,7 @@ class World:
     def __init__(self, copy: Copy) -> None:
         self.copy = copy
         self.store = MortalStore()
+        plant_earlier(copy, self.store.inner)
         self.clock = WorldClock(start=copy.found.records[0].at)
         self.meddle: Callable[[Asked], Answer | None] = lambda _: None
         self.dies_after = ""
@@ -147,17 +151,36 @@ class World:
         return recorded
 
     def recorded(self, place: Place, attempt: int) -> Recorded:
-        """Return the answer of an attempt: that of the recording, or the last one of the step."""
+        """Return the answer of an attempt: that of the recording, the last one of the step, or one that is made up."""
         answers = self.copy.answers.get(place)
         if answers:
             return answers[min(attempt, len(answers)) - 1]
         others = [several[-1] for (step, _, _), several in self.copy.answers.items() if step == place[0]]
-        return others[-1] if others else Recorded(Answer("fails", ("", ENDS)))
+        return others[-1] if others else Recorded(self._made_up(self._calls[place[0]]))
+
+    def _made_up(self, call: CallPlan) -> Answer:
+        """Return an answer to a call that the run never made: the disturbance has led it where the recording ends."""
+        if call.may_suspend:
+            self.story.append(f"The recording has no call of `{call.id}`. In the sandbox it waits for somebody.")
+            return Answer("suspends")
+        try:
+            value = made_up(call)
+        except NoExample:
+            self.story.append(f"The recording has no answer of `{call.id}`, so that it fails in the sandbox.")
+            return Answer("fails", ("", ENDS))
+        shown = to_json(freeze(value))
+        self.story.append(
+            f"The recording has no answer of `{call.id}`. The sandbox makes one up, of its type: {shown}."
+        )
+        return Answer("returns", value)
 
     def _look(self, asked: Asked) -> None:
         """Note what is broken if a call starts now."""
         call, happened = asked.call, self.effects.get(asked.place, [])
-        if call.writes and happened and not (call.keeps_key and asked.key in happened):
+        if call.writes and happened and call.keeps_key and asked.key in happened:
+            again = f"`{call.id}` is called again, under the key of the first time"
+            self.story.append(f"{again}. Its tool knows the key: there is no second effect.")
+        elif call.writes and happened:
             self.breaches.append(Breach(Invariant.ONCE, f"`{call.id}` is performed again, though it happened"))
         if call.has_intent:
             records = [json.loads(entry.record) for entry in self.store.read(self.run_id)]
@@ -193,7 +216,16 @@ class World:
         """Start the run, and return it where it stops first; raises Killed."""
         copy = self.copy
         machine, program = self.machine(), copy.found.plan.program
+        if copy.continues is not None:
+            return do(self._continued(machine, copy.continues))
         return do(machine.run(program, copy.inputs, run_id=self.run_id, by=copy.by, envelope=copy.envelope))
+
+    async def _continued(self, machine: ExecutionVM, continues: Mapping[str, Any]) -> Run:
+        """Begin a run as the machine has begun it that continued another: its first record says what that has left."""
+        found = self.copy.found
+        note = {name: said for name, said in found.events[0].note.items() if name in ("by", "envelope")}
+        driver = await machine._create(found.plan, self.run_id, self.copy.inputs, note, continues)
+        return await machine.get(self.run_id) if driver is None else await machine._drive(driver)
 
     def carry_on(self, run: Run, until: str = "") -> Run:
         """Deliver to a run what was recorded until it ends, waits for what nobody has delivered, or waits at `until`.
@@ -239,13 +271,20 @@ class World:
             self._not_done.add(doubt.key)
             self.story.append(f"`{doubt.step}` is in doubt. Somebody looks, and says: it did not happen.")
             return do(machine.reconcile(run.id, doubt.step, "not_done", by=SETTLER))
+        try:
+            output = self._output(place)
+        except NoExample:
+            return None
         self.story.append(f"`{doubt.step}` is in doubt. Somebody looks, and says: it happened.")
-        return do(machine.reconcile(run.id, doubt.step, "done", self._output(place), by=SETTLER))
+        return do(machine.reconcile(run.id, doubt.step, "done", output, by=SETTLER))
 
     def _output(self, place: Place) -> Any:
+        """Return what a write has returned: what was recorded, or what is made up; may raise NoExample."""
         delivered = [one for one in self.copy.deliveries.get(place[0], ()) if one.verdict == "done"]
         answers = [one.answer for one in self.copy.answers.get(place, ()) if one.answer.kind == "returns"]
-        return answers[-1].value if answers else delivered[-1].value if delivered else None
+        if not answers and not delivered:
+            return made_up(self._calls[place[0]])
+        return answers[-1].value if answers else delivered[-1].value
 
     # -- what is held to be so -----------------------------------------------------------------------------------------
 
@@ -267,6 +306,11 @@ class World:
             if is_write and one.body["kind"] == "success" and place_of(one) not in self.effects:
                 what = f"`{one.body['step']}` did not happen, and a record says that it did"
                 self.breaches.append(Breach(Invariant.KEPT, what))
+
+
+def made_up(call: CallPlan) -> Any:
+    """Return an output for a call of which there is no recording; raises NoExample if none is easily found."""
+    return call.allowed[0] if call.allowed else example_of(call.returns)
 
 
 def _claims(kind: str, body: Mapping[str, Any]) -> bool:
@@ -296,3 +340,9 @@ def do(work: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner() as runner:
         runner.get_loop().set_exception_handler(lambda *_: None)  # what a dead process leaves behind
         return runner.run(work)
+
+
+def plant_earlier(copy: Copy, store: Journal) -> None:
+    """Put the runs that a copied run continues into the store of its sandbox."""
+    for one in copy.earlier:
+        plant(store, one.run, one.snapshot.entries, one.snapshot, one.status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +82,31 @@ def test_a_run_is_replayed_at_the_speed_that_is_asked_for(window: Browser, studi
     until(window, "window.seen.length && document.querySelector('#chosen-run .play').textContent === 'play'")
     assert window.run("return window.seen") == ["look", "large", "pay", "done"]
     assert window.log() == []
+
+
+def test_a_run_that_is_left_while_it_plays_lights_nothing_in_the_next_one(window: Browser, studio: Studio) -> None:
+    studio.run("left", 8)
+    studio.run("stopped", 80)
+    opened(window, studio)
+    choose(window, "left")
+    window.run("document.querySelector('#chosen-run .speed').value = '5'")
+    window.click("#chosen-run .play")
+    choose(window, "stopped")
+    until(window, "document.querySelector('#picture .here')?.dataset.step === 'ask'")
+    time.sleep(1)  # it would have gone on to `done`
+    taken = window.run("return [...document.querySelectorAll('#picture .taken')].map(e => e.dataset.step)")
+    assert taken == ["look", "large", "ask"]
+    assert window.log() == []
+
+
+def test_a_failure_is_offered_at_the_steps_where_it_can_act(window: Browser, studio: Studio) -> None:
+    opened(window, studio, acts=True)
+    choose(window, "small")
+    offered = "return [...document.querySelector('.act.disturb select[name=step]').options].map(e => e.value)"
+    assert window.run(offered) == ["", "look", "large", "pay", "done"]
+    window.run("const one = document.querySelector('.act.disturb select'); one.value = 'time-out';"
+               "one.dispatchEvent(new Event('change', { bubbles: true }))")  # fmt: skip
+    assert window.run(offered) == ["", "look"]
 
 
 def test_who_only_watches_can_not_act_and_the_operator_can(window: Browser, studio: Studio) -> None:

@@ -87,13 +87,28 @@ def test_runs_are_counted_as_they_come_and_end() -> None:
     feed = feed_of(journal)
     journal.rows_now = [row(number) for number in range(5)]
     feed.look()
-    assert feed.rate == 0.0, "those that were there before did not come just now"
+    assert feed.rate is None, "those that were there before did not come just now"
     journal.rows_now += [row(number, "RUNNING") for number in range(5, 25)]
     feed.look()
-    assert (feed.rate, feed.ended) == (2.0, 5)
+    feed.look()
+    assert (feed.rate, feed.ended) == (10.0, 5)
     journal.rows_now[-1] = row(24)
     feed.look()
     assert feed.ended == 6
+
+
+def test_runs_that_came_while_nobody_looked_are_not_counted_as_new() -> None:
+    journal, now = Rows(), [0.0]
+    feed = Feed(journal, lambda: now[0])  # type: ignore[arg-type]
+    feed.look()
+    journal.rows_now = [row(number) for number in range(400)]
+    now[0] = 600.0
+    feed.look()
+    assert feed.rate is None
+    now[0] = 605.0
+    journal.rows_now.append(row(400))
+    feed.look()
+    assert feed.rate == 0.2
 
 
 # -- the stream --------------------------------------------------------------------------------------------------------

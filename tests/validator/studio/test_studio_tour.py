@@ -13,8 +13,10 @@ import pytest
 
 from browser import AXE, CAN_BROWSE, WHY_NOT, browser
 from paths import PROGRAMS, ROOT
+from stepward.validator.studio.disturbances import DISTURBANCES
 from stepward.validator.studio.page import studio_page
 from stepward.validator.studio.tour import STATIONS
+from stepward.validator.studio.views import Views
 from stepward.vm import SQLiteJournal
 from studios import until
 
@@ -40,7 +42,16 @@ def test_the_fleet_has_runs_that_end_that_wait_and_that_are_in_doubt(tmp_path: P
     assert len(rows) == 41
     assert {row.status for row in rows} >= {"SUCCESS", "SUSPENDED", "IN_DOUBT"}
     assert sum(row.status == "SUSPENDED" for row in rows) <= 8, "a clerk answers what waits for long"
-    assert len({row.program for row in rows}) == 4
+    assert sum(row.status == "IN_DOUBT" for row in rows) <= 8
+    assert len({row.program for row in rows}) == 5
+
+
+def test_each_failure_can_be_tried_on_some_run_of_the_fleet(tmp_path: Path) -> None:
+    with closing(SQLiteJournal(str(fleet(tmp_path, 12)))) as journal:
+        views = Views(journal, DISTURBANCES)
+        runs = [views.history(row.run) for row in journal.rows()]
+        for name, one in DISTURBANCES.items():
+            assert any(one.places(found) for found in runs), name
 
 
 def test_each_station_is_about_a_part_of_the_page() -> None:
@@ -61,7 +72,7 @@ def test_make_studio_sets_up_starts_the_fleet_and_ends_it() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not CAN_BROWSE, reason=WHY_NOT)
 def test_somebody_takes_the_tour(tmp_path: Path) -> None:
-    journal = fleet(tmp_path, 10)
+    journal = fleet(tmp_path, 14)
     command = [
         STEPWARD,
         "studio",
