@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Vault
@@ -78,6 +79,10 @@ class ThroughStore:
     def names(self) -> Iterator[str]:
         """Yield the names of the runs."""
         return self.inner.names()
+
+    def frozen(self) -> AbstractContextManager[Journal]:
+        """Return a context with the store as it is at one moment."""
+        return self.inner.frozen()
 
     def put_document(self, digest: str, text: bytes) -> None:
         """Store a document."""

@@ -171,24 +171,28 @@ def explained() -> Iterator[None]:
         raise MachineError(str(error)) from None
 
 
-def open_journal(name: str | None, *, create: bool = False) -> Journal:
-    """Return the journal of a name, or one in memory for None; raises JournalError when it can't be opened."""
+def open_journal(name: str | None, *, create: bool = False, locked: bool = False) -> Journal:
+    """Return the journal of a name, or one in memory for None; raises JournalError when it can't be opened.
+
+    `locked`: encrypted values are read and written as they are.
+    """
     if name is None:
         from stepward.vm.journal.memory import MemoryJournal
 
         return MemoryJournal()
     if name in ("", ":memory:"):
         raise MachineError("`--journal` names no file", "name one; `stepward run` without it keeps the run in memory")
+    keys = None if locked else _keys()
     if name.startswith(("postgresql://", "postgres://")):
         from stepward.vm.journal.postgres import PostgresJournal
 
-        return PostgresJournal(name, create=create, keys=_keys())
+        return PostgresJournal(name, create=create, keys=keys)
     from stepward.vm.journal.sqlite import SQLiteJournal
 
     if not create and not os.path.exists(name):
         help = f"name one with `--journal`; `stepward run PROGRAM --journal {shlex.quote(name)}` makes it"
         raise MachineError(f"there is no journal at `{name}`", help)
-    return SQLiteJournal(name, create=create, keys=_keys())
+    return SQLiteJournal(name, create=create, keys=keys)
 
 
 def _keys() -> RunKeys | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from stepward.validator.cli.copying import copy
 from stepward.validator.cli.machine import (
     FILE,
     UNFINISHED,
@@ -94,6 +95,7 @@ runs.add_command(export)
 runs.add_command(versions)
 runs.add_command(migrate)
 runs.add_command(sign)
+runs.add_command(copy)
 
 # -- looking -----------------------------------------------------------------------------------------------------------
 

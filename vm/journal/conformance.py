@@ -35,7 +35,7 @@ from stepward.vm.journal.trials import (
     row_of,
     wins,
 )
-from stepward.vm.journal.upkeep import signed_anew
+from stepward.vm.journal.upkeep import signed_anew, snapshots
 
 Opener = Callable[[], Journal]
 
@@ -489,6 +489,7 @@ CHECKS: Final = tuple(
         rows,
         heads,
         signed_anew,
+        snapshots,
         documents,
         vault,
         vault_apart,

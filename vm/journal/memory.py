@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 
 from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
 from stepward.vm.journal.store import NOBODY, Append, Entry, Head, Lease, Row
@@ -202,6 +204,17 @@ class MemoryJournal:
         with self._lock:
             names = list(self._runs)
         yield from names
+
+    @contextmanager
+    def frozen(self) -> Iterator[MemoryJournal]:
+        still = MemoryJournal()
+        with self._lock:
+            for run, stored in self._runs.items():
+                still._runs[run] = copy(stored)
+                still._runs[run].entries = list(stored.entries)
+            still._documents = dict(self._documents)
+        still.vault = self.vault
+        yield still
 
     def put_document(self, digest: str, text: bytes) -> None:
         self._documents.setdefault(digest, text)

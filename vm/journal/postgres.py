@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from stepward.vm.journal.encryption import EncryptedVault
@@ -14,7 +15,7 @@ from stepward.vm.journal.store import NOBODY, Append, Entry, Head, JournalError,
 if TYPE_CHECKING:
     from stepward.vm.journal.postgres_connection import PostgresConnection
     from stepward.vm.journal.run_keys import RunKeys
-    from stepward.vm.journal.store import Vault
+    from stepward.vm.journal.store import Journal, Vault
 
 PATIENCE_SECONDS: Final = 30
 """How long an erasure waits for transactions that still see the deleted rows."""
@@ -128,6 +129,7 @@ class PostgresJournal:
             advice = "install Stepward with its extra: `pip install 'stepward[postgres]'`"
             raise JournalError(f"a journal in PostgreSQL needs psycopg ({error}); {advice}") from error
         self._connection = PostgresConnection(conninfo, schema, create=create)
+        self._opened = (conninfo, schema, keys)
         values = PostgresVault(self._connection)
         self.vault: Vault = values if keys is None else EncryptedVault(values, keys)
 
@@ -228,6 +230,13 @@ class PostgresJournal:
             page = self._connection.rows(query, {"last": last, "page": PAGE})
             last = page[-1][0] if page else None
             yield from (run for _, run in page)
+
+    @contextmanager
+    def frozen(self) -> Iterator[Journal]:
+        conninfo, schema, keys = self._opened
+        with closing(PostgresJournal(conninfo, schema=schema, create=False, keys=keys)) as still:
+            still._connection.hold()
+            yield still
 
     def put_document(self, digest: str, text: bytes) -> None:
         statement = """INSERT INTO documents (digest, text) VALUES (%(digest)s, %(text)b)

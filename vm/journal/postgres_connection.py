@@ -71,6 +71,7 @@ class PostgresConnection:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._is_closed = False
+        self._is_held = False
         with self._explained("opened"):
             self._connection = self._connect()
             try:
@@ -91,6 +92,10 @@ class PostgresConnection:
             except psycopg.OperationalError:
                 if not self._connection.closed:
                     raise
+                if self._is_held:  # a new connection would see another moment
+                    raise JournalError(
+                        "the connection to PostgreSQL was lost while it was copied: copy again"
+                    ) from None
             self._connection = self._connect()
             try:
                 return self._rows(statement, values)
@@ -101,6 +106,14 @@ class PostgresConnection:
                     "the connection was lost twice; what was asked for may have happened: read the run before going on"
                 )
                 raise JournalError(f"the journal in PostgreSQL can't be used: {why}") from error
+
+    def hold(self) -> None:
+        """Let everything that is read from now on be as it is now; nothing is written any more."""
+        self._check_open()
+        with self._lock, self._explained("used"):
+            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            self._connection.execute("SELECT version FROM layout").fetchall()  # the moment is that of the first query
+            self._is_held = True
 
     def noticed(self, statement: str) -> list[str]:
         """Run a statement that can't be in a transaction; return the details of the server's notices."""

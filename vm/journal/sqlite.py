@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from stepward.vm.journal.encryption import EncryptedVault
@@ -15,7 +16,7 @@ from stepward.vm.journal.store import NOBODY, Append, Entry, Head, JournalError,
 
 if TYPE_CHECKING:
     from stepward.vm.journal.run_keys import RunKeys
-    from stepward.vm.journal.store import Vault
+    from stepward.vm.journal.store import Journal, Vault
 
 _DUE_INDEX: Final = "CREATE INDEX runs_due ON runs (due, number) WHERE due IS NOT NULL"
 
@@ -78,6 +79,7 @@ class SQLiteJournal:
             raise JournalError(f"`{name}` is no file; for a journal that ends with its process, use MemoryJournal")
         # The vault's name must not depend on the link by which the file was opened.
         real = os.path.realpath(name)
+        self._path, self._keys = name, keys
         self._file = DatabaseFile(real, name, _LAYOUT, create=create)
         self._values = SQLiteVault(f"{real}.vault", f"{name}.vault")
         self.vault: Vault = self._values if keys is None else EncryptedVault(self._values, keys)
@@ -201,6 +203,12 @@ class SQLiteJournal:
                 page = connection.execute(query, (last, PAGE)).fetchall()
             last = page[-1][0] if page else None
             yield from (str(run) for _, run in page)
+
+    @contextmanager
+    def frozen(self) -> Iterator[Journal]:
+        with closing(SQLiteJournal(self._path, create=False, keys=self._keys)) as still:
+            still._file.hold()
+            yield still
 
     def put_document(self, digest: str, text: bytes) -> None:
         with self._file.writing(durable=True) as connection:

@@ -98,6 +98,13 @@ class DatabaseFile:
                     with contextlib.suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
 
+    def hold(self) -> None:
+        """Let everything that is read from now on be as it is now; nothing is written any more."""
+        self._check_open()
+        with self._lock, self._explained("read"):
+            self._connection.execute("BEGIN")
+            self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
     def rewrite(self) -> None:
         """Rewrite the whole file, so that its pages hold only live rows."""
         self._check_open()

@@ -7,6 +7,7 @@ Methods block; they may be called from several threads at once, and several proc
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -231,6 +232,13 @@ class Journal(Protocol):
         """Yield the id of every run, in the order of creation, without holding all of them in memory.
 
         Runs that are created meanwhile may be missing.
+        """
+        ...
+
+    def frozen(self) -> AbstractContextManager[Journal]:
+        """Return a context with this store as it is at one moment, to be read only; nobody waits for its end.
+
+        That holds for runs and documents. The vault has at least the values of that moment that were not erased since.
         """
         ...
 

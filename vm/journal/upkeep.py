@@ -1,11 +1,11 @@
-"""The checks of `conformance.py` for what operators do with a store: keys that change."""
+"""The checks of `conformance.py` for what operators do with a store: keys that change, and copies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from stepward.vm.journal.store import Head, Journal, Lease
-from stepward.vm.journal.trials import NOW, TTL, behind, created, entries, following, fresh_name, picture
+from stepward.vm.journal.trials import NOW, TTL, behind, created, entries, first, following, fresh_name, picture
 
 Opener = Callable[[], Journal]
 
@@ -32,3 +32,30 @@ def signed_anew(make: Opener) -> None:
     assert make().head(run) == kept, "a head that was signed too late was changed"
     lease = Lease(run, fence + 1, NOW + TTL + TTL)
     assert store.acquire(run, "b", NOW + TTL, TTL) == lease, "signing a head anew changed the lease"
+
+
+def snapshots(make: Opener) -> None:
+    """A snapshot shows runs and documents as they were when it was taken, and keeps nobody from writing."""
+    store, other, held = make(), make(), entries(2)
+    run, fence = created(store, held, signature=b"first")
+    document, late = fresh_name(), fresh_name()
+    store.put_document(document, b"text")
+    store.vault.put(run, {"a": b"1"})
+    with store.frozen() as still:
+        before = picture(still, run)
+        assert before == picture(store, run), "a snapshot shows another run than the store"
+        other.append(behind(run, held, following(held, 2), signature=b"second"), fence)
+        assert other.create(first(late), "p", "a", TTL), "while there was a snapshot, no run could be made"
+        other.put_document(late, b"late")
+        other.vault.put(run, {"b": b"2"})
+        assert picture(still, run) == before, "a snapshot changed with the store"
+        assert still.head(late) is None, "a run of after the snapshot is in it"
+        assert still.read(late) == [], "a run of after the snapshot has entries in it"
+        assert late not in set(still.names()), "a run of after the snapshot is named in it"
+        assert still.document(late) is None, "a document of after the snapshot is in it"
+        assert still.document(document) == b"text", "a document is not in the snapshot"
+        assert still.vault.get(run).get("a") == b"1", "a value is not in the snapshot"
+    shown = make().head(run)
+    assert shown == Head(run, 3, following(held, 2)[-1].digest, b"second"), f"after a snapshot the head is {shown}"
+    with store.frozen() as later:
+        assert later.head(run) == shown, "a second snapshot is of the moment of the first"

@@ -94,23 +94,28 @@ def load(
     run: str,
     plans: Plans,
     keys: Sequence[VerifyKey] = (),
+    *,
+    is_blind: bool = False,
 ) -> History | None:
     """Return a run from its journal, or None if there is none; raises JournalError if it is damaged.
 
     `plans` makes the plan from digests of the program and its policies, the waived rules, the digests and waived rules
     of the terms that the run came under later, and the dialect of patterns. With `keys`, the head has to be signed by
-    one of them, because a machine that continues a run signs all of it.
+    one of them, because a machine that continues a run signs all of it. `is_blind`: sensitive values count as erased,
+    and the vault is not asked.
     """
     head, entries = read_together(journal, run)
     if head is None and not entries:
         return None
     records = checked_records(run, entries)
     require_head(run, head, entries[-1], keys)
-    found = unfold(journal, run, records, entries[-1], plans)
+    found = unfold(journal, run, records, entries[-1], plans, is_blind=is_blind)
     return found._replace(state=fold(found.plan, found.events))
 
 
-def unfold(journal: Journal, run: str, records: tuple[Record, ...], last: Entry, plans: Plans) -> History:
+def unfold(
+    journal: Journal, run: str, records: tuple[Record, ...], last: Entry, plans: Plans, *, is_blind: bool = False
+) -> History:
     """Return a run with checked records, its state before the first one; raises JournalError if it can't be read."""
     body = records[0].body
     try:
@@ -126,11 +131,16 @@ def unfold(journal: Journal, run: str, records: tuple[Record, ...], last: Entry,
     plan = plans(*documents)
     if documents[-1] != plan.patterns:
         raise JournalError(f"run `{run}` has patterns of another dialect than its program; see `stepward verify`")
-    stored = journal.vault.get(run) if plan.has_sensitive or plan.suspends else {}
+    asks = (plan.has_sensitive or plan.suspends) and not is_blind
+    stored = journal.vault.get(run) if asks else {}
     secrets = {name: secret for name, secret in stored.items() if type(secret) is bytes}
-    unseal = unsealer(secrets, gone)
+    unseal = _as_gone if is_blind else unsealer(secrets, gone)
     events = tuple(event_of(record, unseal) for record in records)
     return History(run, plan, records, events, before(plan), last, secrets)
+
+
+def _as_gone(reference: str, commitment: str) -> Sealed:
+    return Sealed(reference, commitment, None, is_gone=True)
 
 
 def _names(value: Any) -> Names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 
 from stepward.vm.journal.store import NOBODY, Append, Entry, Head, Journal, Lease, Row, Vault
 
@@ -106,6 +107,10 @@ class WatchedJournal:
     def names(self) -> Iterator[str]:
         """Yield the ids of all runs."""
         return self._journal.names()
+
+    def frozen(self) -> AbstractContextManager[Journal]:
+        """Return a context with the store as it is at one moment."""
+        return self._journal.frozen()
 
     def put_document(self, digest: str, text: bytes) -> None:
         """Store a document."""

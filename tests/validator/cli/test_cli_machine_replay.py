@@ -177,3 +177,29 @@ def test_a_receipt_shows_what_was_cut() -> None:
             f"error: {'the receipt ' * (file[0] == 'n')}`{file}`",
             words,
         )
+
+
+def test_a_journal_is_copied_and_a_copy_is_a_journal() -> None:
+    shop("--run-id", "r1")
+    shop("--run-id", "r2", amount=60)
+    result = stepward("runs", "copy", "copy.db")
+    assert (result.exit_code, result.stdout) == (0, "2 runs in `copy.db`, 15 records copied\n")
+    assert stepward("verify", "copy.db").exit_code == 0
+    assert stepward("runs", "--journal", "copy.db").stdout == stepward("runs").stdout
+    assert stepward("runs", "cancel", "r2").exit_code == 0
+    data = as_json(stepward("runs", "copy", "copy.db", "--output-format", "json"))
+    assert data == {"version": 1, "runs": 2, "records": 2, "left": []}
+    with database("runs.db") as connection:
+        connection.execute("UPDATE records SET record = ? WHERE run = ? AND seq = 1", (b"{}", "r1"))
+    result = stepward("runs", "copy", "other.db")
+    assert (result.exit_code, "left: run `r1`: record 1 was changed" in result.stderr) == (1, True)
+    assert result.stdout.startswith("1 run in `other.db`")
+
+
+def test_what_can_not_be_copied_is_told() -> None:
+    shop("--run-id", "r1")
+    says(stepward("runs", "copy", "./runs.db"), 2, "a journal can't be copied into itself")
+    says(stepward("runs", "copy", "copy.db", "--journal", "none.db"), 2, "there is no journal at `none.db`")
+    assert not Path("copy.db").exists()
+    Path("text").write_text("this is no database, although it is long enough for its head to be looked at " * 3)
+    says(stepward("runs", "copy", "text"), 2, "`text` can't be opened: it is no database")

@@ -1,0 +1,156 @@
+"""Copies the runs of a store into another one: a backup, a restoration, or a move between SQLite and PostgreSQL.
+
+The copy is of one moment, although runs may go on meanwhile. What is copied again is only what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from stepward.vm.errors import StepwardError
+from stepward.vm.journal.chain import Chain, check_chain, read_together
+from stepward.vm.journal.records import document_digest
+from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Row
+
+HOLDER: Final = "copy"
+"""The holder of the lease of a copied run; the lease is over at once."""
+
+TRIES: Final = 3
+"""How often what was erased while it was copied is copied again."""
+
+_LOOK: Final = "`stepward verify` says more"
+
+Due = Callable[[Journal, str], float | None]
+"""Returns the time from which on a machine can go on with a run of a store; None if nobody can."""
+
+
+class Left(StepwardError):  # noqa: N818 - a normal outcome, not a fault
+    """A run is not copied, and why. `is_passing`: a second try may succeed."""
+
+    def __init__(self, what: str, *, is_passing: bool = False) -> None:
+        super().__init__(what)
+        self.is_passing = is_passing
+
+
+class Copied(NamedTuple):
+    """What came of a run: the number of records that were copied now, and why not all are there, if so."""
+
+    run: str
+    records: int = 0
+    why: str | None = None
+
+
+def copy_runs(source: Journal, target: Journal, due: Due) -> Iterator[Copied]:
+    """Copy all runs with their documents and sensitive values, and yield what came of each, in the order of creation.
+
+    Of all runs it is the state at one moment. Encrypted values stay encrypted, if both stores are opened without their
+    keys. A run that is damaged, or that the target has with other records, is left out. A run of which the target has
+    more is left as it is. `due` is asked for each run that is copied, of the store as it was at that moment. Raises
+    JournalError if a store can't be used.
+    """
+    again: set[str] | None = None
+    for left in reversed(range(TRIES)):
+        passing = set()
+        with source.frozen() as still:
+            for run in still.names():
+                if again is not None and run not in again:
+                    continue
+                try:
+                    yield Copied(run, _copy_run(still, target, run, due))
+                except Left as error:
+                    if error.is_passing and left:
+                        passing.add(run)
+                    else:
+                        yield Copied(run, why=str(error))
+        if not passing:
+            return
+        again = passing
+
+
+def _copy_run(source: Journal, target: Journal, run: str, due: Due) -> int:
+    """Copy a run, and return the number of new records; raises Left."""
+    head, known = source.head(run), target.head(run)
+    row = source.row(run)
+    if head is not None and row is not None and known is not None and known[:3] == head[:3] and not row.fault:
+        if known.signature != head.signature:  # it was signed anew
+            target.sign(head)
+        return 0
+    head, entries = read_together(source, run)
+    chain = check_chain(run, entries, head, (), is_head_forged=False)
+    if chain.faults or head is None:
+        raise Left(f"{chain.faults[0].what if chain.faults else 'it has no head'}; {_LOOK}")
+    if row is None or row.fault:
+        raise Left(f"the list of runs is damaged: {'it has no line' if row is None else row.fault}; {_LOOK}")
+    present = target.read(run)
+    if any(one.digest != other.digest for one, other in zip(present, entries, strict=False)):
+        raise Left("the target has it with other records: copy into another journal")
+    if len(present) >= len(entries):
+        return 0  # the target is ahead
+    _copy_documents(source, target, chain)
+    _copy_values(source, target, chain)
+    _copy_entries(target, row, entries, len(present), head.signature, due(source, run))
+    return len(entries) - len(present)
+
+
+def _copy_entries(
+    target: Journal, row: Row, entries: list[Entry], present: int, signature: bytes | None, due: float | None
+) -> None:
+    """Copy entries from number `present` on."""
+
+    def append(number: int, batch: list[Entry], now: float) -> Append:
+        is_all = batch[-1] is entries[-1]
+        said, time = (signature, due) if is_all else (None, None)
+        return Append(row.run, number - 1, batch, row.status, now, True, said, time)
+
+    if not present:
+        # The last entry of several comes alone, with the time of the last change.
+        batch = entries[:-1] or entries
+        if target.create(append(0, batch, row.started), row.program, HOLDER, 0.0) is None:
+            raise Left("somebody else has made it in the target meanwhile: copy again", is_passing=True)
+        present = len(batch)
+    if present == len(entries):
+        return
+    try:
+        target.append(append(present, entries[present:], row.updated), None)
+    except AppendConflict:
+        raise Left("somebody goes on with it in the target meanwhile: let nobody do that while you copy") from None
+
+
+def _copy_documents(source: Journal, target: Journal, chain: Chain) -> None:
+    for digest in sorted(set(_named(chain))):
+        text = source.document(digest)
+        if text is None or document_digest(text) != digest:
+            raise Left(f"the document `{digest[:16]}…` is missing or was changed; {_LOOK}")
+        target.put_document(digest, text)
+
+
+def _named(chain: Chain) -> Iterator[str]:
+    """Yield the digests of the documents that the records of a run name."""
+    for record in chain.records.values():
+        body: dict[str, Any] = record.body
+        if record.kind in ("started", "governed", "moved"):
+            yield from (digest for digest in body.get("policies", ()) if isinstance(digest, str))
+        if record.kind in ("started", "moved"):
+            yield str(body.get("program"))
+
+
+def _copy_values(source: Journal, target: Journal, chain: Chain) -> None:
+    erased = {
+        reference
+        for record in chain.records.values()
+        if record.kind == "erased"
+        for reference in record.body.get("references", ())
+    }
+    values = source.vault.get(chain.run)
+    lacking = {sealed.reference for _, sealed in chain.sealed} - erased - values.keys()
+    if lacking:
+        why = "they were erased while they were copied, or the vault is not the one of this journal"
+        raise Left(f"sensitive values are missing: {why}; {_LOOK}", is_passing=True)
+    if erased:
+        target.vault.erase(chain.run)  # a copy of before may have them
+    elif values:
+        try:
+            target.vault.put(chain.run, values)
+        except JournalError as error:
+            raise Left(f"its values can't be copied: {error}") from None
