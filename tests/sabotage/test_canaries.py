@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from canaries import Canary, canaries
+from canaries import SOONER, Canary, canaries
 from paths import SUPPORT
 from sizes import size
 from stepward.sabotage.campaigns.script import Script
@@ -25,7 +25,7 @@ WANTED = os.environ.get("STEPWARD_CANARIES")
 PLAYED = [canary for canary in ALL if WANTED in (None, canary.attack, canary.name)]
 assert PLAYED, f"there is no canary or attack `{WANTED}`"
 
-CHUNK = 28
+CHUNK = 56
 CHUNKS = [PLAYED[start : start + CHUNK] for start in range(0, len(PLAYED), CHUNK)]
 WHOLE = list({repr((canary.attack, canary.program, canary.policies)): canary for canary in PLAYED}.values())
 """Canaries that differ in what they attack: on the whole machine the others would be the same campaign."""
@@ -78,5 +78,6 @@ def test_every_attack_has_a_machine_that_it_breaches() -> None:
 
 def test_there_are_enough_canaries() -> None:
     assert len({canary.name for canary in ALL}) == len(ALL)
+    assert {canary.name for canary in ALL} >= SOONER.keys()
     assert len({canary.defence for canary in ALL}) >= 20
     assert sum(canary.smallest is not None for canary in ALL) >= 8

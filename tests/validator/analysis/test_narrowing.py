@@ -14,7 +14,7 @@ from stepward.validator.analysis import not_null
 from stepward.validator.analysis.assignment import Effect
 from stepward.vm import Program
 
-SIZE: Final = int(os.environ.get("STEPWARD_NARROWING", "80"))
+SIZE: Final = int(os.environ.get("STEPWARD_NARROWING", "60"))
 RUNS: Final = 12
 
 CARD: Final = {"type": ["object", "null"], "properties": {"no": {"type": "string"}}, "required": ["no"]}

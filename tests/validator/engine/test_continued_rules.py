@@ -18,6 +18,7 @@ from brute_force import truth
 from comparing import Comparison, compare_proofs, compare_rules, refused
 from continued_rules import any_past, assigned, candidates, single
 from machines import unchecked
+from sizes import size
 from small_language import NotSmallError
 from small_programs import small_program
 from small_tools import TOOLS
@@ -30,7 +31,7 @@ from stepward.vm.language import automata
 from stepward.vm.language.past import continued
 from stepward.vm.machine.history import load, stored_plan
 
-SEEDS = range(90)
+SEEDS = range(size(60, 90))
 
 # What a rule may be about that the program itself does not have: only the run before it can have come there.
 BEFORE: dict[str, Any] = {**TOOLS, "sign": {"effect": "read"}, "open": {"effect": "write"}}

@@ -273,7 +273,7 @@ def test_the_machine_confirms_every_violation_of_random_programs() -> None:
     met: Counter[str] = Counter()
 
     @settings(
-        max_examples=size(250, 700),
+        max_examples=size(150, 700),
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,29 +25,42 @@ from stepward.vm.language.program import Program
 MEBIBYTES: Final = 512
 SECONDS: Final = 5
 
-CHILD: Final = """
-import json, resource, sys
-mebibytes, seconds, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
-resource.setrlimit(resource.RLIMIT_CPU, (seconds + 1, seconds + 2))
+SERVER: Final = """
+import json, os, resource, sys
 from stepward.vm.errors import ProgramError
 from stepward.vm.language.program import Program
-try:
-    Program.load(path)
-except ProgramError as error:
-    str(error)
-    said = [[problem.code, problem.message, problem.span is not None] for problem in error.problems]
-else:
-    said = None
-used = resource.getrusage(resource.RUSAGE_SELF)
-peak = used.ru_maxrss
-try:  # ru_maxrss starts from what the parent held when it forked; the high-water mark is this program's own
-    with open("/proc/self/status") as status:
-        peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
-except OSError:
-    pass
-print(json.dumps({"said": said, "seconds": used.ru_utime + used.ru_stime, "mebibytes": peak / 1024}))
+
+def load(path, mebibytes, seconds):
+    resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds + 1, seconds + 2))
+    try:
+        Program.load(path)
+    except ProgramError as error:
+        str(error)
+        said = [[problem.code, problem.message, problem.span is not None] for problem in error.problems]
+    else:
+        said = None
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    peak = used.ru_maxrss
+    try:  # ru_maxrss starts from what the parent held when it forked; the high-water mark is this program's own
+        with open("/proc/self/status") as status:
+            peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+    except OSError:
+        pass
+    return {"said": said, "seconds": used.ru_utime + used.ru_stime, "mebibytes": peak / 1024}
+
+for line in sys.stdin:
+    path, mebibytes, seconds, out, err = json.loads(line)
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT), 2)
+        found = load(path, mebibytes, seconds)
+        with open(out, "w") as file:
+            json.dump(found, file)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+"""Forks a child for each file: that is a process as small as a new one, without the time that the imports take."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +72,38 @@ class Outcome:
     mebibytes: float
 
 
-def load_in_child(path: Path | str, mebibytes: int = MEBIBYTES, seconds: int = SECONDS) -> Outcome:
-    command = [sys.executable, "-c", CHILD, str(mebibytes), str(seconds), str(path)]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert child.returncode == 0, f"the child ended by {child.returncode}:\n{child.stderr[-2000:]}"
-    assert child.stderr == ""
-    outcome = Outcome(**json.loads(child.stdout))
-    assert outcome.seconds <= seconds
-    assert outcome.mebibytes <= mebibytes
-    return outcome
+Load = Callable[..., Outcome]
 
 
-def refused(path: Path | str) -> list[str]:
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.fixture
+def load_in_child(server: subprocess.Popen[str], tmp_path: Path) -> Load:
+    def load(path: Path | str, mebibytes: int = MEBIBYTES, seconds: int = SECONDS) -> Outcome:
+        out, err = tmp_path / "out", tmp_path / "err"
+        assert server.stdin is not None
+        assert server.stdout is not None
+        print(json.dumps([str(path), mebibytes, seconds, str(out), str(err)]), file=server.stdin, flush=True)
+        status = int(server.stdout.readline())
+        assert status == 0, f"the child ended by {status}:\n{err.read_text()[-2000:]}"
+        assert err.read_text() == ""
+        outcome = Outcome(**json.loads(out.read_text()))
+        assert outcome.seconds <= seconds
+        assert outcome.mebibytes <= mebibytes
+        return outcome
+
+    return load
+
+
+def codes_of(outcome: Outcome) -> list[str]:
     """Return the codes of the problems of a file that must not load."""
-    outcome = load_in_child(path)
     assert outcome.said, "the file was loaded"
     assert all(message for _, message, _ in outcome.said)
     return [code for code, _, _ in outcome.said]
@@ -120,17 +151,17 @@ HOSTILE: Final[dict[str, tuple[str, str, Callable[[], str | bytes]]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_file_is_refused_soon_and_in_words(case: str, tmp_path: Path) -> None:
+def test_a_hostile_file_is_refused_soon_and_in_words(case: str, load_in_child: Load, tmp_path: Path) -> None:
     name, code, content = HOSTILE[case]
     written = content()
     path = tmp_path / name
     path.write_bytes(written if isinstance(written, bytes) else written.encode())
-    assert set(refused(path)) == {code}
+    assert set(codes_of(load_in_child(path))) == {code}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["p.yaml", "p.json"])
-def test_a_file_of_200_megabytes_is_not_read(tmp_path: Path, name: str) -> None:
+def test_a_file_of_200_megabytes_is_not_read(load_in_child: Load, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     with path.open("wb") as file:
         file.truncate(200_000_000)
@@ -140,12 +171,12 @@ def test_a_file_of_200_megabytes_is_not_read(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_device_without_end_is_not_read_to_its_end() -> None:
-    assert refused("/dev/zero") == ["SW004"]
+def test_a_device_without_end_is_not_read_to_its_end(load_in_child: Load) -> None:
+    assert codes_of(load_in_child("/dev/zero")) == ["SW004"]
 
 
 @pytest.mark.slow
-def test_a_program_within_all_limits_loads_in_the_same_child(tmp_path: Path) -> None:
+def test_a_program_within_all_limits_loads_in_the_same_child(load_in_child: Load, tmp_path: Path) -> None:
     """The harness itself: were every file refused, the tests above would say nothing."""
     path = tmp_path / "p.yaml"
     path.write_text("steps:\n- {id: a, type: end}\n")
@@ -153,7 +184,7 @@ def test_a_program_within_all_limits_loads_in_the_same_child(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_child_that_runs_out_of_memory_fails_its_test(tmp_path: Path) -> None:
+def test_a_child_that_runs_out_of_memory_fails_its_test(load_in_child: Load, tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("steps:\n" + "".join(f"- {{id: s{number}, type: end}}\n" for number in range(50_000)))
     with pytest.raises(AssertionError, match="the child ended by"):
@@ -278,7 +309,9 @@ def test_a_large_program_is_loaded_from_both_formats(build: Callable[[], dict[st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [chain, ladder, wide_parallel])
-def test_a_large_program_of_json_loads_in_little_memory(build: Callable[[int], dict[str, Any]], tmp_path: Path) -> None:
+def test_a_large_program_of_json_loads_in_little_memory(
+    build: Callable[[int], dict[str, Any]], load_in_child: Load, tmp_path: Path
+) -> None:
     path = tmp_path / "p.json"
     path.write_text(json.dumps(build(100_000)))
     assert load_in_child(path, mebibytes=1024, seconds=20).said is None

@@ -14,6 +14,7 @@ import pytest
 from machines import Bench, ask, end, program, tool, unchecked
 from stepward.vm import DeliveryRefused, MemoryJournal, ModelReply, RunRefused, Suspend
 from stepward.vm.journal.verify import verify_all
+from stepward.vm.machine import ask as asking
 from stepward.vm.machine.replay import cached_plans, replayer
 from stepward.vm.machine.state import Limits
 from stepward.vm.values import ByteBudget, TooLarge, ValueRefused, freeze
@@ -83,9 +84,10 @@ HUGE: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", HUGE)
-def test_what_is_huge_when_written_out_is_refused_on_the_way_in(name: str) -> None:
-    says = "has more than the 20000 bytes allowed"
-    limits = Limits(20_000, 20_000)
+def test_what_is_huge_when_written_out_is_refused_on_the_way_in(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "LEAST_BUDGET", 2_000)
+    says = "has more than the 2000 bytes allowed"
+    limits = Limits(2_000, 2_000)
     bench = Bench({"a": lambda **_: HUGE[name]()}, limits=limits)
     assert bench.run(program(tool("a"))).error == f"the output of `a` {says}"
     bench = Bench({"a": lambda **_: HUGE[name]()}, limits=limits)
@@ -94,10 +96,10 @@ def test_what_is_huge_when_written_out_is_refused_on_the_way_in(name: str) -> No
     assert f"`m` {says}" in bench.run(program(ask("m", returns=TREE))).error
     bench = Bench({"w": lambda: Suspend(HUGE[name]())}, limits=limits)
     run = bench.run(program(tool("w", "ask")))
-    assert run.suspensions[0].request == "its request can't be kept: it has more than the 20000 bytes allowed"
+    assert run.suspensions[0].request == "its request can't be kept: it has more than the 2000 bytes allowed"
     with pytest.raises(DeliveryRefused, match=says):
         bench.resume(run, HUGE[name]())
-    with pytest.raises(RunRefused, match="the inputs have more than the 20000 bytes allowed"):
+    with pytest.raises(RunRefused, match="the inputs have more than the 2000 bytes allowed"):
         Bench(limits=limits).run(program(end(), inputs={"x": {}}), "run", x=HUGE[name]())
 
 
