@@ -5,7 +5,7 @@ BIN := .venv/bin
 PACKAGES := vm sabotage validator
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio quick test nightly lint fast seconds format docs fixtures bench clean
+.PHONY: help demo studio quick test bytecode nightly lint fast seconds format docs fixtures bench clean
 
 help:
 	@echo "make demo      install into .venv, check the example programs, show one finding, run a refund"
@@ -25,9 +25,10 @@ help:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-.venv/installed-test: .venv/installed
+.venv/installed-test: pyproject.toml
+	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@
+	@touch .venv/installed $@
 
 # An editable install shows type checkers no files, so they look at the same tree through three links.
 .typing/stepward:
@@ -89,7 +90,13 @@ lint: .venv/installed-test .typing/stepward
 	$(BIN)/ruff check .
 	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p stepward.vm -p stepward.sabotage -p stepward.validator -p stepward.testing
 
-test: lint
+# Collecting compiles the tests and what they import. Done once beside the types, it takes no time of its own; else each
+# worker does it for itself. What is wrong in a collection shows in the run that follows.
+bytecode: .venv/installed-test
+	-@$(BIN)/python -m pytest --collect-only -qq -n 0 >/dev/null 2>&1
+
+test: .venv/installed-test .typing/stepward
+	@$(MAKE) --no-print-directory --jobs 2 lint bytecode
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 nightly: .venv/installed-test

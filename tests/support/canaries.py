@@ -36,6 +36,8 @@ SOONER: Final = {
     "asks-for-room-twice": 2,
     "strips-no-reply": 4,
     "receipts-of-others-are-good": 3,
+    "loses-what-items-carry": 2,
+    "knows-no-order": 8,
 }
 """Canaries that seed 0 finds after many cases, with a seed that finds them sooner. By night, seed 0 finds them too."""
 

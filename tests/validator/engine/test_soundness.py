@@ -264,7 +264,7 @@ def test_the_search_meets_both_verdicts_often() -> None:
     """A search that only ever meets one verdict would prove nothing about the other."""
     met: Counter[str] = Counter()
 
-    @settings(COMMON, max_examples=size(80, 300))
+    @settings(COMMON, max_examples=size(120, 300))
     @given(programs())
     def count(data: dict[str, Any]) -> None:
         rules = [prop for prop in check(data).properties if prop.rule == "rule"]
