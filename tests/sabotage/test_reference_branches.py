@@ -77,10 +77,10 @@ def counts_no_outputs(patch: pytest.MonkeyPatch) -> None:
 MISTAKES = [
     (forgets_the_branches, 175),
     (folds_as_they_arrive, 0),
-    (blames_the_last, 25),
+    (blames_the_last, 20),
     (starts_without_what_it_needs, 25),
     (measures_siblings_together, 0),
-    (counts_no_outputs, 0),
+    (counts_no_outputs, 20),
 ]
 """Mistakes, each with a program not long before the first one that shows it."""
 
