@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from stepward.validator.cli.machine import DEFAULT_JOURNAL, complete_runs, explained, open_journal
 from stepward.validator.cli.output import refuse_two_configurations, write_output
 
 if TYPE_CHECKING:
@@ -32,7 +34,14 @@ FILE: Final = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, required=False)
+@click.option(
+    "--run",
+    metavar="RUN",
+    help="Draw the path of this run, and of the runs that continue it, instead of a program.",
+    shell_complete=complete_runs,
+)
+@click.option("--journal", metavar="FILE", help="The journal of that run.  [default: runs.db]")
 @click.option("-o", "--output", type=FILE, help="The file to write; its extension gives the format.")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), help="The format.  [default: by the extension, or dot]"
@@ -52,13 +61,19 @@ FILE: Final = click.Path(path_type=Path)
 @click.option("--no-findings", is_flag=True, help="Do not check the program, and draw it without findings.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
-def graph(file: Path, **options: Any) -> None:
-    """Draw a program and its findings.
+def graph(file: Path | None, **options: Any) -> None:
+    """Draw a program and its findings, or with `--run` what a run has done.
 
-    Writes an SVG or PNG picture, or DOT or Mermaid text. Without -o it goes to standard output.
+    Runs that continue one another are drawn as one, with the path of each through its program. Writes an SVG or PNG
+    picture, or DOT or Mermaid text. Without -o it goes to standard output.
     """
     _refuse_contradictions(options)
     chosen = options["format_"] or _format_of(options["output"])
+    if options["run"] is not None:
+        _draw_chain(file, chosen, options)
+        return
+    if file is None:
+        raise click.UsageError("name the file of a program, or a run of a journal with --run")
     program = _load(file, options["name"])
     _check_step(program, options["around"])
     from stepward.validator.diagram.drawing import draw
@@ -77,7 +92,33 @@ def graph(file: Path, **options: Any) -> None:
         sys.exit(INTERNAL)
 
 
+_OF_PROGRAMS: Final = {
+    "name": "--program",
+    "policies": "--policy",
+    "witness": "--witness",
+    "around": "--around",
+    "no_findings": "--no-findings",
+}
+"""Options that don't go with the picture of a run."""
+
+
+def _draw_chain(file: Path | None, chosen: str, options: dict[str, Any]) -> None:
+    """Draw a run and the runs of its chain."""
+    given = [*(["PROGRAM"] if file is not None else []), *(_OF_PROGRAMS[one] for one in _OF_PROGRAMS if options[one])]
+    if given:
+        raise click.UsageError(f"--run draws what the journal has: leave {', '.join(given)} out")
+    with explained(), closing(open_journal(options["journal"] or DEFAULT_JOURNAL)) as journal:
+        from stepward.validator.diagram.chains import draw_chain
+        from stepward.validator.runs.chains import chain_of
+
+        picture = _viewed(draw_chain(chain_of(journal, options["run"]), is_brief=options["collapse"]), options)
+    _write(_drawn(picture, chosen), options["output"])
+    _note_parts(picture)
+
+
 def _refuse_contradictions(options: dict[str, Any]) -> None:
+    if options["journal"] is not None and options["run"] is None:
+        raise click.UsageError("--journal is for the picture of a run: name it with --run")
     refuse_two_configurations(config=options["config"], isolated=options["isolated"])
     if options["distance"] is not None and options["around"] is None:
         raise click.UsageError("--distance is for --around STEP: name the step, or leave --distance out")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,11 +14,15 @@ from stepward.validator.cli.machine import (
     complete_runs,
     explained,
     format_option,
-    history_of,
     open_journal,
     print_json,
 )
 from stepward.validator.cli.output import uses_color
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.verdict import Fault
+    from stepward.vm.machine.history import History
+    from stepward.vm.machine.replay import Replayed
 
 DIFFERS = 1
 
@@ -30,8 +35,9 @@ def replay(source: str, run: str | None, **options: Any) -> None:
     """Replay a run of a journal, or a witness.
 
     For a run, the machine replays the records and compares each with the record that it would write. It calls no tool
-    and no model. For a witness, the machine runs the program with the inputs and answers of the witness. Exits with 0
-    if all records agree or the violation is confirmed, and with 1 otherwise.
+    and no model. Runs that continue one another are replayed together. For a witness, the machine runs the program with
+    the inputs and answers of the witness. Exits with 0 if all records agree or the violation is confirmed, and with 1
+    otherwise.
     """
     if run is None and not _may_be_witness(source):
         raise click.UsageError("Missing argument 'RUN': a journal is replayed run by run.")
@@ -40,33 +46,60 @@ def replay(source: str, run: str | None, **options: Any) -> None:
 
 
 def replay_run(journal: str, run: str, options: dict[str, Any]) -> bool:
-    """Replay a run and print it; return whether the machine would have written the same records."""
+    """Replay a run, with all runs of its chain, and print them; return whether the machine would have written the same
+    records."""
     with explained(), closing(open_journal(journal)) as opened:
-        from stepward.validator.report.trace import render_outcome, render_trace, run_data, trace_data
+        from stepward.validator.runs.chains import chain_of
         from stepward.vm.machine.replay import replay as replayed
 
-        found = history_of(opened, run)
-        result = replayed(opened, run)
-        if result is None:
-            raise MachineError(f"there is no run `{run}`")
+        chain = chain_of(opened, run)
+        results = [result for found in chain if (result := replayed(opened, found.run)) is not None]
         if options["output_format"] == "json":
-            faults = [
-                {"run": fault.run, "seq": fault.seq, "what": fault.what, "help": fault.help} for fault in result.faults
-            ]
-            data = {"version": 1, "run": run_data(result.run, found), "trace": trace_data(found)}
-            print_json(data | {"same": not result.faults, "faults": faults})
+            print_json(_data(chain, results, run))
         else:
             color = uses_color()
-            text = f"{render_trace(found, color=color)}\n{render_outcome(result.run, found)}\n"
-            click.echo(text + _verdict(result.faults, result.steps), nl=False, color=color)
-    return not result.faults
+            click.echo(_text(chain, results, color=color), nl=False, color=color)
+    return not any(result.faults for result in results)
 
 
-def _verdict(faults: Any, records: int) -> str:
+def _data(chain: Sequence[History], results: Sequence[Replayed], run: str) -> dict[str, Any]:
+    """Return a replay as plain data: the run that was asked for, and where it has a chain, all runs of that."""
+    from stepward.validator.report.trace import run_data, trace_data
+
+    runs = {
+        found.run: {"run": run_data(result.run, found), "trace": trace_data(found)}
+        for found, result in zip(chain, results, strict=True)
+    }
+    faults = [
+        {"run": fault.run, "seq": fault.seq, "what": fault.what, "help": fault.help}
+        for result in results
+        for fault in result.faults
+    ]
+    more = {"chain": list(runs.values())} if len(chain) > 1 else {}
+    return {"version": 1, **runs[run], **more, "same": not faults, "faults": faults}
+
+
+def _text(chain: Sequence[History], results: Sequence[Replayed], *, color: bool) -> str:
+    """Return a replay in words, the runs of a chain in order and with the boundaries marked."""
+    from stepward.validator.report.text import safe
+    from stepward.validator.report.trace import render_boundary, render_outcome, render_trace
+    from stepward.validator.runs.chains import boundary_of
+
+    text = ""
+    for number, (found, result) in enumerate(zip(chain, results, strict=True)):
+        text += render_boundary(boundary_of(found, chain[number - 1])) if number else ""
+        text += f"run `{safe(found.run)}` of `{safe(result.run.program)}`\n\n" if len(chain) > 1 else ""
+        text += f"{render_trace(found, color=color)}\n{render_outcome(result.run, found)}\n"
+    faults = [fault for result in results for fault in result.faults]
+    return text + _verdict(faults, sum(result.steps for result in results), len(chain))
+
+
+def _verdict(faults: Sequence[Fault], records: int, runs: int) -> str:
     from stepward.validator.report.text import counted, safe
 
     if not faults:
-        return f"the same: the machine would have written {counted(records, 'record')} as they are\n"
+        of = "" if runs == 1 else f" of {counted(runs, 'run')}"
+        return f"the same: the machine would have written {counted(records, 'record')}{of} as they are\n"
     lines = [f"not the same: {safe(fault.what)}\n  = help: {safe(fault.help)}\n" for fault in faults]
     return "".join(lines)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepward.validator.cli.machine import FILE, MachineError, explained, history_of, open_journal
+from stepward.validator.cli.machine import FILE, MachineError, explained, open_journal
 from stepward.validator.cli.output import refuse_two_configurations, write_output
 from stepward.validator.files import why_not
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepward.validator.failures import Failures
     from stepward.validator.result import RunResult
     from stepward.validator.review.programs import ProgramView
-    from stepward.validator.review.runs import RunsView
+    from stepward.validator.review.runs import RunsView, RunView
     from stepward.vm.journal.store import Journal, Row
 
 FOUND, INTERNAL = 1, 2
@@ -154,16 +154,17 @@ def _is_campaign(data: Any) -> bool:
 
 def _runs(options: dict[str, Any]) -> RunsView:
     """Return the list of all runs, from the table of the journal, and the records of the newest or the named ones."""
-    from stepward.validator.review.runs import RunsView, row_of, run_view
-    from stepward.vm.machine.runs import run_of
+    from stepward.validator.review.runs import RunsView, chain_views, row_of
+    from stepward.validator.runs.chains import chain_of
 
     with explained(), closing(open_journal(options["journal"])) as journal:
         rows = journal.rows()[::-1]
         newest = [row.run for row in rows[: options["records"]]]
-        names = dict.fromkeys((*options["chosen"], *newest))
-        found = [history_of(journal, name) for name in names]
-        shown = tuple(run_view(run_of(one), one) for one in found)
-        return RunsView(tuple(map(row_of, rows)), shown)
+        shown: dict[str, RunView] = {}
+        for name in dict.fromkeys((*options["chosen"], *newest)):
+            if name not in shown:
+                shown |= {view.id: view for view in chain_views(chain_of(journal, name))}
+        return RunsView(tuple(map(row_of, rows)), tuple(shown.values()))
 
 
 def _measures(options: dict[str, Any]) -> Element | None:

@@ -117,7 +117,7 @@ def list_runs(ctx: click.Context, /, **options: Any) -> None:
 @format_option
 @click.option("-f", "--follow", "follows", is_flag=True, help="Show the records of RUN until it ends.")
 def show(run: str | None, statuses: tuple[str, ...], follows: bool, **options: Any) -> None:
-    """List the runs, or show the trace of one, behind those of the runs that it continues."""
+    """List the runs, or show the trace of one, between those of the runs that it continues and that continue it."""
     if follows:
         if run is None:
             raise click.UsageError("--follow is for one run; name it: `stepward runs show RUN --follow`")
@@ -134,13 +134,25 @@ def show(run: str | None, statuses: tuple[str, ...], follows: bool, **options: A
             from stepward.vm.machine.execution import ExecutionVM
 
             machine = ExecutionVM(journal=journal, checker=None)
-            shown = machine.get_sync(run)
-            for name in () if options["output_format"] == "json" else machine.before_sync(run):
-                print_run(machine.get_sync(name), journal, options)
-                click.echo()
-            print_run(shown, journal, options)
+            _print_chain(machine.get_sync(run), journal, options)
             return
         _list(journal.rows(statuses or None, **chosen), options)
+
+
+def _print_chain(run: Run, journal: Journal, options: dict[str, Any]) -> None:
+    """Print a run, in text between the runs of its chain, in order and with the boundaries marked."""
+    from stepward.validator.report.trace import render_boundary
+    from stepward.validator.runs.chains import boundary_of, chain_of
+    from stepward.vm.machine.runs import run_of
+
+    chain = chain_of(journal, run.id)
+    if options["output_format"] == "json":
+        print_run(run, journal, options)
+        return
+    for number, found in enumerate(chain):
+        if number:
+            click.echo(f"\n{render_boundary(boundary_of(found, chain[number - 1]))}", nl=False)
+        print_run(run if found.run == run.id else run_of(found), journal, options)
 
 
 def _list(rows: list[Row], options: dict[str, Any]) -> None:

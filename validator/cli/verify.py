@@ -53,9 +53,10 @@ KNOWN: Final = {
 def verify(journal: str, run: str | None, keys: tuple[Path, ...], receipts: tuple[Path, ...], **options: Any) -> None:
     """Check that a journal is as it was written.
 
-    Checks one RUN or all of them, and reports all damage. With a key, every head must be signed by that key. A receipt
-    shows whether records were rewritten or cut since the receipt was made. Where a changed record can be known as it
-    was written, from a copy or from the program, the report says what was changed in it.
+    Checks one RUN, with the runs that it continues and that continue it, or all runs, and reports all damage. With a
+    key, every head must be signed by that key. A receipt shows whether records were rewritten or cut since the receipt
+    was made. Where a changed record can be known as it was written, from a copy or from the program, the report says
+    what was changed in it.
 
     Exit status: 0 everything is intact, 1 something is not, 2 the journal can't be read, 3 it has no runs.
     """
@@ -101,7 +102,22 @@ def _verdicts(
         plans = cached_plans(journal)
         again = partial(replayer, journal, plans=plans)
         return verify_all(journal, keys=keys, receipts=receipts, replay=again)
-    return [check(journal, run, keys=keys, receipts=receipts, replay=replayer(journal, run, receipts))]
+    plans = cached_plans(journal)
+    return [
+        check(journal, name, keys=keys, receipts=receipts, replay=replayer(journal, name, receipts, plans))
+        for name in _chain(journal, run)
+    ]
+
+
+def _chain(journal: Journal, run: str) -> list[str]:
+    """Return the runs of the chain of a run, in order; a run whose chain can't be read is verified alone."""
+    from stepward.validator.runs.chains import chain_of
+    from stepward.vm.errors import StepwardError
+
+    try:
+        return [found.run for found in chain_of(journal, run)]
+    except StepwardError:
+        return [run]
 
 
 @contextmanager
@@ -151,7 +167,8 @@ def _lines(verdict: Verdict, changed: Sequence[Changed]) -> Iterator[str]:
     parts += [f"signed by {verdict.signed_by}"] if verdict.signed_by else []
     parts += [counted(verdict.receipts, "receipt")] if verdict.receipts else []
     parts.append(counted(len(verdict.faults), "fault") if verdict.faults else "intact")
-    yield f"run `{safe(verdict.run)}`: {', '.join(parts)}"
+    after = "" if verdict.continues is None else f"; continues run `{safe(verdict.continues)}`"
+    yield f"run `{safe(verdict.run)}`: {', '.join(parts)}{after}"
     for fault in verdict.faults:
         yield f"  error: {safe(fault.what)}"
         yield f"    = help: {safe(fault.help)}"
@@ -181,6 +198,7 @@ def _data(verdict: Verdict, changed: Sequence[Changed]) -> dict[str, Any]:
         "signed_by": verdict.signed_by,
         "receipts": verdict.receipts,
         "intact": verdict.is_intact,
+        **({} if verdict.continues is None else {"continues": verdict.continues}),
         "changed": [
             {
                 "seq": one.seq,

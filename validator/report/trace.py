@@ -163,8 +163,9 @@ def render_outcome(run: Run, found: History) -> str:
     lines = [f"{run.status}{reason} at `{run.step}`: {', '.join(spent)}"]
     link = run.continues
     if link is not None:
-        read = ", ".join(name if name == source else f"{name} ({source})" for name, source in link.reads.items())
-        lines.append(f"continues run `{link.run}`, as number {link.number} of its chain; reads {read or 'nothing'}")
+        from stepward.validator.runs.chains import link_words
+
+        lines.append(f"continues run `{link.run}`, as number {link.number} of its chain; {link_words(link)}")
     paid = [f"`{step}` {as_text(one.cost)}" for step, one in run.spent.items() if one.cost]
     lines += [f"cost by step: {', '.join(paid)}"] if len(paid) > 1 else []
     if run.error and run.is_over:
@@ -202,6 +203,11 @@ def run_data(run: Run, found: History) -> dict[str, Any]:
         "suspensions": [waits._asdict() | {"token": waits.token or None} for waits in run.suspensions],
         "doubts": [doubt._asdict() for doubt in run.doubts],
     }
+
+
+def render_boundary(words: str) -> str:
+    """Return the line between two runs of a chain."""
+    return f"--- {safe(words)} ---\n\n"
 
 
 def trace_data(found: History) -> list[dict[str, Any]]:

@@ -295,10 +295,13 @@ function prepareRuns(section) {
   }
 
   function pick(run) {
-    if (articles.has(run)) {
-      drawPath(articles.get(run));
-    }
-    articles.forEach((one, id) => { one.hidden = id !== run; });
+    const chosen = articles.get(run);
+    articles.forEach((one) => {
+      one.hidden = !chosen || one.dataset.chain !== chosen.dataset.chain;
+      if (!one.hidden) {
+        drawPath(one);
+      }
+    });
     all(list, ".run-row").forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.run === run)));
   }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepward.validator.report.trace import moment
 from stepward.validator.review.moments import Moment, moments_of
+from stepward.validator.runs.chains import boundary_of
+from stepward.vm.machine.runs import run_of
 from stepward.vm.values import as_text
 
 if TYPE_CHECKING:
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
 
 
 class RunView(NamedTuple):
-    """A run on the page; `costs` has a line for each step that has cost tokens or money."""
+    """A run on the page; `costs` has a line for each step that has cost tokens or money.
+
+    `chain` is the first of the runs that continue one another, or the run itself; `boundary` says how it goes on where
+    the run before it has ended, and is empty for the first.
+    """
 
     id: str
     program: Program
@@ -25,10 +31,12 @@ class RunView(NamedTuple):
     reason: str
     moments: tuple[Moment, ...]
     costs: tuple[tuple[str, str, str], ...]
+    chain: str = ""
+    boundary: str = ""
 
 
 class RunsView(NamedTuple):
-    """The runs of a journal, the newest first, and those that are shown whole."""
+    """The runs of a journal, the newest first, and those that are shown whole: those of a chain in order."""
 
     rows: tuple[tuple[str, str, str, str], ...]
     shown: tuple[RunView, ...]
@@ -45,3 +53,10 @@ def run_view(run: Run, found: History) -> RunView:
     program = found.plan.program
     moments: Sequence[Moment] = moments_of(found, program)
     return RunView(run.id, program, run.status, run.reason, tuple(moments), tuple(costs))
+
+
+def chain_views(chain: Sequence[History]) -> Iterator[RunView]:
+    """Yield what the page shows of the runs of a chain, in order and with the boundaries marked."""
+    for number, found in enumerate(chain):
+        boundary = boundary_of(found, chain[number - 1]) if number else ""
+        yield run_view(run_of(found), found)._replace(chain=chain[0].run, boundary=boundary)

@@ -238,11 +238,13 @@ def run_article(run: RunView, number: int, programs: Sequence[ProgramView]) -> E
     reason = f" ({run.reason})" if run.reason else ""
     return element(
         "article",
+        element("p", run.boundary, class_="boundary") if run.boundary else None,
         element("h3", run.id, " ", element("small", f"{run.program.name}: {run.status}{reason}")),
         stepper(run.moments, "Its records"),
         costs,
         id=f"run{number}",
         class_="run",
         data_run=run.id,
+        data_chain=run.chain or run.id,
         data_program=home,
     )

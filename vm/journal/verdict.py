@@ -31,6 +31,7 @@ class Verdict:
     """The result of verifying a run of `records` records; the first fault is where the damage begins.
 
     `signed_by` is the id of the given key that signed the head, or None; `receipts` counts those that match the chain.
+    `continues` is the run that this one says that it continues, or None.
     """
 
     run: str
@@ -39,6 +40,7 @@ class Verdict:
     signed_by: str | None
     receipts: int
     faults: tuple[Fault, ...]
+    continues: str | None = None
 
     @property
     def is_intact(self) -> bool:

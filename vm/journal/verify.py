@@ -73,9 +73,15 @@ def verify(
     faults += _secrets(journal, chain) if locked is None else [locked]
     if replay is not None and not chain.faults and entries and locked is None:
         faults += replay(entries, [chain.records[entry.seq] for entry in entries])
-    return Verdict(
-        run, len(chain.digests), head, signer.id if signer else None, len(good) - len(off_chain), tuple(faults)
-    )
+    signed_by, on_it = signer.id if signer else None, len(good) - len(off_chain)
+    return Verdict(run, len(chain.digests), head, signed_by, on_it, tuple(faults), _continued(chain))
+
+
+def _continued(chain: Chain) -> str | None:
+    """Return the run that a run says that it continues, or None."""
+    said = chain.records[0].body.get("continues") if 0 in chain.records else None
+    run = said.get("run") if isinstance(said, dict) else None
+    return run if isinstance(run, str) else None
 
 
 def verify_all(

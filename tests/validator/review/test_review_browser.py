@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from browser import AXE, CAN_BROWSE, WHY_NOT, Browser, browser
 from otlp_fleets import HEALTHY, write_fleet
 from review_pages import HOSTILE, NAME, bypassed, hostile, journal_of_two_runs, large, write_report
 from stepward.validator.cli import main
+from stepward.vm import ExecutionVM, Program, SQLiteJournal
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CAN_BROWSE, reason=WHY_NOT)]
 
@@ -141,6 +143,23 @@ def test_enter_picks_a_step_of_the_diagram(window: Browser, tmp_path: Path) -> N
     step = window.run("return document.activeElement.dataset.step")
     window.press("\ue007")
     assert classes(window, "picked") == [step]
+
+
+def test_a_run_of_a_chain_is_shown_with_the_others(window: Browser, tmp_path: Path) -> None:
+    program, journal = journal_of_two_runs(tmp_path)
+    with closing(SQLiteJournal(str(journal))) as opened_journal:
+        machine = ExecutionVM(journal=opened_journal, checker=None)
+        steps = [{"id": name, "type": "set", "set": {"x": 1}} for name in "ab"]
+        short = Program.from_dict({"max_steps": 1, "steps": steps})
+        machine.run_sync(short, {}, run_id="chain")
+        machine.continue_run_sync("chain", short, grant={"steps": 1})
+    opened(window, write_report(tmp_path, program, "--journal", str(journal)))
+    for row, shown in (("chain", ["chain", "chain~1"]), ("small-1", ["small-1"]), ("chain~1", ["chain", "chain~1"])):
+        window.click(f".run-row[data-run='{row}']")
+        script = "return Array.from(document.querySelectorAll('.run:not([hidden])')).map(e => e.dataset.run)"
+        assert window.run(script) == shown
+    assert "goes on where that has ended" in window.run("return document.querySelector('.run .boundary').textContent")
+    assert window.log() == []
 
 
 @pytest.mark.skipif(not AXE, reason="axe-core is not there: STEPWARD_AXE names its file")
