@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from browser import PATIENCE, Browser
 from review_pages import HOSTILE, NAME
-from stepward.validator.cli.values import value_of
 from stepward.validator.studio.acting import Operator
 from stepward.validator.studio.analysis import Analysis
 from stepward.validator.studio.disturbances import DISTURBANCES
@@ -137,7 +136,7 @@ def house_of(studio: Studio) -> House:
         views,
         Analysis(journal),
         Programs(["pays.json"], lambda _: []),
-        Operator(ExecutionVM(studio.tools, None, journal, checker=None), lambda _: None, value_of),
+        Operator(ExecutionVM(studio.tools, None, journal, checker=None), lambda _: None),
         sandboxes,
     )
 

@@ -72,7 +72,6 @@ def _require_library() -> None:
 
 
 def _house(journal: Journal, paths: tuple[str, ...], options: dict[str, Any]) -> House:
-    from stepward.validator.cli.values import value_of
     from stepward.validator.studio.acting import Operator
     from stepward.validator.studio.analysis import Analysis
     from stepward.validator.studio.disturbances import DISTURBANCES
@@ -93,7 +92,7 @@ def _house(journal: Journal, paths: tuple[str, ...], options: dict[str, Any]) ->
         views,
         Analysis(journal),
         programs,
-        Operator(means.machine(journal, load_policies(options)), means.require, value_of),
+        Operator(means.machine(journal, load_policies(options)), means.require),
         sandboxes,
     )
 

@@ -30,6 +30,19 @@ HEADINGS: Final = {
 }
 """The headings of measures; specs/analysis.md defines them."""
 
+MEANINGS: Final = {
+    "entropy": "transition entropy in bits: how little a step tells of the next one; 0 if it always decides it",
+    "rollback_density": "share of steps that lead back to a step which the run had left",
+    "tool_churn": "share of calls that repeat a call of the same tool with the same arguments",
+    "edit_cycles": "share of calls that repeat one after another call of the tool: changed, and changed back",
+    "violation_rate": "violations of guardrails per step",
+    "retries": "attempts per step that are tried again",
+    "tokens": "tokens of models per step",
+    "cost": "cost of models per step, in the currency of the model's adapter",
+    "seconds": "seconds that attempts take per step, without waiting",
+}
+"""What the measures say, in a line each."""
+
 
 def fleet_name(fleet: Fleet) -> str:
     """Return the name of a fleet for a heading."""

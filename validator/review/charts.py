@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 720
 HEIGHT: Final = 110
-LEFT: Final = 60
+LEFT: Final = 84
 """Units of the drawing that the scale takes."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from xml.etree.ElementTree import Element
 
 from stepward.validator.dynamics.series import series_of
-from stepward.validator.report.dynamics import HEADINGS, alarm_lines, cells_of, day, number
+from stepward.validator.report.dynamics import HEADINGS, MEANINGS, alarm_lines, cells_of, day, number
 from stepward.validator.report.text import counted
 from stepward.validator.review.charts import chart
 from stepward.validator.review.elements import add_all, element, table
@@ -30,7 +30,7 @@ def analysis_page(fleets: Sequence[Fleet], notes: Sequence[str]) -> str:
     links = [element("a", _name(fleet), href=f"#fleet{at}") for at, fleet in enumerate(fleets)]
     header = [element("p", ". ".join((summary, *notes))), element("nav", *links, aria_label="fleets", class_="menu")]
     style = files("stepward.validator.review").joinpath("page.css").read_text(encoding="utf-8")
-    return document("Stepward analysis", header, sections, style)
+    return document("Stepward analysis", header, [element("section", legend()), *sections], style)
 
 
 def measures_section(fleets: Sequence[Fleet]) -> Element:
@@ -38,7 +38,7 @@ def measures_section(fleets: Sequence[Fleet]) -> Element:
     runs = sum(len(fleet.courses) for fleet in fleets)
     said = f"{counted(runs, 'run')} that ended last. `stepward analyze` compares all runs with healthy ones."
     parts = [fleet_section(fleet, at) for at, fleet in enumerate(fleets)]
-    return element("section", element("h2", "Measures"), element("p", said), *parts, id="measures")
+    return element("section", element("h2", "Measures"), element("p", said), legend(), *parts, id="measures")
 
 
 def _name(fleet: Fleet) -> str:
@@ -52,7 +52,9 @@ def fleet_section(fleet: Fleet, at: int) -> Element:
     shaded = [(one.since, last if one.until is None else one.until) for one in fleet.alarms]
     rows = [["all", "", *cells_of(fleet.whole)]]
     rows += [
-        [f"{one.first}–{one.last}", day(runs[one.first].started), *cells_of(one.measures)] for one in fleet.windows
+        [f"{one.first}–{one.last}", day(runs[one.first].started), *cells_of(one.measures)]
+        for one in fleet.windows
+        if len(fleet.windows) > 1
     ]
     work = sorted(fleet.work.items(), key=lambda item: (-item[1].took, item[0]))[:MOST_STEPS]
     return element(
@@ -60,18 +62,33 @@ def fleet_section(fleet: Fleet, at: int) -> Element:
         element("h2", _name(fleet), " ", element("small", counted(len(runs), "run"))),
         *_alarms(fleet),
         *(chart(one, len(runs), shaded) for one in series_of(fleet)),
-        table(("runs", "from", *HEADINGS.values()), rows, "Measures; their definitions are in specs/analysis.md"),
-        table(
-            ("step", "attempts", "tokens", "cost", "seconds"),
-            [
-                [step, str(one.attempts), str(one.tokens), number(float(one.cost)), number(one.took / 1e6)]
-                for step, one in work
-            ],
-            "What its steps took in all runs",
+        _wide(table(("runs", "from", *HEADINGS.values()), rows, "Measures of all its runs, and of some at a time")),
+        _wide(
+            table(
+                ("step", "attempts", "tokens", "cost", "seconds"),
+                [
+                    [step, str(one.attempts), str(one.tokens), number(float(one.cost)), number(one.took / 1e6)]
+                    for step, one in work
+                ],
+                "What its steps took in all runs",
+            )
         ),
         id=f"fleet{at}",
         class_="fleet",
     )
+
+
+def _wide(made: Element) -> Element:
+    """Return a table in a frame that scrolls where the page is narrow."""
+    return element("div", made, class_="wide", tabindex=0, role="region", aria_label=made.findtext("caption"))
+
+
+def legend() -> Element:
+    """Return what the headings of measures mean, to be opened."""
+    found = element("dl")
+    for name, heading in HEADINGS.items():
+        add_all(found, (element("dt", heading), element("dd", MEANINGS[name])))
+    return element("details", element("summary", "What the columns mean"), found, class_="legend")
 
 
 def _alarms(fleet: Fleet) -> list[Element]:

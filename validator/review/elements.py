@@ -45,6 +45,14 @@ def add(parent: Element, child: Child) -> None:
         parent.text = (parent.text or "") + plain_text(child)
 
 
+def coded(text: str) -> list[Child]:
+    """Return the parts of a message: what it has in back-ticks is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # a back-tick without its other half stays as it is
+        parts[-2:] = [f"{parts[-2]}`{parts[-1]}"]
+    return [element("code", part) if number % 2 else part for number, part in enumerate(parts) if part]
+
+
 def add_all(parent: Element, children: Iterable[Child]) -> Element:
     """Append several children, and return the parent."""
     for child in children:

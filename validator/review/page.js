@@ -43,18 +43,24 @@ function showNode(section, name) {
   show(section, section.querySelector(`.diagram .step.${name}`));
 }
 
+// Scrolls the frames around a node, up to the section, so that it is seen.
 function show(section, node) {
-  const diagram = section.querySelector(".diagram");
-  if (!node || !diagram) {
-    return;
+  for (let frame = node && node.parentElement; frame && frame !== section.parentElement; frame = frame.parentElement) {
+    const isCut = frame.scrollHeight > frame.clientHeight + 1 || frame.scrollWidth > frame.clientWidth + 1;
+    if (isCut && frame instanceof HTMLElement && getComputedStyle(frame).overflowY !== "visible") {
+      reveal(frame, node);
+    }
   }
+}
+
+function reveal(frame, node) {
   const box = node.getBoundingClientRect();
-  const frame = diagram.getBoundingClientRect();
-  if (box.top < frame.top || box.bottom > frame.bottom) {
-    diagram.scrollTop += box.top - frame.top - frame.height / 3;
+  const around = frame.getBoundingClientRect();
+  if (box.top < around.top || box.bottom > around.bottom) {
+    frame.scrollTop += box.top - around.top - around.height / 3;
   }
-  if (box.left < frame.left || box.right > frame.right) {
-    diagram.scrollLeft += box.left - frame.left - frame.width / 3;
+  if (box.left < around.left || box.right > around.right) {
+    frame.scrollLeft += box.left - around.left - around.width / 3;
   }
 }
 
@@ -139,7 +145,7 @@ function prepareStepper(stepper) {
   const on = make("button", { type: "button" }, "on →");
   const count = make("output", { "aria-live": "polite" });
   const play = make("button", { type: "button", class: "play" }, "play");
-  const speed = make("input", { type: "number", class: "speed", min: "0.1", max: "1000", step: "any", value: "2" });
+  const speed = make("input", { type: "number", class: "speed", min: "0.1", max: "1000", step: "any", value: "2", required: "" });
   const rate = make("label", {}, speed, " records a second");
   const state = make("dl", { class: "state" });
   const parts = [back, on, count, play, rate];
@@ -160,7 +166,7 @@ function prepareStepper(stepper) {
     back.disabled = at <= 0;
     on.disabled = at === items.length - 1;
     const first = Number(list.start);
-    count.textContent = `record ${first + at} of ${first + items.length - 1}`;
+    count.textContent = `record ${first + at} of ${first}–${first + items.length - 1}`;
     state.replaceChildren();
     for (const [name, [text, since]] of known) {
       state.append(make("dt", {}, name), make("dd", since === at ? { class: "new" } : {}, text));
@@ -216,9 +222,12 @@ function prepareStepper(stepper) {
     }, wait());
   }
 
+  let pause = 500;
+
+  // A speed that can't be is not used: what was before stays.
   function pace() {
-    const wanted = Number(speed.value);
-    return 1000 / (wanted > 0 ? Math.min(wanted, 1000) : 2);
+    pause = speed.checkValidity() ? 1000 / Number(speed.value) : pause;
+    return pause;
   }
 
   function listen(item, number) {
@@ -231,6 +240,9 @@ function prepareStepper(stepper) {
   play.addEventListener("click", () => {
     if (timer !== null) {
       stop();
+      return;
+    }
+    if (!speed.reportValidity()) {
       return;
     }
     if (at === items.length - 1) {

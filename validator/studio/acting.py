@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.validator.result import AdvisedError
+from stepward.validator.studio.answers import value_typed
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.runs import run_of
 
@@ -20,14 +21,13 @@ VERDICTS: Final = ("done", "not_done", "abandon")
 
 
 class Operator(NamedTuple):
-    """The means of who acts: a machine, what complains of a program that it can't run, and what reads a value.
+    """The means of who acts: a machine, and what complains of a program that it can't run.
 
-    `require` raises AdvisedError for a plan whose tools or model are missing, `read` for a text that is no value.
+    `require` raises AdvisedError for a plan whose tools or model are missing.
     """
 
     machine: ExecutionVM
     require: Callable[[Plan], None]
-    read: Callable[[str, TypeSpec | None, str], Any]
 
 
 class Refused(StepwardError):  # noqa: N818 - reads better where it is raised than with a suffix
@@ -40,22 +40,24 @@ def act(operator: Operator, found: History, asked: Mapping[str, Any]) -> Run:
     Raises Refused for a request without what it must have, AdvisedError without the tools, and what the machine raises
     when it refuses.
     """
-    by = text_of(asked, "by", optional=True) or None
     machine, what = operator.machine, text_of(asked, "what")
+    if what == "recover":
+        operator.require(found.plan)
+        return machine.recover_sync(found.run)[0]
+    if what not in ("cancel", "resume", "reconcile"):
+        raise Refused(f"nobody can `{what}` a run")
+    by = text_of(asked, "by", optional=True).strip()
+    if not by:
+        raise Refused("write your name at the top of the page first: the records say who has done this")
     match what:
         case "cancel":
             return machine.cancel_sync(found.run, by=by)
-        case "recover":
-            operator.require(found.plan)
-            return machine.recover_sync(found.run)[0]
         case "resume":
             return _resume(operator, found, asked, by)
-        case "reconcile":
-            return _reconcile(operator, found, asked, by)
-    raise Refused(f"nobody can `{what}` a run")
+    return _reconcile(operator, found, asked, by)
 
 
-def _resume(operator: Operator, found: History, asked: Mapping[str, Any], by: str | None) -> Run:
+def _resume(operator: Operator, found: History, asked: Mapping[str, Any], by: str) -> Run:
     """Answer a step that waits. Its token never leaves this process: the page names the step."""
     step = text_of(asked, "step")
     waits = next((one for one in run_of(found).suspensions if one.step == step), None)
@@ -64,19 +66,23 @@ def _resume(operator: Operator, found: History, asked: Mapping[str, Any], by: st
     if not waits.token:
         raise Refused(f"the token of `{step}` was erased: the run can only be cancelled")
     operator.require(found.plan)
-    value = operator.read(text_of(asked, "payload"), _returns(found, step), "the answer")
+    value = value_typed(text_of(asked, "payload"), _returns(found, step), "the answer")
     return operator.machine.resume_sync(waits.token, value, by=by)
 
 
-def _reconcile(operator: Operator, found: History, asked: Mapping[str, Any], by: str | None) -> Run:
+def _reconcile(operator: Operator, found: History, asked: Mapping[str, Any], by: str) -> Run:
     step, verdict = text_of(asked, "step"), text_of(asked, "verdict")
     if verdict not in VERDICTS:
         raise Refused("`verdict` is `done`, `not_done` or `abandon`")
+    if all(doubt.step != step for doubt in run_of(found).doubts):
+        raise Refused(f"`{step}` of run `{found.run}` is not in doubt")
     if verdict != "abandon":
         operator.require(found.plan)
     output = None
     if verdict == "done":
-        output = operator.read(text_of(asked, "payload") or "null", _returns(found, step), "the output")
+        returns, text = _returns(found, step), text_of(asked, "payload")
+        is_nothing = not text.strip() and (returns is None or returns.admits("null"))
+        output = None if is_nothing else value_typed(text, returns, "what it returned")
     said: Any = verdict
     return operator.machine.reconcile_sync(found.run, step, said, output, by=by)
 

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 from stepward.validator.dynamics.analysis import analyzed, fleets_of
 from stepward.validator.dynamics.journals import courses_of
 from stepward.validator.report.text import counted
-from stepward.validator.review.dynamics import fleet_section
+from stepward.validator.review.dynamics import fleet_section, legend
 from stepward.validator.review.elements import element
 from stepward.vm.journal.store import JournalError
 from stepward.vm.machine.events import UNFINISHED
@@ -50,10 +50,10 @@ class Analysis:
             sections = [fleet_section(analyzed(one, None, WINDOW), at) for at, one in enumerate(fleets)]
             said = f"{counted(len(self._courses), 'run')} that ended last"
             if self._left_out:
-                said += f"; {counted(self._left_out, 'run')} left out, because many ended at a time"
+                said += f"; {counted(self._left_out, 'run')} left out, because at most {MOST_READ} are read at a time"
             if self._damaged:
                 said += f"; {counted(len(self._damaged), 'run')} can't be read: verify them"
-            return element("div", element("p", f"{said}."), *sections)
+            return element("div", element("p", f"{said}."), legend(), *sections)
 
     def _read(self) -> None:
         seen = set(self._seen)

@@ -24,6 +24,7 @@ def studio_page(journal: str, files: Sequence[str], *, tour: bool = False) -> st
     scripts = [element("script", src=f"/{name}") for name in ("page.js", "studio.js")]
     sections = [tour_section() if tour else None, _desk(), _sandboxes(), _analysis(), _programs(files)]
     links = [element("a", text, href=f"#{id}") for id, text in _LINKS.items() if id != "programs" or files]
+    links += [element("button", "Begin the tour", type="button", id="tour-again", hidden="hidden")] if tour else []
     header = [
         element("p", "Journal ", element("b", journal)),
         element("output", "connecting…", id="live", aria_live="off"),
@@ -43,7 +44,7 @@ def _token_form() -> Element:
         element("label", "Operator's token ", field, class_="only-watching"),
         element("button", "Use it", type="submit", class_="only-watching"),
         element("label", "Your name ", element("input", id="by", autocomplete="off", maxlength=200)),
-        element("output", "You only watch.", id="may-act"),
+        element("output", "You only watch.", id="may-act", aria_live="polite"),
         id="token-form",
         class_="filters",
     )
@@ -61,12 +62,10 @@ def _desk() -> Element:
         tabindex=0,
         aria_label="runs",
     )
-    chosen = element(
-        "div",
-        element("p", "Choose a run on the left: its steps light up here as it goes.", class_="hint"),
-        id="chosen-run",
-    )
-    columns = element("div", lists, element("div", id="picture"), element("div", chosen, class_="chosen"))
+    chosen = element("div", id="chosen-run")
+    hint = element("p", "Choose a run in the list: its diagram is shown here, and its steps light up as it goes.")
+    hint.set("class", "hint")
+    columns = element("div", lists, element("div", hint, id="picture"), element("div", chosen, class_="chosen"))
     columns.set("class", "columns")
     return element("section", element("h2", "Runs"), columns, id="runs", class_="desk")
 
@@ -77,17 +76,21 @@ def _filters() -> Element:
     options += [element("option", status, value=status) for status in STATUSES]
     return element(
         "div",
-        element("label", "Search ", element("input", type="search", id="live-text")),
+        element("label", "Search ", element("input", type="search", id="live-text", placeholder="part of an id")),
         element("label", "Program ", element("select", every, id="live-program")),
         element("label", "Status ", add_all(element("select", id="live-status"), options)),
         element("output", id="live-count", for_="live-text live-program live-status"),
+        element("button", "show all", type="button", id="live-all", hidden="hidden"),
         class_="filters",
     )
 
 
 def _sandboxes() -> Element:
     hint = element(
-        "p", "Choose a run, a failure and a step: what the machine does about it is shown here.", class_="hint"
+        "p",
+        "Nothing was tried yet. Choose a run above, a failure beside its records, and “Try it on a copy”: what the "
+        "machine does about it is shown here.",
+        class_="hint",
     )
     lists = element("div", id="sandbox-list", class_="rows")
     return element("section", element("h2", "Sandboxes"), lists, element("div", hint, id="sandbox"), id="sandboxes")

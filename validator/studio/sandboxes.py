@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from stepward.sabotage.invariants import Outcome
-from stepward.validator.review.elements import add_all, element
+from stepward.validator.review.elements import add_all, coded, element
 from stepward.validator.review.moments import moments_of
 from stepward.validator.review.sections import stepper
 from stepward.validator.studio.acting import Refused
@@ -99,7 +99,7 @@ def _part(number: int, words: str, shown: Shown, copied: History) -> Element:
         "This happened in the memory of the studio, with a store of its own and tools that repeat what was recorded. "
         "The journal was only read, and no tool was called."
     )
-    story = [element("li", line) for line in shown.story]
+    story = [element("li", *coded(line)) for line in shown.story]
     article = element(
         "article",
         element("h3", title),
@@ -123,7 +123,7 @@ def _verdict(shown: Shown) -> Element:
     if not shown.broken:
         good = element("b", "✓ held: ", class_="good")
         return element("p", element("b", outcome), " Promise: ", good, f"{shown.held.value}.", class_="promise")
-    how = [element("li", one.what) for one in shown.broken]
+    how = [element("li", *coded(one.what)) for one in shown.broken]
     bad = element("b", "✗ broken: ", class_="bad")
     head = element("p", element("b", outcome), " Promise: ", bad, f"{shown.held.value}.")
     return element("div", head, add_all(element("ul"), how), class_="promise")

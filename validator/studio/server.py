@@ -233,8 +233,13 @@ class Desk:
 
     def _require(self, request: Request) -> None:
         """Raise Unwelcome for a request without the operator's token."""
-        if not self._token.is_in(request.headers.get("authorization")):
-            raise Unwelcome(401, "this needs the operator's token, which the studio has printed at its start")
+        given = request.headers.get("authorization")
+        if self._token.is_in(given):
+            return
+        where = "it is behind `#token=` in the second address that the studio has printed at its start"
+        if given and given.partition(" ")[2].strip():
+            raise Unwelcome(401, f"this is not the operator's token of this studio: {where}")
+        raise Unwelcome(401, f"this needs the operator's token: {where}")
 
     async def _asked(self, request: Request) -> Mapping[str, Any]:
         """Return the JSON object in a request that may act; raises Unwelcome for any other."""

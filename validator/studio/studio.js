@@ -7,6 +7,9 @@ const CATCH_UP = 1500; // milliseconds in which a run that is followed catches u
 const SLOWEST = 400; // milliseconds that a step is lit while its run goes on
 const PLOTS = 5000; // milliseconds between two looks at the plots
 
+const NARROW = "(max-width: 900px)"; // the columns are below one another
+const ONCE = new Set(["resume", "reconcile", "cancel"]); // what is done once: its button stays off
+
 const byId = (id) => document.getElementById(id);
 const rows = new Map();
 const desk = document.querySelector(".desk");
@@ -35,12 +38,83 @@ async function post(address, data) {
   return text ? JSON.parse(text) : {};
 }
 
+// -- what is said -----------------------------------------------------------------------------------------------------
+
+// Returns the parts of a message: what it has in back-ticks is code.
+function coded(text) {
+  const parts = text.split("`");
+  if (parts.length % 2 === 0) { // a back-tick without its other half
+    return [text];
+  }
+  return parts.map((part, number) => (number % 2 ? make("code", {}, part) : part));
+}
+
+function say(place, text, isBad = false) {
+  place.classList.toggle("bad", isBad);
+  place.replaceChildren(...coded(text));
+}
+
+function complaint(error) {
+  return make("p", { class: "bad" }, ...coded(error.message));
+}
+
+// -- the address: which run is chosen, and which station of the tour --------------------------------------------------
+
+function place() {
+  return new URLSearchParams(location.hash.slice(1));
+}
+
+function setPlace(name, value, replaces = false) {
+  const wanted = place();
+  if (value) {
+    wanted.set(name, value);
+  } else {
+    wanted.delete(name);
+  }
+  const address = wanted.size ? `#${wanted}` : location.pathname;
+  if (replaces) {
+    history.replaceState(null, "", address);
+  } else if (place().toString() !== wanted.toString()) {
+    history.pushState(null, "", address);
+  }
+}
+
+function showPlace() {
+  choose(place().get("run"));
+  if (tour) {
+    tour.show(place().get("station"));
+  }
+}
+
+// The links of the menu scroll, and leave the address as it is.
+function prepareMenu(menu) {
+  menu.addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    if (link) {
+      event.preventDefault();
+      byId(link.hash.slice(1)).scrollIntoView();
+    }
+  });
+}
+
 // -- the operator -----------------------------------------------------------------------------------------------------
 
 function showRights(words) {
   document.body.classList.toggle("can-act", token !== "");
-  byId("may-act").textContent = words || (token ? "You can act." : "You only watch.");
-  all(document, ".act button").forEach((one) => { one.disabled = token === ""; });
+  if (words) {
+    say(byId("may-act"), words, true);
+  } else {
+    say(byId("may-act"), token ? "You can act." : "You only watch.");
+  }
+  all(document, ".act").forEach(showButtons);
+}
+
+function showButtons(form) {
+  const why = token === "" ? "This needs the operator's token, at the top of the page." : "";
+  for (const one of all(form, "button")) {
+    one.disabled = why !== "" || form.dataset.busy !== undefined;
+    one.title = why;
+  }
 }
 
 async function useToken(given) {
@@ -58,34 +132,78 @@ async function useToken(given) {
 function prepareToken() {
   byId("token-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    useToken(byId("token").value.trim());
+    const given = byId("token").value.trim();
+    if (given) {
+      useToken(given);
+    }
   });
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  const name = byId("by");
+  name.value = sessionStorage.getItem("by") || "";
+  name.addEventListener("input", () => { sessionStorage.setItem("by", name.value.trim()); });
+  const given = place().get("token");
   if (given) {
-    history.replaceState(null, "", location.pathname);
+    setPlace("token", "", true);
     useToken(given);
   } else {
     showRights();
   }
 }
 
-async function submitted(event) {
+function submitted(event) {
   const form = event.target.closest(".act");
   if (!form) {
     return;
   }
   event.preventDefault();
+  if (form.dataset.busy !== undefined) {
+    return;
+  }
   const said = form.querySelector("output");
-  awaitsSandbox = form.dataset.act === "disturb";
+  if (ONCE.has(form.dataset.act) && !byId("by").value.trim()) {
+    say(said, "Write your name at the top of the page first: the records say who has done this.", true);
+    byId("by").focus();
+    return;
+  }
+  const verdict = form.elements.namedItem("verdict");
+  const asks = verdict && verdict.value === "abandon" ? "Give up the run for good?" : form.dataset.asks;
+  if (asks) {
+    askFirst(said, asks);
+  } else {
+    send(form);
+  }
+}
+
+function askFirst(said, question) {
+  const yes = make("button", { type: "button", class: "yes" }, "Yes");
+  const no = make("button", { type: "button", class: "no" }, "No");
+  yes.addEventListener("click", () => send(yes.closest(".act")));
+  no.addEventListener("click", () => say(said, ""));
+  say(said, `${question} `);
+  said.append(yes, " ", no);
+  no.focus();
+}
+
+async function send(form) {
+  const said = form.querySelector("output");
+  const what = form.dataset.act;
+  awaitsSandbox = what === "disturb";
   const by = byId("by").value.trim();
-  const asked = { what: form.dataset.act, run: form.dataset.run, step: form.dataset.step || "", by };
+  const asked = { what, run: form.dataset.run, step: form.dataset.step || "", by };
   new FormData(form).forEach((value, name) => { asked[name] = value; });
-  said.textContent = "asking…";
+  form.dataset.busy = "";
+  say(said, "asking…");
+  showButtons(form);
+  let isDone = false;
   try {
     const answer = await post(form.dataset.address || "/act", asked);
-    said.textContent = answer.said;
+    isDone = ONCE.has(what);
+    say(said, awaitsSandbox ? `${answer.said}: see Sandboxes, below` : `done: ${answer.said}`);
   } catch (error) {
-    said.textContent = error.message;
+    say(said, error.message, true);
+  }
+  if (!isDone) {
+    delete form.dataset.busy;
+    showButtons(form);
   }
 }
 
@@ -107,7 +225,7 @@ function Rows(list) {
       let button = known.get(row[0]);
       if (!button) {
         const parts = { type: "button", class: "run-row", "data-run": row[0] };
-        const cells = [make("b", {}), make("small", {}), make("span", { class: "run-id" }), make("small", { class: "status" })];
+        const cells = [make("b", {}), make("small", { class: "time" }), make("span", { class: "run-id" }), make("small", { class: "status" })];
         button = make("button", parts, ...cells);
         button.title = row[0];
         known.set(row[0], button);
@@ -147,9 +265,27 @@ function listRuns() {
   fillRuns(found.slice(0, MOST_LISTED));
   const waiting = sorted.filter((row) => row[2] === "SUSPENDED" || row[2] === "IN_DOUBT");
   fillWaiting(waiting.slice(0, MOST_LISTED));
-  const listed = Math.min(found.length, MOST_LISTED);
-  byId("live-count").textContent = `${found.length} of the newest ${rows.size} runs, ${listed} listed`;
+  byId("live-count").textContent = countOf(found.length, rows.size);
+  byId("live-all").hidden = !(text || program || status);
   listPrograms(sorted);
+}
+
+function countOf(found, known) {
+  if (!known) {
+    return "There is no run yet.";
+  }
+  if (!found) {
+    return `None of the newest ${known} runs is like this.`;
+  }
+  const shown = found > MOST_LISTED ? `, the first ${MOST_LISTED} are listed` : "";
+  return found === known ? `The newest ${known} runs${shown}` : `${found} of the newest ${known} runs${shown}`;
+}
+
+function listEverything() {
+  for (const id of ["live-text", "live-program", "live-status"]) {
+    byId(id).value = "";
+  }
+  listRuns();
 }
 
 function listPrograms(sorted) {
@@ -165,18 +301,34 @@ function listPrograms(sorted) {
 
 // -- the run that is chosen -------------------------------------------------------------------------------------------
 
+const NOTHING_CHOSEN = Array.from(byId("picture").childNodes);
+
+// Shows a run, or none; what was chosen before lights nothing any more.
 function choose(run) {
-  if (chosen && chosen.run === run) {
+  if ((chosen && chosen.run) === run) {
     return;
   }
   if (chosen && chosen.stepper) {
-    chosen.stepper.stop(); // a run that is left lights nothing any more
+    chosen.stepper.stop();
   }
-  chosen = { run, article: null, stepper: null, picture: "", asking: false, stale: false, follows: true };
-  byId("chosen-run").replaceChildren(make("p", { class: "hint" }, `Reading ${run}…`));
-  byId("picture").replaceChildren();
+  chosen = run && { run, article: null, stepper: null, picture: "", asking: false, stale: false };
+  byId("chosen-run").replaceChildren(...(run ? [make("p", { class: "hint" }, `Reading ${run}…`)] : []));
+  byId("picture").replaceChildren(...(run ? [] : NOTHING_CHOSEN));
   listRuns();
-  refresh(chosen);
+  if (chosen) {
+    refresh(chosen);
+  }
+}
+
+// Where somebody has chosen a run and would not see it, the page scrolls there.
+function bringIntoView() {
+  const column = byId("picture");
+  const box = column.getBoundingClientRect();
+  if (matchMedia(NARROW).matches) {
+    column.scrollIntoView();
+  } else if (box.bottom > innerHeight || box.top < 0) {
+    byId("runs").scrollIntoView();
+  }
 }
 
 async function refresh(one) {
@@ -194,8 +346,10 @@ async function refresh(one) {
     }
   } catch (error) {
     if (chosen === one) {
-      byId("chosen-run").replaceChildren(make("p", { class: "bad" }, error.message));
+      byId("chosen-run").replaceChildren(complaint(error));
+      byId("picture").replaceChildren();
       one.article = one.stepper = null;
+      one.picture = "";
     }
   }
   one.asking = false;
@@ -216,8 +370,12 @@ async function showRun(one, article, first) {
   }
   showStranded();
   showRights();
-  if (one.stepper && one.stepper.isLast()) {
-    markStep(desk, one.article.dataset.step || null);
+  if (one.isSought) {
+    one.isSought = false;
+    bringIntoView();
+  }
+  if (one.stepper && one.stepper.isLast() && one.article.dataset.step) {
+    markStep(desk, one.article.dataset.step);
   }
 }
 
@@ -227,7 +385,7 @@ async function showPicture(one) {
     byId("picture").replaceChildren(picture);
     prepareDiagram(picture);
   } catch (error) {
-    byId("picture").replaceChildren(make("p", { class: "hint" }, error.message));
+    byId("picture").replaceChildren(complaint(error));
   }
 }
 
@@ -252,9 +410,13 @@ function begin(one, article) {
   }
 }
 
+function leaveTrail(article, picture, at) {
+  const taken = new Set(all(article, ".stepper li").slice(0, at + 1).map((item) => item.dataset.step));
+  all(picture, ".step").forEach((step) => step.classList.toggle("taken", taken.has(step.dataset.step)));
+}
+
 function lit(one, at, count) {
-  const taken = new Set(all(one.article, ".stepper li").slice(0, at + 1).map((item) => item.dataset.step));
-  all(byId("picture"), ".step").forEach((step) => step.classList.toggle("taken", taken.has(step.dataset.step)));
+  leaveTrail(one.article, byId("picture"), at);
   if (at === count - 1 && one.article.dataset.step) {
     markStep(desk, one.article.dataset.step);
   }
@@ -277,6 +439,9 @@ function grow(one, article) {
     const source = sourceOf(article, selector);
     if (old && fresh && source !== one.sources[selector]) {
       old.replaceWith(fresh);
+      if (selector === ".disturb") {
+        offerSteps(fresh);
+      }
       keepTyped(old, fresh);
     } else if (!old && fresh) {
       one.article.append(fresh);
@@ -292,21 +457,27 @@ function grow(one, article) {
 // Takes over what somebody has typed or chosen, and what was said, into forms for the same.
 function keepTyped(old, fresh) {
   const forms = (root) => (root.matches(".act") ? [root] : all(root, ".act"));
+  const isSame = (one, other) => ["act", "step", "since"].every((name) => one.dataset[name] === other.dataset[name]);
   for (const form of forms(fresh)) {
-    const before = forms(old).find((one) => one.dataset.act === form.dataset.act && one.dataset.step === form.dataset.step);
-    const fields = before ? all(before, "[name]") : [];
-    for (const field of fields) {
-      const place = form.elements.namedItem(field.name);
-      if (place) {
-        place.value = field.value;
-        if (field.name === "what") {
-          offerSteps(form);
-        }
-      }
-    }
+    const before = forms(old).find((one) => isSame(one, form));
+    const isChosen = Boolean(before && before.dataset.touched);
     if (before) {
+      all(before, "[name]").filter((one) => one.name !== "what" || isChosen).forEach((one) => keepValue(form, one));
       form.querySelector("output").replaceWith(before.querySelector("output"));
     }
+    if (isChosen) {
+      form.dataset.touched = before.dataset.touched;
+    }
+  }
+}
+
+function keepValue(form, field) {
+  const same = form.elements.namedItem(field.name);
+  if (same) {
+    same.value = field.value;
+  }
+  if (field.name === "what") {
+    offerSteps(form);
   }
 }
 
@@ -333,6 +504,7 @@ function offerSteps(form) {
 document.addEventListener("change", (event) => {
   const form = event.target.closest(".disturb");
   if (form && event.target.name === "what") {
+    form.dataset.touched = "yes"; // else the first failure that can act is chosen, and that may change
     offerSteps(form);
   }
 });
@@ -359,19 +531,29 @@ function listSandboxes(found) {
   }
 }
 
+// Shows the record at which the disturbance was, with the values there.
+function beginAtMark(article, list) {
+  const stepper = prepareStepper(list);
+  if (stepper) {
+    const marked = all(list, "li").findIndex((one) => one.classList.contains("marked"));
+    stepper.onMove((at) => leaveTrail(article, article, at));
+    stepper.go(marked < 0 ? stepper.count() - 1 : marked);
+  }
+}
+
 async function openSandbox(number, button) {
   all(byId("sandbox-list"), "button").forEach((one) => one.setAttribute("aria-pressed", String(one === button)));
   try {
     const found = await part(`/sandbox?number=${number}`);
     byId("sandbox").replaceChildren(found);
     all(found, ".diagram").forEach(prepareDiagram);
-    all(found, ".stepper").forEach(prepareStepper);
+    all(found, ".stepper").forEach((one) => beginAtMark(found, one));
     if (awaitsSandbox) {
       awaitsSandbox = false;
       byId("sandboxes").scrollIntoView();
     }
   } catch (error) {
-    byId("sandbox").replaceChildren(make("p", { class: "bad" }, error.message));
+    byId("sandbox").replaceChildren(complaint(error));
   }
 }
 
@@ -418,7 +600,7 @@ function preparePlots() {
       try {
         byId("plots").replaceChildren(await part("/analysis"));
       } catch (error) {
-        byId("plots").replaceChildren(make("p", { class: "bad" }, error.message));
+        byId("plots").replaceChildren(complaint(error));
       }
     }
   }
@@ -427,74 +609,100 @@ function preparePlots() {
 }
 
 async function openFile(details) {
-  const place = details.querySelector(".part");
-  if (!details.open || place.firstChild) {
+  const inside = details.querySelector(".part");
+  if (!details.open || inside.firstChild) {
     return;
   }
-  place.append(make("p", { class: "hint" }, "Checking…"));
+  inside.append(make("p", { class: "hint" }, "Checking…"));
   try {
     const found = await part(`/program?${new URLSearchParams({ file: details.dataset.file })}`);
-    place.replaceChildren(found);
+    inside.replaceChildren(found);
     all(found, ".diagram").forEach(prepareDiagram);
     all(found, ".stepper").forEach(prepareStepper);
     all(found, ".program").forEach(prepareProgram);
   } catch (error) {
-    place.replaceChildren(make("p", { class: "bad" }, error.message));
+    inside.replaceChildren(complaint(error));
   }
 }
 
 // -- the tour ---------------------------------------------------------------------------------------------------------
 
+// Returns what shows a station by its number, or the end of the tour.
 function prepareTour(section) {
   const stations = all(section, ".station");
+  const again = byId("tour-again");
   const back = make("button", { type: "button" }, "← station before");
   const on = make("button", { type: "button" }, "next station →");
-  const show = make("button", { type: "button" }, "show me where");
+  const where = make("button", { type: "button" }, "show me where");
   const end = make("button", { type: "button" }, "end the tour");
   let at = 0;
 
-  function go(number) {
-    at = Math.max(0, Math.min(stations.length - 1, number));
+  function show(said) {
+    const isOver = said === OVER;
+    at = Math.max(0, Math.min(stations.length, Number(said) || 1) - 1);
+    section.hidden = isOver;
+    again.hidden = !isOver;
     stations.forEach((one, index) => { one.hidden = index !== at; });
     back.disabled = at === 0;
     on.disabled = at === stations.length - 1;
-    spot(stations[at].dataset.spot, false);
-  }
-
-  function spot(id, scrolls) {
     all(document, ".spot").forEach((one) => one.classList.remove("spot"));
-    byId(id).classList.add("spot");
-    if (scrolls) {
-      byId(id).scrollIntoView({ block: "center" });
+    if (!isOver) {
+      spot().classList.add("spot");
     }
+    measure();
   }
 
-  back.addEventListener("click", () => go(at - 1));
-  on.addEventListener("click", () => go(at + 1));
-  show.addEventListener("click", () => spot(stations[at].dataset.spot, true));
-  end.addEventListener("click", () => {
-    all(document, ".spot").forEach((one) => one.classList.remove("spot"));
-    section.remove();
+  function spot() {
+    return byId(stations[at].dataset.spot);
+  }
+
+  // The columns below take the height that the tour leaves.
+  function measure() {
+    const isSticky = !section.hidden && !matchMedia(NARROW).matches;
+    document.documentElement.style.setProperty("--tour", `${isSticky ? section.offsetHeight : 0}px`);
+  }
+
+  function go(station) {
+    setPlace("station", station);
+    show(station);
+  }
+
+  back.addEventListener("click", () => go(String(at)));
+  on.addEventListener("click", () => go(String(at + 2)));
+  where.addEventListener("click", () => spot().scrollIntoView());
+  end.addEventListener("click", () => go(OVER));
+  again.addEventListener("click", () => {
+    go("1");
+    section.scrollIntoView();
   });
-  section.append(make("div", { class: "bar", role: "group", "aria-label": "stations of the tour" }, back, on, show, end));
-  go(0);
+  addEventListener("resize", measure);
+  section.append(make("div", { class: "bar", role: "group", "aria-label": "stations of the tour" }, back, on, where, end));
+  return { show };
 }
+
+const OVER = "over";
+const tour = all(document, ".tour").map(prepareTour)[0];
 
 for (const list of all(document, ".rows")) {
   list.addEventListener("click", (event) => {
     const button = event.target.closest(".run-row");
     if (button) {
+      setPlace("run", button.dataset.run);
       choose(button.dataset.run);
+      chosen.isSought = true;
     }
   });
 }
 for (const id of ["live-text", "live-program", "live-status"]) {
   byId(id).addEventListener("input", listRuns);
 }
-all(document, ".tour").forEach(prepareTour);
+byId("live-all").addEventListener("click", listEverything);
+all(document, ".menu").forEach(prepareMenu);
 all(document, "details.file").forEach((one) => one.addEventListener("toggle", () => openFile(one)));
 document.addEventListener("submit", submitted);
 setInterval(showStranded, 1000);
+addEventListener("popstate", showPlace);
 prepareToken();
+showPlace();
 preparePlots();
 listen();

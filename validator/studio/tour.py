@@ -22,22 +22,22 @@ STATIONS: Final = (
     Station(
         "Watch a run go on",
         (
-            "In the list Runs, at the left, choose RUNNING as the status.",
-            "Choose the first run. There is a new one every few seconds.",
+            "In the list Runs, choose RUNNING as the status. There is a new one every few seconds.",
+            "Choose the first run of the list.",
         ),
-        "The diagram is its program. The step where it is has a pink glow, those behind it a green one, and at the "
-        "right each record appears as the machine writes it.",
+        "The diagram is its program. The step where the run is now has a pink glow, those behind it a green one. "
+        "Beside it, each record appears as the machine writes it. When the run has ended, its last step stays lit.",
         "live-list",
     ),
     Station(
         "Answer a question",
         (
             "In the list Waits for somebody, choose a run that is SUSPENDED.",
-            "Write your name at the top of the page. At the right, read the question and the type of the answer.",
-            'Answer {"approved": true, "approver": "me"}, or whatever the type asks for.',
+            "Write your name at the top of the page. Then read the question beside the diagram.",
+            "Answer as the example below the field shows, with “approved” true or false as you like.",
         ),
-        "The run goes on from the step where it waited, and one of its records has your name. An answer of another "
-        "type is refused, and says why.",
+        "The run goes on from the step where it waited, and one of its records has your name. Answer something else, "
+        "and it is refused: the page says what is wrong.",
         "waiting-list",
         acts=True,
     ),
@@ -45,7 +45,7 @@ STATIONS: Final = (
         "See a run again",
         (
             "Choose SUCCESS as the status, and a run.",
-            "At the right, write 5 records a second, and press play. Then step with back and on.",
+            "Beside the diagram, write 5 records a second, and press “play”. Then step with “back” and “on”.",
         ),
         "The diagram shows the way of the run, and Values here what each name stood for at that moment. Below the "
         "records stands that they are verified.",
@@ -54,23 +54,24 @@ STATIONS: Final = (
     Station(
         "Kill the process",
         (
-            "Stay with that run. As the failure, choose “kill the process”.",
-            "Press “Try it on a copy”.",
+            "Stay with that run, or choose one that is SUCCESS.",
+            "Beside the diagram, choose the failure “kill the process”, and press “Try it on a copy”.",
         ),
-        "Under Sandboxes stands what happened to the copy: the process died after a step was performed, and before "
-        "that was recorded. Another machine found the run, and did nothing twice. The run itself did not change.",
-        "sandboxes",
+        "The page goes to Sandboxes. There stands what happened to the copy: the process died after a step was "
+        "performed, and before that was recorded. Another machine found the run, and no effect happened twice. The run "
+        "itself did not change.",
+        "chosen-run",
         acts=True,
     ),
     Station(
         "Change the past",
         (
             "Go back to the run. As the failure, choose “skip a step in the records”, and try it on a copy.",
-            "Then try “corrupt a record”.",
+            "Then try “corrupt a record” in the same way.",
         ),
-        "A verification names the record where the damage begins, and a machine refuses to go on. At last, open "
-        "Measures and plots under Analysis: they change as runs end.",
-        "sandboxes",
+        "A verification names the record where the damage begins, and a machine refuses to go on. That was all: below "
+        "Analysis, Measures and plots change as runs end, and each program has its proofs.",
+        "chosen-run",
         acts=True,
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from xml.etree.ElementTree import Element
 
 from stepward.validator.report.text import counted
-from stepward.validator.report.trace import trace_data
-from stepward.validator.review.elements import add_all, element
+from stepward.validator.review.elements import add_all, coded, element
 from stepward.validator.review.runs import run_view
 from stepward.validator.review.sections import run_article
+from stepward.validator.studio.forms import disturb_form, waits_of
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.events import RUNNING
 from stepward.vm.machine.history import History, load
@@ -156,82 +155,14 @@ def article_of(found: History, first: int = 0) -> Element:
 def _standing(run: Run, found: History) -> Iterator[Element]:
     """Yield how a run stands: where it is, its error, its output, and the guardrails that it broke."""
     spent = [counted(run.steps, "step"), counted(run.tokens, "token")]
-    where = f"Ended at {run.step}" if run.is_over else f"At {run.step}"
-    yield element("p", f"{where}, after {', '.join(spent)}.")
+    where = "Ended at " if run.is_over else "Is now at "
+    yield element("p", where, element("code", run.step), f", after {', '.join(spent)}.")
     if run.error and run.is_over:
-        yield element("p", element("b", "Error: "), run.error, class_="bad")
+        yield element("p", element("b", "Error: "), *coded(run.error), class_="bad")
     for rule, how in run.broken:
         yield element("p", element("b", f"Broken: guardrail {rule}: "), how, class_="bad")
     if found.state.output is not None:
         yield element("p", element("b", "Output: "), to_json(traced(found.state.output)))
-
-
-# -- what waits for somebody -------------------------------------------------------------------------------------------
-
-
-def waits_of(run: Run, found: History) -> Iterator[Element]:
-    """Yield a form for each thing that somebody can do about a run; the script sends it with the operator's token."""
-    requests = {
-        (record["body"].get("step"), record["body"].get("visit")): record["body"].get("request")
-        for record in trace_data(found)
-        if record["kind"] == "attempt" and record["body"].get("kind") == "suspended"
-    }
-    asked = {step: request for (step, _), request in requests.items()}
-    calls = {call.id: call for step in found.plan.steps for call in step.calls}
-    for waits in run.suspensions:
-        returns = calls[waits.step].returns
-        kind = "" if returns is None else f" Its type: {to_json(returns.to_data())}"
-        question = element("p", element("b", f"{waits.step} waits for somebody"), class_="asks")
-        if asked.get(waits.step) is not None:
-            question.append(element("span", f", and asks: {to_json(asked[waits.step])}"))
-        field = element("label", "Answer ", element("textarea", name="payload", rows=2))
-        hint = element("small", f"JSON, or a text.{kind}")
-        yield _form("resume", run.id, waits.step, question, field, hint, "Answer")
-    for doubt in run.doubts:
-        question = element("p", element("b", f"{doubt.step} is in doubt: "), doubt.why, class_="asks")
-        look = element("p", f"Look whether {doubt.tool} happened under the key {doubt.key}.")
-        verdicts = {"done": "it happened", "not_done": "it did not: do it again", "abandon": "give up the run"}
-        options = [element("option", words, value=value) for value, words in verdicts.items()]
-        choice = element("label", "What you found ", add_all(element("select", name="verdict"), options))
-        output = element("label", "What it returned ", element("textarea", name="payload", rows=2))
-        yield _form("reconcile", run.id, doubt.step, question, look, choice, output, "Settle")
-    if run.status == RUNNING:
-        words = element("p", "If nobody drives this run any more, another machine can go on with it.")
-        yield _form("recover", run.id, "", words, "Pick it up")
-    if not run.is_over:
-        yield _form("cancel", run.id, "", "Cancel the run")
-
-
-def _form(what: str, run: str, step: str, *parts: Element | str) -> Element:
-    """Return a form for an action on a run; the last part is the text of its button."""
-    *others, text = parts
-    bar = element("div", element("button", text, type="submit"), element("output"), class_="filters")
-    return element("form", *others, bar, class_=f"act {what}", data_act=what, data_run=run, data_step=step)
-
-
-def disturb_form(found: History, disturbances: Mapping[str, Disturbance]) -> Element:
-    """Return the form that disturbs a copy of a run, with the steps at which each disturbance can act.
-
-    The script offers the steps of the one that is chosen. One that can act nowhere can't be chosen, and says why.
-    """
-    run = found.run
-    kinds = []
-    for name, one in disturbances.items():
-        places = one.places(found)
-        is_of_use = bool(places) or not one.nowhere
-        words = one.words if is_of_use else f"{one.words}: {one.nowhere}"
-        steps = json.dumps(places)
-        kinds.append(element("option", words, value=name, data_steps=steps, disabled=None if is_of_use else "disabled"))
-    bar = element(
-        "div",
-        element("label", "Failure ", add_all(element("select", name="what"), kinds)),
-        element("label", "at ", element("select", element("option", "where it fits", value=""), name="step")),
-        element("button", "Try it on a copy", type="submit"),
-        element("output"),
-        class_="filters",
-    )
-    hint = element("small", "In a sandbox: the run itself stays as it is, and no tool is called.")
-    return element("form", bar, hint, class_="act disturb", data_act="disturb", data_address="/disturb", data_run=run)
 
 
 # -- verification ------------------------------------------------------------------------------------------------------
@@ -241,8 +172,8 @@ def verdict_part(verdict: Verdict) -> Element:
     """Return what a verification of a run has found."""
     records = counted(verdict.records, "record")
     if verdict.is_intact:
-        text = f"{records}: the chain is unbroken, and the machine would have written each as it is."
-        return element("p", element("b", "✓ Verified: ", class_="good"), text, class_="verdict")
-    faults = [element("li", f"{fault.what}. ", element("i", fault.help)) for fault in verdict.faults]
+        text = f"{records}, 0 to {verdict.records - 1}: the chain is unbroken, and the machine would have written each"
+        return element("p", element("b", "✓ Verified: ", class_="good"), f"{text} as it is.", class_="verdict")
+    faults = [element("li", *coded(f"{fault.what}. "), element("i", *coded(fault.help))) for fault in verdict.faults]
     head = element("b", f"✗ {counted(len(verdict.faults), 'fault')} in {records}", class_="bad")
     return element("div", head, add_all(element("ul"), faults), class_="verdict")

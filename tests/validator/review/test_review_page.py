@@ -163,7 +163,7 @@ def test_measures_of_the_runs_that_ended_last_are_shown(tmp_path: Path) -> None:
         connection.execute("UPDATE records SET record = 'damaged' WHERE run = 'more-3'")
     shown = write_report(tmp_path, program, "--journal", str(journal), "--records", "1").read_text(encoding="utf-8")
     assert "19 runs that ended last" in shown
-    assert "Measures; their definitions" in shown[shown.index('id="measures"') :]
+    assert "Measures of all its runs" in shown[shown.index('id="measures"') :]
     without = write_report(tmp_path, program, "--journal", str(journal), "--records", "0").read_text(encoding="utf-8")
     assert 'id="measures"' not in without
 

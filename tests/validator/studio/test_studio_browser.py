@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -109,6 +110,79 @@ def test_a_failure_is_offered_at_the_steps_where_it_can_act(window: Browser, stu
     assert window.run(offered) == ["", "look"]
 
 
+def answer(window: Browser, text: str) -> None:
+    window.run("document.querySelector('.act.resume textarea').value = arguments[0]", text)
+    window.run("document.querySelector('.act.resume button').click()")
+
+
+def test_an_answer_is_sent_once_however_often_its_button_is_pressed(window: Browser, studio: Studio) -> None:
+    studio.run("twice", 61)
+    opened(window, studio, acts=True)
+    choose(window, "twice")
+    until(window, "!document.querySelector('.act.resume button').disabled")
+    window.run("document.getElementById('by').value = 'bea'")
+    window.run("document.querySelector('.act.resume textarea').value = 'true'")
+    window.run("const one = document.querySelector('.act.resume button'); one.click(); one.click()")
+    until(window, "document.querySelector('#chosen-run article').dataset.status === 'SUCCESS'")
+    kinds = [json.loads(entry.record)["kind"] for entry in studio.journal.read("twice")]
+    assert "refused" not in kinds
+
+
+def test_cancel_asks_first(window: Browser, studio: Studio) -> None:
+    studio.run("kept", 62)
+    opened(window, studio, acts=True)
+    choose(window, "kept")
+    until(window, "!document.querySelector('.act.cancel button').disabled")
+    window.run("document.getElementById('by').value = 'bea'")
+    window.run("document.querySelector('.act.cancel button').click()")
+    assert "for good?" in window.run("return document.querySelector('.act.cancel output').textContent")
+    window.run("document.querySelector('.act.cancel .no').click()")
+    assert studio.machine.get_sync("kept").status == "SUSPENDED"
+    window.run("document.querySelector('.act.cancel button').click()")
+    window.run("document.querySelector('.act.cancel .yes').click()")
+    until(window, "document.querySelector('#chosen-run article').dataset.status === 'CANCELLED'")
+
+
+def test_the_run_is_in_the_address_and_back_works(window: Browser, studio: Studio) -> None:
+    studio.run("address", 63)
+    opened(window, studio, acts=True)
+    choose(window, "small")
+    choose(window, "address")
+    assert window.run("return location.hash") == "#run=address"
+    window.run("history.back()")
+    until(window, "document.querySelector('#chosen-run article')?.dataset.run === 'small'")
+    window.run("location.reload()")
+    until(window, "document.querySelector('#chosen-run article')?.dataset.run === 'small'")
+    window.run("history.back()")
+    until(window, "document.querySelector('#picture .hint')?.textContent.startsWith('Choose a run')")
+
+
+def test_a_speed_that_can_not_be_is_refused_and_a_position_is_that_of_the_list(window: Browser, studio: Studio) -> None:
+    opened(window, studio)
+    choose(window, "small")
+    for speed in ("-3", "0", ""):
+        window.run("document.querySelector('#chosen-run .speed').value = arguments[0]", speed)
+        window.click("#chosen-run .play")
+        assert window.run("return document.querySelector('#chosen-run .play').textContent") == "play", speed
+    last = studio.journal.read("small")[-1].seq
+    assert window.run("return document.querySelector('#chosen-run .bar output').textContent") == (
+        f"record {last} of 0–{last}"
+    )
+
+
+def test_on_a_phone_the_page_goes_to_the_run_that_is_chosen(window: Browser, studio: Studio) -> None:
+    window.resize(390, 844)
+    try:
+        opened(window, studio)
+        choose(window, "small")
+        until(window, "document.querySelector('#picture .here') !== null")
+        inside = "(box => box.top >= 0 && box.bottom <= innerHeight)"
+        until(window, f"{inside}(document.querySelector('#picture .here').getBoundingClientRect())")
+        until(window, f"{inside}(document.querySelector('#chosen-run h3').getBoundingClientRect())")
+    finally:
+        window.resize(1280, 800)
+
+
 def test_who_only_watches_can_not_act_and_the_operator_can(window: Browser, studio: Studio) -> None:
     studio.run("asked", 60)
     opened(window, studio)
@@ -118,7 +192,11 @@ def test_who_only_watches_can_not_act_and_the_operator_can(window: Browser, stud
     assert TOKEN not in window.run("return location.href"), "a token does not stay in the address"
     choose(window, "asked")
     until(window, "!document.querySelector('.act.resume button').disabled")
+    answer(window, "true")
+    assert "Write your name" in window.run("return document.querySelector('.act.resume output.bad').textContent")
     window.run("document.getElementById('by').value = 'bea'")
+    answer(window, "{")
+    until(window, "document.querySelector('.act.resume output.bad')?.textContent.includes('as JSON')")
     window.run("document.querySelector('.act.resume textarea').value = 'true'")
     with browser() as other:
         opened(other, studio)
@@ -127,7 +205,8 @@ def test_who_only_watches_can_not_act_and_the_operator_can(window: Browser, stud
         for one in (window, other):
             until(one, "document.querySelector('#chosen-run article').dataset.status === 'SUCCESS'")
             assert "resumed: by bea; true" in one.run("return document.querySelector('#chosen-run ol').textContent")
-            assert one.log() == []
+        assert other.log() == []
+    assert ["409" in line for line in window.log()] == [True], "the answer that could not be read"
 
 
 FAILURES = {
@@ -177,9 +256,13 @@ def test_the_list_is_filtered(window: Browser, studio: Studio) -> None:
     until(window, "document.querySelectorAll('#live-list .run-row').length > 1")
     window.run("const field = document.getElementById('live-text'); field.value = 'SMALL';"
                "field.dispatchEvent(new Event('input'))")  # fmt: skip
-    assert window.run("return [...document.querySelectorAll('#live-list .run-row')].map(e => e.dataset.run)") == [
-        "small"
-    ]
+    shown = "return [...document.querySelectorAll('#live-list .run-row')].map(e => e.dataset.run)"
+    assert window.run(shown) == ["small"]
+    window.run("const field = document.getElementById('live-text'); field.value = 'no such run';"
+               "field.dispatchEvent(new Event('input'))")  # fmt: skip
+    assert "is like this" in window.run("return document.getElementById('live-count').textContent")
+    window.click("#live-all")
+    assert len(window.run(shown)) > 1
 
 
 @pytest.mark.skipif(not AXE, reason="axe-core is not there: STEPWARD_AXE names its file")

@@ -124,7 +124,9 @@ def test_somebody_takes_the_tour(tmp_path: Path) -> None:
                 found = window.run_later(f"{script}; {done}")["violations"]
                 assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
             window.click(".tour .bar button:nth-child(4)")
-            assert window.run("return document.querySelector('.tour, .spot')") is None
+            assert window.run("return document.querySelector('.tour:not([hidden]), .spot')") is None
+            window.click("#tour-again")
+            assert window.run("return document.querySelector('.spot').id") == STATIONS[0].target
             assert window.log() == []
         finally:
             process.send_signal(signal.SIGINT)
