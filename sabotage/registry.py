@@ -10,6 +10,7 @@ from typing import Final
 from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks import (
     audits,
+    branches,
     budgets,
     caches,
     callers,
@@ -73,6 +74,7 @@ _FILES: Final = (
     tables,
     transitions,
     items,
+    branches,
     fields,
     deliveries,
     detours,

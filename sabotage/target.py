@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from stepward.sabotage.playing.strategies import Constants, others_than, values_of
 from stepward.sabotage.stores.plain_status import Siblings, siblings_of
-from stepward.vm.errors import StepwardError
 from stepward.vm.language.policy import Policy, require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import TypeSpec
@@ -49,15 +48,10 @@ class Route(NamedTuple):
         return self.answers.get((step, visit, attempt)) or self.answers.get((step, visit, 0))
 
 
-class Unattackable(StepwardError):  # noqa: N818 - it says what a program is, not what went wrong
-    """A program that the attacks can't follow."""
-
-
 class Target:
     """A program under the policies that apply to it.
 
-    Raises ProgramError for a program that a machine can't run, PolicyError for two policies of one name, and
-    Unattackable for a program with branches.
+    Raises ProgramError for a program that a machine can't run, and PolicyError for two policies of one name.
 
     `routes` are known runs to try beside the random ones: witnesses of the checker, and routes to each effect.
     """
@@ -67,10 +61,6 @@ class Target:
         self.policies = tuple(policy for policy in policies if policy.applies(program.name, program.source_name))
         self.routes = tuple(routes)
         self.plan = Plan(program, self.policies, self._waived())
-        forks = program.layout.forks
-        if forks:
-            step = self.plan.steps[next(iter(forks))]
-            raise Unattackable(f"the attacks can't follow the branches of `{step.id}` yet")
         self._made: dict[tuple[str, ...], Any] = {}
 
     @classmethod

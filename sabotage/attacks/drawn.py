@@ -213,6 +213,15 @@ class DrawnBodies(_Drawn):
     theme = "bodies"
 
 
+class DrawnBranches(_Drawn):
+    """Programs with parallel steps whose branches run at once, wait for each other and hold others, within bodies and
+    around them. Some have outputs that do not all fit into a run."""
+
+    family = Family.TRANSITIONS
+    action = "small programs with branches, whose calls return in any order"
+    theme = "branches"
+
+
 class DrawnSizes(_Drawn):
     """Outputs, payloads and variables as large as allowed, or a byte larger, in characters of one to four bytes."""
 

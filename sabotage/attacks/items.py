@@ -9,16 +9,21 @@ from stepward.sabotage.attacks.rewriting import FROM_OUTSIDE, Forged, changed, r
 from stepward.sabotage.attacks.tampering import pick_index
 from stepward.sabotage.attacks.transitions import picked, with_key
 from stepward.sabotage.invariants import Invariant
+from stepward.sabotage.needs import BODIES
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.places import frame_of
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Data
 from stepward.vm.machine.keys import FrameName, shown
 
+FrameMember = tuple[str, int, int, int | str]
+
 _FIRST: Final[tuple[Any, ...]] = (0, 7, None, "", [])
 """The values of which one is written for a carried variable."""
 
-ITEMS = Need("there is no for_each step", lambda target: target.plan.bodies)
+ITEMS = Need(
+    "there is no for_each step", lambda target: not all(body.is_branch for body in target.plan.bodies.values())
+)
 
 
 def _end_of(records: list[Data], seq: int) -> int | None:
@@ -98,7 +103,7 @@ def items_swapped(trial: Trial, records: list[Data]) -> Forged:
 def list_edited(trial: Trial, records: list[Data]) -> Forged:
     """The list in the record of the start of a for_each step is changed: an item is left out, repeated, or moved."""
     case = trial.case
-    seq = picked(case, records, lambda record: record["kind"] == "opened" and record["body"]["items"])
+    seq = picked(case, records, lambda record: record["kind"] == "opened" and record["body"].get("items"))
     items = records[seq]["body"]["items"]
     number = pick_index(case, "item", len(items))
     without = [*items[:number], *items[number + 1 :]]
@@ -124,7 +129,7 @@ def list_edited(trial: Trial, records: list[Data]) -> Forged:
 def carry_edited(trial: Trial, records: list[Data]) -> Forged:
     """The first value of a carried variable is replaced, so that the items would begin with another one."""
     case = trial.case
-    seq = picked(case, records, lambda record: record["kind"] == "opened" and record["body"]["carry"])
+    seq = picked(case, records, lambda record: record["kind"] == "opened" and record["body"].get("carry"))
     carry = records[seq]["body"]["carry"]
     name = sorted(carry)[pick_index(case, "variable", len(carry))]
     values = [other for other in _FIRST if other != carry[name]]
@@ -154,10 +159,10 @@ def _within(trial: Trial, record: Data, frame: FrameName) -> Data:
     surface="frame of a record in a body",
     action="removed, with all frames or the innermost one",
     defence="each record in a body names its frame, which has to be the one that goes on",
-    needs=(ITEMS,),
+    needs=(BODIES,),
 )
 def frame_dropped(trial: Trial, records: list[Data]) -> Forged:
-    """A record of an item is written as one of the steps around it."""
+    """A record in a body is written as one of the steps around it."""
     case = trial.case
     seq = _in_item(case, records)
     frame = frame_of(records[seq]["body"])
@@ -168,20 +173,28 @@ def frame_dropped(trial: Trial, records: list[Data]) -> Forged:
 
 @rewriting(
     surface="frame of a record in a body",
-    action="replaced by that of another item, visit or round",
+    action="replaced by that of another item, branch, visit or round",
     defence="each record in a body names its frame, which has to be the one that goes on",
-    needs=(ITEMS,),
+    needs=(BODIES,),
 )
 def frame_exchanged(trial: Trial, records: list[Data]) -> Forged:
-    """A record of an item is put into another item, another visit of the step, or another round of it."""
+    """A record in a body is put into another item or branch, another visit of the step, or another round of it."""
     case = trial.case
     seq = _in_item(case, records)
     frame = frame_of(records[seq]["body"])
     depth = pick_index(case, "frame", len(frame))
-    step, visit, round_, item = frame[depth]
-    assert isinstance(item, int), "a program with branches is not attacked"
-    others = [(step, visit, round_, item + 1), (step, visit + 1, round_, item), (step, visit, round_ + 1, item)]
-    others += [(step, visit, round_, item - 1)] if item else []
+    others = _others(records, frame, depth)
     other = others[pick_index(case, "other frame", len(others))]
     case.log(f"put record {seq} into frame {other}, in place of {frame[depth]}")
     return changed(records, seq, _within(trial, records[seq], (*frame[:depth], other, *frame[depth + 1 :])))
+
+
+def _others(records: list[Data], frame: FrameName, depth: int) -> list[FrameMember]:
+    """Return what may stand in a frame in place of one of its members."""
+    step, visit, round_, one = frame[depth]
+    others: list[FrameMember] = [(step, visit + 1, round_, one), (step, visit, round_ + 1, one)]
+    if isinstance(one, int):
+        return [*others, (step, visit, round_, one + 1), *([(step, visit, round_, one - 1)] if one else [])]
+    frames = {frame_of(record["body"])[: depth + 1] for record in records}
+    siblings = sorted(found[-1] for found in frames if found[:-1] == frame[:depth] and len(found) > depth)
+    return [*others, *(found for found in siblings if found != frame[depth] and found[0] == step)]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
+from stepward.sabotage.campaigns.specimen_bodies import BRANCHES, ITEMS
 from stepward.sabotage.target import Target
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -372,83 +373,6 @@ SUMS: Final[Mapping[str, Any]] = {
 }
 """A loop over `set` steps and cases, typed replies, and fallback values after a time-out."""
 
-ITEMS: Final[Mapping[str, Any]] = {
-    "name": "specimen_items",
-    "language": 2,
-    "inputs": {
-        "lines": {"type": "array", "minItems": 2, "maxItems": 3, "items": _MONEY},
-        "parcels": {"type": "array", "maxItems": 2, "items": {"enum": ["north", "south"]}},
-    },
-    "tools": {
-        "ask": {"effect": "none", "args": {"of": _MONEY}, "returns": {"enum": ["yes", "no"]}, "suspends": True},
-        "pay": {"effect": "write", "idempotent": False, "args": {"sum": {"type": "integer"}}},
-        "book": {
-            "effect": "write",
-            "idempotent": True,
-            "args": {"sum": {"type": "integer"}, "of": {"type": "string"}},
-            "returns": {"type": "string", "maxLength": 20},
-        },
-    },
-    "guardrails": [
-        {"name": "agreed-first", "protects": {"tool": "pay"}, "requires": {"step": "agreed", "branch": "then"}},
-        {"name": "not-too-much", "never": {"tool": "pay"}, "when": "$sum + $args.sum > 1200"},
-    ],
-    "max_steps": 80,
-    "steps": [
-        {
-            "id": "each",
-            "type": "for_each",
-            "items": "$lines",
-            "as": "line",
-            "index_as": "number",
-            "carry": {"sum": 0},
-            "on_item_error": "skip",
-            "guardrails": [{"name": "once-each", "at_most_once": {"tool": "pay"}}],
-            "error_step": "failed",
-            "steps": [
-                {"id": "ask", "type": "tool", "tool": "ask", "args": {"of": "$line"}, "on_error": "retry"},
-                {
-                    "id": "agreed",
-                    "type": "condition",
-                    "condition": '$ask.output == "yes" and $sum + $line <= 1200',
-                    "then": "pay",
-                    "otherwise": "no",
-                },
-                {
-                    "id": "pay",
-                    "type": "tool",
-                    "tool": "pay",
-                    "args": {"sum": "$line"},
-                    "timeout_seconds": 30,
-                    "next_step": "add",
-                },
-                {"id": "add", "type": "set", "set": {"sum": "$sum + $line"}, "next_step": "parts"},
-                {
-                    "id": "parts",
-                    "type": "for_each",
-                    "items": "$parcels",
-                    "as": "parcel",
-                    "on_error": "retry",
-                    "max_retries": 2,
-                    "do": {
-                        "id": "book",
-                        "type": "tool",
-                        "tool": "book",
-                        "args": {"sum": "$number", "of": "$parcel"},
-                        "timeout_seconds": 20,
-                    },
-                    "next_step": "paid",
-                },
-                {"id": "paid", "type": "end", "output": {"sum": "$sum", "booked": "$parts.output"}},
-                {"id": "no", "type": "end", "outcome": "failure"},
-            ],
-        },
-        {"id": "done", "type": "end", "output": {"sum": "$sum", "each": "$each.output"}},
-        {"id": "failed", "type": "end", "outcome": "failure"},
-    ],
-}
-"""A body within a body: a wait and two writes for each item, a carried sum, rounds, and items that fail."""
-
 DESK: Final[Mapping[str, Any]] = {
     "policy": "specimen-desk",
     "allow": [
@@ -468,6 +392,7 @@ SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], 
     "claim": (CLAIM, ()),
     "sums": (SUMS, ()),
     "items": (ITEMS, ()),
+    "branches": (BRANCHES, ()),
 }
 """The specimens by name, each with its policies."""
 

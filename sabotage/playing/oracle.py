@@ -8,10 +8,10 @@ starts again from the store.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
@@ -31,7 +31,7 @@ from stepward.sabotage.reference import (
     Waits,
 )
 from stepward.sabotage.reference.plain import Unworded
-from stepward.sabotage.stores.plain_records import oddities
+from stepward.sabotage.stores.plain_records import branch_of, oddities
 from stepward.sabotage.stores.plain_status import Standing, odd_row
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
@@ -74,6 +74,10 @@ class Watched:
     store: Journal
 
 
+TIMED: Final = ("guardrail", "max_steps", "max_tokens", "cost", "no-progress")
+"""The reasons of endings by rules and budgets."""
+
+
 class Oracle:
     """Watches one run in its world and its store.
 
@@ -96,7 +100,7 @@ class Oracle:
         self._limits = limits
         self._history = history
         self._payloads: dict[tuple[str, int], Any] = {}
-        self.rests = self.is_adrift = False
+        self.rests = self.is_adrift = self.is_timed = False
         self.reads_rows = True
         """Whether the list of runs has to have the run as its records say, after every write."""
         self._steps = frozenset(step.id for step in self.target.program.layout.steps if step.type != "stage")
@@ -114,7 +118,9 @@ class Oracle:
         self.records: list[dict[str, Any]] = []
         self._standing = Standing(target.siblings)
         self.turns: list[Turn] = []
-        self._due: list[Turn] = []
+        self._due: defaultdict[Any, list[Turn]] = defaultdict(list)
+        """The turns of the reference, by branch: it says nothing of the order of those in different branches."""
+        self._taken: Counter[Any] = Counter()
         self._logged = 0
         self.intents: dict[str, int] = {}
         self.durable = -1
@@ -189,6 +195,8 @@ class Oracle:
 
     def _read(self) -> None:
         for entry in self.run.store.read(self.run.id, len(self.records)):
+            if self.is_timed:
+                return
             record = json.loads(entry.record)
             self.records.append(record)
             self._standing.follow(record)
@@ -219,6 +227,13 @@ class Oracle:
         is_left = "step" in body and not body.keys().isdisjoint(("next", "ends", "closes"))
         if is_left and body.get("reason") != "abandoned":
             self._turned(kind, body)
+        self._heed_timing()
+
+    def _heed_timing(self) -> None:
+        """Follow the run no further where a rule or a budget ends it while branches run: what these have done by then
+        depends on timing. Effects are still counted."""
+        if self.reference.ended_beside and self.reference.reason in TIMED:
+            self.is_timed = self.is_adrift = self.rests = True
 
     def _answered(self, kind: str, body: dict[str, Any], note: dict[str, Any]) -> None:
         step, place = body["step"], place_of(body)
@@ -227,11 +242,8 @@ class Oracle:
         if kind == "resumed" or (kind == "reconciled" and note["verdict"] == "done"):
             payload = self._payloads.get((step, self.due(step)))
             self._delivered[step] += 1
-            accepted = (
-                self.reference.resume(step, payload)
-                if kind == "resumed"
-                else self.reference.reconcile(step, "done", payload)
-            )
+            is_resumed, reference = kind == "resumed", self.reference
+            accepted = reference.resume(step, payload) if is_resumed else reference.reconcile(step, "done", payload)
             if not accepted:
                 raise Breach(Invariant.DATA, f"`{step}` took {_shown(payload)}, which is not of its type")
         elif kind == "reconciled":
@@ -259,7 +271,7 @@ class Oracle:
         """Record that the run was cancelled. Raises Breach if nobody cancelled it."""
         if not any(record["kind"] == "cancel" for record in self.records):
             raise Breach(Invariant.ENDINGS, "the run ended as cancelled, and nobody had asked for that")
-        # Not earlier: the driver learns of it with the next append, and first finishes the calls under way.
+        # Not earlier: the driver learns of it with the next append, and first finishes calls under way.
         self.reference.cancel()
         self._is_stopped = True
 
@@ -299,15 +311,15 @@ class Oracle:
         """Compare a transition with that of the reference."""
         turn = Turn(body["step"], body["visit"], body.get("next"), frame_of(body))
         log = self.reference.log
-        self._due += [
-            Turn(move.step, move.visit, move.next, move.frame)
-            for move in log[self._logged :]
-            if move.step in self._steps
-        ]
+        for move in log[self._logged :]:
+            if move.step in self._steps:
+                self._due[branch_of(move.frame)].append(Turn(move.step, move.visit, move.next, move.frame))
         self._logged = len(log)
-        number = len(self.turns)
+        branch = branch_of(turn.frame)
+        number = self._taken[branch]
+        self._taken[branch] += 1
         self.turns.append(turn)
-        due = self._due[number] if number < len(self._due) else None
+        due = self._due[branch][number] if number < len(self._due[branch]) else None
         if turn.step not in self._steps or kind in ("rejected", "blocked") or due == turn:
             return
         where = "the run waits" if due is None else due.text()
@@ -352,6 +364,7 @@ class Oracle:
         if not self.rests:
             self._unwritten.add((asking.place, asking.attempt))
             self.reference.answer(asking.call.id, _reference_answer(asking, answer))
+            self._heed_timing()
 
     # -- at the end ----------------------------------------------------------------------------------------------------
 
@@ -360,6 +373,9 @@ class Oracle:
         if self.is_adrift:
             self._judge_counts()
             self._judge_store(run)
+            if self.is_timed and run.is_over and run.reason not in (*TIMED, "cancelled", "abandoned"):
+                why = self.reference.reason
+                raise Breach(Invariant.GRAPH, f"the run is {run.status} ({run.reason}), and it had to end for {why}")
             return
         self.look()
         self._judge_effects(run)

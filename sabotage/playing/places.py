@@ -1,4 +1,4 @@
-"""Places in a run: a step, its visit, and the items of for_each steps that it is performed for."""
+"""Places in a run: a step, its visit, and the items and branches in which it is performed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ Place = tuple[str, int, FrameName]
 
 def frame_of(body: Mapping[str, Any]) -> FrameName:
     """Return the frame that the body of a record names."""
-    return tuple((str(step), int(visit), int(round_), int(item)) for step, visit, round_, item in body.get("frame", ()))
+    found = body.get("frame", ())
+    return tuple(
+        (str(step), int(visit), int(round_), one if isinstance(one, str) else int(one))
+        for step, visit, round_, one in found
+    )
 
 
 def place_of(body: Mapping[str, Any]) -> Place:

@@ -39,12 +39,13 @@ def unbound(target: Target) -> tuple[Policy, ...]:
 
 def lists_in(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return the lists of steps in the data of a program, which they replace: its own under an empty name, and each
-    body under the id of its step."""
+    body under the id of its step or the name of its branch."""
     found: dict[str, list[dict[str, Any]]] = {}
     open_ = [("", data)]
     for name, holder in open_:
         found[name] = holder["steps"] = list(holder["steps"])
         open_ += [(step["id"], step) for step in found[name] if "steps" in step]
+        open_ += [one for step in found[name] for one in step.get("branches", {}).items()]
     return found
 
 

@@ -52,6 +52,8 @@ class Branches(Computing):
     """A run that can perform the branches of a parallel step."""
 
     _members: list[Member] = []  # noqa: RUF012 - it is replaced, never changed
+    ended_beside = False
+    """Whether the run has ended while branches ran: what they had done by then may depend on timing."""
 
     @contextmanager
     def _within(self, member: Member) -> Iterator[None]:

@@ -208,6 +208,7 @@ class Reference(Branches):
         if over.reason in ("cancelled", "guardrail", "max_steps", "max_tokens", "cost"):
             self.in_doubt = self._everywhere(self._doubts)
         self._fold()
+        self.ended_beside = bool(self._members)
         self._calls, self._members = [], []
 
     def _doubts(self) -> list[str]:

@@ -67,7 +67,7 @@ def starts_without_what_it_needs(patch: pytest.MonkeyPatch) -> None:
 
 
 def measures_siblings_together(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(forks, "_OF_RUN", (*forks._OF_RUN, "size"))
+    patch.setattr(forks, "OF_RUN", (*forks.OF_RUN, "size"))
 
 
 def counts_no_outputs(patch: pytest.MonkeyPatch) -> None:

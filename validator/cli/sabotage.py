@@ -170,7 +170,6 @@ def _seconds(options: dict[str, Any]) -> float | None:
 
 def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -> int:
     from stepward.sabotage.campaigns.shard import NoCases
-    from stepward.sabotage.target import Unattackable
     from stepward.validator.validator import ProgramValidator
     from stepward.vm.errors import ProgramError
 
@@ -182,8 +181,6 @@ def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -
     except ProgramError as error:
         help = "`stepward check` says what to fix"
         raise AdvisedError(f"no machine can run `{program.name}`: {error.problems[0].message}", help) from None
-    except Unattackable as error:
-        raise AdvisedError(str(error), "attack a program without `branches`") from None
     except NoCases as error:
         raise AdvisedError(str(error), "look at `pattern`, `minimum` and `maximum` of inputs and outputs") from None
     saved = _save(matrix, options["save"])

@@ -8,37 +8,21 @@ state is not: what siblings have left by now depends on timing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, Event
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
-from stepward.vm.machine.state import Branch, Fork, State
+from stepward.vm.machine.state import OF_RUN, Branch, Fork, State
 
 
 class MisfitError(StepwardError):
     """An event can't happen in this state: its journal was not written by the machine for this program."""
 
 
-_OF_RUN: Final = (
-    "steps",
-    "tokens",
-    "cost",
-    "refusals",
-    "is_cancelled",
-    "is_erased",
-    "limits",
-    "by",
-    "governed",
-    "caller",
-    "broken",
-)
-"""The parts of a state that belong to the run as a whole."""
-
-
 def _of_run(state: State) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in _OF_RUN}
+    return {name: getattr(state, name) for name in OF_RUN}
 
 
 def seen_by(plan: Plan, state: State, number: int) -> State:

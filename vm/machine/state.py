@@ -233,6 +233,22 @@ class Reader:
         return value
 
 
+OF_RUN: Final = (
+    "steps",
+    "tokens",
+    "cost",
+    "refusals",
+    "is_cancelled",
+    "is_erased",
+    "limits",
+    "by",
+    "governed",
+    "caller",
+    "broken",
+)
+"""The parts of a state that belong to the run as a whole, not to a branch of it."""
+
+
 def visits_of(state: State, step: StepPlan) -> int:
     """Return the number of visits of a step."""
     return int(get(state.slots, step.visits)[0])
@@ -240,6 +256,10 @@ def visits_of(state: State, step: StepPlan) -> int:
 
 def snapshot(plan: Plan, state: State) -> bytes:
     """Return the canonical bytes of a state: equal for equal states, on any machine."""
+    return canonical(portable(_plain(plan, state))).encode()
+
+
+def _plain(plan: Plan, state: State) -> dict[str, Any]:
     values = {name: get(state.slots, slot) for slot, name in plan.names_of_slots.items()}
     counters = {
         step.id: list(get(state.slots, step.visits))
@@ -253,7 +273,7 @@ def snapshot(plan: Plan, state: State) -> bytes:
     frames, each, broken = data.pop("frames"), data.pop("each"), data.pop("broken")
     fork, _ = data.pop("fork"), data.pop("result")
     if fork is not None:
-        data["fork"] = [fork.at, fork.visit, [_plain_branch(plan, branch) for branch in fork.branches]]
+        data["fork"] = [fork.at, fork.visit, [_plain_branch(plan, state, branch) for branch in fork.branches]]
     if frames or each is not None or broken:  # the snapshots of programs without bodies stay what they were
         data["frames"] = [[_plain_each(plan, one.each), one.idle, one.trace.hex(), one.name] for one in frames]
         data |= {"each": each and _plain_each(plan, each), "broken": broken}
@@ -265,7 +285,7 @@ def snapshot(plan: Plan, state: State) -> bytes:
         "counters": counters,
         "values": {name: value for name, value in values.items() if value is not UNDEFINED},
     }
-    return canonical(portable(data)).encode()
+    return data
 
 
 def _plain_each(plan: Plan, each: Each) -> list[Any]:
@@ -275,9 +295,14 @@ def _plain_each(plan: Plan, each: Each) -> list[Any]:
     return [each.at, each.visit, each.round, each.items, each.item, *held, *rooms, each.failed, each.trace.hex()]
 
 
-def _plain_branch(plan: Plan, branch: Branch) -> list[Any]:
-    own = None if branch.state is None else snapshot(plan, branch.state).decode()
-    monitors = _listed(branch.monitors)
+def _plain_branch(plan: Plan, state: State, branch: Branch) -> list[Any]:
+    """Return a branch without what belongs to the run: there it has a copy, as old as the last event of the branch."""
+    own: dict[str, Any] | None = None
+    if branch.state is not None:
+        shared = plan.watch.shared(branch.state.monitors, state.monitors)
+        found = _plain(plan, branch.state._replace(monitors=shared))
+        own = {name: value for name, value in found.items() if name not in OF_RUN}
+    monitors = _listed(plan.watch.shared(branch.monitors, state.monitors) if branch.monitors else ())
     return [own, branch.is_done, _shown(branch.output), branch.failure, branch.trace.hex(), monitors]
 
 

@@ -296,9 +296,14 @@ def test_a_program_with_items_is_attacked_in_its_bodies() -> None:
     assert "no for_each step carries variables" in rows["carry-edited"]
 
 
-def test_a_program_whose_branches_no_attack_follows_is_refused_in_words() -> None:
-    both = {"id": "both", "type": "parallel", "branches": {"a": {"steps": [{"id": "e", "type": "end"}]}}}
+def test_a_program_with_branches_is_attacked_in_them() -> None:
+    ending = {"id": "e", "type": "end", "output": 1}
+    branches = {"a": {"steps": [ending]}, "b": {"depends_on": ["a"], "steps": [{**ending, "id": "f"}]}}
+    both = {"id": "both", "type": "parallel", "branches": branches}
     Path("both.yaml").write_text(Program.from_dict({"name": "both", "language": 2, "steps": [both]}).to_yaml())
-    result = run("both.yaml", *ONE)
-    assert result.exit_code == 2
-    assert "the attacks can't follow the branches of `both` yet" in result.output
+    attacks = ("branch-skipped", "branch-too-early", "frame-exchanged", "item-skipped")
+    result = run("both.yaml", "--attacks", ",".join(attacks), "--examples", "2", "--seed", "1", "--details")
+    assert result.exit_code == 0, result.output
+    rows = {name: next(line for line in result.output.splitlines() if name in line) for name in attacks}
+    assert all("detected" in rows[name] for name in attacks[:3])
+    assert "there is no for_each step" in rows["item-skipped"]
