@@ -115,9 +115,8 @@ def _recovered(world: World) -> Run:
     if world.store.head(world.run_id) is None:
         world.story.append("The store has no record of the run: it is started again.")
         return world.carry_on(world.start())
-    run = do(world.machine().recover(world.run_id))[0]
-    world.story.append(f"Another machine finds the run when its lease is over, and goes on: the run is {run.status}.")
-    return world.carry_on(run)
+    world.story.append("Another machine finds the run when its lease is over, and goes on.")
+    return world.carry_on(do(world.machine().recover(world.run_id))[0])
 
 
 def time_out(copy: Copy, step: str) -> Shown:
@@ -220,8 +219,8 @@ def deliver_twice(copy: Copy, step: str) -> Shown:
     if waits is None:
         return _start_twice(world, run, step)
     value, by = _answer(world, waits.step)
+    world.story.append(f"`{waits.step}` gets its answer, and the run goes on.")
     run = do(world.machine().resume(waits.token, value, by=by))
-    world.story.append(f"`{waits.step}` gets its answer, and the run goes on: it is {run.status}.")
     try:
         do(world.machine().resume(waits.token, value, by=by))
     except DeliveryRefused as error:
@@ -351,19 +350,22 @@ def _faults(store: MemoryJournal, run: str, *receipts: Receipt) -> tuple[Fault, 
 
 
 def _answer_of_a_machine(copy: Copy, store: MemoryJournal, key: SigningKey | None = None) -> str:
-    """Return what a machine does that is to go on with records that were changed, in a sentence."""
+    """Return what a machine does that is to go on with records that were changed, in a sentence.
+
+    With a `key` it goes on only with runs that this key has signed.
+    """
     world, before = World(copy), len(store.read(copy.found.run))
     machine = ExecutionVM(world, world, store, copy.found.plan.policies, checker=None, clock=world.clock, key=key)
-    which = "that asks for no signatures" if key is None else "that goes on with signed records only"
+    which = "A machine that signs its records" if key is not None else "A machine"
     try:
         run = do(machine.recover(copy.found.run))[0]
     except StepwardError as error:
-        return f"A machine {which} is asked to go on with it, and refuses: {error}."
+        return f"{which} is asked to go on with these records, and refuses: {error}."
     if len(store.read(copy.found.run)) == before:
-        return f"A machine {which} is asked to go on with it, and does nothing: it reads {run.status}."
+        return f"{which} is asked to go on with these records, and does nothing: it reads {run.status}."
     again = ", ".join(f"`{step}`" for step, _, _ in world.effects)
     done = f"performs {again} again" if again else "goes on from there"
-    return f"A machine {which} takes it for a run that went less far, and {done}: the run is {run.status}."
+    return f"{which} without a signing key takes it for a run that went less far, and {done}: the run is {run.status}."
 
 
 def _chained(records: Sequence[Record]) -> list[Entry]:
@@ -371,7 +373,7 @@ def _chained(records: Sequence[Record]) -> list[Entry]:
     entries: list[Entry] = []
     for seq, one in enumerate(records):
         prev = entries[-1].digest if entries else NO_DIGEST
-        version = version_of(one.kind, one.note, is_in_body="frame" in one.body)
+        version = version_of(one.kind, one.note, is_in_body="frame" in one.body, continues="continues" in one.body)
         texts = canonical(one.body), canonical(one.note)
         entries.append(write_record(seq, prev, one.kind, *texts, one.at, version))
     return entries
@@ -421,14 +423,18 @@ def _ended(world: World, run: Run, step: str, at_stake: Invariant, usual: Outcom
         world.breaches.append(Breach(Invariant.REPLAY, f"what was written is called damaged: {faults[0].what}"))
     calm = World(world.copy)
     before = calm.carry_on(calm.start())
-    as_before = (
-        ", as it is without the disturbance" if (before.status, before.reason) == (run.status, run.reason) else ""
-    )
-    world.story.append(f"In the end the run is {run.status}{f' ({run.reason})' if run.reason else ''}{as_before}.")
+    end, calm_end = _ending(run), _ending(before)
+    without = "as it is without the disturbance" if end == calm_end else f"and without the disturbance {calm_end}"
+    world.story.append(f"In the end the run is {end}, {without}.")
     was_told = bool(_doubts(found) - _doubts(calm.history()))  # a doubt of the run itself is no answer to this
     outcome = Outcome.BREACHED if world.breaches else Outcome.DETECTED if was_told else usual
     broken = tuple(world.breaches)
     return Shown(outcome, broken[0].invariant if broken else at_stake, tuple(world.story), found, step, broken)
+
+
+def _ending(run: Run) -> str:
+    """Return in words how a run has stopped: its status, and the reason where the program does not declare it."""
+    return f"{run.status} ({run.reason})" if run.reason not in ("", "declared") else str(run.status)
 
 
 DISTURBANCES: Final = {
