@@ -80,6 +80,7 @@ function setPlace(name, value, replaces = false) {
 }
 
 function showPlace() {
+  takeToken();
   choose(place().get("run"));
   if (tour) {
     tour.show(place().get("station"));
@@ -140,12 +141,15 @@ function prepareToken() {
   const name = byId("by");
   name.value = sessionStorage.getItem("by") || "";
   name.addEventListener("input", () => { sessionStorage.setItem("by", name.value.trim()); });
+  showRights();
+}
+
+// A token in the address is used, and does not stay there.
+function takeToken() {
   const given = place().get("token");
   if (given) {
     setPlace("token", "", true);
     useToken(given);
-  } else {
-    showRights();
   }
 }
 

@@ -251,6 +251,14 @@ def test_hostile_programs_and_outputs_are_text(window: Browser, studio: Studio) 
     assert window.log() == []
 
 
+def test_a_token_is_taken_from_the_address_of_a_page_that_is_open(window: Browser, studio: Studio) -> None:
+    opened(window, studio)
+    choose(window, "small")
+    window.run("location.hash = `#run=small&token=${arguments[0]}`", TOKEN)
+    until(window, "document.getElementById('may-act').textContent === 'You can act.'")
+    assert window.run("return location.hash") == "#run=small"
+
+
 def test_the_list_is_filtered(window: Browser, studio: Studio) -> None:
     opened(window, studio)
     until(window, "document.querySelectorAll('#live-list .run-row').length > 1")
