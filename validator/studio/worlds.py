@@ -40,6 +40,13 @@ SETTLER: Final = "somebody in the sandbox"
 ENDS: Final = "the recording has no answer for this call, and none of its type can be made up"
 
 
+INTERFERED: Final = {
+    "cancel": "Somebody has cancelled the run. Nobody cancels its copy: it goes on.",
+    "moved": "Somebody has moved the run to a new version of its program. Its copy stays with the old one.",
+}
+"""What somebody has done to a run, by kind of record, that is not done to its copy."""
+
+
 class MortalStore(ThroughStore):
     """A store in memory for processes that can die: a dead one writes nothing.
 
@@ -98,7 +105,7 @@ class World:
         self.meddle: Callable[[Asked], Answer | None] = lambda _: None
         self.dies_after = ""
         self.effects: dict[Place, list[str]] = {}
-        self.story: list[str] = []
+        self.story = [words for kind, words in INTERFERED.items() if any(one.kind == kind for one in copy.found.events)]
         self.breaches: list[Breach] = []
         self._calls = copy.calls
         self._delivered: dict[str, int] = {}

@@ -163,6 +163,16 @@ def test_an_idempotent_write_is_called_again_under_its_key_and_that_is_said(jour
     assert found.index("Another machine finds the run when its lease is over") < found.index("`tell` is called again")
 
 
+def test_a_copy_of_a_run_that_was_cancelled_goes_on_and_that_is_said() -> None:
+    journal = MemoryJournal()
+    machine = machine_of(journal, lambda: "paid")
+    machine.run_sync(Program.from_dict(PAYS), {"amount": 3}, run_id="c")
+    machine.cancel_sync("c", by="ann")
+    shown = tried(journal, "c", "kill", "seen")
+    assert shown.story[0] == "Somebody has cancelled the run. Nobody cancels its copy: it goes on."
+    assert (shown.outcome.value, shown.broken) == ("absorbed", ())
+
+
 # -- runs that continue others -----------------------------------------------------------------------------------------
 
 SHORT = {
