@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -36,9 +37,14 @@ def fleet(folder: Path, first: int) -> Path:
     return journal
 
 
-def test_the_fleet_has_runs_that_end_that_wait_and_that_are_in_doubt(tmp_path: Path) -> None:
-    with closing(SQLiteJournal(str(fleet(tmp_path, 40)))) as journal:
-        rows = journal.rows()
+@pytest.fixture(scope="module")
+def sailed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SQLiteJournal]:
+    with closing(SQLiteJournal(str(fleet(tmp_path_factory.mktemp("fleet"), 40)))) as journal:
+        yield journal
+
+
+def test_the_fleet_has_runs_that_end_that_wait_and_that_are_in_doubt(sailed: SQLiteJournal) -> None:
+    rows = sailed.rows()
     assert len(rows) == 41
     assert {row.status for row in rows} >= {"SUCCESS", "SUSPENDED", "IN_DOUBT"}
     assert sum(row.status == "SUSPENDED" for row in rows) <= 8, "a clerk answers what waits for long"
@@ -46,12 +52,11 @@ def test_the_fleet_has_runs_that_end_that_wait_and_that_are_in_doubt(tmp_path: P
     assert len({row.program for row in rows}) == 5
 
 
-def test_each_failure_can_be_tried_on_some_run_of_the_fleet(tmp_path: Path) -> None:
-    with closing(SQLiteJournal(str(fleet(tmp_path, 12)))) as journal:
-        views = Views(journal, DISTURBANCES)
-        runs = [views.history(row.run) for row in journal.rows()]
-        for name, one in DISTURBANCES.items():
-            assert any(one.places(found) for found in runs), name
+def test_each_failure_can_be_tried_on_some_run_of_the_fleet(sailed: SQLiteJournal) -> None:
+    views = Views(sailed, DISTURBANCES)
+    runs = [views.history(row.run) for row in sailed.rows()]
+    for name, one in DISTURBANCES.items():
+        assert any(one.places(found) for found in runs), name
 
 
 def test_each_station_is_about_a_part_of_the_page() -> None:
