@@ -415,7 +415,9 @@ function begin(one, article) {
 }
 
 function leaveTrail(article, picture, at) {
-  const taken = new Set(all(article, ".stepper li").slice(0, at + 1).map((item) => item.dataset.step));
+  const items = all(article, ".stepper li");
+  reveal(items[at].parentElement, items[at]);
+  const taken = new Set(items.slice(0, at + 1).map((item) => item.dataset.step));
   all(picture, ".step").forEach((step) => step.classList.toggle("taken", taken.has(step.dataset.step)));
 }
 
