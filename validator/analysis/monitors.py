@@ -15,7 +15,19 @@ from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
 from stepward.vm.language.order import order_of
 from stepward.vm.language.selectors import Match, by_step
-from stepward.vm.language.steps import BaseStep, Call, ForEachStep, LlmCall, ParallelStep, Stage, ToolCall
+from stepward.vm.language.steps import (
+    BaseStep,
+    Call,
+    ComputeStep,
+    ConditionStep,
+    EndStep,
+    ForEachStep,
+    LlmCall,
+    ParallelStep,
+    SetStep,
+    Stage,
+    ToolCall,
+)
 from stepward.vm.language.transitions import Transition
 
 
@@ -58,8 +70,10 @@ def some_start(
         return (any(call_outcomes.get(hit.sub) != "unstarted" for hit in hits),)
     if transition.kind == "visits":
         return (False,)
-    if isinstance(hits[0].part, ForEachStep):
+    if isinstance(hits[0].part, ForEachStep | ComputeStep):
         return (transition.kind == "success",)
+    if isinstance(hits[0].part, ConditionStep | SetStep | EndStep):
+        return (True,)  # also where it can't be evaluated
     is_part = any(hit.sub is not None for hit in hits)
     if is_part and not any(_is_reached(hit, transition, analyses) for hit in hits):
         return (True, False)

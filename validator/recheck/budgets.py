@@ -8,7 +8,7 @@ from typing import Final
 from stepward.validator.recheck.failures import most_attempts
 from stepward.validator.recheck.flow import END
 from stepward.validator.recheck.reading import Reading
-from stepward.vm.language.steps import Call, ParallelStep, ToolCall
+from stepward.vm.language.steps import LlmCall, ParallelStep, ToolCall
 
 MAX_NODES: Final = 20_000
 """Pairs of step and visits that are explored."""
@@ -72,9 +72,9 @@ class Budget:
             again = sum(self._attempts(part) for part in step.parallel_steps if part.on_error != "skip")
             rounds = step.max_retries - 1 if step.on_error == "retry" else 0
             return 1 + sum(map(self._attempts, step.parallel_steps)) + rounds * (1 + again)
-        return self._attempts(step) if isinstance(step, Call) else 1
+        return self._attempts(step) if isinstance(step, LlmCall | ToolCall) else 1
 
-    def _attempts(self, call: Call) -> int:
+    def _attempts(self, call: LlmCall | ToolCall) -> int:
         """Return the attempts of one visit. An idempotent write with an unknown outcome is repeated."""
         spec = self.reading.tool(call.tool) if isinstance(call, ToolCall) else None
         if spec is not None and spec.effect == "write" and spec.idempotent:

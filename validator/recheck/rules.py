@@ -303,7 +303,7 @@ class AtMostOnceWatcher(Watcher):
         performance."""
         if isinstance(hit.part, ToolCall) and self.reading.tool(hit.part.tool).idempotent:
             return False
-        if not isinstance(hit.part, Call):
+        if not isinstance(hit.part, LlmCall | ToolCall):
             return False
         if most_attempts(hit.part, self.reading.tool) > 1:
             return True

@@ -11,22 +11,24 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from itertools import product
+from math import prod
 from typing import Any, Final
 
-from stepward.validator.recheck.built import held
-from stepward.validator.recheck.cells import GIVEN, OPEN, Block, cut, is_exact, of_value
+from stepward.validator.recheck.built import MAX_LISTS, filled, held
+from stepward.validator.recheck.cells import GIVEN, OPEN, Block, cut, is_exact, list_of, of_value
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references, truths
 from stepward.validator.recheck.followed import Followed
 from stepward.validator.recheck.names import Names
-from stepward.validator.recheck.origins import Origins, prefixes
+from stepward.validator.recheck.origins import prefixes
 from stepward.validator.recheck.questions import FAILS
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.rules import Watcher
 from stepward.validator.recheck.steps import Steps
 from stepward.validator.recheck.walking import Pair, Violations, Walk, resolved_states
-from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference, walk
+from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference, Template, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import ForEachStep, SetStep, ToolCall
 
@@ -181,7 +183,7 @@ def is_ruled_out(reading: Reading, watcher: Watcher, known: Violations, *, is_wi
     """
     try:
         groups = Groups(reading, watcher, is_wide=is_wide)
-        blocks = [_blocks(reading.origins, name, groups.constants(name)) for name in groups.names]
+        blocks = [_blocks(reading, name, groups.constants(name)) for name in groups.names]
         followed = Followed(groups.names, blocks)
         seen = reached(
             Walk(reading, watcher),
@@ -207,7 +209,7 @@ def refuted(reading: Reading, watcher: Watcher) -> Violations:
     blocks = []
     for name in groups.names:
         values = [*groups.constants(name), *_SAMPLES]
-        blocks.append(tuple(one for one in _blocks(reading.origins, name, values) if one.single or one.kind in _EXACT))
+        blocks.append(tuple(one for one in _blocks(reading, name, values) if one.single or one.kind in _EXACT))
     with suppress(Refused):  # the violations found so far remain valid
         reached(walk_, Followed(groups.names, blocks), counts=True, most=MAX_STATES, moves=MAX_TRIES, until=bool)
     return walk_.broken
@@ -313,9 +315,10 @@ def _constants(tree: Expression) -> Iterable[Any]:
             yield from (value for value in values if not isinstance(value, tuple | dict))
 
 
-def _blocks(origins: Origins, name: Names, constants: Iterable[Any]) -> tuple[Block, ...]:
-    """Return the partition of a reference: by constants, by given lists, and by the values of a small type."""
-    origin = origins.of(name)
+def _blocks(reading: Reading, name: Names, constants: Iterable[Any]) -> tuple[Block, ...]:
+    """Return the partition of a reference: by constants, by what is built, and by the values of a small type."""
+    origin = reading.origins.of(name)
+    constants = list(constants)
     values = [*constants, *(block.value for block in origin.blocks if block.single)]
     for block in origin.blocks:
         low, high = block.low, block.high
@@ -325,4 +328,33 @@ def _blocks(origins: Origins, name: Names, constants: Iterable[Any]) -> tuple[Bl
     texts = [one for one in values if isinstance(one, str) and "string" in kinds]
     numbers = [one for one in values if isinstance(one, int | Decimal) and type(one) is not bool and "number" in kinds]
     lists = [block for block in origin.blocks if block.kind == "array" and is_exact(block)]
-    return cut(lists + [of_value(one) for one in (*numbers, *texts)])
+    built = list(_built(reading, name, constants))
+    return cut(list(dict.fromkeys([*lists, *built, *map(of_value, [*numbers, *texts])])))
+
+
+def _built(reading: Reading, name: Names, constants: Sequence[Any]) -> Iterator[Block]:
+    """Yield the lists and texts that a `set` builds of single values: constants, and the values of small types."""
+    meant = reading.lookup.meaning(name)
+    for source in meant.sources if meant is not None else ():
+        tree = reading.origins.tree(source) if source.kind == "set" else None
+        part = held(tree, meant.fields).tree if tree is not None and meant is not None else None
+        if not isinstance(part, Template) and not (isinstance(part, Built) and part.is_list):
+            continue
+        choices = [_singles(reading, one, constants) for one in part.parts]
+        for chosen in product(*choices) if prod(map(len, choices)) <= MAX_LISTS else ():
+            if isinstance(part, Built):
+                yield list_of(chosen)
+            else:
+                yield from (one for one in filled([{item} for item in chosen]) if one.single)
+
+
+def _singles(reading: Reading, part: Expression, constants: Sequence[Any]) -> list[Block]:
+    """Return the single values of a part of a list or text that are told apart; none for what is computed."""
+    match part:
+        case Constant(value=value):
+            return [of_value(value)]
+        case Reference(names=names):
+            given = [block for block in reading.origins.of(names).blocks if block.single]
+            return list(dict.fromkeys([*map(of_value, constants), *given]))
+        case _:
+            return []

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from stepward.validator import ProgramValidator, Verdict
 from stepward.validator.recheck.built import held
 from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, meet, of_value
 from stepward.validator.recheck.evaluation import FAILS, values
+from stepward.vm import Program
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.evaluator import evaluate
@@ -101,3 +103,44 @@ def test_what_a_field_of_a_built_value_is() -> None:
     found = held(tree, ("c", "d")).tree
     assert found is not None
     assert evaluate(found, lambda names: names) == 1
+
+
+GIVERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "tool": ({"give": {"effect": "read", "returns": {"type": "string"}}}, {"type": "tool", "tool": "give"}),
+    "compute": ({}, {"type": "compute", "lisp": "(inc nil)"}),
+}
+OVERWRITES: dict[str, dict[str, Any]] = {
+    "empty text": {"type": "string", "maxLength": 0},
+    "two texts": {"type": "string", "enum": ["x", ""]},
+    "flag": {"type": "boolean"},
+}
+BUILDS: dict[str, tuple[Any, str]] = {
+    "list": ("[$t, 'b']", "$b contains 'a'"),
+    "field": ({"f": "$t"}, "$b.f == 'a'"),
+    "text in a field": ({"f": "$t and more"}, "$b.f starts_with 'A'"),
+    "copy": ("$t", "$b == 'a'"),
+}
+
+
+@pytest.mark.parametrize(("giver", "overwrite", "build"), list(product(GIVERS, OVERWRITES, BUILDS)))
+def test_what_is_built_of_an_overwritten_variable_is_built_of_its_new_value(
+    giver: str, overwrite: str, build: str
+) -> None:
+    tools, step = GIVERS[giver]
+    value, condition = BUILDS[build]
+    data = {
+        "name": "p",
+        "language": 2,
+        "tools": {**tools, "again": {"effect": "read", "returns": OVERWRITES[overwrite]}},
+        "guardrails": [{"name": "g", "never": {"step": "last"}, "when": condition}],
+        "steps": [
+            {"id": "first", **step, "output_key": "t"},
+            {"id": "second", "type": "tool", "tool": "again", "output_key": "t"},
+            {"id": "built", "type": "set", "set": {"b": value}},
+            {"id": "last", "type": "set", "set": {"seen": "$b"}},
+        ],
+    }
+    report = ProgramValidator(Program.from_dict(data)).validate()
+    assert [one.message for one in report.findings if one.code == "SW902"] == []
+    if overwrite != "flag":
+        assert report.properties[0].verdict is Verdict.PROVED
