@@ -95,9 +95,10 @@ lint: .venv/installed-test .typing/stepward
 bytecode: .venv/installed-test
 	-@$(BIN)/python -m pytest --collect-only -qq -n 0 >/dev/null 2>&1
 
+# Two cores have work for three workers: where a test waits for a process or a clock, another one goes on.
 test: .venv/installed-test .typing/stepward
 	@$(MAKE) --no-print-directory --jobs 2 lint bytecode
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal
 
 nightly: .venv/installed-test
 	STEPWARD_MANY=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal

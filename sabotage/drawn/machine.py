@@ -166,6 +166,13 @@ class Machine:
         self._replied: set[tuple[Any, ...]] = set()
         """The replies of models that nobody has looked for in the store yet."""
         self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._parsed: dict[str, dict[str, Any]] = {}
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the records of the run. Each is parsed once, and they are asked for again and again."""
+        texts = [entry.record for entry in self.journal.read(self.run)]
+        self._parsed |= {text: json.loads(text) for text in texts if text not in self._parsed}
+        return [self._parsed[text] for text in texts]
 
     def vm(self, later: int = 0, *, is_mortal: bool = False) -> ExecutionVM:
         """Return a machine with a number of the later policies, often in a new process, which may be mortal."""
@@ -242,8 +249,7 @@ class Machine:
 
     def _look_for_replies(self) -> None:
         """Check that what was paid for is in the store before the next call: a later process must not ask again."""
-        records = [json.loads(entry.record) for entry in self.journal.read(self.run)]
-        told = {place_on_record(one) for one in records if one["kind"] == "attempt"}
+        told = {place_on_record(one) for one in self.records() if one["kind"] == "attempt"}
         equal("replies that are not in the store", self._replied - told, set())
         self._replied = set()
 
@@ -301,8 +307,7 @@ class Machine:
         self.clock.time += 2 * LEASE
         self._replied = set()
         started: dict[str, Attempt] = {}
-        for entry in self.journal.read(self.run):
-            record = json.loads(entry.record)
+        for record in self.records():
             step = record["body"].get("step")
             if record["kind"] == "intent":
                 started[step] = place_on_record(record)
@@ -316,11 +321,11 @@ class Machine:
 
     def written(self, step: str, visit: int) -> int:
         """Return the length of the last record of a visit of a step, as its journal has it."""
-        records = (json.loads(entry.record) for entry in self.journal.read(self.run))
-        bodies = [body for one in records if ((body := one["body"]).get("step"), body.get("visit")) == (step, visit)]
-        if not bodies:
+        bodies = (record["body"] for record in reversed(self.records()))
+        last = next((body for body in bodies if (body.get("step"), body.get("visit")) == (step, visit)), None)
+        if last is None:
             raise Parted("visits on record", f"visit {visit} of `{step}` is not among them")
-        return len(json.dumps(bodies[-1], ensure_ascii=False, separators=(",", ":"), sort_keys=True))
+        return len(json.dumps(last, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
 
     def stored_plan(self, *names: Any) -> Plan:
         """Return the cached plan of the store, which is read once for each run."""

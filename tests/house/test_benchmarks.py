@@ -7,7 +7,6 @@ import json
 import math
 import re
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +20,8 @@ BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import bodies  # noqa: E402
+import check  # noqa: E402
+import machine  # noqa: E402
 from clock import multiple, spread  # noqa: E402
 from commits import listening  # noqa: E402
 from crashes import ENGINES, IDEMPOTENT, PLAIN, Outcome, crash  # noqa: E402
@@ -123,25 +124,20 @@ def test_a_multiple_is_the_median_over_the_rounds() -> None:
     assert spread([2.0, 8.0, 3.0], [1.0, 1.0, 1.0]) == 1.0
 
 
-def test_the_table_prints() -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(BENCHMARKS / "check.py"),
-            "--sizes=50,100",
-            "--peer-sizes=100",
-            "--rounds=1",
-            "--cold-rounds=1",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def _short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured is called once in its turn, however quick it is."""
+    monkeypatch.setattr("clock.LEAST_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("_short_turns")
+def test_the_table_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    check.main(["--sizes=10,20", "--peer-sizes=20", "--rounds=1", "--cold-rounds=1"])
+    printed = capsys.readouterr().out
     for title in ("structural check", "where it goes", "collector on", "cold start", "side by side"):
-        assert title in done.stdout
+        assert title in printed
     for shape in SHAPES:
-        assert re.search(rf"^{shape.name}  +\d+\.\d  ±\d+%", done.stdout, re.MULTILINE), done.stdout
+        assert re.search(rf"^{shape.name}  +\d+\.\d  ±\d+%", printed, re.MULTILINE), printed
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------
@@ -300,16 +296,20 @@ def test_a_crash_comes_between_the_effect_and_its_record(engine: str, tmp_path: 
     assert (found.performed, len(found.keys), found.status) == expected.get(engine, (found.performed, 1, "SUCCESS"))
 
 
-@pytest.mark.slow
-def test_the_tables_of_the_machine_print() -> None:
-    command = [sys.executable, str(BENCHMARKS / "machine.py"), "--rounds=1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.usefixtures("_short_turns")
+def test_the_tables_of_the_machine_print(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(machine, "BATCH", 2)
+    monkeypatch.setattr(machine, "GROWTH", (10, 20, 40))
+    monkeypatch.setattr(machine, "FILE_RUNS", 2)
+    monkeypatch.setattr(machine, "DISK_RUNS", {FLOOR: 1, SYNC: 1, ASYNC: 1})
+    monkeypatch.setattr(machine, "crash", lambda engine, folder: Outcome(1, frozenset({"key"}), "SUCCESS"))  # see above
+    machine.main(["--rounds=1"])
+    printed = capsys.readouterr().out
     for title in ("runs per second", "effect none:", "effect write:", "growth", "journal sizes", "a crash between"):
-        assert title in done.stdout
-    assert re.search(r"^Stepward, MemoryJournal  +[\d,]+  +\d\.\d{3}", done.stdout, re.MULTILINE), done.stdout
+        assert title in printed
+    assert re.search(r"^Stepward, MemoryJournal  +[\d,]+  +\d\.\d{3}", printed, re.MULTILINE), printed
     for peer in ("llm-nano-vm", "LangGraph", "DBOS"):
-        assert re.search(rf"^{peer}.*(\d\.\d\d|not installed)", done.stdout, re.MULTILINE), done.stdout
+        assert re.search(rf"^{peer}.*(\d\.\d\d|not installed)", printed, re.MULTILINE), printed
 
 
 def test_the_tables_of_bodies_print(capsys: pytest.CaptureFixture[str]) -> None:

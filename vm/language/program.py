@@ -55,9 +55,10 @@ class Program(Node):
     @property
     def layout(self) -> Layout:
         """All its steps by position, those of bodies and the stages between items included."""
-        if self._layout is None or self._layout.written is not self.steps:  # a changed copy has that of the original
-            self._layout = Layout(self.steps)
-        return self._layout
+        found = self._layout  # to look up a private attribute takes long, and this is asked for everywhere
+        if found is None or found.written is not self.steps:  # a changed copy has that of the original
+            found = self._layout = Layout(self.steps)
+        return found
 
     @property
     def source_name(self) -> str:

@@ -50,17 +50,17 @@ def edges(source: str) -> set[tuple[str, str]]:
 
 def test_the_same_program_gives_the_same_text_whatever_the_hash_seed() -> None:
     script = """
-import sys
 from stepward.validator.cli import main
-main(["graph", "--isolated", "specs/programs/bad/SW401/gold-bonus.yaml", "--format", sys.argv[1]])"""
-    for format_ in ("dot", "mermaid"):
-        command = [sys.executable, "-c", script, format_]
-        found = {
-            subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env={"PYTHONHASHSEED": seed}).stdout
-            for seed in ("0", "1", "2")
-        }
-        assert len(found) == 1
-        assert b"SW401" in found.pop()
+for form in ("dot", "mermaid"):
+    words = ["graph", "--isolated", "specs/programs/bad/SW401/gold-bonus.yaml", "--format", form]
+    main(words, standalone_mode=False)"""
+    command = [sys.executable, "-c", script]
+    found = {
+        subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env={"PYTHONHASHSEED": seed}).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(found) == 1
+    assert found.pop().count(b"SW401") > 2
 
 
 def test_every_type_of_step_has_its_shape() -> None:
