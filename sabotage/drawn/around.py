@@ -64,7 +64,7 @@ async def compare_idle(machine: Machine, run: Run) -> None:
 
 def compare_notes(machine: Machine, reference: Reference, people: Sequence[tuple[str, str]]) -> None:
     """Compare the notes of the records of an ended run with what its tools, models and people did."""
-    records = machine.records()
+    records = [json.loads(entry.record) for entry in machine.journal.read(machine.run)]
     is_cancelled = any(record["kind"] == "cancel" for record in records)
     _compare_people(records, people, may_repeat=machine.died > 0)
     _compare_terms(machine, reference, records)
