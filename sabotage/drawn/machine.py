@@ -166,7 +166,7 @@ class Machine:
         self._replied: set[tuple[Any, ...]] = set()
         """The replies of models that nobody has looked for in the store yet."""
         self._plans: dict[tuple[Any, ...], Plan] = {}
-        self._parsed: dict[str, dict[str, Any]] = {}
+        self._parsed: dict[bytes, dict[str, Any]] = {}
 
     def records(self) -> list[dict[str, Any]]:
         """Return the records of the run. Each is parsed once, and they are asked for again and again."""
