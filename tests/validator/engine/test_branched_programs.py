@@ -16,7 +16,9 @@ import pytest
 
 from branched_programs import branched_program
 from brute_branches import Enumeration, Event, Judge
+from machines import Bench, program
 from stepward.validator import Verdict
+from stepward.validator.engine.witnesses.seen import moves_of, records_of
 from stepward.validator.validator import ProgramValidator
 from stepward.vm import ExecutionVM, MemoryJournal, Program, ProgramError, ToolContext
 from stepward.vm.machine.plan import Plan
@@ -134,3 +136,25 @@ def test_drawn_programs_have_kept_and_broken_rules_of_each_kind() -> None:
     assert all(
         counts[kind, said] for kind in ("requires", "at_most_once", "exclusive", "never") for said in (True, False)
     )
+
+
+def test_the_path_of_a_run_has_the_starts_of_branches_and_their_join() -> None:
+    look = {"type": "tool", "tool": "read"}
+    each = {"id": "each", "type": "for_each", "items": [1], "as": "x", "do": {"id": "seen", **look}}
+    branches = {"a": {"steps": [{"id": "t", **look}]}, "b": {"depends_on": ["a"], "steps": [each]}}
+    both = {"id": "both", "type": "parallel", "branches": branches}
+    bench = Bench({})
+    bench.run(program(both, {"id": "z", "type": "end"}, language=2))
+    records = tuple(records_of(bench.journal, "run"))
+    assert [f"{move.step} {move.words}" for move in moves_of(records, {}, {"a", "b", "each"})] == [
+        "both starts",
+        "a starts",
+        "t succeeds",
+        "b starts",
+        "each starts",
+        "each next goes on to an item",
+        "seen succeeds",
+        "each next succeeds",
+        "both joined succeeds",
+        "z ends the run",
+    ]

@@ -74,20 +74,25 @@ def leaves(body: Mapping[str, Any]) -> bool:
 
 def moves_of(records: tuple[Record, ...], owners: Mapping[str, str], each: Collection[str] = ()) -> Iterator[Move]:
     """Yield the steps of a run with their outcomes, in the words of a finding's path; `each` are for_each steps."""
+    forks = {record.body["step"] for record in records if record.kind == "opened" and "items" not in record.body}
     for record in records:
         body = record.body
         if is_between(record.kind, body, each):
             yield _between(record)
         elif leaves(body):
             error = str(body.get("error_name", "")) if record.kind != "passed" else ""
-            yield Move(owners.get(body["step"], body["step"]), _how(record), error)
+            is_join = record.kind == "joined" and body["step"] in forks
+            step = f"{body['step']} joined" if is_join else owners.get(body["step"], body["step"])
+            yield Move(step, _how(record), error)
 
 
 def _between(record: Record) -> Move:
-    """Return the move at the start of a for_each step, or at one of its stages."""
+    """Return the move at the start of a step with bodies or of a branch, or at a stage of a for_each step."""
     step, kind = record.body["step"], str(record.body.get("kind"))
     if record.kind == "opened":
         return Move(step, "succeeds", opens=True)
+    if record.kind == "item" and isinstance(branch := record.body["frame"][-1][3], str):
+        return Move(branch, "succeeds", opens=True)
     if record.kind == "item":
         return Move(f"{step} next", ON_TO_ITEM)
     if kind == "again":
