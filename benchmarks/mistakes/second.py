@@ -149,8 +149,8 @@ SECOND: Final = (
         (
             (
                 "vm/journal/sqlite_vault.py",
-                "            connection.execute(_MARK_ERASED, (run,))\n",
-                "            if count:\n                connection.execute(_MARK_ERASED, (run,))\n",
+                "                connection.execute(_MARK_ERASED, (run,))\n",
+                "                if count:\n                    connection.execute(_MARK_ERASED, (run,))\n",
             ),
         ),
     ),

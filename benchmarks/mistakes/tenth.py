@@ -141,10 +141,10 @@ TENTH: Final = (
             (
                 "vm/machine/deliveries.py",
                 """\
-        if secrets or is_sealed:
+        return bool(secrets) or is_sealed
 """,
                 """\
-        if references:
+        return bool(references)
 """,
             ),
         ),

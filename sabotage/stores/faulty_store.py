@@ -99,7 +99,9 @@ class VolatileJournal(ThroughStore):
             run: _RunState(len(held.entries), held.status, held.signature, held.holder, held.fence, held.expires)
             for run, held in self._memory._runs.items()
         }
-        is_durable = args[0].durable if name in ("create", "append") else name in ("acquire", "put_document", "sign")
+        is_durable = (
+            args[0].durable if name in ("create", "append") else name in ("acquire", "put_document", "sign", "prune")
+        )
         self._versions = [now] if is_durable else [*self._versions, now]
         return result
 

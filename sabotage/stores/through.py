@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -80,6 +80,18 @@ class ThroughStore:
         """Yield the names of the runs."""
         return self.inner.names()
 
+    def prune(self, head: Head, kept: bytes) -> bool:
+        """Remove a run, but for its id."""
+        return self.write(self.inner.prune, head, kept)
+
+    def kept(self, run: str) -> bytes | None:
+        """Return what is kept in the place of a run that was removed."""
+        return self.inner.kept(run)
+
+    def pruned(self) -> Iterator[str]:
+        """Yield the ids of the runs that were removed."""
+        return self.inner.pruned()
+
     def frozen(self) -> AbstractContextManager[Journal]:
         """Return a context with the store as it is at one moment."""
         return self.inner.frozen()
@@ -111,3 +123,7 @@ class _ThroughVault:
     def erase(self, run: str) -> int:
         """Destroy every value of a run."""
         return self._store.write(self._store.inner.vault.erase, run)
+
+    def erase_all(self, runs: Collection[str]) -> int:
+        """Destroy every value of several runs."""
+        return self._store.write(self._store.inner.vault.erase_all, runs)

@@ -48,6 +48,12 @@ class Shelf:
     def rows(self, statuses: object = None) -> list[Row]:
         return [Row(run, "", "RUNNING", head.seq, 0.0, 0.0, 0.0) for run, head in self.heads.items()]
 
+    def kept(self, run: str) -> bytes | None:
+        return None
+
+    def pruned(self) -> Iterator[str]:
+        yield from ()
+
     def document(self, digest: str) -> Any:
         return self.documents.get(digest)
 

@@ -384,7 +384,8 @@ def history_of(journal: Journal, run: str, keys: Sequence[VerifyKey] = ()) -> Hi
 
     found = load(journal, run, lambda *documents: stored_plan(journal, *documents), keys)
     if found is None:
-        raise NoSuchRun(f"there is no run `{run}`")
+        is_pruned = journal.kept(run) is not None
+        raise NoSuchRun(f"run `{run}` was pruned" if is_pruned else f"there is no run `{run}`")
     return found
 
 

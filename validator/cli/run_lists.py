@@ -29,7 +29,7 @@ def filters(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def since(text: str, now: float) -> float:
+def since(text: str, now: float, option: str = "--since") -> float:
     """Return a time in seconds since the epoch; the text is a date or time, in UTC, or how long ago."""
     import datetime
 
@@ -40,4 +40,6 @@ def since(text: str, now: float) -> float:
         moment = datetime.datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
     except (ValueError, OverflowError):
-        raise click.UsageError(f"--since: `{text}` is no time; write `2026-07-01`, `2026-07-01T12:00`, `36h`") from None
+        raise click.UsageError(
+            f"{option}: `{text}` is no time; write `2026-07-01`, `2026-07-01T12:00`, `36h`"
+        ) from None

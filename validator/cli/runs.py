@@ -36,6 +36,7 @@ from stepward.validator.cli.machine import (
     print_run,
 )
 from stepward.validator.cli.output import uses_color, write_output
+from stepward.validator.cli.pruning import prune
 from stepward.validator.cli.run_lists import filters, since
 from stepward.validator.cli.run_studies import diff, export, follow
 from stepward.validator.cli.signing import sign
@@ -96,6 +97,7 @@ runs.add_command(versions)
 runs.add_command(migrate)
 runs.add_command(sign)
 runs.add_command(copy)
+runs.add_command(prune)
 
 # -- looking -----------------------------------------------------------------------------------------------------------
 

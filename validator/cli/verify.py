@@ -163,7 +163,8 @@ def _lines(verdict: Verdict, changed: Sequence[Changed]) -> Iterator[str]:
     from stepward.validator.report.difference import difference_words
     from stepward.validator.report.text import counted, safe
 
-    parts = [counted(verdict.records, "record")]
+    parts = ["pruned"] if verdict.is_pruned else []
+    parts.append(counted(verdict.records, "record"))
     parts += [f"signed by {verdict.signed_by}"] if verdict.signed_by else []
     parts += [counted(verdict.receipts, "receipt")] if verdict.receipts else []
     parts.append(counted(len(verdict.faults), "fault") if verdict.faults else "intact")
@@ -197,6 +198,7 @@ def _data(verdict: Verdict, changed: Sequence[Changed]) -> dict[str, Any]:
         "head": None if head is None else {"seq": head.seq, "digest": head.digest.hex()},
         "signed_by": verdict.signed_by,
         "receipts": verdict.receipts,
+        "pruned": verdict.is_pruned,
         "intact": verdict.is_intact,
         **({} if verdict.continues is None else {"continues": verdict.continues}),
         "changed": [

@@ -35,7 +35,7 @@ from stepward.vm.journal.trials import (
     row_of,
     wins,
 )
-from stepward.vm.journal.upkeep import signed_anew, snapshots
+from stepward.vm.journal.upkeep import UPKEEP
 
 Opener = Callable[[], Journal]
 
@@ -488,8 +488,7 @@ CHECKS: Final = tuple(
         strange_names,
         rows,
         heads,
-        signed_anew,
-        snapshots,
+        *UPKEEP,
         documents,
         vault,
         vault_apart,

@@ -6,10 +6,12 @@ The copy is of one moment, although runs may go on meanwhile. What is copied aga
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.chain import Chain, check_chain, read_together
+from stepward.vm.journal.pruning import Pruned, PrunedRefused
 from stepward.vm.journal.records import document_digest
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Row
 
@@ -19,6 +21,7 @@ HOLDER: Final = "copy"
 TRIES: Final = 3
 """How often what was erased while it was copied is copied again."""
 
+_OTHER: Final = "the target has it with other records: copy into another journal"
 _LOOK: Final = "`stepward verify` says more"
 
 Due = Callable[[Journal, str], float | None]
@@ -46,8 +49,9 @@ def copy_runs(source: Journal, target: Journal, due: Due) -> Iterator[Copied]:
 
     Of all runs it is the state at one moment. Encrypted values stay encrypted, if both stores are opened without their
     keys. A run that is damaged, or that the target has with other records, is left out. A run of which the target has
-    more is left as it is. `due` is asked for each run that is copied, of the store as it was at that moment. Raises
-    JournalError if a store can't be used.
+    more is left as it is. Ids of pruned runs are taken in the target, too, which prunes what it has of them. `due` is
+    asked for each run that is copied, of the store as it was at that moment. Raises JournalError if a store can't be
+    used.
     """
     again: set[str] | None = None
     for left in reversed(range(TRIES)):
@@ -63,9 +67,43 @@ def copy_runs(source: Journal, target: Journal, due: Due) -> Iterator[Copied]:
                         passing.add(run)
                     else:
                         yield Copied(run, why=str(error))
+            if again is None:
+                yield from _copy_pruned(still, target)
         if not passing:
             return
         again = passing
+
+
+def _copy_pruned(source: Journal, target: Journal) -> Iterator[Copied]:
+    """Have the target prune what the source has pruned, and take the ids of runs that it never had."""
+    for run in source.pruned():
+        kept = source.kept(run) or b""
+        try:
+            pruned = Pruned.from_bytes(kept)
+        except PrunedRefused as error:
+            yield Copied(run, why=f"{error}; {_LOOK}")
+            continue
+        if target.vault.get(run):
+            target.vault.erase(run)
+        is_pruned = target.kept(run) == kept or _prune(target, pruned, kept)
+        yield Copied(run, why=None if is_pruned else _OTHER)
+
+
+def _prune(target: Journal, pruned: Pruned, kept: bytes) -> bool:
+    """Prune a run in the target; what that lacks of its records is made up by digests. Returns whether it fits."""
+    if target.prune(pruned.head, kept):
+        return True
+    present = target.read(pruned.run)
+    if any(one.digest != digest for one, digest in zip(present, pruned.digests, strict=False)):
+        return False
+    rest = [Entry(seq, b"", digest) for seq, digest in enumerate(pruned.digests)][len(present) :]
+    append = Append(pruned.run, len(present) - 1, rest, pruned.status, pruned.ended / 1e6, True)
+    if not present:
+        target.create(append, pruned.name, HOLDER, 0.0)
+    elif rest:
+        with suppress(AppendConflict):
+            target.append(append, None)
+    return target.prune(pruned.head, kept)
 
 
 def _copy_run(source: Journal, target: Journal, run: str, due: Due) -> int:
@@ -83,8 +121,10 @@ def _copy_run(source: Journal, target: Journal, run: str, due: Due) -> int:
     if row is None or row.fault:
         raise Left(f"the list of runs is damaged: {'it has no line' if row is None else row.fault}; {_LOOK}")
     present = target.read(run)
+    if not present and target.kept(run) is not None:
+        return 0  # the target has pruned it
     if any(one.digest != other.digest for one, other in zip(present, entries, strict=False)):
-        raise Left("the target has it with other records: copy into another journal")
+        raise Left(_OTHER)
     if len(present) >= len(entries):
         return 0  # the target is ahead
     _copy_documents(source, target, chain)

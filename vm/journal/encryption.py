@@ -7,7 +7,7 @@ values.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from stepward.vm.journal.run_keys import NONCE_BYTES, key_name
@@ -67,8 +67,12 @@ class EncryptedVault:
 
         The key goes last: a run whose erasure failed half-way can still be read, and erased again.
         """
-        count = self._vault.erase(run)
-        self._keys.destroy(key_name(run))
+        return self.erase_all([run])
+
+    def erase_all(self, runs: Collection[str]) -> int:
+        count = self._vault.erase_all(runs)
+        for run in runs:
+            self._keys.destroy(key_name(run))
         return count
 
 

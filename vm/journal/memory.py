@@ -56,6 +56,9 @@ class MemoryVault:
             self._erased.add(run)
             return len(self._secrets.pop(run, {}))
 
+    def erase_all(self, runs: Collection[str]) -> int:
+        return sum(map(self.erase, runs))
+
 
 class MemoryJournal:
     """Runs in memory. Nothing is durable: they end with the process."""
@@ -67,6 +70,7 @@ class MemoryJournal:
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
         self._documents: dict[str, bytes] = {}
+        self._kept: dict[str, tuple[Head, bytes]] = {}
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         assert append.expected == -1, "a new run has no entry before its first"
@@ -74,7 +78,8 @@ class MemoryJournal:
         lease = Lease(append.run, 1, append.now + ttl)
         stored = _Run(append, program, lease, holder)
         with self._lock:
-            return lease if self._runs.setdefault(append.run, stored) is stored else None
+            is_new = append.run not in self._kept and self._runs.setdefault(append.run, stored) is stored
+            return lease if is_new else None
 
     def append(self, append: Append, fence: int | None) -> None:
         run, expected, entries, status, now, _, signature, due = append
@@ -205,6 +210,28 @@ class MemoryJournal:
             names = list(self._runs)
         yield from names
 
+    def prune(self, head: Head, kept: bytes) -> bool:
+        with self._lock:
+            stored, before = self._runs.get(head.run), self._kept.get(head.run)
+            present = None if before is None else (before[0].seq, before[0].digest)
+            if stored is not None:
+                present = (stored.entries[-1].seq, stored.entries[-1].digest)
+            if present != (head.seq, head.digest):
+                return False
+            self._runs.pop(head.run, None)
+            self._kept[head.run] = (head, kept)
+            return True
+
+    def kept(self, run: str) -> bytes | None:
+        with self._lock:
+            found = self._kept.get(run)
+            return None if found is None else found[1]
+
+    def pruned(self) -> Iterator[str]:
+        with self._lock:
+            names = list(self._kept)
+        yield from names
+
     @contextmanager
     def frozen(self) -> Iterator[MemoryJournal]:
         still = MemoryJournal()
@@ -212,7 +239,7 @@ class MemoryJournal:
             for run, stored in self._runs.items():
                 still._runs[run] = copy(stored)
                 still._runs[run].entries = list(stored.entries)
-            still._documents = dict(self._documents)
+            still._documents, still._kept = dict(self._documents), dict(self._kept)
         still.vault = self.vault
         yield still
 

@@ -38,12 +38,14 @@ _CREATE: Final = f"""WITH made AS (
 _APPEND: Final = f"""WITH advanced AS (
         UPDATE runs SET status = %(status)s, seq = %(seq)s, digest = %(digest)b, signature = %(signature)b,
             updated = %(now)s, due = %(due)s
-        WHERE run = %(run)s AND seq = %(expected)s AND fence = coalesce(%(fence)s::bigint, fence) RETURNING run)
+        WHERE run = %(run)s AND seq = %(expected)s AND fence = coalesce(%(fence)s::bigint, fence)
+            AND kept IS NULL RETURNING run)
     INSERT INTO records (run, seq, record, digest, writer)
     SELECT advanced.run, entry.seq, entry.record, entry.digest, %(writer)s FROM advanced, {_ENTRIES} RETURNING seq"""
 _WRITTEN: Final = "SELECT seq FROM records WHERE run = %(run)s AND seq = %(seq)s AND writer = %(writer)s"
 _LEASE: Final = """UPDATE runs SET holder = %(holder)s, fence = fence + 1, expires = %(expires)s
-    WHERE run = %(run)s AND (holder = %(holder)s OR expires <= %(now)s) RETURNING run, fence, expires"""
+    WHERE run = %(run)s AND (holder = %(holder)s OR expires <= %(now)s) AND kept IS NULL
+    RETURNING run, fence, expires"""
 # Rows that another call is about to lease are skipped, not waited for. A repeated call finds its own leases.
 _DUE: Final = "due <= %(now)s AND (expires <= %(now)s OR holder = %(holder)s)"
 _CLAIM: Final = f"""WITH found AS (
@@ -55,7 +57,14 @@ _CLAIM: Final = f"""WITH found AS (
     UPDATE runs SET holder = %(holder)s, fence = fence + 1, expires = %(expires)s FROM found
     WHERE runs.number = found.number RETURNING runs.run, runs.fence, runs.expires, runs.due, runs.number"""
 _SIGN: Final = """UPDATE runs SET signature = %(signature)b
-    WHERE run = %(run)s AND seq = %(seq)s AND digest = %(digest)b RETURNING run"""
+    WHERE run = %(run)s AND seq = %(seq)s AND digest = %(digest)b AND kept IS NULL RETURNING run"""
+# The row stays, so that no other run is made with its id. A driver that is still there loses its lease.
+_PRUNE: Final = """WITH gone AS (
+        UPDATE runs SET kept = %(kept)b, signature = NULL, due = NULL, fence = fence + 1, expires = 0
+        WHERE run = %(run)s AND seq = %(seq)s AND digest = %(digest)b RETURNING run),
+    cleared AS (DELETE FROM records USING gone WHERE records.run = gone.run)
+    SELECT run FROM gone"""
+_FENCE: Final = "SELECT seq, fence FROM runs WHERE run = %(run)s AND kept IS NULL"
 _EXPIRE: Final = "UPDATE runs SET expires = %(expires)s WHERE run = %(run)s AND fence = %(fence)s RETURNING run"
 # The row with an empty reference is the gate of a run: empty while the vault accepts values, a tombstone afterwards.
 # Each put locks it until its commit, so that an erasure, which waits for the lock, sees all values.
@@ -96,15 +105,21 @@ class PostgresVault:
 
         Call it again if it fails: then it destroys values that are deleted but still in a file.
         """
-        self._connection.rows(_MARK_ERASED, {"run": run})
-        count = len(self._connection.rows(_ERASE, {"run": run}))
+        return self.erase_all([run])
+
+    def erase_all(self, runs: Collection[str]) -> int:
+        count = 0
+        for run in runs:
+            self._connection.rows(_MARK_ERASED, {"run": run})
+            count += len(self._connection.rows(_ERASE, {"run": run}))
         deadline = time.monotonic() + PATIENCE_SECONDS
         # Rewriting the table retains deleted rows that some transaction in the database could still see; the server
         # reports their number at the start of a notice's detail.
         while not any(detail.startswith("0 ") for detail in self._connection.noticed("VACUUM (FULL, VERBOSE) secrets")):
             if time.monotonic() > deadline:
                 why = "a transaction that began before still sees them; end it, and erase again"
-                raise JournalError(f"the values of the run `{run}` are deleted but not destroyed: {why}")
+                which = ", ".join(f"`{run}`" for run in list(runs)[:3])
+                raise JournalError(f"the values of the run {which} are deleted but not destroyed: {why}")
             time.sleep(0.1)
         return count
 
@@ -141,7 +156,7 @@ class PostgresJournal:
 
     def append(self, append: Append, fence: int | None) -> None:
         if not self._write(_APPEND, append, {"expected": append.expected, "fence": fence}):
-            has = self._connection.rows("SELECT seq, fence FROM runs WHERE run = %(run)s", {"run": append.run})
+            has = self._connection.rows(_FENCE, {"run": append.run})
             raise append_refused(append, fence, has[0] if has else None)
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
@@ -191,7 +206,7 @@ class PostgresJournal:
         return list(map(Entry._make, self._connection.rows(query, {"run": run, "start": start})))
 
     def head(self, run: str) -> Head | None:
-        query = "SELECT run, seq, digest, signature FROM runs WHERE run = %(run)s"
+        query = "SELECT run, seq, digest, signature FROM runs WHERE run = %(run)s AND kept IS NULL"
         found = self._connection.rows(query, {"run": run})
         return Head._make(found[0]) if found else None
 
@@ -207,7 +222,7 @@ class PostgresJournal:
         limit: int | None = None,
     ) -> list[Row]:
         query = """SELECT run, program, status, seq, started, updated, expires FROM runs
-            WHERE (%(statuses)s::text[] IS NULL OR status = ANY(%(statuses)s))
+            WHERE kept IS NULL AND (%(statuses)s::text[] IS NULL OR status = ANY(%(statuses)s))
             AND program = coalesce(%(program)s::text, program) AND started >= coalesce(%(since)s::float8, started)
             ORDER BY started DESC, number DESC LIMIT %(limit)s::bigint"""
         values = {
@@ -219,17 +234,31 @@ class PostgresJournal:
         return [Row(*found) for found in reversed(self._connection.rows(query, values))]
 
     def row(self, run: str) -> Row | None:
-        query = "SELECT run, program, status, seq, started, updated, expires FROM runs WHERE run = %(run)s"
+        query = """SELECT run, program, status, seq, started, updated, expires FROM runs
+            WHERE run = %(run)s AND kept IS NULL"""
         found = self._connection.rows(query, {"run": run})
         return Row(*found[0]) if found else None
 
     def names(self) -> Iterator[str]:
-        query = "SELECT number, run FROM runs WHERE number > %(last)s ORDER BY number LIMIT %(page)s"
+        return self._named("kept IS NULL")
+
+    def pruned(self) -> Iterator[str]:
+        return self._named("kept IS NOT NULL")
+
+    def _named(self, which: str) -> Iterator[str]:
+        query = f"SELECT number, run FROM runs WHERE number > %(last)s AND {which} ORDER BY number LIMIT %(page)s"
         last: int | None = -1
         while last is not None:
             page = self._connection.rows(query, {"last": last, "page": PAGE})
             last = page[-1][0] if page else None
             yield from (run for _, run in page)
+
+    def prune(self, head: Head, kept: bytes) -> bool:
+        return bool(self._connection.rows(_PRUNE, head._asdict() | {"kept": kept}))
+
+    def kept(self, run: str) -> bytes | None:
+        found = self._connection.rows("SELECT kept FROM runs WHERE run = %(run)s", {"run": run})
+        return found[0][0] if found else None
 
     @contextmanager
     def frozen(self) -> Iterator[Journal]:

@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from stepward.vm.journal.store import JournalError
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 _DUE_INDEX: Final = "CREATE INDEX runs_due ON runs (due, number) WHERE due IS NOT NULL"
 
@@ -23,7 +23,8 @@ _TABLES: Final = (
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run text NOT NULL UNIQUE, program text NOT NULL,
         status text NOT NULL, seq bigint NOT NULL, digest bytea NOT NULL, signature bytea,
         started double precision NOT NULL, updated double precision NOT NULL,
-        holder text NOT NULL, fence bigint NOT NULL, expires double precision NOT NULL, due double precision)""",
+        holder text NOT NULL, fence bigint NOT NULL, expires double precision NOT NULL, due double precision,
+        kept bytea)""",
     """CREATE TABLE records (
         run text, seq bigint, record bytea NOT NULL, digest bytea NOT NULL, writer uuid NOT NULL,
         PRIMARY KEY (run, seq))""",
@@ -38,7 +39,8 @@ _UPGRADES: Final = {
         "ALTER TABLE runs ADD COLUMN due double precision",
         "UPDATE runs SET due = 0 WHERE status = 'RUNNING'",
         _DUE_INDEX,
-    )
+    ),
+    2: ("ALTER TABLE runs ADD COLUMN kept bytea",),
 }
 """The statements that bring a schema of an older version to the next one, by the older version."""
 

@@ -29,6 +29,7 @@ KEY_TAG: Final = b"stepward.idempotency-key.1\n"
 TOKEN_TAG: Final = b"stepward.resume-token.1\n"
 VALUE_TAG: Final = b"stepward.sensitive-value.1\n"
 RECEIPT_TAG: Final = b"stepward.receipt.1\n"
+PRUNED_TAG: Final = b"stepward.pruned.1\n"
 
 NO_DIGEST: Final = bytes(32)
 """The digest before the first record, and the trace hash before the first item."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from stepward.vm.journal.pruning import Pruned, verify_pruned
 from stepward.vm.journal.signing import SigningKey, VerifyKey, signer_of
 from stepward.vm.journal.store import Head, Journal
 from stepward.vm.journal.verdict import Fault
@@ -32,11 +33,25 @@ def sign_anew(
 ) -> Iterator[Signed]:
     """Sign the head of each run with `key` that one of the `old` keys has signed, and yield what became of each run.
 
-    A run is verified first, with `replay` also its meaning; one with a fault is left as it is. `is_new` is false for a
-    run that `key` had signed already. Runs may go on meanwhile. Raises JournalError if the store can't be used.
+    What is kept of pruned runs is signed, too. A run is verified first, with `replay` also its meaning; one with a
+    fault is left as it is. `is_new` is false for a run that `key` had signed already. Runs may go on meanwhile. Raises
+    JournalError if the store can't be used.
     """
+    for run in journal.pruned():
+        yield _sign_pruned(journal, run, key, old)
     for run in journal.names():
         yield _sign_one(journal, run, key, old, None if replay is None else replay(run))
+
+
+def _sign_pruned(journal: Journal, run: str, key: SigningKey, old: Sequence[VerifyKey]) -> Signed:
+    kept = journal.kept(run) or b""
+    if not verify_pruned(run, kept, [key.public], ()).faults:
+        return Signed(run, False)
+    faults = verify_pruned(run, kept, old, ()).faults
+    if faults:
+        return Signed(run, False, faults)
+    pruned = Pruned.from_bytes(kept)
+    return Signed(run, journal.prune(pruned.head, pruned.signed(key).to_bytes()))
 
 
 def _sign_one(journal: Journal, run: str, key: SigningKey, old: Sequence[VerifyKey], replay: Replay | None) -> Signed:

@@ -23,14 +23,14 @@ _DUE_INDEX: Final = "CREATE INDEX runs_due ON runs (due, number) WHERE due IS NO
 _LAYOUT: Final = Layout(
     kind="journal",
     application_id=0x5374704A,
-    version=2,
+    version=3,
     journal_mode="wal",
     synchronous="FULL",
     tables=(
         """CREATE TABLE runs (
             number INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, program TEXT NOT NULL, status TEXT NOT NULL,
             seq INTEGER NOT NULL, digest BLOB NOT NULL, signature BLOB, started REAL NOT NULL, updated REAL NOT NULL,
-            holder TEXT NOT NULL, fence INTEGER NOT NULL, expires REAL NOT NULL, due REAL)""",
+            holder TEXT NOT NULL, fence INTEGER NOT NULL, expires REAL NOT NULL, due REAL, kept BLOB)""",
         """CREATE TABLE records (
             run TEXT, seq INTEGER, record BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (run, seq)) WITHOUT ROWID""",
         "CREATE TABLE documents (digest TEXT PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID",
@@ -38,6 +38,7 @@ _LAYOUT: Final = Layout(
     ),
     upgrades=(
         ("ALTER TABLE runs ADD COLUMN due REAL", "UPDATE runs SET due = 0 WHERE status = 'RUNNING'", _DUE_INDEX),
+        ("ALTER TABLE runs ADD COLUMN kept BLOB",),
     ),
 )
 
@@ -45,10 +46,10 @@ _CREATE: Final = """INSERT INTO runs
     (run, program, status, seq, digest, signature, started, updated, holder, fence, expires, due)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING"""
 _ADVANCE: Final = """UPDATE runs SET status = ?, seq = ?, digest = ?, signature = ?, updated = ?, due = ?
-    WHERE run = ? AND seq = ? AND fence = coalesce(?, fence)"""
+    WHERE run = ? AND seq = ? AND fence = coalesce(?, fence) AND kept IS NULL"""
 _ADD: Final = "INSERT INTO records (run, seq, record, digest) VALUES (?, ?, ?, ?)"
 _LEASE: Final = """UPDATE runs SET holder = ?, fence = fence + 1, expires = ?
-    WHERE run = ? AND (holder = ? OR CAST(expires AS REAL) <= ?)"""
+    WHERE run = ? AND (holder = ? OR CAST(expires AS REAL) <= ?) AND kept IS NULL"""
 _DUE: Final = "due <= ? AND CAST(expires AS REAL) <= ?"
 _FIND_DUE: Final = f"""SELECT run FROM runs WHERE {_DUE}
     AND (? OR program IN (SELECT value FROM json_each(?)))
@@ -59,7 +60,11 @@ _ROW: Final = "run, program, status, seq, started, updated, expires"
 PAGE: Final = 1_000
 """Number of run names per query."""
 
-_SIGN: Final = "UPDATE runs SET signature = ? WHERE run = ? AND seq = ? AND digest = ?"
+_SIGN: Final = "UPDATE runs SET signature = ? WHERE run = ? AND seq = ? AND digest = ? AND kept IS NULL"
+# The row stays, so that no other run is made with its id. A driver that is still there loses its lease.
+_PRUNE: Final = """UPDATE runs SET kept = ?, signature = NULL, due = NULL, fence = fence + 1, expires = 0
+    WHERE run = ? AND seq = ? AND digest = ?"""
+_FENCE: Final = "SELECT seq, fence FROM runs WHERE run = ? AND kept IS NULL"
 _EXPIRE: Final = "UPDATE runs SET expires = ? WHERE run = ? AND fence = ?"
 
 
@@ -105,7 +110,7 @@ class SQLiteJournal:
         with self._file.writing(durable=durable) as connection:
             state = (status, last.seq, last.digest, signature, now, due)
             if not connection.execute(_ADVANCE, (*state, run, expected, fence)).rowcount:
-                has = connection.execute("SELECT seq, fence FROM runs WHERE run = ?", (run,)).fetchone()
+                has = connection.execute(_FENCE, (run,)).fetchone()
                 raise append_refused(append, fence, has)
             connection.executemany(_ADD, [(run, *entry) for entry in entries])
 
@@ -113,10 +118,10 @@ class SQLiteJournal:
         # Durable, so that no fencing number is ever given twice.
         with self._file.writing(durable=True) as connection:
             leased = connection.execute(_LEASE, (holder, now + ttl, run, holder, now)).rowcount
-            fence = connection.execute("SELECT fence FROM runs WHERE run = ?", (run,)).fetchone()
-        if fence is None:
+            has = connection.execute(_FENCE, (run,)).fetchone()
+        if has is None:
             raise no_such_run(run)
-        return Lease(run, fence[0], now + ttl) if leased else None
+        return Lease(run, has[1], now + ttl) if leased else None
 
     def claim(
         self,
@@ -137,7 +142,7 @@ class SQLiteJournal:
         with self._file.writing(durable=True) as connection:
             for (run,) in connection.execute(_FIND_DUE, query).fetchall():
                 connection.execute(_LEASE, (holder, now + ttl, run, holder, now))
-                (fence,) = connection.execute("SELECT fence FROM runs WHERE run = ?", (run,)).fetchone()
+                (_, fence) = connection.execute(_FENCE, (run,)).fetchone()
                 leases.append(Lease(run, fence, now + ttl))
         return leases
 
@@ -161,7 +166,7 @@ class SQLiteJournal:
             return list(map(Entry._make, connection.execute(query, (run, start))))
 
     def head(self, run: str) -> Head | None:
-        query = "SELECT run, seq, digest, signature FROM runs WHERE run = ?"
+        query = "SELECT run, seq, digest, signature FROM runs WHERE run = ? AND kept IS NULL"
         with self._file.reading() as connection:
             found = connection.execute(query, (run,)).fetchone()
         return Head._make(found) if found else None
@@ -180,7 +185,7 @@ class SQLiteJournal:
         limit: int | None = None,
     ) -> list[Row]:
         wanted = None if statuses is None else list(statuses)
-        where = "program = coalesce(?, program) AND started >= coalesce(?, started)"
+        where = "kept IS NULL AND program = coalesce(?, program) AND started >= coalesce(?, started)"
         if wanted is not None:
             where += f" AND status IN ({', '.join('?' * len(wanted))})"
         # A limit selects the newest runs.
@@ -192,17 +197,35 @@ class SQLiteJournal:
 
     def row(self, run: str) -> Row | None:
         with self._file.reading() as connection:
-            found = connection.execute(f"SELECT {_ROW} FROM runs WHERE run = ?", (run,)).fetchone()
+            found = connection.execute(f"SELECT {_ROW} FROM runs WHERE run = ? AND kept IS NULL", (run,)).fetchone()
         return Row.read(found) if found else None
 
     def names(self) -> Iterator[str]:
-        query = "SELECT number, run FROM runs WHERE number > ? ORDER BY number LIMIT ?"
+        return self._named("kept IS NULL")
+
+    def pruned(self) -> Iterator[str]:
+        return self._named("kept IS NOT NULL")
+
+    def _named(self, which: str) -> Iterator[str]:
+        query = f"SELECT number, run FROM runs WHERE number > ? AND {which} ORDER BY number LIMIT ?"
         last: int | None = -1
         while last is not None:
             with self._file.reading() as connection:
                 page = connection.execute(query, (last, PAGE)).fetchall()
             last = page[-1][0] if page else None
             yield from (str(run) for _, run in page)
+
+    def prune(self, head: Head, kept: bytes) -> bool:
+        with self._file.writing(durable=True) as connection:
+            if not connection.execute(_PRUNE, (kept, head.run, head.seq, head.digest)).rowcount:
+                return False
+            connection.execute("DELETE FROM records WHERE run = ?", (head.run,))
+        return True
+
+    def kept(self, run: str) -> bytes | None:
+        with self._file.reading() as connection:
+            found = connection.execute("SELECT kept FROM runs WHERE run = ?", (run,)).fetchone()
+        return found[0] if found else None
 
     @contextmanager
     def frozen(self) -> Iterator[Journal]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from stepward.vm.journal.refusals import erased
@@ -64,10 +64,14 @@ class SQLiteVault:
 
         Call it again if it fails: then it destroys values that are deleted but still in the file.
         """
-        file = self._file()
+        return self.erase_all([run])
+
+    def erase_all(self, runs: Collection[str]) -> int:
+        file, count = self._file(), 0
         with file.writing(durable=True) as connection:
-            count = connection.execute(_ERASE, (run,)).rowcount
-            connection.execute(_MARK_ERASED, (run,))
+            for run in runs:
+                count += connection.execute(_ERASE, (run,)).rowcount
+                connection.execute(_MARK_ERASED, (run,))
         # secure_delete is not enough: pages that were split have copies of rows in their unused space.
         file.rewrite()
         return count

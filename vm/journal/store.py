@@ -129,6 +129,10 @@ class Vault(Protocol):
         """
         ...
 
+    def erase_all(self, runs: Collection[str]) -> int:
+        """Erase several runs at once, each as `erase` does, and return the number of their values."""
+        ...
+
 
 class Journal(Protocol):
     """A store of runs."""
@@ -233,6 +237,23 @@ class Journal(Protocol):
 
         Runs that are created meanwhile may be missing.
         """
+        ...
+
+    def prune(self, head: Head, kept: bytes) -> bool:
+        """Remove a run, but for its id, and keep some bytes in its place; return whether that was done.
+
+        It is not if `head`, by number and digest, is not the last entry of the run. It is durable on return. The run
+        is not there any more, and none is ever made with its id. Again, it replaces what is kept. The vault is not
+        changed.
+        """
+        ...
+
+    def kept(self, run: str) -> bytes | None:
+        """Return what is kept in the place of a run that was removed, else None."""
+        ...
+
+    def pruned(self) -> Iterator[str]:
+        """Yield the id of every run that was removed, as `names` yields the others."""
         ...
 
     def frozen(self) -> AbstractContextManager[Journal]:

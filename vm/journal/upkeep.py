@@ -1,11 +1,26 @@
-"""The checks of `conformance.py` for what operators do with a store: keys that change, and copies."""
+"""The checks of `conformance.py` for what operators do with a store: new keys, copies, runs that are pruned."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 
-from stepward.vm.journal.store import Head, Journal, Lease
-from stepward.vm.journal.trials import NOW, TTL, behind, created, entries, first, following, fresh_name, picture
+from stepward.vm.journal.store import AppendConflict, Head, Journal, JournalError, Lease, LeaseLost
+from stepward.vm.journal.trials import (
+    NOW,
+    TTL,
+    at_once,
+    behind,
+    created,
+    entries,
+    first,
+    following,
+    fresh_name,
+    picture,
+    refused,
+)
 
 Opener = Callable[[], Journal]
 
@@ -59,3 +74,76 @@ def snapshots(make: Opener) -> None:
     assert shown == Head(run, 3, following(held, 2)[-1].digest, b"second"), f"after a snapshot the head is {shown}"
     with store.frozen() as later:
         assert later.head(run) == shown, "a second snapshot is of the moment of the first"
+
+
+def prunes(make: Opener) -> None:
+    """A pruned run is not there, its id stays taken, and what was kept in its place stays; all others are as before."""
+    store, held = make(), entries(3)
+    run, fence = created(store, held, signature=b"first")
+    stays, _ = created(store)
+    other, head = picture(store, stays), Head(run, 2, held[-1].digest, None)
+    assert store.kept(run) is None, "before it was pruned, something was kept of a run"
+    for late in (head._replace(seq=1), head._replace(digest=held[0].digest), head._replace(run=fresh_name())):
+        assert not store.prune(late, b"late"), "a run was pruned that has another head"
+    assert store.prune(head, b"kept"), "a run was not pruned"
+    for reader in (store, make()):
+        _require_gone(reader, run)
+        assert reader.kept(run) == b"kept", "what was kept is not what was given"
+        assert run in set(reader.pruned()), "a pruned run is not named as one"
+        assert stays not in set(reader.pruned()), "a run is named as pruned that was not"
+        assert reader.kept(stays) is None, "something was kept of a run that was not pruned"
+        assert picture(reader, stays) == other, "pruning one run changed another"
+    for known in (fence, None):
+        refused(AppendConflict, partial(store.append, behind(run, held, following(held, 1)), known))
+    refused(LeaseLost, lambda: store.renew(Lease(run, fence, NOW + TTL), NOW, TTL))
+    refused(JournalError, lambda: store.acquire(run, "b", NOW + TTL, TTL))
+    assert not store.sign(head._replace(signature=b"late")), "the head of a pruned run was signed"
+    assert store.prune(head, b"kept anew"), "what was kept could not be replaced"
+    assert make().kept(run) == b"kept anew", "what was kept was not replaced"
+    _require_gone(make(), run)
+
+
+def _require_gone(store: Journal, run: str) -> None:
+    made = [store.create(first(run, entries(1, f"again {i}")), "p", f"h{i}", TTL) for i in range(2)]
+    assert made == [None, None], "a run was made with the id of one that was pruned"
+    assert store.read(run) == [], "a pruned run has entries"
+    assert store.head(run) is None, "a pruned run has a head"
+    assert store.row(run) is None, "a pruned run has a line in the list"
+    assert run not in {row.run for row in store.rows()}, "a pruned run is in the list"
+    assert run not in set(store.names()), "a pruned run is named"
+
+
+def pruned_race(make: Opener) -> None:
+    """Of callers that create a run again and again while it is pruned, none makes it."""
+    stores = [make() for _ in range(4)]
+    for _ in range(3):
+        run, _ = created(stores[0])
+        head, is_over = Head(run, 0, entries(1)[0].digest, None), threading.Event()
+
+        def act(number: int, run: str = run, head: Head = head, is_over: threading.Event = is_over) -> bool:
+            if number == 0:
+                try:
+                    return not stores[0].prune(head, b"kept")
+                finally:
+                    is_over.set()
+            made = None
+            while made is None and not is_over.is_set():
+                made = stores[number].create(first(run), "p", f"h{number}", TTL)
+            return made is not None
+
+        assert not any(at_once(act, len(stores))), "a run was made again while it was pruned, or could not be pruned"
+
+
+def erases_many(make: Opener) -> None:
+    """Several runs are erased at once as one by one: their values are gone, and no more are taken."""
+    store, runs = make(), [fresh_name() for _ in range(3)]
+    for number, run in enumerate(runs):
+        store.vault.put(run, {f"{i}": b"1" for i in range(number + 1)})
+    count = store.vault.erase_all(runs[1:])
+    assert count == 5, f"five values were erased, and {count} were reported"
+    assert [len(make().vault.get(run)) for run in runs] == [1, 0, 0], "the wrong values were erased"
+    for run in runs[1:]:
+        refused(LeaseLost, partial(store.vault.put, run, {"a": b"1"}))
+
+
+UPKEEP: Final = (signed_anew, snapshots, prunes, pruned_race, erases_many)

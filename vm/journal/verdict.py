@@ -31,7 +31,8 @@ class Verdict:
     """The result of verifying a run of `records` records; the first fault is where the damage begins.
 
     `signed_by` is the id of the given key that signed the head, or None; `receipts` counts those that match the chain.
-    `continues` is the run that this one says that it continues, or None.
+    `continues` is the run that this one says that it continues, or None. `is_pruned`: the records were removed, and
+    what is kept of them was verified.
     """
 
     run: str
@@ -41,6 +42,7 @@ class Verdict:
     receipts: int
     faults: tuple[Fault, ...]
     continues: str | None = None
+    is_pruned: bool = False
 
     @property
     def is_intact(self) -> bool:

@@ -7,12 +7,14 @@ its end can be trusted; a signed head or a receipt is the reason to trust the en
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
 from stepward.vm.journal.canonical import NotCanonicalError, Sealed
 from stepward.vm.journal.chain import Anchor, Chain, check_chain, read_together
 from stepward.vm.journal.encryption import ValuesLost, is_encrypted
+from stepward.vm.journal.pruning import verify_pruned
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.records import Record, document_digest
 from stepward.vm.journal.sealing import unsealer
@@ -43,9 +45,15 @@ def verify(
     With `keys` the head and the receipts have to be signed by one of them. Without keys and receipts it can't be
     detected that a journal was rewritten as a whole, or truncated with a matching head.
     `replay` is called only if the chain is unbroken. `document_fault` returns what is wrong with the document of a
-    digest, for checks of many runs. Raises JournalError if the store can't be read at all.
+    digest, for checks of many runs. Of a pruned run, what is kept is checked in the same way. Raises JournalError if
+    the store can't be read at all.
     """
     head, entries = read_together(journal, run)
+    kept = journal.kept(run) if head is None and not entries else None
+    if kept is not None:
+        good, bad = _judged(run, receipts, keys)
+        verdict = verify_pruned(run, kept, keys, good)
+        return replace(verdict, faults=(*verdict.faults, *bad))
     signer = signer_of(run, head, keys)
     good, bad = _judged(run, receipts, keys)
     anchors = [Anchor(receipt.seq, receipt.digest) for receipt in good]
@@ -93,9 +101,9 @@ def verify_all(
 ) -> Iterator[Verdict]:
     """Check every run of a store, one after the other, and every run that a receipt names.
 
-    A run that is gone is detected only by its receipt. `replay` returns the check of the meaning of a run's entries,
-    given the run and its receipts. Only one run is in memory at a time, and a document that runs share is read once.
-    Raises JournalError if the store can't be read at all.
+    Pruned runs come behind the others. A run that is gone is detected only by its receipt. `replay` returns the check
+    of the meaning of a run's entries, given the run and its receipts. Only one run is in memory at a time, and a
+    document that runs share is read once. Raises JournalError if the store can't be read at all.
     """
     document_fault = lru_cache(MAX_DOCUMENTS)(partial(_document_fault, journal))
     by_run: dict[str, list[Receipt]] = {}
@@ -108,6 +116,7 @@ def verify_all(
         return verify(journal, run, keys=keys, receipts=own, replay=check, document_fault=document_fault)
 
     yield from map(verified, journal.names())
+    yield from map(verified, journal.pruned())
     yield from map(verified, list(by_run))
 
 

@@ -172,11 +172,17 @@ class Deliveries(Runs):
         return await self._erase_one(run_id, by)
 
     async def _erase_one(self, run_id: str, by: str | None) -> Run:
-        who = require_name(by, DeliveryRefused)
         run = await self.cancel(run_id, by=by)
         if not run.is_over:
             busy = await self._busy(run_id)
             raise RunBusy(f"{busy}; erase it when that has ended")
+        if await self._note_erasure(run_id, by):
+            await self._io(self.journal.vault.erase, run_id)
+        return await self.get(run_id)
+
+    async def _note_erasure(self, run_id: str, by: str | None) -> bool:
+        """Record that the sensitive values of a run are erased; return whether the vault has to erase some."""
+        who = require_name(by, DeliveryRefused)
         secrets = await self._io(self.journal.vault.get, run_id)
         references = tuple(sorted(name for name in secrets if not name.startswith("token:")))
         body = {"references": references}
@@ -187,9 +193,7 @@ class Deliveries(Runs):
             run_id,
             lambda state: event("erased", body, who) if references or (is_sealed and not state.is_erased) else None,
         )
-        if secrets or is_sealed:
-            await self._io(self.journal.vault.erase, run_id)
-        return await self.get(run_id)
+        return bool(secrets) or is_sealed
 
 
 def _awaited(found: History, token: Token) -> tuple[State, CallPlan] | None:

@@ -16,7 +16,7 @@ from stepward.vm.journal.canonical import LARGEST, canonical, opened, portable
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.journal.signing import SigningKey, VerifyKey
-from stepward.vm.journal.store import Append, Entry, Journal, Lease
+from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Lease, LeaseLost
 from stepward.vm.language.policy import Policy, require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
@@ -218,7 +218,9 @@ class ExecutionVM(Migrations):
         driver = await self._create(plan, run, given, who, ttl=ttl)
         if driver is None:
             found = await self._load(run)
-            assert found is not None, "a run that could not be made exists"
+            if found is None:
+                await self._require_unpruned(run)
+                raise JournalError(f"run `{run}` can't be made, and is not there")
             return self._existing(found, plan, given)
         return driver
 
@@ -303,7 +305,11 @@ class ExecutionVM(Migrations):
         if size > self.limits.state_bytes:
             raise RunRefused(f"the inputs have {size} bytes, more than the {self.limits.state_bytes} allowed")
         if driver.secrets:
-            await self._io(self.journal.vault.put, run, driver.secrets)
+            try:
+                await self._io(self.journal.vault.put, run, driver.secrets)
+            except LeaseLost:
+                await self._require_unpruned(run)
+                raise
             driver.secrets = {}
         signature = None if setup.key is None else setup.key.sign_head(run, 0, first.entry.digest)
         now = self.clock.now() / 1e6
@@ -317,6 +323,11 @@ class ExecutionVM(Migrations):
         driver.lease, driver.committed = lease, (first.state, first.entry)
         driver.pending, driver.urgency = [], 0
         return driver
+
+    async def _require_unpruned(self, run: str) -> None:
+        """Raise RunRefused for the id of a run that was pruned."""
+        if await self._io(self.journal.kept, run) is not None:
+            raise RunRefused(f"run `{run}` was pruned, and no other run gets its id: nothing happens twice")
 
     def _existing(self, found: History, plan: Plan, inputs: Mapping[str, Any]) -> Run:
         """Return an existing run; raises RunRefused if its program, policies or inputs differ."""
@@ -409,6 +420,8 @@ class ExecutionVM(Migrations):
     reconcile_sync = _without_loop(Migrations.reconcile)
     cancel_sync = _without_loop(Migrations.cancel)
     erase_sync = _without_loop(Migrations.erase)
+    prunable_sync = _without_loop(Migrations.prunable)
+    prune_sync = _without_loop(Migrations.prune)
 
 
 def _replies(cache: ReplyCache | str | os.PathLike[str] | None, model: Model | None) -> Replies | None:

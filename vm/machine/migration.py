@@ -10,7 +10,6 @@ from stepward.vm.language.program import Program
 from stepward.vm.machine.admission import Admission
 from stepward.vm.machine.authority import require_name
 from stepward.vm.machine.chains import chain_before
-from stepward.vm.machine.claims import Claims
 from stepward.vm.machine.continuation import checked_grant, handed_over
 from stepward.vm.machine.continuing import id_after
 from stepward.vm.machine.driver import Driver
@@ -29,6 +28,7 @@ from stepward.vm.machine.moving import (
 )
 from stepward.vm.machine.plan import Plan, policy_digest, policy_text
 from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.retention import Retention
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import run_of
 
@@ -49,7 +49,7 @@ class Migration(NamedTuple):
     guardrails: tuple[str, ...]
 
 
-class Migrations(Claims):
+class Migrations(Retention):
     """The runs of a store, with their moves to other versions."""
 
     policies: tuple[Policy, ...]

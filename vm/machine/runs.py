@@ -144,7 +144,8 @@ class Runs:
     async def _found(self, run: str) -> History:
         found = await self._load(run)
         if found is None:
-            raise NoSuchRun(f"there is no run `{run}`")
+            is_pruned = is_id(run) and await self._io(self.journal.kept, run) is not None
+            raise NoSuchRun(f"run `{run}` was pruned" if is_pruned else f"there is no run `{run}`")
         return found
 
     def _stored_plan(self, *documents: Any) -> Plan:

@@ -108,6 +108,18 @@ class WatchedJournal:
         """Yield the ids of all runs."""
         return self._journal.names()
 
+    def prune(self, head: Head, kept: bytes) -> bool:
+        """Remove a run, but for its id."""
+        return self._journal.prune(head, kept)
+
+    def kept(self, run: str) -> bytes | None:
+        """Return what is kept in the place of a run that was removed."""
+        return self._journal.kept(run)
+
+    def pruned(self) -> Iterator[str]:
+        """Yield the ids of the runs that were removed."""
+        return self._journal.pruned()
+
     def frozen(self) -> AbstractContextManager[Journal]:
         """Return a context with the store as it is at one moment."""
         return self._journal.frozen()

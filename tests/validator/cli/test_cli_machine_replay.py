@@ -81,7 +81,7 @@ def test_a_changed_bit_is_found_where_it_is() -> None:
     assert data["version"] == 1
     (run,) = data["runs"]
     assert (run["intact"], run["records"], [fault["seq"] for fault in run["faults"]]) == (False, 9, [5])
-    assert run.keys() == {"run", "records", "head", "signed_by", "receipts", "intact", "faults", "changed"}
+    assert run.keys() == {"run", "records", "head", "signed_by", "receipts", "intact", "faults", "changed", "pruned"}
     for command in (["runs", "r1"], ["replay", "runs.db", "r1"], ["runs", "receipt", "r1"], ["runs", "cancel", "r1"]):
         says(stepward(*command), 2, "error: record 5 of run `r1` is not what was written; see `stepward verify`")
 
@@ -203,3 +203,23 @@ def test_what_can_not_be_copied_is_told() -> None:
     assert not Path("copy.db").exists()
     Path("text").write_text("this is no database, although it is long enough for its head to be looked at " * 3)
     says(stepward("runs", "copy", "text"), 2, "`text` can't be opened: it is no database")
+
+
+def test_old_runs_are_pruned_and_their_receipts_still_verify() -> None:
+    shop("--run-id", "r1")
+    shop("--run-id", "r2", amount=60)
+    assert stepward("runs", "receipt", "r1", "-o", "r1.json").exit_code == 0
+    says(stepward("runs", "prune"), 2, "--older-than")
+    says(stepward("runs", "prune", "--older-than", "soon"), 2, "--older-than: `soon` is no time")
+    assert stepward("runs", "prune", "--older-than", "1d").stdout == "0 runs to prune; add `--apply`\n"
+    assert stepward("runs", "prune", "--older-than", "0s").stdout == "r1\n1 run to prune; add `--apply`\n"
+    data = as_json(stepward("runs", "prune", "--older-than", "0s", "--apply", "--output-format", "json"))
+    assert data == {"version": 1, "applied": True, "pruned": ["r1"], "left": []}
+    result = stepward("verify", "runs.db", "--receipt", "r1.json")
+    assert (result.exit_code, "run `r1`: pruned, 10 records, 1 receipt, intact\n" in result.stdout) == (0, True)
+    assert as_json(stepward("verify", "runs.db", "r1", "--output-format", "json"))["runs"][0]["pruned"] is True
+    says(stepward("runs", "r1"), 2, "run `r1` was pruned")
+    says(shop("--run-id", "r1"), 2, "run `r1` was pruned, and no other run gets its id")
+    with database("runs.db") as connection:
+        connection.execute("UPDATE runs SET kept = x'00'")
+    assert "what is kept of a pruned run can't be read" in stepward("verify", "runs.db", "r1").stdout

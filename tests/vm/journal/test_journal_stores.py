@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,8 @@ class MakesARunByLeasing(MemoryJournal):
 
 class RenewsWhatIsLost(MemoryJournal):
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
-        return super().renew(lease._replace(fence=self._runs[lease.run].fence), now, ttl)
+        stored = self._runs.get(lease.run)
+        return super().renew(lease if stored is None else lease._replace(fence=stored.fence), now, ttl)
 
 
 class OnlySaysThatItRenews(MemoryJournal):
@@ -351,6 +352,37 @@ class ShowsWhatIsWrittenMeanwhile(MemoryJournal):
         yield self
 
 
+class GivesAPrunedIdAgain(MemoryJournal):
+    def prune(self, head: Head, kept: bytes) -> bool:
+        done = super().prune(head, kept)
+        self._kept.pop(head.run, None)
+        return done
+
+
+class PrunesAnyHead(MemoryJournal):
+    def prune(self, head: Head, kept: bytes) -> bool:
+        last = self.head(head.run)
+        return super().prune(head if last is None else last, kept)
+
+
+class PrunesInTwoSteps(MemoryJournal):
+    """Removes the run first, and takes its id a moment later."""
+
+    def prune(self, head: Head, kept: bytes) -> bool:
+        done = super().prune(head, kept)
+        held = self._kept.pop(head.run, None)
+        a_moment()
+        if held is not None:
+            self._kept[head.run] = held
+        return done
+
+
+class ErasesTheFirst(OneVaultForAll):
+    class Vault(MemoryVault):
+        def erase_all(self, runs: Collection[str]) -> int:
+            return sum(map(self.erase, list(runs)[:1]))
+
+
 class StartsAnew(MemoryJournal):
     """Not one store at each opening, but one at the first."""
 
@@ -404,6 +436,10 @@ BROKEN: dict[type[MemoryJournal], set[str]] = {
     KeepsValuesInTheList: {"vault_apart"},
     SignsAnyHead: {"signed_anew"},
     ShowsWhatIsWrittenMeanwhile: {"snapshots"},
+    GivesAPrunedIdAgain: {"prunes"},
+    PrunesAnyHead: {"prunes"},
+    PrunesInTwoSteps: {"pruned_race"},
+    ErasesTheFirst: {"erases_many"},
     StartsAnew: {"reopened"},
 }
 

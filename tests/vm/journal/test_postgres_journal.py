@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from databases import Place
 from stepward.vm.journal import postgres as module
 from stepward.vm.journal.postgres import PostgresJournal
-from stepward.vm.journal.store import AppendConflict, JournalError, Lease, LeaseLost
+from stepward.vm.journal.store import AppendConflict, Head, JournalError, Lease, LeaseLost
 from stepward.vm.journal.trials import NOW, TTL, behind, created, entries, first, following, picture
 
 
@@ -78,16 +78,23 @@ print(store.create(first("one run"), "p", sys.argv[3], TTL) is not None)
     assert sorted(results) == ["False"] * 5 + ["True"]
 
 
-def test_a_schema_of_the_first_version_is_brought_to_this_one(postgres: Place, admin: psycopg.Connection) -> None:
+OLDER = {
+    2: ("ALTER TABLE runs DROP COLUMN kept", "UPDATE layout SET version = 2"),
+    1: ("DROP INDEX runs_due", "ALTER TABLE runs DROP COLUMN due", "UPDATE layout SET version = 1"),
+}
+"""What makes a schema of each older version from one of the version after it."""
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_a_schema_of_an_older_version_is_brought_to_this_one(
+    postgres: Place, admin: psycopg.Connection, version: int
+) -> None:
     older = PostgresJournal(postgres.conninfo, schema=postgres.schema)
     run, fence = created(older)
-    for statement in (
-        "DROP INDEX runs_due",
-        "ALTER TABLE runs DROP COLUMN due",
-        "UPDATE runs SET status = 'RUNNING', expires = 0",
-        "UPDATE layout SET version = 1",
-    ):
-        admin.execute(statement.encode())
+    admin.execute(b"UPDATE runs SET status = 'RUNNING', expires = 0, due = 0")
+    for one in range(2, version - 1, -1):
+        for statement in OLDER[one]:
+            admin.execute(statement.encode())
     for _ in range(2):
         newer = PostgresJournal(postgres.conninfo, schema=postgres.schema, create=False)
         assert newer.due(NOW) == {"program": 1}
@@ -96,6 +103,8 @@ def test_a_schema_of_the_first_version_is_brought_to_this_one(postgres: Place, a
     assert [lease.run for lease in newer.claim("h", NOW, TTL, 9)] == [run]
     with pytest.raises(LeaseLost):
         newer.append(behind(run, entries(1), following(entries(1), 1)), fence)
+    assert newer.prune(Head(run, 0, entries(1)[0].digest, None), b"kept")
+    assert newer.kept(run) == b"kept"
     admin.execute(b"UPDATE layout SET version = 9")
     with pytest.raises(JournalError, match="a newer version"):
         PostgresJournal(postgres.conninfo, schema=postgres.schema)
