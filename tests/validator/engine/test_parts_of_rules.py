@@ -31,7 +31,7 @@ KINDS: Final[dict[str, Data]] = {
         "type": "for_each",
         "items": "$l",
         "as": "x",
-        "max_items": 3,
+        "max_items": 2,
         "steps": [{"id": "in", "type": "tool", "tool": "look"}],
     },
     "end": {"type": "end", "output": "$i"},

@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.values.simplest import beside, fitting, simplest
-from stepward.validator.engine.values.states import within
 from stepward.validator.engine.witnesses.choices import MAX_TRIES, Valueless, below, few_first, parts_of, replaced
+from stepward.validator.engine.witnesses.lists import Spot, listed, lists_of
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
-from stepward.validator.engine.witnesses.taken import budget, common, instead, items_taken, named, spent_after
+from stepward.validator.engine.witnesses.taken import budget, common, instead, named, spent_after
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
 from stepward.validator.findings import Evidence, Move
 from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.syntax import Constant, walk
-from stepward.vm.expressions.template import embedded, lone_reference
+from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import AnyStep, Call, ComputeStep, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec, fits
@@ -49,9 +49,6 @@ MAX_SEARCH: Final = 5_000
 
 MAX_CHASED: Final = 8
 """The longest chain of copies that is followed to the source of a value."""
-
-Spot = tuple[Source, tuple[str, ...]]
-"""An input or an output, and its field that a step reads."""
 
 Values = dict[Spot, Any]
 
@@ -236,8 +233,8 @@ class Witnesses:
                 yield source, reading.meant.fields
             elif source.kind == "item" and source.step is not None:
                 owner = self.facts.bodies.of_stages[source.step].owner
-                for listed, fields in self._listed(owner):
-                    yield listed, (*fields, ITEMS, *reading.meant.fields)
+                for origin, fields in listed(self.facts, owner):
+                    yield origin, (*fields, ITEMS, *reading.meant.fields)
             elif source.kind == "set" and source.step is not None:
                 for inner in self.analyses.assignment.readings_at(source.step):
                     if inner.path == source.path:
@@ -390,7 +387,8 @@ class Witnesses:
 
     def _try(self, goal: _Goal, turns: _Turns, values: Values) -> Witness | Replayed:
         self._tries += 1
-        lists = dict(self._lists(goal, values))
+        given = partial(self._input, goal, values=values)
+        lists = dict(lists_of(self.facts, goal.path, goal.known.items, given, self._first))
         values = {**values, **lists}
         witness = Witness(
             goal.claim,
@@ -430,27 +428,6 @@ class Witnesses:
             witness = replace(witness, script=(*witness.script, Answer(name, visit, "returns", value)))
             seen = self._replayed(witness)
         return witness, seen
-
-    def _lists(self, goal: _Goal, values: Values) -> Iterator[tuple[Spot, Any]]:
-        """Yield the lists of for_each steps with as many items as the path takes."""
-        bodies = self.facts.bodies
-        for stage, body in bodies.of_stages.items():
-            each, between = (self.facts.flow.steps[one].id for one in (body.owner, stage))
-            taken = items_taken(goal.path, each, between) if stage == body.next else []
-            for source, fields in self._listed(body.owner) if taken else ():
-                spec, most = below(self.meaning.typing.effective(source), fields), len(taken)
-                held = within(self._input(goal, source, values), fields)
-                items = held if isinstance(held, tuple) else ()
-                more = self._first(spec.items if spec is not None else None) if len(items) < most else None
-                items = (items + (items[-1:] or (more,)) * most)[:most]
-                yield (source, fields), tuple(map(goal.known.items.get, taken, items))
-
-    def _listed(self, owner: int) -> Iterator[Spot]:
-        """Yield the list of a for_each step, if it is one value from outside."""
-        names = lone_reference(self.facts.bodies.each(owner).items)
-        meant = None if names is None else self.meaning.names.meaning(names)
-        if meant is not None and len(meant.sources) == 1 and meant.sources[0].kind in ("input", "output"):
-            yield meant.sources[0], meant.fields
 
     def _input(self, goal: _Goal, source: Source, values: Values, lists: Values = {}) -> Any:  # noqa: B006 - read
         known = goal.known.inputs.get(source.name, _AS_IS) if source.kind == "input" else _AS_IS

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stepward.validator.analysis.product import ON_TO_ITEM
 from stepward.validator.engine.witnesses.replay import Replayed
 from stepward.validator.engine.witnesses.seen import is_between, leaves
 from stepward.validator.findings import Move
@@ -80,19 +79,3 @@ def spent_after(seen: Replayed, moves: int) -> int:
         if is_between(happened.kind, happened.body, each) or leaves(happened.body):
             moves -= 1
     return 0
-
-
-def items_taken(path: Iterable[Move], each: str, between: str) -> list[int]:
-    """Return the positions on a path at which items of a for_each step start, in the visit that has most of them.
-
-    `between` is the stage between its items.
-    """
-    most: list[int] = []
-    now: list[int] = []
-    for position, move in enumerate(path):
-        if move.step == each:
-            now = []
-        elif move.step == between and move.how == ON_TO_ITEM:
-            now = [*now, position]
-            most = max(most, now, key=len)
-    return most
