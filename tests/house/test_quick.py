@@ -34,7 +34,8 @@ def test_every_folder_of_the_house_is_a_room_with_tests_and_no_other_is() -> Non
 def test_every_pattern_stands_for_a_file() -> None:
     content = tomllib.loads((TESTS / "rooms.toml").read_text(encoding="utf-8"))
     patterns = [*content["always"], *content["nightly"], *(one for tests in content["rooms"].values() for one in tests)]
-    assert not [pattern for pattern in patterns if not fnmatch.filter(files_of_tests(), pattern)]
+    files = files_of_tests()
+    assert not [pattern for pattern in patterns if not fnmatch.filter(files, pattern)]
 
 
 def test_the_cheapest_tests_run() -> None:

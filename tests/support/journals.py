@@ -125,13 +125,13 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def flips(run: Written, seq: int, stride: int = 1) -> Iterator[Damage]:
-    """Turn over each bit of a record and of its digest; with a `stride` of 8, one bit of each byte."""
+    """Turn over each bit of a record and of its digest; with a `stride`, one bit of so many."""
     entries, head = run
     old = entries[seq]
-    for bit in range(0, len(old.record) * 8, stride):
+    for bit in range(0, len(old.record) * 8 - stride + 1, stride):
         entry = old._replace(record=flipped(old.record, bit + bit // stride % stride))
         yield Damage(f"bit {bit} of record {seq}", [*entries[:seq], entry, *entries[seq + 1 :]], head, seq, seq)
-    for bit in range(0, len(old.digest) * 8, stride):
+    for bit in range(0, len(old.digest) * 8 - stride + 1, stride):
         entry = old._replace(digest=flipped(old.digest, bit + bit // stride % stride))
         yield Damage(f"bit {bit} of digest {seq}", [*entries[:seq], entry, *entries[seq + 1 :]], head, seq, seq)
 

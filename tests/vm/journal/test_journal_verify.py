@@ -27,6 +27,7 @@ from journals import (
     shelf,
     written,
 )
+from sizes import size
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.records import NO_DIGEST, Record, document_digest
 from stepward.vm.journal.store import Entry, Head
@@ -79,8 +80,8 @@ def test_a_bit_of_every_byte_counts() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seq", range(8))
-def test_every_bit_of_every_record_and_digest_counts(seq: int) -> None:
-    for damage in flips(GOOD, seq):
+def test_the_bits_of_every_record_and_digest_count(seq: int) -> None:
+    for damage in flips(GOOD, seq, stride=size(3, 1)):
         assert_found(damage)
 
 

@@ -14,6 +14,7 @@ import pytest
 from commands import program_in
 from machines import unchecked
 from paths import PROGRAMS
+from sizes import size
 from stepward.validator import check_program
 from stepward.validator.cli.objects import load_file
 from stepward.vm import ExecutionVM, ModelReply, ModelRequest, Program, Run, ScriptedModel, ToolContext
@@ -217,7 +218,7 @@ def test_every_tool_that_a_good_program_declares_is_there() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(size(4, 8)))
 def test_a_good_program_ends_whatever_it_is_answered(path: Path, seed: int) -> None:
     program = program_in(path)
     plan = Plan(program)
