@@ -27,21 +27,36 @@ ITEMS = Need(
 
 
 def _end_of(records: list[Data], seq: int) -> int | None:
-    """Return the number of the record behind an item that begins at `seq`, None if the run goes on no further."""
+    """Return the number of the record behind an item that begins at `seq`, None if the run goes on no further.
+
+    That is the start of the next item, or the end of the step; in a branch, records of siblings may come before it.
+    """
     frame = frame_of(records[seq]["body"])
-    inside = [one["seq"] for one in records[seq:] if frame_of(one["body"])[: len(frame)] == frame]
-    end = inside[-1] + 1
-    return end if end < len(records) and records[end]["kind"] in ("item", "joined") else None
+    for record in records[seq + 1 :]:
+        found, kind = frame_of(record["body"]), record["kind"]
+        is_next = kind == "item" and found[:-1] == frame[:-1] and found[-1][0] == frame[-1][0]
+        if is_next or (kind == "joined" and found == frame[:-1] and record["body"]["step"] == frame[-1][0]):
+            return int(record["seq"])
+    return None
+
+
+def _split(records: list[Data], first: Data) -> tuple[list[Data], list[Data]]:
+    """Return the records of the item that begins with `first`, and the others among some records."""
+    frame = frame_of(first["body"])
+    inside = [one for one in records if frame_of(one["body"])[: len(frame)] == frame]
+    return inside, [one for one in records if one not in inside]
 
 
 def _item(trial: Trial, records: list[Data]) -> tuple[int, int]:
     """Pick an item that ended. Return the numbers of its first record and of the one behind it."""
-    seq = picked(
-        trial.case, records, lambda record: record["kind"] == "item" and _end_of(records, record["seq"]) is not None
-    )
+    seq = picked(trial.case, records, lambda record: _is_item(record) and _end_of(records, record["seq"]) is not None)
     end = _end_of(records, seq)
     assert end is not None, "it was picked for that"
     return seq, end
+
+
+def _is_item(record: Data) -> bool:
+    return record["kind"] == "item" and not isinstance(frame_of(record["body"])[-1][3], str)
 
 
 def _named(record: Data) -> str:
@@ -59,8 +74,9 @@ def _named(record: Data) -> str:
 def item_skipped(trial: Trial, records: list[Data]) -> Forged:
     """All records of an item are removed, so that the run goes on as if the item had not been there."""
     seq, end = _item(trial, records)
-    trial.case.log(f"drop records {seq} to {end - 1}, which are {_named(records[seq])}")
-    return Forged([*records[:seq], *records[end:]], seq + 1)
+    _, others = _split(records[seq:end], records[seq])
+    trial.case.log(f"drop the records before {end} that are {_named(records[seq])}")
+    return Forged([*records[:seq], *others, *records[end:]], seq + len(others) + 1)
 
 
 @rewriting(
@@ -73,8 +89,9 @@ def item_skipped(trial: Trial, records: list[Data]) -> Forged:
 def item_repeated(trial: Trial, records: list[Data]) -> Forged:
     """All records of an item are written a second time behind the item, as if it had been performed twice."""
     seq, end = _item(trial, records)
-    trial.case.log(f"write records {seq} to {end - 1}, which are {_named(records[seq])}, once more behind them")
-    return Forged([*records[:end], *records[seq:end], *records[end:]], end + 1)
+    inside, _ = _split(records[seq:end], records[seq])
+    trial.case.log(f"write the records of {_named(records[seq])} once more before record {end}")
+    return Forged([*records[:end], *inside, *records[end:]], end + 1)
 
 
 @rewriting(
@@ -90,7 +107,10 @@ def items_swapped(trial: Trial, records: list[Data]) -> Forged:
     case.needs(records[middle]["kind"] == "item")
     end = case.needs(_end_of(records, middle))
     case.log(f"let {_named(records[seq])} come after {_named(records[middle])}")
-    return Forged([*records[:seq], *records[middle:end], *records[seq:middle], *records[end:]], seq + 1)
+    earlier, between = _split(records[seq:middle], records[seq])
+    later, others = _split(records[middle:end], records[middle])
+    swapped = [*later, *earlier, *between, *others]
+    return Forged([*records[:seq], *swapped, *records[end:]], seq + 1)
 
 
 @rewriting(

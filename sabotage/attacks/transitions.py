@@ -25,6 +25,7 @@ from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.places import Place, frame_of, place_of
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Data
+from stepward.sabotage.stores.plain_records import branch_of
 from stepward.vm.journal.canonical import portable
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import same
@@ -68,10 +69,22 @@ def cursor_edited(trial: Trial, records: list[Data]) -> Forged:
 def step_forgotten(trial: Trial, records: list[Data]) -> Forged:
     """The record with which a step was left is removed."""
     case = trial.case
-    seq = picked(case, records, lambda record: "next" in record["body"] and _is_decided(records, record["seq"] + 1))
+    seq = picked(case, records, lambda record: "next" in record["body"] and _behind(records, record) is not None)
     case.log(f"drop record {seq}, with which `{records[seq]['body']['step']}` was left")
-    forged = changed(records, seq)
-    return forged._replace(end=forged.end + 1)
+    end = _behind(records, records[seq])
+    assert end is not None, "it was picked for that"
+    return Forged(changed(records, seq).records, end)
+
+
+def _behind(records: list[Data], left: Data) -> int | None:
+    """Return the number of the next record that can't come before one, None without one: others are of siblings."""
+    branch = branch_of(left["body"].get("frame", ()))
+    for record in records[left["seq"] + 1 :]:
+        frame = frame_of(record["body"])
+        is_sibling = frame[: len(branch)] != branch and branch[: len(frame)] != frame
+        if record["kind"] not in FROM_OUTSIDE and not is_sibling:
+            return int(record["seq"])
+    return None
 
 
 def _is_decided(records: list[Data], seq: int) -> bool:
