@@ -13,6 +13,15 @@ TOOLS: Final[dict[str, Any]] = {
 INPUTS: Final[dict[str, Any]] = {"f": {"type": "boolean"}, "g": {"type": "string", "enum": ["a", "b"]}}
 ASKED: Final = ("$f", "not $f", "$g == 'a'", "$g == 'b'", "$f and $g == 'a'")
 
+OF_BRANCHES: Final = (
+    "defined($m.output)",
+    "not defined($m.output)",
+    "defined($k.output)",
+    "defined($k.error)",
+    "defined($m.error)",
+    "not defined($k.error)",
+)
+
 
 def branched_program(seed: int) -> dict[str, Any]:
     """Return the program of a seed."""
@@ -149,4 +158,6 @@ class _Maker:
             return {"name": name, "at_most_once": self.selector()}
         if kind == "exclusive":
             return {"name": name, "exclusive": [self.selector(), self.selector()]}
-        return {"name": name, "never": self.selector(), "when": self.chance.choice(ASKED)}
+        rule = {"name": name, "never": self.selector(), "when": self.chance.choice(ASKED)}
+        apart = Random(f"{number} {self.ids}")  # so that the other rules of a seed stay what they are
+        return rule | ({"when": apart.choice(OF_BRANCHES)} if apart.random() < 0.5 else {})

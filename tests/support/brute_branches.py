@@ -224,6 +224,9 @@ class Enumeration:
         env = {key: value for key, value in state.env if not key.startswith("both.")}
         for name, member in zip(self.names, members, strict=True):
             env.pop(f"{name}.output", None)
+            env.pop(f"{name}.error", None)
+            if member.ended != "good":
+                env[f"{name}.error"] = "error"
             if member.ended == "good" and member.output is not None:
                 env[f"{name}.output"] = member.output
         events = [] if has_failed else [Event("succeeds", "both")]

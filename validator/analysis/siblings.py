@@ -140,26 +140,37 @@ def most(*memories: Sequence[int]) -> Levels:
     return tuple(max(levels) for levels in zip(*memories, strict=True))
 
 
-def not_judged_beside_branches(facts: ProgramFacts, rule: AnyRule) -> str:
-    """Return why a rule is not judged in a program with branches, or an empty text."""
+def not_judged_beside_branches(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> str:
+    """Return why a rule is not judged in a program with branches, or an empty text; `owner` is as in `hits_in`."""
     if not facts.flow.layout.forks:
         return ""
     if isinstance(rule, FollowedBy):
         return "what follows is not proved yet where branches run at once"
-    when = rule.when if isinstance(rule, Never) else None
-    return "" if when is None else reads_branch(facts, when)
+    if not isinstance(rule, Never) or rule.when is None:
+        return ""
+    return reads_sibling(facts, rule.when, [hit.step for hit in hits_in(facts, rule.never, owner)])
 
 
-def reads_branch(facts: ProgramFacts, when: str) -> str:
-    """Return why a condition is not judged that reads what a branch came to, or an empty text: its siblings do not
-    see that."""
-    ids = {facts.flow.steps[branch].id for fork in facts.flow.layout.forks.values() for branch in fork.branches}
+def reads_sibling(facts: ProgramFacts, when: str, steps: Iterable[int]) -> str:
+    """Return why a condition is not judged that is asked at some steps, or an empty text.
+
+    On a path of the graph, a branch knows what those before it came to. In a run it does not, unless it depends on
+    them.
+    """
     try:
         tree = facts.meaning.condition(when)
     except ExpressionError:
         return ""
-    names = [one.names for one in all_references(tree) if one.names[0] in ids]
-    return f"its condition reads `${written(names[0])}`, which belongs to a branch" if names else ""
+    layout, read = facts.flow.layout, {one.names[0]: one.names for one in all_references(tree)}
+    for step in steps:
+        for fork in layout.forks.values():
+            ids = [facts.flow.steps[start].id for start in fork.branches]
+            for number in (number for number, start in enumerate(fork.branches) if step in layout.inside(start)):
+                unseen = [ids[one] for one in range(number) if one not in fork.before[number] and ids[one] in read]
+                if unseen:
+                    name, other = written(read[unseen[0]]), ids[number]
+                    return f"its condition reads `${name}` in `{other}`, which runs at the same time as that branch"
+    return ""
 
 
 def hits_in(facts: ProgramFacts, selector: AnySelector | AnyGuard, owner: int | None) -> list[Match]:

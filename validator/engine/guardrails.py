@@ -28,7 +28,7 @@ from stepward.validator.analysis.outcomes import (
     words,
 )
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
-from stepward.validator.analysis.siblings import hits_in, monitor_of, not_judged_beside_branches, reads_branch
+from stepward.validator.analysis.siblings import hits_in, monitor_of, not_judged_beside_branches, reads_sibling
 from stepward.validator.analysis.vacuity import is_misspelt, vacuous
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
@@ -162,7 +162,8 @@ class _Judge:
     def judged(self) -> Found:
         """Judge a rule of the program, of a body or of a policy."""
         within = "what follows within one item is not proved yet" if isinstance(self.rule, FollowedBy) else ""
-        reason = (within if self.owner is not None else "") or not_judged_beside_branches(self.facts, self.rule)
+        reason = within if self.owner is not None else ""
+        reason = reason or not_judged_beside_branches(self.facts, self.rule, self.owner)
         if reason:
             return self._left_open(f"guardrail `{self.rule.name}`", reason)
         outcomes = list(vacuous(self.facts, self.rule, self.origin))
@@ -183,7 +184,7 @@ class _Judge:
         tool."""
         if when is None:
             return self._decide(never(self.analyses, [hit]))
-        reason = reads_branch(self.facts, when)
+        reason = reads_sibling(self.facts, when, [hit.step])
         if reason:
             return self._left_open(f"the allow-list at `{hit.part.id}`", reason)
         found = self._tested(hit, self.facts.meaning.condition(when))

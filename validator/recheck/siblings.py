@@ -9,7 +9,7 @@ another depends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,9 +17,11 @@ from stepward.validator.recheck.apart import Sibling, siblings
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.followed import State
+from stepward.validator.recheck.parts import Match
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused
 from stepward.validator.recheck.rules import Breach, Memory, RequiresWatcher, Watcher
+from stepward.validator.recheck.selectors import matches
 from stepward.validator.recheck.steps import Steps
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.guardrails import AnyRule, FollowedBy, Never, Requires
@@ -112,12 +114,19 @@ def beside_branches(
     if isinstance(rule, FollowedBy):
         raise Refused("what follows is not checked where branches run at once")
     if isinstance(rule, Never) and rule.when is not None:
-        require_no_branch(reading, rule.when)
+        require_no_sibling(reading, rule.when, matches(rule.never, reading))
     return SiblingWatcher if isinstance(rule, Requires) else watch
 
 
-def require_no_branch(reading: Reading, when: str) -> None:
-    """Raise Refused for a condition that reads what a branch came to: its siblings do not see that."""
-    ids = {reading.steps[start].id for fork in reading.layout.forks.values() for start in fork.branches}
-    if any(names[0] in ids for names in references([parse(when, reading.program.language)])):
-        raise Refused("a condition that reads a branch is not checked")
+def require_no_sibling(reading: Reading, when: str, hits: Iterable[Match]) -> None:
+    """Raise Refused for a condition that reads what a branch came to, and is asked in a branch that does not see it."""
+    layout, steps = reading.layout, {hit.step for hit in hits}
+    read = {names[0] for names in references([parse(when, reading.program.language)])}
+    branches = siblings(layout)
+    for start, one in branches.items():
+        if steps.isdisjoint(layout.inside(start)):
+            continue
+        others = [other for other, found in branches.items() if found.fork == one.fork and found.place < one.place]
+        unseen = {reading.steps[other].id for other in others if branches[other].place not in one.before}
+        if unseen & read:
+            raise Refused("a condition that reads a sibling is not checked")

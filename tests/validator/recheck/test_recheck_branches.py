@@ -63,7 +63,31 @@ def test_what_is_not_decided_yet_is_told_so() -> None:
         "what follows is not proved yet where branches run at once",
     )
     reading = {"name": "r", "never": {"tool": "pay"}, "when": "defined($a.output)"}
-    assert "belongs to a branch" in judged(reading, [call("ok", "approve")], [call("paid", "pay")]).evidence.reason
+    found = judged(reading, [call("ok", "approve")], [call("paid", "pay")])
+    assert found.evidence.reason == "its condition reads `$a.output` in `b`, which runs at the same time as that branch"
+
+
+@pytest.mark.parametrize(
+    ("when", "verdict"),
+    [
+        ("not defined($a.output)", Verdict.PROVED),
+        ("defined($a.error)", Verdict.PROVED),
+        ("defined($a.output)", Verdict.VIOLATED),
+    ],
+)
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_condition_may_read_what_a_branch_came_to_where_that_is_known(
+    when: str, verdict: Verdict, *, is_behind: bool
+) -> None:
+    """In a branch that depends on it, and behind the join."""
+    told = [{"id": "told", "type": "end", "output": 1}]
+    rule = {"name": "r", "never": {"tool": "pay"}, "when": when}
+    if is_behind:
+        found = judged(rule, told, [call("seen", "look")], call("paid", "pay"))
+    else:
+        found = judged(rule, told, [call("paid", "pay")], needs=True)
+    assert found.verdict is verdict
+    assert found.rechecked or verdict is not Verdict.PROVED
 
 
 def one_after_another(patch: pytest.MonkeyPatch) -> None:
@@ -102,9 +126,18 @@ def only_at_exits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(guardrails, "monitor_of", monitor_of)
 
 
+def sees_siblings(patch: pytest.MonkeyPatch) -> None:
+    """A condition sees what a sibling has come to."""
+    patch.setattr(siblings, "reads_sibling", lambda facts, when, steps: "")
+
+
+SEEN = {"name": "r", "never": {"tool": "pay"}, "when": "not defined($a.output)"}
+
+
 @pytest.mark.parametrize(
     ("mistake", "rule", "first", "second"),
     [
+        (sees_siblings, SEEN, [{"id": "told", "type": "end", "output": 1}], [call("paid", "pay")]),
         (one_after_another, NOTED, [{"id": "ok", "type": "set", "set": {"v": 1}}], [call("paid", "pay")]),
         (only_at_exits, ONCE, [call("once", "pay")], [call("paid", "pay")]),
         (only_at_exits, EITHER, [call("seen", "look")], [call("paid", "pay")]),
