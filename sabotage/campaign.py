@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
@@ -47,7 +47,8 @@ class Orders:
     earlier. `postgres` is a libpq connection string: attacks on a store in memory then use a store in that database.
     With `specimens`, each attack also runs on our small programs, with half as many cases, or with all of them where
     the attack does not apply to the user's program; if the cases do not suffice, `seed` selects the specimens that come
-    first. With `stops`, no shard starts after a breach.
+    first. With `stops`, no shard starts after a breach. `dask` is the address of a Dask scheduler, whose cluster plays
+    the shards; `workers` and `database` count for nothing then.
     """
 
     seed: int = 0
@@ -60,6 +61,7 @@ class Orders:
     postgres: str | None = None
     specimens: bool = False
     stops: bool = False
+    dask: str | None = None
 
     def chosen(self) -> tuple[type[Attack], ...]:
         """Return the attacks of the campaign."""
@@ -99,7 +101,8 @@ class Row:
     """One row of the matrix: the number of cases of an attack for each outcome, and the first breach.
 
     `misses` says why the attack does not apply to the program. `on_program` counts the outcomes of cases on the program
-    itself, not on a specimen. `unconfirmed` is a breach that a fresh process could not repeat.
+    itself, not on a specimen. `unconfirmed` is a breach that a fresh process could not repeat. `lost` counts shards
+    that were given up, because each worker that played one died.
     """
 
     attack: type[Attack]
@@ -110,6 +113,7 @@ class Row:
     seconds: float = 0.0
     breach: Script | None = None
     unconfirmed: Script | None = None
+    lost: int = 0
 
     @property
     def cases(self) -> int:
@@ -140,7 +144,8 @@ class Row:
         if self.misses is not None:
             return self.misses
         if not self.cases:
-            return "the time limit was reached before it started"
+            died = "the workers that played it died"
+            return died if self.lost else "the time limit was reached before it started"
         return "no run came to what it attacks"
 
 
@@ -153,6 +158,11 @@ class Matrix(NamedTuple):
     rows: tuple[Row, ...]
     seconds: float
     left: int
+
+    @property
+    def lost(self) -> int:
+        """The number of shards that were given up, because each worker that played one died."""
+        return sum(row.lost for row in self.rows)
 
     @property
     def breaches(self) -> tuple[Script, ...]:
@@ -241,6 +251,7 @@ def _target(target: Target, shard: Shard) -> Target:
 
 
 def _enter(row: Row, result: ShardResult, firsts: dict[str, tuple[Shard, Found]]) -> None:
+    row.lost += result.is_lost
     row.outcomes.update(result.outcomes)
     if not result.shard.specimen:
         row.on_program.update(result.outcomes)
@@ -282,6 +293,13 @@ def _script(target: Target, orders: Orders, attack: str, found: Found) -> Script
 def _shard_results(
     target: Target, orders: Orders, shards: Sequence[Shard], until: float | None
 ) -> Iterator[ShardResult]:
+    if orders.dask is not None:
+        from stepward.sabotage.campaigns.cluster import on_cluster, version_there
+
+        # Cases that breached earlier are in a folder of this machine.
+        there = replace(orders, dask=None, database=None)
+        yield from on_cluster(orders.dask, target.to_data(), there, shards, until, version_there())
+        return
     if orders.workers > 1 and len(shards) > 1:
         yield from _in_processes(target, orders, shards, until)
         return
@@ -316,11 +334,12 @@ def _in_processes(
                 if until is not None and time.monotonic() >= until:
                     waiting.clear()
                     break
-                running.add(pool.submit(_play_in_worker, data, waiting.pop(), orders))
+                running.add(pool.submit(play_in_worker, data, waiting.pop(), orders))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
 
 
-def _play_in_worker(data: Mapping[str, Any], shard: Shard, orders: Orders) -> ShardResult:
+def play_in_worker(data: Mapping[str, Any], shard: Shard, orders: Orders) -> ShardResult:
+    """Play a shard in another process, which gets the target as data."""
     return _played(Target.of(**data), shard, orders)

@@ -65,13 +65,14 @@ class Found(NamedTuple):
 
 
 class ShardResult(NamedTuple):
-    """The result of a shard. `seconds` is CPU time."""
+    """The result of a shard. `seconds` is CPU time. `is_lost`: it was given up, because who played it died."""
 
     shard: Shard
     outcomes: dict[str, int]
     events: int
     seconds: float
     found: Found | None
+    is_lost: bool = False
 
 
 class NoCases(StepwardError):  # noqa: N818 - it is what happened, not a fault

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
 
-FOR_THE_MACHINE: Final = ("families", "attacks", "save", "replay", "self_test", "no_specimens")
+FOR_THE_MACHINE: Final = ("families", "attacks", "save", "replay", "self_test", "no_specimens", "dask")
 """Options that are about attacks on the machine."""
 
 BREACHED, UNCONFIRMED, NOT_ALL_RAN = 1, 3, 4

@@ -79,6 +79,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.option(
     "--workers", type=click.IntRange(1), default=1, help="The number of processes that run attacks.  [default: 1]"
 )
+@click.option("--dask", metavar="ADDRESS", help="Run attacks on the Dask cluster whose scheduler has this address.")
 @click.option("--save", type=FILE, metavar="DIR", help="The folder for saved breaches.  [default: stepward-breaches]")
 @click.option("--details", is_flag=True, help="Also print a row for each attack.")
 @click.option("--output-format", type=click.Choice(FORMATS), default="text", help="The format of the report.")
@@ -107,6 +108,8 @@ def sabotage(file: Path | None, **options: Any) -> None:
     an attack did not run (only with --require-all).
     """
     is_real = calls_real_tools(options)
+    if options["dask"] is not None and options["workers"] > 1:
+        raise click.UsageError("`--workers` is about processes of this machine: leave it out with `--dask`")
     if options["replay"] is not None:
         sys.exit(_replay(options["replay"], options))
     if options["self_test"]:
@@ -158,6 +161,7 @@ def _orders(options: dict[str, Any]) -> Orders:
         # Earlier breaches are tried first, unless the option asks for the same campaign again.
         database=None if options["seed"] is not None else ".stepward_cache/sabotage",
         specimens=not options["no_specimens"],
+        dask=options["dask"],
     )
 
 
@@ -169,6 +173,7 @@ def _seconds(options: dict[str, Any]) -> float | None:
 
 
 def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -> int:
+    from stepward.sabotage.campaigns.cluster import ClusterRefused
     from stepward.sabotage.campaigns.shard import NoCases
     from stepward.validator.validator import ProgramValidator
     from stepward.vm.errors import ProgramError
@@ -181,6 +186,8 @@ def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -
     except ProgramError as error:
         help = "`stepward check` says what to fix"
         raise AdvisedError(f"no machine can run `{program.name}`: {error.problems[0].message}", help) from None
+    except ClusterRefused as error:
+        raise AdvisedError(str(error), error.help) from None
     except NoCases as error:
         raise AdvisedError(str(error), "look at `pattern`, `minimum` and `maximum` of inputs and outputs") from None
     saved = _save(matrix, options["save"])

@@ -146,6 +146,8 @@ def _summary(matrix: Matrix) -> str:
         verdict += f", {len(matrix.unconfirmed)} unconfirmed"
     cases = sum(row.cases - row.outcomes[Outcome.NOT_APPLICABLE] for row in matrix.rows)
     rest = "; the time limit was reached before the end" if matrix.left else ""
+    if matrix.lost:
+        rest += f"; {counted(matrix.lost, 'shard')} given up, because the workers that played them died"
     return (
         f"{verdict}: {matrix.ran} of {counted(len(matrix.rows), 'attack')} ran on `{safe(matrix.program)}`,"
         f" {counted(cases, 'case')}, {counted(matrix.events, 'event')} in {matrix.seconds:.1f} s,"
@@ -170,6 +172,7 @@ def to_data(matrix: Matrix, saved: Mapping[str, str]) -> dict[str, Any]:
             "unconfirmed": len(matrix.unconfirmed),
             "seconds": round(matrix.seconds, 3),
             "shards_left": matrix.left,
+            "shards_lost": matrix.lost,
         },
     }
 
