@@ -63,7 +63,7 @@ def old_signature_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def first_page_is_all(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, SQLiteJournal, "names", ("last = page[-1][0] if page else None", "last = None"))
+    rewrite(patch, SQLiteJournal, "_named", ("last = page[-1][0] if page else None", "last = None"))
 
 
 def first_failure_ends_a_recovery(patch: pytest.MonkeyPatch) -> None:

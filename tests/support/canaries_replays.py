@@ -152,7 +152,7 @@ def takes_any_inputs(patch: pytest.MonkeyPatch) -> None:
 
 
 def anybody_makes_the_run(patch: pytest.MonkeyPatch) -> None:
-    old = "return lease if self._runs.setdefault(append.run, stored) is stored else None"
+    old = "return lease if is_new else None"
     rewrite(patch, MemoryJournal, "create", (old, "self._runs[append.run] = stored\n        return lease"))
 
 
@@ -221,7 +221,9 @@ def vault_has_a_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def rewrites_when_rows_go(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, sqlite_vault.SQLiteVault, "erase", ("    file.rewrite()", "    if count:\n        file.rewrite()"))
+    rewrite(
+        patch, sqlite_vault.SQLiteVault, "erase_all", ("    file.rewrite()", "    if count:\n        file.rewrite()")
+    )
 
 
 def vault_keeps_pages(patch: pytest.MonkeyPatch) -> None:
