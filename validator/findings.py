@@ -39,26 +39,28 @@ class Move:
     """One step of a path: the step, and its outcome (`branch then`, `failed`, `skipped`, …).
 
     `error` is the name of the error of a step that failed, if errors have names in the program; it is only shown. So is
-    `opens`: the step goes on to its items or branches, and has not succeeded yet.
+    `opens`: the step goes on to its items or branches, and has not succeeded yet; and `closes`: it ends only its body.
     """
 
     step: str
     how: str
     error: str = field(default="", compare=False)
     opens: bool = field(default=False, compare=False)
+    closes: bool = field(default=False, compare=False)
+
+    @property
+    def shown(self) -> str:
+        """The outcome as it is shown, without the name of the error."""
+        return "starts" if self.opens else "ends its body" if self.closes else self.how
 
     @property
     def words(self) -> str:
         """The outcome in words, with the name of the error."""
-        if self.opens:
-            return "starts"
-        return self.how.replace("fails", f"fails with {self.error}", 1) if self.error else self.how
+        return self.shown.replace("fails", f"fails with {self.error}", 1) if self.error else self.shown
 
     def to_data(self) -> dict[str, Any]:
         """Return the move as plain data."""
-        return {"step": self.step, "how": "starts" if self.opens else self.how} | (
-            {"error": self.error} if self.error else {}
-        )
+        return {"step": self.step, "how": self.shown} | ({"error": self.error} if self.error else {})
 
 
 @dataclass(frozen=True, slots=True)

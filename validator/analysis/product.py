@@ -420,4 +420,5 @@ def moved(flow: Flow, step: int, transition: Transition | None, error: str = "")
     if transition is None:
         return Move(flow.steps[step].id, "starts")
     is_start = transition.kind == "success" and step in (flow.layout.bodies.keys() | flow.layout.forks.keys())
-    return Move(flow.steps[step].id, how(transition), error, is_start)
+    is_close = transition.kind == "end" and transition.to != END
+    return Move(flow.steps[step].id, how(transition), error, is_start, is_close)

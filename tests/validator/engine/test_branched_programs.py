@@ -145,7 +145,10 @@ def test_drawn_programs_have_kept_and_broken_rules_of_each_kind() -> None:
 def test_the_path_of_a_run_has_the_starts_of_branches_and_their_join() -> None:
     look = {"type": "tool", "tool": "read"}
     each = {"id": "each", "type": "for_each", "items": [1], "as": "x", "do": {"id": "seen", **look}}
-    branches = {"a": {"steps": [{"id": "t", **look}]}, "b": {"depends_on": ["a"], "steps": [each]}}
+    branches = {
+        "a": {"steps": [{"id": "t", **look}]},
+        "b": {"depends_on": ["a"], "steps": [each, {"id": "e", "type": "end"}]},
+    }
     both = {"id": "both", "type": "parallel", "branches": branches}
     bench = Bench({})
     bench.run(program(both, {"id": "z", "type": "end"}, language=2))
@@ -159,6 +162,7 @@ def test_the_path_of_a_run_has_the_starts_of_branches_and_their_join() -> None:
         "each next goes on to an item",
         "seen succeeds",
         "each next succeeds",
+        "e ends its body",
         "both joined succeeds",
         "z ends the run",
     ]

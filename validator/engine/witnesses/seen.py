@@ -83,7 +83,7 @@ def moves_of(records: tuple[Record, ...], owners: Mapping[str, str], each: Colle
             error = str(body.get("error_name", "")) if record.kind != "passed" else ""
             is_join = record.kind == "joined" and body["step"] in forks
             step = f"{body['step']} joined" if is_join else owners.get(body["step"], body["step"])
-            yield Move(step, _how(record), error)
+            yield Move(step, _how(record), error, closes=record.kind == "closed")
 
 
 def _between(record: Record) -> Move:
