@@ -4,6 +4,9 @@ Nothing is proved here and nothing is clever: a state is the step, the values of
 the visits of bounded steps and what every guardrail remembers, and every choice of inputs, replies, outputs and
 failures is taken. It shares no code with the checker and none with the machine.
 
+A continuation has `performed`: the writes of the runs before, each with its tool and arguments, which are refused. Of
+arguments that are None nobody knows whether a call repeats them, so that each call of the tool may be refused.
+
 What does not matter is left out: values that nothing reads, and attempts beyond the cheapest that lead to an outcome,
 for a run that has spent less of `max_steps` can do whatever one can that has spent more. A rule is judged on all runs,
 also on those that broke it, or another, before.
@@ -11,8 +14,9 @@ also on those that broke it, or another, before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 from brute_order import needs_of, orders, outcomes
@@ -270,19 +274,27 @@ class Search:
         if needs_of(step):
             yield from self._in_order(number, step, values)
             return
-        choices, started = [], []
-        for call in self.calls[number]:
-            missing = call.undefined(values)
-            self.truth.undefined |= {(call.id, text) for text in missing}
-            if missing:
-                choices.append([Fate("skipped" if call.skips else "failed", started=False, name="Undefined")])
-            else:
-                choices.append(call.fates)
-                started.append((call.id, call.arguments(values)))
-        if step["type"] == "parallel":
-            started.append((step["id"], ()))
-        self._forbid(number, started, values)
-        yield from self._performed(number, step, values, choices, tuple(part for part, _ in started))
+        for chosen in product(*(list(self._choices(call, values)) for call in self.calls[number])):
+            calls = zip(self.calls[number], chosen, strict=True)
+            started = [(call.id, call.arguments(values)) for call, fates in calls if fates[0].started]
+            if step["type"] == "parallel":
+                started.append((step["id"], ()))
+            self._forbid(number, started, values)
+            yield from self._performed(number, step, values, chosen, tuple(part for part, _ in started))
+
+    def _choices(self, call: Call, values: Values) -> Iterator[list[Fate]]:
+        """Yield what may become of a call, apart if it starts, and if it does not."""
+        missing = call.undefined(values)
+        self.truth.undefined |= {(call.id, text) for text in missing}
+        not_started = Fate("skipped" if call.skips else "failed", started=False)
+        if missing:
+            yield [not_started._replace(name="Undefined")]
+            return
+        refused = call.is_refused(values)
+        if refused is not True:
+            yield call.fates
+        if refused is not False:
+            yield [not_started._replace(name="Refused")]
 
     def _forbid(self, number: int, started: list[tuple[str, tuple[tuple[str, Any], ...]]], values: Values) -> None:
         """Judge the `never` rules where parts start: in the state before the step, with the arguments of each."""
@@ -365,7 +377,7 @@ class Search:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def _performed(
-        self, number: int, step: dict[str, Any], values: Values, choices: list[list[Fate]], started: tuple[str, ...]
+        self, number: int, step: dict[str, Any], values: Values, choices: Sequence[list[Fate]], started: tuple[str, ...]
     ) -> Iterator[Move]:
         calls, again = self.calls[number], tuple(self._again(number, step, set(started)))
         assigned = self._assigned(number, step)
@@ -391,6 +403,8 @@ class Search:
     def _in_order(self, number: int, step: dict[str, Any], values: Values) -> Iterator[Move]:
         """The ways out of a step with `depends_on`, each with every order of starts and ends that leads there."""
         calls, assigned = self.calls[number], self._assigned(number, step)
+        if any(call.done for call in calls):
+            raise NotSmallError("repeated writes in an order are not looked at here")
         moves = 0
         self._forbid(number, [(step["id"], ())], values)
         for found in outcomes(calls, step, values):
@@ -482,8 +496,5 @@ def _surely(read: Reader, values: Values) -> bool:
         return False
 
 
-def _size(choices: list[list[Fate]]) -> int:
-    size = 1
-    for fates in choices:
-        size *= len(fates)
-    return size
+def _size(choices: Sequence[list[Fate]]) -> int:
+    return prod(map(len, choices))

@@ -19,6 +19,7 @@ from small_language import (
     reference,
     references,
     templates,
+    thawed,
 )
 
 MAX_STATES: Final = 30_000
@@ -175,6 +176,8 @@ class Call:
 
     def __init__(self, step: dict[str, Any], program: dict[str, Any], names: Names, *, blind: bool) -> None:
         self.id = step["id"]
+        writes = program.get("performed", ()) if step["type"] == "tool" else ()
+        self.done = [args for name, args in writes if name == step["tool"]]
         tool = program.get("tools", {}).get(step.get("tool"), {})
         self.skips = step.get("on_error") == "skip"
         self.attempts = step.get("max_retries", 3) if step.get("on_error") == "retry" else 1
@@ -234,6 +237,12 @@ class Call:
     def arguments(self, values: Values) -> tuple[tuple[str, Any], ...]:
         """Return the arguments of a call that starts."""
         return tuple((name, held(values) if callable(held) else held) for name, held in self.args.items())
+
+    def is_refused(self, values: Values) -> bool | None:
+        """Return whether the call repeats a write of the runs before; None if nobody knows."""
+        if None in self.done:
+            return None
+        return bool(self.done) and thawed(self.arguments(values)) in self.done
 
     def bind(self, after: list[Any], fate: Fate) -> None:
         """Write down what the call leaves behind."""

@@ -29,6 +29,7 @@ from stepward.sabotage.drawn.machine import DrawnCase, Parted
 from stepward.validator import ProgramValidator, Verdict
 from stepward.vm import ExecutionVM, MemoryJournal, Policy, Program, Run
 from stepward.vm.journal.verify import verify
+from stepward.vm.language.meaning import Meaning
 from stepward.vm.machine import calls, replay
 from stepward.vm.machine.effects import digest_of_arguments
 from stepward.vm.machine.handing import readable
@@ -128,7 +129,31 @@ def following(case: Case, number: int, last: History) -> tuple[dict[str, Any], d
             data["inputs"][name] = {**spec, "default": chance.choice(values)}
     data["tools"] = dict(TOOLS)
     del data["guardrails"]
+    if chance.random() < 0.6:
+        repeat_one(data, sorted(_done(case, last)), chance)
     return data, reads
+
+
+def repeat_one(data: dict[str, Any], done: list[tuple[str, str]], chance: Random) -> None:
+    """Let a call whose output nothing reads be one that a run before has made, mostly with the same arguments."""
+    text = json.dumps(data)
+    calls = [
+        part
+        for step in data["steps"]
+        for part in (step, *step.get("parallel_steps", ()))
+        if part["type"] == "tool" and "output_key" not in part and f"${part['id']}." not in text
+    ]
+    if calls and done:
+        part, (tool, args) = chance.choice(calls), chance.choice(done)
+        if part["tool"] != tool or chance.random() < 0.7:
+            part.update(tool=tool, args=json.loads(args))
+
+
+def _done(case: Case, last: History) -> set[tuple[str, str]]:
+    """Return the writes of a run and of those before it."""
+    link = last.records[0].body.get("continues")
+    before = set() if link is None else _done(case, case.history(link["run"]))
+    return before | set(_effects(last))
 
 
 def _ids(data: dict[str, Any]) -> list[str]:
@@ -195,7 +220,7 @@ def _look_at(case: Case, parts: list[dict[str, Any]], runs: list[Run], granted: 
             wrong(f"the machine says that {rule} is broken, and it is not")
     seen.counts["blocked by a rule"] += runs[-1].reason == "guardrail"
     if seen.counts["continuations"] % PROVED_EVERY == 0:
-        _hold_against_enumeration(case, parts[-1], histories[-1], judge, seen)
+        _hold_against_enumeration(case, parts[-1], histories[-1], earlier, judge, seen)
 
 
 def _effects(history: History) -> list[tuple[str, str]]:
@@ -229,8 +254,13 @@ def judged(parts: list[dict[str, Any]], histories: list[History]) -> Judge:
     return judge.judge([], status, reason or "")
 
 
-def _hold_against_enumeration(case: Case, data: dict[str, Any], history: History, judge: Judge, seen: Seen) -> None:
-    """Hold the verdicts of the gate on a continuation against every run that it can have from its state."""
+def _hold_against_enumeration(
+    case: Case, data: dict[str, Any], history: History, done: set[tuple[str, str]], judge: Judge, seen: Seen
+) -> None:
+    """Hold the verdicts of the gate on a continuation against every run that it can have from its state.
+
+    `done` are the writes of the runs before, each with its tool and its arguments as JSON.
+    """
     policies = history.plan.policies
     rules = [rule.to_data() for policy in policies for rule in policy.guardrails]
     program = history.plan.program
@@ -240,20 +270,34 @@ def _hold_against_enumeration(case: Case, data: dict[str, Any], history: History
         proved -= {one["name"] for one in rules if "followed_by" in one}
     broken = {rule for rule, _ in judge.breaches if rule in proved and rule in {one["name"] for one in rules}}
     seen.wrong += [f"{case.seed}: {rule} is proved, and broken" for rule in broken]
-    if any(policy.performed for policy in policies):
-        return  # the enumeration does not know of calls that are refused
+    whole = {**data, "max_steps": program.max_steps, "guardrails": json.loads(json.dumps(rules))}
     try:
-        found = truth({**data, "max_steps": program.max_steps, "guardrails": json.loads(json.dumps(rules))})
+        # The gate knows the digests of writes and not their arguments: any call of their tools may be a repeated one.
+        found = truth({**whole, "performed": [(tool, None) for tool in {tool for tool, _ in done}]})
+        exact = truth({**whole, "performed": [(tool, json.loads(args)) for tool, args in done]}) if done else found
     except (NotSmallError, KeyError):
         return
     for one in report.properties:
         if one.verdict is Verdict.UNKNOWN:  # it may read what the continuation does not have
             found.broken.pop(one.rule, None)
     result = Comparison()
+    missed = {rule for rule, places in exact.broken.items() if places} & proved
+    seen.wrong += [f"{case.seed}: {rule} is proved, and a run that repeats no write breaks it" for rule in missed]
     compare_rules({**data, "guardrails": rules}, report, found, result)
     compare_proofs(data, report, found, result)
     seen.wrong += [f"{case.seed}: {one}" for one in (*result.wrong, *refused(report, is_rechecked=True))]
     seen.counts["held against the enumeration"] += 1
+    if done:
+        seen.counts["held after writes"] += 1
+        seen.counts["may repeat a write"] += any(
+            call.tool in dict(done) for step in history.plan.steps for call in step.calls
+        )
+        judgements = [one for one in report.properties if one.rule in found.broken]
+        seen.counts["verdicts after writes"] += len(judgements)
+        seen.counts["open after writes"] += sum(one.verdict is Verdict.UNKNOWN for one in judgements)
+        seen.counts["violated only if a call is not a repeated one"] += sum(
+            one.verdict is Verdict.VIOLATED and not exact.broken.get(one.rule) for one in judgements
+        )
 
 
 def test_continued_runs_break_no_rule_repeat_no_write_and_stay_within_their_budgets() -> None:
@@ -267,7 +311,16 @@ def test_continued_runs_break_no_rule_repeat_no_write_and_stay_within_their_budg
     assert seen.counts["continuations"] > CASES / 2, seen.counts
     assert seen.counts["blocked by a rule"] > CASES / 60, seen.counts
     assert seen.counts["held against the enumeration"] > CASES / 60, seen.counts
+    assert seen.counts["held after writes"] >= CASES / 60, seen.counts
     assert seen.counts["writes of continuations"] > CASES / 10, seen.counts
+
+
+def test_a_gate_that_forgets_that_repeated_writes_are_refused_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Meaning, "performed", property(lambda self: frozenset()))
+    monkeypatch.setitem(globals(), "PROVED_EVERY", 1)
+    seen = Seen()
+    play(15, seen)
+    assert any("the second checker does not accept the proof" in one for one in seen.wrong), seen.wrong
 
 
 # -- the reference -----------------------------------------------------------------------------------------------------
