@@ -373,6 +373,26 @@ SUMS: Final[Mapping[str, Any]] = {
 }
 """A loop over `set` steps and cases, typed replies, and fallback values after a time-out."""
 
+CHAIN: Final[Mapping[str, Any]] = {
+    "name": "specimen_chain",
+    "inputs": {"amount": _MONEY, "card": _SECRET},
+    "tools": {
+        "note": {"effect": "write", "idempotent": True, "args": {"of": {"type": "integer"}}},
+        "pay": {"effect": "write", "idempotent": False, "args": {"sum": {"type": "integer"}}},
+        "tell": {"effect": "write", "idempotent": True, "args": {"card": {"type": "string"}}},
+    },
+    "guardrails": [{"name": "once", "at_most_once": {"tool": "pay"}}],
+    "max_steps": 12,
+    "steps": [
+        {"id": "note", "type": "tool", "tool": "note", "args": {"of": "$amount"}, "on_error": "skip"},
+        {"id": "pay", "type": "tool", "tool": "pay", "args": {"sum": "$amount"}, "on_error": "skip"},
+        {"id": "tell", "type": "tool", "tool": "tell", "args": {"card": "$card"}, "on_error": "skip"},
+        {"id": "again", "type": "tool", "tool": "note", "args": {"of": 1}, "on_error": "skip"},
+        {"id": "done", "type": "end", "output": "$amount"},
+    ],
+}
+"""Writes in a row, which are interrupted anywhere and continued: one may happen once, one has a sensitive argument."""
+
 DESK: Final[Mapping[str, Any]] = {
     "policy": "specimen-desk",
     "allow": [
@@ -393,6 +413,7 @@ SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], 
     "sums": (SUMS, ()),
     "items": (ITEMS, ()),
     "branches": (BRANCHES, ()),
+    "chain": (CHAIN, ()),
 }
 """The specimens by name, each with its policies."""
 

@@ -24,7 +24,6 @@ MODEL_SERVER = "http://127.0.0.1:8000/v1"
 
 INSTALLS = ["not run: it installs from the network"]
 NOT_RUN = {
-    "README.md": INSTALLS,
     "specs/guide/first-workflow.md": INSTALLS,
     "specs/guide/how-to/analyze.md": INSTALLS,
     "specs/guide/how-to/mcp-tools.md": INSTALLS,
