@@ -11,6 +11,7 @@ from stepward.validator.analysis.product import USED_UP, Bad, Choice
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
 from stepward.vm.language.steps import (
+    AnyCall,
     BranchStep,
     ComputeStep,
     ConditionStep,
@@ -20,6 +21,7 @@ from stepward.vm.language.steps import (
     ParallelStep,
     SetStep,
     Stage,
+    ToolCall,
     ToolStep,
 )
 from stepward.vm.language.transitions import END, Transition
@@ -158,10 +160,18 @@ class TransitionChoices:
             for move in bad.path
             if move.how != USED_UP
         )
-        cost += bad.kind == "retried"  # the second attempt
+        cost += self._second_attempt(bad.step) if bad.kind == "retried" else 0
         if program.max_stalled_steps is not None and len(bad.path) > program.max_stalled_steps:
             return False
         return program.max_steps is None or cost <= program.max_steps
+
+    def _second_attempt(self, step: int) -> int:
+        """Return what a second attempt costs within a visit: with a round if only the whole step is retried."""
+        parts = [part for _, part in self.flow.steps[step].calls if not self._is_idempotent(part)]
+        return 1 if any(self.facts.failing.most_tries(part) > 1 for part in parts) else 2
+
+    def _is_idempotent(self, part: AnyCall) -> bool:
+        return isinstance(part, ToolCall) and self.facts.meaning.tool(part.tool).idempotent
 
     def _visits_fit(self, bad: Bad) -> bool:
         """Whether the path starts every bounded step as often as its bound allows, and passes it only after that."""

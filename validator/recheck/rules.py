@@ -296,7 +296,9 @@ class AtMostOnceWatcher(Watcher):
         if len(hits) + memory[0] > 1:
             yield Breach("repeated", self.cost(step))
         elif any(self._is_performed_again(hit) for hit in hits):
-            yield Breach("retried", self.cost(step) + 1)
+            # The second attempt, and the second round if only the whole step is retried.
+            own = any(most_attempts(hit.part, self.reading.tool) > 1 for hit in hits if isinstance(hit.part, Call))
+            yield Breach("retried", self.cost(step) + (1 if own else 2))
 
     def _is_performed_again(self, hit: Match) -> bool:
         """Return whether retries perform P again. Attempts of an idempotent tool share one key, and are one

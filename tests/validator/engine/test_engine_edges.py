@@ -272,3 +272,19 @@ def test_of_two_siblings_that_exclude_each_other_one_may_be_retried(what: str, o
     verdicts = [prop.verdict for prop in report.properties if prop.name == "at_most_once"]
     # Of arguments the machine says whether they fit after it has asked the rules: there the second start breaks it.
     assert (verdicts == [Verdict.PROVED]) is (on_error == "fail" and what == "what a sibling gives")
+
+
+# -- budgets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("most", "said"), [(3, None), (4, "SW408"), (5, "SW404"), (6, "SW404")])
+def test_a_second_round_of_a_parallel_step_costs_the_round_and_the_attempt(most: int, said: str | None) -> None:
+    parts = [{"id": name, "type": "tool", "tool": tool} for name, tool in (("a", "pay"), ("b", "look"))]
+    report = checked(
+        [{"id": "both", "type": "parallel", "parallel_steps": parts, "on_error": "retry", "is_terminal": True}],
+        tools={"pay": {"effect": "write", "args": {}}, "look": {"effect": "read", "idempotent": True}},
+        guardrails=[{"name": "once", "at_most_once": {"tool": "pay"}}],
+        max_steps=most,
+    )
+    assert codes(report) & {"SW404", "SW408", "SW901", "SW902"} == ({said} if said else set())
+    assert refused(report, is_rechecked=True) == []
