@@ -32,8 +32,8 @@ from stepward.vm.machine.run import Run
 from stepward.vm.machine.tools import ToolContext
 from stepward.vm.values import to_json
 
-MOST_STEPS: Final = 8
-"""The largest budget of an interrupted run."""
+MOST_LACKING: Final = 6
+"""The most steps that the budget of an interrupted run lacks: writes are mostly made late in a run."""
 
 ENDINGS: Final = ("BUDGET_EXCEEDED", "STALLED")
 NOBODY: Final = "0" * 64
@@ -82,12 +82,19 @@ async def _nothing() -> None:
 
 
 class Interrupted:
-    """A run of the target that has used up its steps, and a machine that continues it. The oracle looks no more."""
+    """A run of the target that has used up its steps, and a machine that continues it. The oracle looks no more.
+
+    A rehearsal, which makes the same decisions, says how many steps the run would take.
+    """
 
     def __init__(self, case: Case) -> None:
         from hypothesis import strategies as st
 
-        steps = case.pick("the steps of the run", st.integers(1, MOST_STEPS))
+        rehearsal = Trial(case, faults=False)
+        whole = rehearsal.carry_on(rehearsal.start())
+        rehearsal.oracle.rest()
+        case.story.clear()
+        steps = max(1, whole.steps - case.pick("the steps that it lacks", st.integers(1, MOST_LACKING)))
         self.case = case
         self.target = case.target.once(("interrupted", str(steps)), lambda: _within(case.target, steps))
         self.trial = Trial(case, faults=False, target=self.target)
