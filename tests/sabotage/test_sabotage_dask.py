@@ -44,6 +44,42 @@ def two_workers() -> Iterator[Any]:
         yield cluster
 
 
+def test_no_shard_starts_after_the_time(two_workers: Any) -> None:
+    orders = Orders(seed=5, examples=12, attacks=ATTACKS, seconds=1e-9, dask=address(two_workers))
+    matrix = attack_program(PROGRAM, orders=orders)
+    assert (matrix.ran, matrix.lost) == (0, 0)
+    assert matrix.left > 0
+
+
+def test_a_worker_with_other_code_is_refused(two_workers: Any) -> None:
+    data = Target(PROGRAM).to_data()
+    with pytest.raises(ClusterRefused, match="has another version of Stepward") as caught:
+        list(module.on_cluster(address(two_workers), data, ORDERS, [], None, "another"))
+    assert "the same version" in caught.value.help
+
+
+@pytest.mark.slow
+def test_a_shard_whose_process_dies_each_time_is_not_run(two_workers: Any, tmp_path: Path) -> None:
+    """Processes of shards die at their start, as those do for which a machine has no memory."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif 'stepward.sabotage.campaigns.beside' in sys.orig_argv: os._exit(9)\n"
+    )
+    there = f"import os; os.environ['PYTHONPATH'] = {str(tmp_path)!r}"
+    from distributed import Client
+
+    with Client(address(two_workers), set_as_default=False) as client:
+        client.run(exec, there)
+        try:
+            orders = Orders(seed=5, examples=4, attacks=ATTACKS[:2], dask=address(two_workers))
+            matrix = attack_program(PROGRAM, orders=orders)
+        finally:
+            client.run(exec, "import os; os.environ.pop('PYTHONPATH', None)")
+    assert [row.outcome for row in matrix.rows] == [Outcome.NOT_RUN] * 2
+    assert [row.why_not for row in matrix.rows] == ["the workers that played it died"] * 2
+    assert (matrix.lost, matrix.left, matrix.ran, matrix.ok) == (2, 0, 0, True)
+
+
+@pytest.mark.slow
 def test_a_cluster_of_which_a_worker_is_killed_gives_the_matrix_of_one_machine(two_workers: Any) -> None:
     killed: list[int] = []
 
@@ -59,47 +95,7 @@ def test_a_cluster_of_which_a_worker_is_killed_gives_the_matrix_of_one_machine(t
     assert (matrix.left, matrix.lost) == (0, 0)
 
 
-def test_no_shard_starts_after_the_time(two_workers: Any) -> None:
-    orders = Orders(seed=5, examples=12, attacks=ATTACKS, seconds=1e-9, dask=address(two_workers))
-    matrix = attack_program(PROGRAM, orders=orders)
-    assert (matrix.ran, matrix.lost) == (0, 0)
-    assert matrix.left > 0
-
-
-def test_a_worker_with_other_code_is_refused(two_workers: Any) -> None:
-    data = Target(PROGRAM).to_data()
-    with pytest.raises(ClusterRefused, match="has another version of Stepward") as caught:
-        list(module.on_cluster(address(two_workers), data, ORDERS, [], None, "another"))
-    assert "the same version" in caught.value.help
-
-
-def test_a_shard_whose_process_dies_each_time_is_not_run(two_workers: Any, tmp_path: Path) -> None:
-    """Processes of shards die at their start, as those do for which a machine has no memory."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys\nif 'stepward.sabotage.campaigns.beside' in sys.orig_argv: os._exit(9)\n"
-    )
-    there = f"import os; os.environ['PYTHONPATH'] = {str(tmp_path)!r}"
-    from distributed import Client
-
-    with Client(address(two_workers), set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)  # one that was killed comes back
-        client.run(exec, there)
-        try:
-            orders = Orders(seed=5, examples=4, attacks=ATTACKS[:2], dask=address(two_workers))
-            matrix = attack_program(PROGRAM, orders=orders)
-        finally:
-            client.run(exec, "import os; os.environ.pop('PYTHONPATH', None)")
-    assert [row.outcome for row in matrix.rows] == [Outcome.NOT_RUN] * 2
-    assert [row.why_not for row in matrix.rows] == ["the workers that played it died"] * 2
-    assert (matrix.lost, matrix.left, matrix.ran, matrix.ok) == (2, 0, 0, True)
-
-
 def test_the_process_of_a_shard_says_why_it_died() -> None:
-    with pytest.raises(ShardLost, match=r"(?s)ended with 1: .*(UnpicklingError|EOFError)"):
-        play_beside(b"this is no work")
-
-
-def test_a_shard_of_an_attack_that_is_not_here_is_lost() -> None:
     work = pickle.dumps((Target(PROGRAM).to_data(), Shard("no-such-attack", 0, 1, 5), ORDERS))
     with pytest.raises(ShardLost, match=r"(?s)ended with 1: .*KeyError"):
         play_beside(work)
