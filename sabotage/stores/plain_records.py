@@ -13,7 +13,7 @@ from stepward.sabotage.stores.plain_verifier import canonical
 _LEAVES: Final = frozenset({"next", "ends", "closes", "reason", "in_doubt"})
 _CALL: Final = frozenset({"kind", "step", "visit", "output", "error", "error_name"})
 _BODIES: Final[Mapping[str, frozenset[str]]] = {
-    "started": frozenset({"continues", "inputs", "patterns", "policies", "program", "waived"}),
+    "started": frozenset({"continues", "inputs", "patterns", "policies", "program", "turn", "waived"}),
     "governed": frozenset({"policies", "waived"}),
     "moved": frozenset({"granted", "policies", "program", "step", "visit"}),
     "intent": frozenset({"args", "policies", "step", "tool", "visit"}),
@@ -64,7 +64,7 @@ def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> 
         if odd:
             yield f"record {record['seq']}, `{kind}`, has `{odd[0]}`, which it should not have so"
         least = 2 if kind == "governed" or note.keys() & {"by", "cached", "due", "envelope"} else 1
-        least = 5 if kind == "moved" else 4 if "continues" in body else least
+        least = 6 if "turn" in body else 5 if kind == "moved" else 4 if "continues" in body else least
         if record["v"] != (3 if "frame" in body or kind in ("opened", "item", "closed") else least):
             yield f"record {record['seq']}, `{kind}`, is of version {record['v']}"
     yield from _odd_intents(run, made)

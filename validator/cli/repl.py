@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, redirect_stdout, suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -50,7 +51,12 @@ FAILED: Final = 1
 @click.option("--max-cost", callback=money, metavar="SUM", help="The most that a task may cost.")
 @driving_options
 @click.option("--journal", metavar="FILE", help="The journal: a SQLite file, or `postgresql://…`.  [default: memory]")
-@click.option("--session", "name", metavar="NAME", help="The name of the session: its runs are `NAME.1`, `NAME.2`, ….")
+@click.option(
+    "--session",
+    "name",
+    metavar="NAME",
+    help="A new session, or one of the journal that goes on: `NAME`, with the runs `NAME.1`, `NAME.2`, ….",
+)
 @by_option
 @policy_options
 @format_option
@@ -59,6 +65,8 @@ def repl(**options: Any) -> None:
 
     Reads forms from standard input, in a terminal with a prompt. The tools are the functions of `--tools`. All turns
     are one run: the rules of `--policy` and the budget go on from turn to turn. `:help` lists what else can be typed.
+
+    A session that is in the journal goes on after its last turn; a turn that was interrupted is recovered first.
 
     Exit status: 0 every turn succeeded, 1 one failed, 2 the command can't be used, 4 a turn has not ended.
     """
@@ -71,6 +79,7 @@ def repl(**options: Any) -> None:
         note_tools(brief, options["tools"], policies)
         with closing(open_journal(options["journal"], create=True)) as journal:
             place = _Place(means, brief, about, journal, options)
+            place.catch_up()
             status = place.work(options["task"]) if options["task"] is not None else place.listen()
     sys.exit(status)
 
@@ -154,6 +163,22 @@ class _Place:
             raise MachineError(str(error), "write it as `--signature '{:total :float}'`") from None
         except TypeError as error:
             raise MachineError(str(error), "correct the policy or the function") from None
+
+    def catch_up(self) -> None:
+        """Read what the journal has of the session, and settle a turn that was interrupted."""
+        from stepward.vm.machine.refusals import RunRefused
+
+        session = self._session
+        try:
+            self._loop.run_until_complete(session.catch_up())
+        except RunRefused as error:
+            raise MachineError(str(error), "see `stepward repl --help`") from None
+        if not self._is_json and session.next_number > 1:
+            self._say(f"session `{session.name}` goes on after turn {session.next_number - 1}")
+        if session.pending:
+            if not self._is_json:
+                self._say("\n".join(f"> {line}" for line in session.pending.splitlines()))
+            self._show(self._waited(session.settle()))
 
     # -- a person or a script ------------------------------------------------------------------------------------------
 
@@ -294,7 +319,7 @@ class _Place:
             observer=means.telemetry,
         )
         given = {"instructions": instructions(), "request": talk.request()}
-        run = self._waited(machine.run(program, given, run_id=f"{self._session.name}.talk.{self._session.next_number}"))
+        run = self._waited(machine.run(program, given, run_id=self._name_of_talk()))
         if run.status != "SUCCESS":
             output = run.output if isinstance(run.output, dict) else {}
             self._complain(
@@ -302,6 +327,12 @@ class _Place:
             )
             return self._status
         return 0
+
+    def _name_of_talk(self) -> str:
+        """Return the id of a run in which the model works: an interrupted one of this session has another."""
+        number = self._session.next_number
+        names = (f"{self._session.name}.talk.{one}" for one in count(number))
+        return next(name for name in names if self._journal.head(name) is None)
 
 
 def _read_line(_: bool) -> str | None:

@@ -14,6 +14,7 @@ from stepward.validator.engine.witnesses.seen import Record, moves_of
 from stepward.validator.findings import Move
 from stepward.validator.runs.chains import link_words
 from stepward.vm.machine.chains import link_of
+from stepward.vm.machine.turns import is_turn
 
 if TYPE_CHECKING:
     from stepward.vm.machine.history import History
@@ -57,7 +58,7 @@ def _walk(facts: ProgramFacts, history: History) -> Walk:
 def _beginning(history: History) -> tuple[Line, ...]:
     """Return the lines of the sign where a run begins: its id, its program, and what it has of the run before."""
     link = link_of(history)
-    texts = [f"program {history.plan.program.name}", *([] if link is None else [link_words(link)])]
+    texts = [f"program {history.plan.program.name}", *([] if link is None or is_turn(history) else [link_words(link)])]
     name = tuple(Line(line, "name") for line in wrapped(history.run))
     return (*name, *(Line(line, "faint") for text in texts for line in wrapped(text)))
 

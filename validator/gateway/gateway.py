@@ -36,6 +36,7 @@ from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.runs import is_id
 from stepward.vm.machine.state import Limits
+from stepward.vm.machine.turns import turn_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -294,15 +295,20 @@ class Gateway:
         desk = self._desk(caller)
         if session is not None and (signature is not None or data):
             raise Refused("`signature` and `data` are for a new session", "leave them out, or leave `session` out")
-        if session is not None:
-            held = self._sessions.find(caller, session)
-        elif self._operator.tools is None:
+        if self._operator.tools is None:
             raise Refused("no tools are configured", "the operator names them with `stepward mcp --tools MODULE`")
+        if session is not None:
+            held = await self._sessions.find(caller, session, desk.session, partial(self._has_session, caller))
         elif text is None:
             raise Refused("a new session needs its first turn", "send it as `program`")
         else:
             session, held = self._sessions.start(caller, data, signature, desk.session)
         return await self._sessions.turn(session, held, text, desk.meter)
+
+    async def _has_session(self, caller: Caller, name: str) -> bool:
+        """Return whether the journal has a session of a caller."""
+        first = turn_name(f"{_prefix(caller)}{name}", 1)
+        return await asyncio.to_thread(self._owner, first) == caller.name
 
     @answered
     async def get_run(self, caller: Caller, run: str) -> dict[str, Any]:

@@ -1,10 +1,13 @@
-"""The sessions of callers: turns in Lisp, each judged by the gate and counted as a run."""
+"""The sessions of callers: turns in Lisp, each judged by the gate and counted as a run.
+
+A session lies in the journal. Here are those that are in use; another one is read when its caller names it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +15,7 @@ from stepward.validator.gateway.refusals import Refused
 from stepward.validator.repl.answers import Answer
 from stepward.validator.repl.gate import Called, Refusal, passed
 from stepward.validator.repl.session import Session
+from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.values import ValueRefused, freeze
 
 if TYPE_CHECKING:
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from stepward.vm.reading.document import Document
 
 MAX_SESSIONS: Final = 20
-"""Sessions of one caller that go on; the one that was used least recently makes room for another."""
+"""Sessions of one caller that are in memory; the one that was used least recently makes room for another."""
 
 Started = Callable[[str, Mapping[str, Any], str | None, Any], Session]
 """Makes a session of a name, data and a signature, with a gate."""
@@ -56,22 +60,30 @@ class Sessions:
         async with self.gate:
             return await asyncio.to_thread(passed, document, policies, earlier)
 
-    def find(self, caller: Caller, name: str) -> Held:
-        """Return a session of a caller; raises Refused for one of another in the same words as for none."""
-        held = self._held.get(caller.name, {})
+    async def find(self, caller: Caller, name: str, made: Started, is_kept: Callable[[str], Awaitable[bool]]) -> Held:
+        """Return a session of a caller, from the journal if it is not here; `is_kept` says whether it is there.
+
+        Raises Refused for one of another caller in the same words as for none, and for one that can't go on.
+        """
+        held = self._held.setdefault(caller.name, {})
         if name not in held:
-            raise Refused("you have no such session", "leave `session` out: that starts one")
+            if not await is_kept(name):
+                raise Refused("you have no such session", "leave `session` out: that starts one")
+            session = made(name, {}, None, self.judged)
+            try:
+                await session.catch_up()
+            except RunRefused as error:
+                raise Refused(str(error), "leave `session` out: that starts another one") from None
+            if name not in held:  # nobody else has read it meanwhile
+                _make_room(held)
+                held[name] = Held(session)
         held[name] = held.pop(name)  # the one that was used last is the last
         return held[name]
 
     def start(self, caller: Caller, data: Mapping[str, Any], signature: str | None, made: Started) -> tuple[str, Held]:
         """Start a session; raises Refused for data or a signature that can't be used, or if all sessions are busy."""
         held = self._held.setdefault(caller.name, {})
-        if len(held) >= MAX_SESSIONS:
-            idle = next((name for name, one in held.items() if not one.is_busy), None)
-            if idle is None:
-                raise Refused(f"{MAX_SESSIONS} of your sessions have a turn under way", "wait until one has ended")
-            del held[idle]
+        _make_room(held)
         name = secrets.token_hex(16)
         try:
             for value in data.values():
@@ -99,11 +111,21 @@ class Sessions:
             held.task = asyncio.create_task(_metered(held.session, text, meter))
             held.task.add_done_callback(_heard)
         if held.task is None:
-            raise Refused("this session has had no turn", "send one as `program`")
+            raise Refused("no turn of this session is under way", "send one as `program`")
         done, _ = await asyncio.wait([held.task], timeout=self.wait)
         if not done:
             return {"session": name, "status": "running", "next": "call `run_lisp` with the `session` alone"}
         return {"session": name, **held.task.result().as_value()}
+
+
+def _make_room(held: dict[str, Held]) -> None:
+    """Forget the session that was used least recently, if there are too many; raises Refused if all are busy."""
+    if len(held) < MAX_SESSIONS:
+        return
+    idle = next((name for name, one in held.items() if not one.is_busy), None)
+    if idle is None:
+        raise Refused(f"{MAX_SESSIONS} of your sessions have a turn under way", "wait until one has ended")
+    del held[idle]
 
 
 async def _metered(session: Session, text: str, meter: Meter) -> Answer:

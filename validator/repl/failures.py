@@ -8,6 +8,7 @@ from stepward.validator.repl.answers import TurnError, lisp_text, visible
 from stepward.vm.lisp.compiling.document import Turn
 from stepward.vm.lisp.faults import LispError
 from stepward.vm.machine.history import History
+from stepward.vm.machine.refusals import RunTaken
 from stepward.vm.machine.run import Run
 from stepward.vm.reading.source import Path, Place
 
@@ -16,8 +17,14 @@ AGAIN: Final = (
 )
 
 
-def waiting(history: History) -> TurnError:
-    """Return that the run of a turn has not ended."""
+def taken_elsewhere(error: RunTaken, session: str) -> TurnError:
+    """Return that somebody else has taken this turn of a session."""
+    hint = "look at what that turn has done, then send yours again: it is proved from there"
+    return TurnError("refused", f"{error}: somebody else has gone on with session `{session}`", hint=hint)
+
+
+def waiting(history: History, why: str = "") -> TurnError:
+    """Return that the run of a turn has not ended, and `why` nobody can go on with it here."""
     status = history.state.status
     details = {"run": history.run, "status": status}
     if status == "SUSPENDED":
@@ -26,8 +33,8 @@ def waiting(history: History) -> TurnError:
     if status == "IN_DOUBT":
         hint = "the operator finds out, and says so with `stepward runs reconcile`; then send the turn again"
         return TurnError("waits", "nobody knows whether a call has happened", details, hint)
-    hint = "wait for it; if nobody drives it any more, `stepward runs recover` goes on with it"
-    return TurnError("waits", "the turn goes on", details, hint)
+    hint = "send the turn again: if its process has ended, the turn is recovered a minute after that"
+    return TurnError("waits", f"the turn goes on: {why}" if why else "the turn goes on", details, hint)
 
 
 def failure_of(run: Run, history: History, turn: Turn, error: LispError | None) -> TurnError:

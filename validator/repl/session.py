@@ -1,11 +1,14 @@
-"""A session: turns in Lisp that are one run. Each turn is proved from the state after the one before, and then run."""
+"""A session: turns in Lisp that are one run. Each turn is proved from the state after the one before, and then run.
+
+What a session knows follows from its turns, and these lie in the journal: so a session goes on in another process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,25 +21,25 @@ from stepward.validator.repl.answers import (
     shortened,
     visible,
 )
-from stepward.validator.repl.failures import failure_of, waiting
+from stepward.validator.repl.failures import failure_of, taken_elsewhere, waiting
 from stepward.validator.repl.gate import Called, Refusal, passed
-from stepward.validator.repl.memory import Made, Recalled, made_in, recalled
+from stepward.validator.repl.memory import Recalled
 from stepward.validator.repl.records import Told, told_in
+from stepward.validator.repl.restoring import Opening, require_same_rules, restored
 from stepward.validator.repl.signature import signature_type
-from stepward.validator.repl.values import hidden_texts, in_words, type_of
-from stepward.vm.journal.canonical import ErasedError, opened
+from stepward.validator.repl.values import in_words
+from stepward.vm.journal.canonical import ErasedError
 from stepward.vm.language.program import Program
 from stepward.vm.lisp.compiling.document import Turn
-from stepward.vm.lisp.compiling.ground import Ground
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.machine.equipment import require_facts
+from stepward.vm.machine.events import RUNNING
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.redaction import redacted
-from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.refusals import RunBusy, RunRefused, RunTaken
 from stepward.vm.machine.runs import run_of
-from stepward.vm.machine.turns import turn_name, turn_policies
+from stepward.vm.machine.turns import Said, turn_name, turn_policies
 from stepward.vm.reading.document import Document
-from stepward.vm.values import freeze
 
 if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal
@@ -46,20 +49,11 @@ if TYPE_CHECKING:
     from stepward.vm.machine.run import Run
     from stepward.vm.machine.tools import Tools
 
-NAME: Final = "turn"
-"""The name of the programs of turns."""
-
 MAX_PRINTED: Final = 8_000
 """Characters that the `println` of one turn may leave."""
 
 MAX_TURNS: Final = 1_000
 """Turns of one session."""
-
-LAST: Final = 3
-"""How many of the last values have a name: `*1`, `*2`, `*3`."""
-
-MIN_HIDDEN: Final = 4
-"""Characters of the shortest hidden text that is looked for in what is shown: a shorter one is in many words."""
 
 Gate = Callable[[Document, Sequence["Policy"], Sequence[Called]], Awaitable[tuple[Refusal | None, Program | None]]]
 """Judges the program of a turn."""
@@ -92,32 +86,14 @@ class _Settled(NamedTuple):
     is_waiting: bool
 
 
-@dataclass
-class _State:
-    """What the turns so far have left."""
-
-    policies: tuple[Policy, ...]
-    values: dict[str, Any] = field(default_factory=dict)
-    functions: dict[str, str] = field(default_factory=dict)
-    last: tuple[Any, ...] = ()
-    made: list[Made] = field(default_factory=list)
-    called: list[Called] = field(default_factory=list)
-    hidden: set[str] = field(default_factory=set)
-    number: int = 0
-    steps: int = 0
-    before: History | None = None
-    pending: _Pending | None = None
-    is_over: bool = False
-
-
 class Session:
     """The turns of one session.
 
     `tools` are those of the operator, `policies` the rules in force, the last of them with the facts of all tools.
     `data` are the values that turns read as `data/NAME`. `signature` is the type of what `(return x)` may give, as
     Lisp: `{:total :float}`. `max_steps` bounds the steps of all turns together. Runs are named after `name`: a session
-    that is started again under its name, in the same journal, goes through its turns again without calling a tool.
-    `announce` is told of runs that wait for a person.
+    whose name is in the journal goes on after its last turn, with its data, its signature and what it has left of its
+    budget; what is given of these has to be the same. `announce` is told of runs that wait for a person.
 
     Raises ValueError for a signature, and TypeError for a tool that can't take what the policies declare.
     """
@@ -144,14 +120,15 @@ class Session:
         self._policies = tuple(policies)
         self._machines = machines
         self._journal = journal
-        self._returns = None if signature is None else signature_type(signature)
-        self._max_steps = max_steps
+        if signature is not None:
+            signature_type(signature)
+        self._given = self._opening = Opening.of(data or {}, signature, max_steps)
         self._by, self._envelope, self._gate, self._announce = by, envelope, gate, announce
-        self._state = _State(self._policies)
+        self._pending: _Pending | None = None
+        self._answered: _Settled | None = None
         self._turn = asyncio.Lock()
-        for given, value in (data or {}).items():
-            self._state.values[f"data/{given}"] = freeze(value)
-        self._note_hidden(self._state.values)
+        self._is_read = name is None
+        self._state = self._opening.state(self._policies)
 
     @property
     def is_over(self) -> bool:
@@ -161,7 +138,7 @@ class Session:
     @property
     def pending(self) -> str:
         """The text of a turn that has not ended, empty if there is none."""
-        return "" if self._state.pending is None else self._state.pending.text
+        return "" if self._pending is None else self._pending.text
 
     @property
     def next_number(self) -> int:
@@ -180,26 +157,62 @@ class Session:
         found = {name: in_words(value) for name, value in state.values.items()}
         return found | dict.fromkeys(state.functions, "a function")
 
+    # -- what the journal has ------------------------------------------------------------------------------------------
+
+    async def catch_up(self) -> None:
+        """Read the turns that the journal has of this session, unless that was done. A last turn that has not ended, or
+        that had to wait, becomes the pending one: nobody may have seen what came of it.
+
+        Raises RunRefused, in words, for a session that can't go on here, and JournalError for records that no machine
+        would have written.
+        """
+        async with self._turn:
+            await self._caught_up()
+
+    async def settle(self) -> Answer | None:
+        """Return what came of the turn that had not ended, None without one; it is recovered if nobody drives it.
+
+        If it is sent once more as the next turn, it is answered, and not run.
+        """
+        async with self._turn:
+            settled = await self._settled()
+            self._answered = None if settled is None or settled.is_waiting else settled
+            return None if settled is None else settled.answer
+
+    async def _caught_up(self) -> None:
+        if self._is_read:
+            return
+        turns = await self._machines(self._tools, self._policies).turns(self.name)
+        opening, pending = self._given, None
+        state = opening.state(self._policies)
+        if turns:
+            opening = self._given.as_recorded(self.name, turns[0])
+            require_same_rules(self.name, self._policies, turns[0])
+            state = opening.state(self._policies)
+            last = await restored(self.name, state, turns)
+            if last is not None:
+                pending = _Pending(turns[-1].run, len(turns), last[0].strip(), last[1])
+        self._opening, self._state, self._pending, self._is_read = opening, state, pending, True
+
     # -- a turn --------------------------------------------------------------------------------------------------------
 
-    async def turn(self, text: str, signature: str | None = None) -> Answer:
-        """Prove and run a turn, and return what it came to. A `signature` counts for this turn alone.
+    async def turn(self, text: str) -> Answer:
+        """Prove and run a turn, and return what it came to.
 
         It raises nothing for what the text is; raises JournalError if the journal can't be used.
         """
         async with self._turn:
-            settled = await self._settled()
+            try:
+                await self._caught_up()
+            except RunRefused as error:
+                return Answer(self.next_number, error=TurnError("refused", str(error), hint="start another session"))
+            settled = self._answered or await self._settled()
+            self._answered = None
             if settled is not None and (settled.is_waiting or text.strip() == settled.text):
                 return settled.answer
             number = self.next_number
             why = self._closed()
-            if why is not None:
-                return Answer(number, error=why)
-            try:
-                returns = self._returns if signature is None else signature_type(signature)
-            except ValueError as error:
-                return Answer(number, error=TurnError("signature", str(error), hint="write it as `{:total :float}`"))
-            return await self._proved(number, text, returns)
+            return Answer(number, error=why) if why is not None else await self._proved(number, text)
 
     def _closed(self) -> TurnError | None:
         state = self._state
@@ -207,38 +220,37 @@ class Session:
             return TurnError("closed", "the session has returned", hint="start another session")
         if state.number >= MAX_TURNS:
             return TurnError("closed", f"the session has had {MAX_TURNS:,} turns", hint="start another session")
-        if self._max_steps is not None and state.steps >= self._max_steps:
-            why = f"the session has used its {self._max_steps:,} steps"
+        if state.left is not None and state.left <= 0:
+            why = f"the session has used its {self._opening.max_steps:,} steps"
             return TurnError("limit", why, hint="start another session")
         return None
 
     async def _settled(self) -> _Settled | None:
-        """Return what came of a turn whose run had not ended; None if there is no such turn."""
-        pending = self._state.pending
+        """Return what came of a turn whose run had not ended; None if there is no such turn.
+
+        A turn that nobody drives any more is recovered first.
+        """
+        pending = self._pending
         if pending is None:
             return None
-        history = await asyncio.to_thread(self._history, pending.run)
-        assert history is not None, "the run exists"
+        history = await self._history(pending.run)
+        if history.state.status == RUNNING:
+            try:
+                await self._machines(self._tools, history.plan.policies).recover(pending.run)
+            except (RunBusy, RunRefused) as error:
+                refused = self._redacted(waiting(history, str(error)))
+                return _Settled(pending.text, Answer(pending.number, pending.run, error=refused), is_waiting=True)
+            history = await self._history(pending.run)
         if not history.state.is_over:
             answer = Answer(pending.number, pending.run, error=waiting(history))
             return _Settled(pending.text, answer, is_waiting=True)
-        self._state.pending = None
+        self._pending = None
         return _Settled(pending.text, await self._ended(pending, history), is_waiting=False)
 
-    async def _proved(self, number: int, text: str, returns: Mapping[str, Any] | None) -> Answer:
+    async def _proved(self, number: int, text: str) -> Answer:
         state = self._state
-        left = None if self._max_steps is None else self._max_steps - state.steps
-        lasts = {f"*{place}": value for place, value in enumerate(state.last, 1)}
-        known = {**state.values, **lasts}
-        ground = Ground({name: type_of(value) for name, value in known.items()}, state.functions, returns, left)
-
-        def inputs(turn: Turn, results: Mapping[int, Any]) -> Mapping[str, Any]:
-            raw = {one: known[of] if isinstance(of, str) else results[of] for one, of in turn.sources.items()}
-            return {one: opened(value) for one, value in raw.items()}
-
         try:
-            found = await recalled(f"{NAME}.clj", text, ground, state.made, inputs, self._policies[-1])
-            given = inputs(found.turn, found.results)
+            found, given = await state.compiled(text)
         except Fault as fault:
             return Answer(number, error=error_of(fault.error()))
         except KeyError as error:
@@ -275,55 +287,41 @@ class Session:
         state = self._state
         machine = self._machines(self._tools, policies)
         pending = _Pending(turn_name(self.name, number), number, text.strip(), found.turn)
+        said = self._opening.said(text) if state.before is None else Said(text)
         try:
-            run = await machine.run(program, given, run_id=pending.run, by=self._by, envelope=self._envelope)
+            run = await machine.take_turn(
+                pending.run, program, given, said, state.before, by=self._by, envelope=self._envelope
+            )
+        except RunTaken as error:
+            self._is_read = False  # what somebody else has done is read before the next turn
+            return Answer(number, error=taken_elsewhere(error, self.name))
         except RunRefused as error:
-            hint = "name the session otherwise" if str(error).startswith("run `") else "correct the turn"
-            return Answer(number, error=self._redacted(TurnError("refused", str(error), hint=hint)))
+            return Answer(number, error=self._redacted(TurnError("refused", str(error), hint="correct the turn")))
         except BaseException:
-            if await asyncio.shield(asyncio.to_thread(self._history, pending.run)) is not None:
+            if await asyncio.shield(asyncio.to_thread(self._load, pending.run)) is not None:
                 # Nobody knows yet what it did: the next turn waits for its end.
-                state.number, state.policies, state.pending = number, tuple(policies), pending
+                state.number, state.policies, self._pending = number, tuple(policies), pending
             raise
         state.number, state.policies = number, tuple(policies)
         if self._announce is not None and run.suspensions:
             await asyncio.to_thread(self._announce, run)
-        history = await asyncio.to_thread(self._history, run.id)
-        assert history is not None, "the run exists"
+        history = await self._history(run.id)
         if run.is_over:
             return await self._ended(pending, history)
-        state.pending = pending
+        self._pending = pending
         return Answer(number, run.id, error=waiting(history))
 
     async def _ended(self, pending: _Pending, history: History) -> Answer:
         """Take over what a turn has left, and return its answer."""
-        state, run = self._state, run_of(history)
-        self._note_hidden(*(event.body.get("output") for event in history.events))
+        run, output = run_of(history), history.state.output
         told = await asyncio.to_thread(told_in, history, MAX_PRINTED)
-        made = await asyncio.to_thread(made_in, history, pending.turn)
-        state.called += [Called(pending.number, one.tool, one.site[0]) for one in made]
-        state.before, state.steps = history, state.steps + run.steps
-        if run.status == "SUCCESS":
-            return self._kept(pending.number, pending.turn, history, told)
-        state.made = [*state.made, *made]
-        error = failure_of(run, history, pending.turn, told.error)
-        return self._answer(pending.number, history, told, error=self._redacted(error))
-
-    def _kept(self, number: int, turn: Turn, history: History, told: Told) -> Answer:
-        """Keep what a turn has defined, and return its answer."""
-        state, output = self._state, history.state.output
-        value, defined = output["value"], output["defined"]
-        for name in turn.functions:
-            state.values.pop(name, None)
-        for name in defined:
-            state.functions.pop(name, None)
-        state.values |= defined
-        state.functions |= turn.functions
-        state.last = (value, *state.last)[:LAST]
-        state.made = []
-        state.is_over = bool(output["returned"])
-        names = (*defined, *turn.functions)
-        return self._answer(number, history, told, value=value, defined=names, is_last=state.is_over)
+        await asyncio.to_thread(self._state.take_over, pending.number, pending.turn, history)
+        if run.status != "SUCCESS":
+            error = failure_of(run, history, pending.turn, told.error)
+            return self._answer(pending.number, history, told, error=self._redacted(error))
+        names = (*output["defined"], *pending.turn.functions)
+        is_last = self._state.is_over
+        return self._answer(pending.number, history, told, value=output["value"], defined=names, is_last=is_last)
 
     def _answer(self, number: int, history: History, told: Told, *, value: Any = None, **more: Any) -> Answer:
         shown = self._shown(visible(value))
@@ -331,13 +329,15 @@ class Session:
         text = lisp_text(shown) if "error" not in more else ""
         return Answer(number, history.run, shown, text, lines, told.cut, **more)
 
-    def _history(self, run: str) -> History | None:
+    async def _history(self, run: str) -> History:
+        found = await asyncio.to_thread(self._load, run)
+        assert found is not None, "the run exists"
+        return found
+
+    def _load(self, run: str) -> History | None:
         return load(self._journal, run, partial(stored_plan, self._journal))
 
     # -- what is hidden ------------------------------------------------------------------------------------------------
-
-    def _note_hidden(self, *values: Any) -> None:
-        self._state.hidden |= {text for value in values for text in hidden_texts(value) if len(text) >= MIN_HIDDEN}
 
     def _text(self, text: str) -> str:
         return redacted(text, self._state.hidden) if self._state.hidden else text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stepward.vm.machine.chains import chain_after, chain_before, link_of, reader
 from stepward.vm.machine.history import load, stored_plan
 from stepward.vm.machine.refusals import NoSuchRun
+from stepward.vm.machine.turns import is_turn
 from stepward.vm.values import as_text
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def boundary_of(found: History, before: History) -> str:
     link = link_of(found)
     if link is None:
         return f"run `{found.run}` goes on"
+    if is_turn(found):
+        return f"run `{found.run}` is the next turn of the session"
     words = "goes on with another version" if before.state.moved else "goes on where that has ended"
     return f"run `{found.run}` {words}: it {link_words(link)}"
 

@@ -18,7 +18,6 @@ from stepward.vm.machine.chains import chain_before, reader
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.replay import cached_plans
 from stepward.vm.machine.state import Limits
-from stepward.vm.machine.turns import turn_before
 
 if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal
@@ -69,7 +68,7 @@ class Copy:
     """A run that was copied; it has no way back to the journal that it is from.
 
     `answers` are those of each place in the order of attempts, `deliveries` those of each step in their order.
-    `earlier` are the runs that it continues, oldest first, or the turn before it.
+    `earlier` are the runs that it continues, oldest first.
     """
 
     found: History
@@ -93,10 +92,10 @@ class Copy:
         return performed_in(self.found)
 
     @property
-    def continues(self) -> Mapping[str, Any] | None:
-        """What the first record says of the run that this one continues; None if it continues none."""
-        said: Mapping[str, Any] | None = self.found.events[0].body.get("continues")
-        return said
+    def linked(self) -> Mapping[str, Any]:
+        """What the first record says of the run that this one continues, and of the turn that it is; empty for none."""
+        body = self.found.events[0].body
+        return {name: body[name] for name in ("continues", "turn") if name in body}
 
 
 def calls_of(found: History) -> dict[str, CallPlan]:
@@ -147,10 +146,8 @@ def copy_of(journal: Journal, found: History) -> Copy:
 
 
 def _runs_before(journal: Journal, found: History) -> list[History]:
-    """Return the runs that a run continues, oldest first, or the turn before it: a verification reads them."""
-    read = reader(journal, cached_plans(journal))
-    turn, _ = turn_before(found, read)
-    return chain_before(found, read) if turn is None else [turn]
+    """Return the runs that a run continues, oldest first: a verification reads them."""
+    return chain_before(found, reader(journal, cached_plans(journal)))
 
 
 def place_of(happened: Event) -> Place:

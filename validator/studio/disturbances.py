@@ -373,7 +373,8 @@ def _chained(records: Sequence[Record]) -> list[Entry]:
     entries: list[Entry] = []
     for seq, one in enumerate(records):
         prev = entries[-1].digest if entries else NO_DIGEST
-        version = version_of(one.kind, one.note, is_in_body="frame" in one.body, continues="continues" in one.body)
+        parts = {"is_in_body": "frame" in one.body, "continues": "continues" in one.body, "turn": "turn" in one.body}
+        version = version_of(one.kind, one.note, **parts)
         texts = canonical(one.body), canonical(one.note)
         entries.append(write_record(seq, prev, one.kind, *texts, one.at, version))
     return entries

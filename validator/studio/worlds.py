@@ -223,15 +223,15 @@ class World:
         """Start the run, and return it where it stops first; raises Killed."""
         copy = self.copy
         machine, program = self.machine(), copy.found.plan.program
-        if copy.continues is not None:
-            return do(self._continued(machine, copy.continues))
+        if copy.linked:
+            return do(self._linked(machine, copy.linked))
         return do(machine.run(program, copy.inputs, run_id=self.run_id, by=copy.by, envelope=copy.envelope))
 
-    async def _continued(self, machine: ExecutionVM, continues: Mapping[str, Any]) -> Run:
+    async def _linked(self, machine: ExecutionVM, linked: Mapping[str, Any]) -> Run:
         """Begin a run as the machine has begun it that continued another: its first record says what that has left."""
         found = self.copy.found
         note = {name: said for name, said in found.events[0].note.items() if name in ("by", "envelope")}
-        driver = await machine._create(found.plan, self.run_id, self.copy.inputs, note, continues)
+        driver = await machine._create(found.plan, self.run_id, self.copy.inputs, note, linked)
         return await machine.get(self.run_id) if driver is None else await machine._drive(driver)
 
     def carry_on(self, run: Run, until: str = "") -> Run:

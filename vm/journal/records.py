@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.store import Entry, JournalError
 
-VERSIONS: Final = (1, 2, 3, 4, 5)
+VERSIONS: Final = (1, 2, 3, 4, 5, 6)
 """Versions of a record. The second adds LATER_KINDS and LATER_NOTES, the third BODY_KINDS and records with a frame, the
-fourth first records with `continues`, the fifth MOVE_KINDS; a record has the lowest version that it needs, so that the
-bytes of older kinds of records do not change."""
+fourth first records with `continues`, the fifth MOVE_KINDS, the sixth first records with `turn`. A record has the
+lowest version that it needs, so that the bytes of older kinds of records do not change."""
 
 LATER_KINDS: Final = frozenset({"governed"})
 BODY_KINDS: Final = frozenset({"opened", "item", "closed"})
@@ -49,11 +49,15 @@ class Record(NamedTuple):
     prev: str
 
 
-def version_of(kind: str, note: Mapping[str, Any], *, is_in_body: bool = False, continues: bool = False) -> int:
+def version_of(
+    kind: str, note: Mapping[str, Any], *, is_in_body: bool = False, continues: bool = False, turn: bool = False
+) -> int:
     """Return the lowest version of a record that has its kind and the fields of its note.
 
-    `is_in_body`: and a frame; `continues`: and the run that its run continues.
+    `is_in_body`: and a frame; `continues`: and the run that its run continues; `turn`: and the turn that its run is.
     """
+    if turn:
+        return 6
     if kind in MOVE_KINDS:
         return 5
     if continues:

@@ -28,6 +28,7 @@ from stepward.vm.machine.history import History, Plans, applied, load
 from stepward.vm.machine.moving import departure, last_move, recorded, version_of
 from stepward.vm.machine.plan import policy_digest
 from stepward.vm.machine.state import before
+from stepward.vm.machine.turns import is_turn, name_behind, turn_misfit
 
 Load = Callable[[str], History | None]
 """Reads a run; None if there is none."""
@@ -60,7 +61,7 @@ def chain_after(found: History, chain: Sequence[History], read: Load) -> Iterato
     """Yield the runs of a chain behind a run, in order; `chain` are those before it."""
     names = [one.run for one in (*chain, found)]
     while True:
-        following = read(id_after(names))
+        following = read(name_behind(names[-1]) if is_turn(found) else id_after(names))
         link = None if following is None else link_of(following)
         if following is None or link is None or link.run != names[-1]:
             return
@@ -77,6 +78,8 @@ def link_misfit(found: History, chain: Sequence[History], journal: Journal) -> s
     if link is None:
         return None
     last = chain[-1]
+    if is_turn(found) or is_turn(last):
+        return turn_link_misfit(found, link, last, journal)
     if found.run != id_after([one.run for one in chain]):
         return f"it has another id than the continuation of run `{last.run}`"
     if last.state.moved:
@@ -89,6 +92,17 @@ def link_misfit(found: History, chain: Sequence[History], journal: Journal) -> s
         return f"its language is not that of run `{last.run}`"
     blind = unread(chain, found.plan.policies, link.reads)
     return blind or _input_misfit(found, last, link) or _terms_misfit(found, chain) or _budget_misfit(found, last, link)
+
+
+def turn_link_misfit(found: History, link: Continues | None, last: History | None, journal: Journal) -> str | None:
+    """Return why a run does not continue a turn of a session, `last`, as its next turn, or None; the first turn of a
+    session continues none."""
+    if not is_turn(found):
+        return f"it continues run `{'' if last is None else last.run}`, a turn of a session, and is no turn"
+    why = turn_misfit(found, link, last)
+    if why is None and link is not None and last is not None and not _was_over_at(last, link.head, journal):
+        return f"it names a head that run `{last.run}` did not have when it had ended"
+    return why
 
 
 def _move_misfit(found: History, chain: Sequence[History], link: Continues, journal: Journal) -> str | None:

@@ -24,6 +24,7 @@ from stepward.vm.machine.handing import plain_values, uncovered, unread, values_
 from stepward.vm.machine.history import History
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.turns import is_turn
 from stepward.vm.values import ValueRefused, exact
 
 MAX_CONTINUATIONS: Final = 3
@@ -73,6 +74,8 @@ def require_continuable(chain: Sequence[History], wanted: Wanted) -> None:
     state, run = last.state, last.run
     if not state.is_over:
         raise RunRefused(f"run `{run}` has not ended: it is {state.status}")
+    if is_turn(last):
+        raise RunRefused(f"run `{run}` is a turn of a session: take the next turn")
     if state.status == "FAILED" and not wanted.after_failure:
         raise RunRefused(f"run `{run}` has ended FAILED: it is continued only if that is asked for")
     if state.status not in (*ENDINGS, "FAILED"):

@@ -73,8 +73,9 @@ def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTH
 def entry_of(happened: Event, last: Entry, at: int) -> Entry:
     """Return the record of an event, after the last entry of its run; `at` is its time in microseconds."""
     note = canonical(happened.note)
+    body = happened.body
     version = version_of(
-        happened.kind, happened.note, is_in_body="frame" in happened.body, continues="continues" in happened.body
+        happened.kind, happened.note, is_in_body="frame" in body, continues="continues" in body, turn="turn" in body
     )
     return write_record(last.seq + 1, last.digest, happened.kind, happened.text, note, at, version)
 

@@ -44,13 +44,14 @@ from stepward.vm.machine.migration import Migrations
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.observer import Observer
 from stepward.vm.machine.plan import Plan, Terms
-from stepward.vm.machine.refusals import NotEquipped, RunRefused
+from stepward.vm.machine.refusals import NotEquipped, RunRefused, RunTaken
 from stepward.vm.machine.replay import MAX_PLANS
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, is_id, run_of
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.tools import Tools
+from stepward.vm.machine.turns import Said, link_behind
 from stepward.vm.machine.waiting import ThreadLoop, wait
 from stepward.vm.models.cache import ReplyCache
 from stepward.vm.models.opening import open_cache
@@ -263,9 +264,41 @@ class ExecutionVM(Migrations):
         await self._admission.require(plan, plan.policies, accept)
         self._require_tools(plan)
         await self._require_current(plan)
-        driver = await self._create(plan, run, given, who, continues)
+        driver = await self._create(plan, run, given, who, {"continues": continues})
         if driver is None:
             raise RunRefused(f"run `{run_id}` was continued meanwhile, by run `{run}`: look at that one")
+        return await self._drive(driver)
+
+    async def take_turn(
+        self,
+        run_id: str,
+        program: Program,
+        inputs: Mapping[str, Any],
+        said: Said,
+        before: History | None,
+        *,
+        by: str | None = None,
+        envelope: Envelope | None = None,
+    ) -> Run:
+        """Run the program of a turn of a session behind the turn `before`, None for the first one; return its run.
+
+        `said` is the text of the turn, and what the session was started with. The machine has the policies of the
+        session in the state in which that turn has left them. The rest is as in `run`. Raises RunTaken if there is a
+        run with this id: somebody else has gone on with the session.
+        """
+        who = {**require_name(by, RunRefused), **envelope_note(envelope, RunRefused)}
+        plan = self._plan(program)
+        await self._admission.require(plan, self.policies, ())
+        self._require_tools(plan)
+        given, why = completed(_frozen(inputs, self.limits.state_bytes), plan.input_types)
+        if why is not None:
+            raise RunRefused(f"input {why}")
+        _require_id(run_id)
+        await self._require_current(plan)
+        link = {} if before is None else {"continues": link_behind(before)}
+        driver = await self._create(plan, run_id, given, who, {**link, "turn": FrozenMap(freeze(said.to_body()))})
+        if driver is None:
+            raise RunTaken(f"there is a run `{run_id}` already")
         return await self._drive(driver)
 
     async def _create(
@@ -274,7 +307,7 @@ class ExecutionVM(Migrations):
         run: str,
         inputs: Mapping[str, Any],
         who: Mapping[str, Any] = NOTHING,
-        continues: Mapping[str, Any] | None = None,
+        more: Mapping[str, Any] = NOTHING,
         *,
         ttl: float | None = None,
     ) -> Driver | None:
@@ -292,8 +325,7 @@ class ExecutionVM(Migrations):
         }
         if plan.patterns is not None:
             body["patterns"] = plan.patterns
-        if continues is not None:
-            body["continues"] = continues
+        body |= more
         note = {"limits": self._limits, "run": run, **who}
         nobody = Lease(run, 0, 0.0)
         driver = Driver(setup, plan, run, before(plan), Entry(-1, b"", NO_DIGEST), nobody)

@@ -61,9 +61,9 @@ class Migrations(Retention):
         run: str,
         inputs: Mapping[str, Any],
         who: Mapping[str, Any] = NOTHING,
-        continues: Mapping[str, Any] | None = None,
+        more: Mapping[str, Any] = NOTHING,
     ) -> Driver | None:
-        """Create a run; None if it exists."""
+        """Create a run, with `more` in its first record; None if it exists."""
         raise NotImplementedError
 
     async def migration(self, run_id: str, program: Program, *, grant: Mapping[str, Any] = NOTHING) -> Migration:
@@ -162,7 +162,7 @@ class Migrations(Retention):
         for policy in policies:
             await self._io(self.journal.put_document, policy_digest(policy), policy_text(policy))
         run = id_after([one.run for one in chain])
-        driver.successor = await self._create(plan, run, given, who, continues)
+        driver.successor = await self._create(plan, run, given, who, {"continues": continues})
 
     async def _drive(self, driver: Driver) -> Run:
         """Drive a run until it stops, and the run behind it if it moves to another version."""

@@ -36,6 +36,7 @@ from stepward.vm.machine.history import History, applied
 from stepward.vm.machine.plan import Plan, Terms, policy_digest, read_document
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.state import visits_of
+from stepward.vm.machine.turns import is_turn
 from stepward.vm.patterns.matching import RE2
 
 FIELDS: Final = frozenset({"granted", "policies", "program", "step", "visit"})
@@ -85,6 +86,8 @@ def require_movable(last: History, version: Version) -> None:
     state, plan, run = last.state, last.plan, last.run
     if state.status != "SUSPENDED":
         raise RunRefused(f"run `{run}` does not wait: it is {state.status}")
+    if is_turn(last):
+        raise RunRefused(f"run `{run}` is a turn of a session: what it does follows from its text")
     step = plan.steps[state.at]
     if state.frames or state.each or state.fork or not step.calls or step.is_parallel:
         raise RunRefused(f"run `{run}` waits within `{step.id}`: it can move when it waits on a step of its own")

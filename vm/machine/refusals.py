@@ -10,6 +10,10 @@ class RunRefused(StepwardError):  # noqa: N818 - reads better where it is caught
     taken, or the run broke a rule. The message says which."""
 
 
+class RunTaken(RunRefused):
+    """There is a run with the id that the next turn of a session has: somebody else has gone on with the session."""
+
+
 class NotEquipped(RunRefused):
     """The machine lacks a tool or the model of a run."""
 

@@ -27,7 +27,7 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
 from stepward.vm.machine.branches import branch_started
 from stepward.vm.machine.calls import Visit, due_after, objection_to, place_of, prepare, successor_fields
-from stepward.vm.machine.chains import chain_before, link_misfit, reader
+from stepward.vm.machine.chains import Load, chain_before, link_misfit, link_of, reader, turn_link_misfit
 from stepward.vm.machine.data import completed, refused
 from stepward.vm.machine.decide import UnderWay, decide
 from stepward.vm.machine.events import Action, Call, Calls, Event
@@ -41,7 +41,7 @@ from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, State, before, visits_of
 from stepward.vm.machine.traces import as_once_traced
-from stepward.vm.machine.turns import turn_before
+from stepward.vm.machine.turns import is_turn, stray
 
 FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
 """The events that the machine does not decide."""
@@ -130,12 +130,11 @@ def chain_faults(journal: Journal, found: History, plans: Plans) -> list[Fault]:
     Raises JournalError if one of them can't be read.
     """
     read = reader(journal, plans)
-    turn, why = turn_before(found, read)
+    why = stray(found)
     if why is not None:
         return [Fault(found.run, 0, f"record 0: {why}", FORGED)]
-    wrong = [] if turn is None else misfits(turn)
-    if wrong:
-        return [Fault(found.run, 0, f"the turn before it is not in order: {wrong[0].what}", wrong[0].help)]
+    if is_turn(found):
+        return _turn_faults(journal, found, read)
     chain = [*chain_before(found, read), found]
     for number, history in enumerate(chain):
         why = link_misfit(history, chain[:number], journal)
@@ -149,6 +148,25 @@ def chain_faults(journal: Journal, found: History, plans: Plans) -> list[Fault]:
         if wrong:
             return wrong
     return []
+
+
+def _turn_faults(journal: Journal, found: History, read: Load) -> list[Fault]:
+    """Return the faults of the turn before a turn, and of the way in which the turn continues it.
+
+    Those before that one are not read: a session may have many turns, and each is checked against the one before.
+    """
+    link = link_of(found)
+    before_it = None if link is None else read(link.run)
+    if link is not None and before_it is None:
+        why: str | None = f"the turn before it, run `{link.run}`, is not in this store"
+    else:
+        why = turn_link_misfit(found, link, before_it, journal)
+    if why is not None:
+        return [Fault(found.run, 0, f"record 0: {why}", FORGED)]
+    wrong = [] if before_it is None else misfits(before_it)
+    if not wrong:
+        return []
+    return [Fault(found.run, 0, f"the turn before it is not in order: {wrong[0].what}", wrong[0].help)]
 
 
 def misreports(found: History, receipts: Sequence[Receipt]) -> list[Fault]:
@@ -202,7 +220,7 @@ def misfits(found: History) -> list[Fault]:
 def _start_misfit(plan: Plan, happened: Event) -> str | None:
     """Return why no machine would write this first record, or None: its fields, inputs and waivers are checked."""
     body, limits = happened.body, happened.note["limits"]
-    if not START_FIELDS <= body.keys() <= START_FIELDS | {"patterns", "continues"}:
+    if not START_FIELDS <= body.keys() <= START_FIELDS | {"patterns", "continues", "turn"}:
         return "its fields are not those of a start"
     if len(limits) != len(Limits._fields) or any(type(limit) is not int for limit in limits):
         return "its limits are none"

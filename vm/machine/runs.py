@@ -18,7 +18,7 @@ from stepward.vm.journal.store import Append, AppendConflict, JournalError, Leas
 from stepward.vm.language.policy import plain
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import governed, missing_terms
-from stepward.vm.machine.chains import chain_after, chain_before, link_misfit, link_of
+from stepward.vm.machine.chains import chain_after, chain_before, link_misfit, link_of, turn_link_misfit
 from stepward.vm.machine.continuing import Start, derived_policies
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.due import due_of
@@ -28,11 +28,12 @@ from stepward.vm.machine.history import History, load
 from stepward.vm.machine.keeping import Abandoned, Keeper
 from stepward.vm.machine.keys import idempotency_key, stored_token, token_reference
 from stepward.vm.machine.plan import Plan, Terms, policy_digest, policy_text
-from stepward.vm.machine.refusals import NoSuchRun, RunBusy
+from stepward.vm.machine.refusals import NoSuchRun, RunBusy, RunRefused
 from stepward.vm.machine.replay import cached_plans, misfits
 from stepward.vm.machine.run import Doubt, Run, Suspension
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import State, visits_of
+from stepward.vm.machine.turns import is_turn, turn_name
 
 T = TypeVar("T")
 
@@ -103,6 +104,28 @@ class Runs:
         """Return the ids of the runs that a run continues, oldest first; raises NoSuchRun, JournalError."""
         found = await self._found(run)
         return [one.run for one in await self._io(chain_before, found, self._read)]
+
+    async def turns(self, session: str) -> list[History]:
+        """Return the turns of a session, in order.
+
+        Raises JournalError for records that no machine would have written, and RunRefused if the name of the first turn
+        is that of another run.
+        """
+        return await self._io(self._turns, session)
+
+    def _turns(self, session: str) -> list[History]:
+        first = self._read(turn_name(session, 1))
+        if first is None:
+            return []
+        if not is_turn(first):
+            raise RunRefused(f"run `{first.run}` is no turn of a session: name the session otherwise")
+        found = [first, *chain_after(first, (), self._read)]
+        for number, history in enumerate(found):
+            self._require_meaning(history)
+            why = turn_link_misfit(history, link_of(history), found[number - 1] if number else None, self.journal)
+            if why is not None:
+                raise JournalError(f"run `{history.run}`: {why}; see `stepward verify`")
+        return found
 
     async def _load(self, run: str) -> History | None:
         return await self._io(self._read, run) if is_id(run) else None

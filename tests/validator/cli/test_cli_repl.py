@@ -9,12 +9,14 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from stepward.validator.cli import main
+from stepward.vm import ExecutionVM, SQLiteJournal
 
 TOOLS = '''\
 from stepward.vm import tool
@@ -33,6 +35,20 @@ def refund(amount: float) -> str:
         raise ValueError("bad luck")
     return "paid"
 '''
+ASKING = """
+from typing import Literal
+from stepward.vm import Suspend, tool
+
+
+@tool(effect="none", suspends=True)
+def ask() -> Literal["yes", "no"]:
+    return Suspend({"question": "may it?"})
+
+
+@tool(effect="write", idempotent=True)
+def refund(amount: float) -> str:
+    return "paid"
+"""
 POLICY = """\
 policy: shop
 guardrails:
@@ -130,7 +146,24 @@ def test_a_session_lies_in_its_journal() -> None:
     ):
         assert CliRunner().invoke(main, command, catch_exceptions=False).exit_code == 0
     other = repl("(+ 5 5)\n", *given)
-    assert (other.exit_code, "name the session otherwise" in other.stdout) == (1, True)
+    assert (other.exit_code, other.stdout) == (0, "session `mine` goes on after turn 2\n=> 10\n")
+
+
+def test_a_turn_that_waited_is_settled_when_the_session_goes_on(folder: Path) -> None:
+    (folder / "tools.py").write_text(ASKING)
+    given = ("--journal", "runs.db", "--session", "mine")
+    text = '(def said (tool/ask {})) (when (= said "yes") (tool/refund {:amount 5}))\n'
+    assert repl(text, *given).exit_code == 4
+    waits = repl("(+ 1 1)\n", *given)
+    assert (waits.exit_code, "error[waits]: a call waits for a person" in waits.stdout) == (4, True)
+    with closing(SQLiteJournal("runs.db")) as journal:
+        machine = ExecutionVM({"ask": lambda: "yes", "refund": lambda amount: "paid"}, None, journal, checker=None)
+        machine.resume_sync(machine.get_sync("mine.1").suspensions[0].token, "yes")
+    done = repl(f"{text}said\n", *given)
+    shown = f'session `mine` goes on after turn 1\n> {text}=> "paid"\n=> "paid"\n=> "yes"\n'
+    assert (done.exit_code, done.stdout) == (0, shown)
+    other = repl("1\n", *given, "--max-steps", "7")
+    assert (other.exit_code, "was started with no bound as the most of its steps" in other.output) == (2, True)
 
 
 def test_a_model_works_on_a_task() -> None:

@@ -35,7 +35,10 @@ class Place:
     def __init__(self, folder: Path, **limits: Any) -> None:
         self.house = House(folder, **{**LIMITS, **limits})
         tools = {**self.house.tools, "look": look}
-        self.gateway = self.house.gateway(tools=tools, facts=FACTS, policies=[ONCE], wait=60.0)
+        self.start_again = lambda: setattr(
+            self, "gateway", self.house.gateway(tools=tools, facts=FACTS, policies=[ONCE], wait=60.0)
+        )
+        self.start_again()
 
     async def lisp(
         self, text: str | None, session: str | None = None, caller: Any = None, **given: Any
@@ -133,14 +136,38 @@ def test_a_turn_that_waits_tells_the_operator_and_is_asked_for_later(tmp_path: P
     asyncio.run(scene())
 
 
+def test_a_session_goes_on_after_the_server_was_started_again(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def scene() -> None:
+        text = '(def said (tool/ask {})) (when (= said "agree") (tool/pay {:sum 5}))'
+        session = (await place.lisp("(def a 7)", data={"id": 1}, signature=":int"))["session"]
+        await place.lisp(text, session)
+        place.start_again()
+        waits = await place.lisp(None, session)
+        assert (waits["error"]["reason"], place.house.paid) == ("waits", [])
+        with pytest.raises(Refused, match="you have no such session"):
+            await place.lisp("a", session, caller=place.house.other)
+        await place.house.approve()
+        place.start_again()
+        settled = await place.lisp(None, session)
+        assert (settled["turn"], settled["defined"], place.house.paid) == (2, ["said"], [5])
+        place.start_again()
+        refused = await place.lisp("(tool/pay {:sum 6})", session)
+        assert (refused["error"]["reason"], place.house.paid) == ("gate", [5])
+        done = await place.lisp("(return (+ a data/id))", session)
+        assert (done["value"], done["turn"]) == (8, 3)
+
+    asyncio.run(scene())
+
+
 def test_a_caller_has_a_number_of_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
     place = Place(tmp_path)
 
     async def scene() -> None:
         first, second, third = [(await place.lisp("(def a 1)"))["session"] for _ in range(3)]
-        with pytest.raises(Refused, match="you have no such session"):
-            await place.lisp("a", first)
-        assert [(await place.lisp("a", one))["value"] for one in (second, third)] == [1, 1]
+        assert [(await place.lisp("a", one))["value"] for one in (first, second, third)] == [1, 1, 1]
+        assert len(place.gateway._sessions._held["model"]) == 2
 
     asyncio.run(scene())

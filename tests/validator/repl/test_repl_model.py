@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from sizes import asked_for
-from stepward.validator.repl import memory
+from stepward.validator.repl import state
 from stepward.validator.repl.session import Session
 from stepward.vm import ExecutionVM, Policy
 from stepward.vm.journal.memory import MemoryJournal
@@ -70,6 +70,5 @@ def test_sessions_do_what_the_model_does() -> None:
 
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn that is tried again does all its calls again."""
-    monkeypatch.setattr(memory, "made_in", lambda history, turn: [])
-    monkeypatch.setattr("stepward.validator.repl.session.made_in", lambda history, turn: [])
+    monkeypatch.setattr(state, "made_in", lambda history, turn: [])
     assert any(asyncio.run(differing(f"turns {number}", Counter())) for number in range(10))

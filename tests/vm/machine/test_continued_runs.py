@@ -348,7 +348,7 @@ def drawn(seed: int) -> DrawnCase:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run stand alone under the policies of a chain: it is about the rules, and there are no runs before it."""
-    monkeypatch.setattr(replay, "turn_before", lambda found, read: (None, None))
+    monkeypatch.setattr(replay, "stray", lambda found: None)
 
 
 @pytest.mark.usefixtures("alone")
