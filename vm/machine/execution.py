@@ -298,6 +298,7 @@ class ExecutionVM(Migrations):
         link = {} if before is None else {"continues": link_behind(before)}
         driver = await self._create(plan, run_id, given, who, {**link, "turn": FrozenMap(freeze(said.to_body()))})
         if driver is None:
+            await self._require_unpruned(run_id)
             raise RunTaken(f"there is a run `{run_id}` already")
         return await self._drive(driver)
 

@@ -15,7 +15,7 @@ from stepward.vm.machine.continuing import id_after
 from stepward.vm.machine.events import UNFINISHED
 from stepward.vm.machine.history import History
 from stepward.vm.machine.refusals import DeliveryRefused
-from stepward.vm.machine.turns import turn_name
+from stepward.vm.machine.turns import is_turn, name_behind
 
 CHANGED: Final = "it has changed meanwhile: prune again"
 
@@ -90,15 +90,15 @@ class Retention(Claims):
     def _needed(self, history: History, going: Collection[str]) -> str | None:
         """Return why a run stays for the sake of a later one, or None; `going` are runs that are pruned with it."""
         link = link_of(history)
-        first, number = (history.run, 0) if link is None else (history.run.rpartition("~")[0], link.number)
-        following = [id_after([first, *[""] * number])]
-        session, _, turn = history.run.rpartition(".")
-        following += [turn_name(session, int(turn) + 1)] if turn.isdecimal() else []
-        for name in following:
-            other = None if name in going else self._read(name)
-            if other is not None and _stands_on(other, history.run, session):
-                return f"run `{name}` stands on it"
-        return None
+        if is_turn(history):
+            name = name_behind(history.run)
+        else:
+            first, number = (history.run, 0) if link is None else (history.run.rpartition("~")[0], link.number)
+            name = id_after([first, *[""] * number])
+        other = None if name in going else self._read(name)
+        following = None if other is None else link_of(other)
+        stands = following is not None and following.run == history.run
+        return f"run `{name}` stands on it" if stands else None
 
     def _prune_one(self, run: str, stays: Collection[str], by: str | None) -> str | None:
         """Prune a run, and return why it stays, or None."""
@@ -128,10 +128,3 @@ def _ended(history: History) -> int:
     """Return when a run ended, in microseconds since the epoch."""
     at: int = next(record.at for record in reversed(history.records) if record.kind == "ended")
     return at
-
-
-def _stands_on(other: History, run: str, session: str) -> bool:
-    link = link_of(other)
-    if link is not None:
-        return link.run == run
-    return any(policy.continues == turn_name(session, 1) for policy in other.plan.policies)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -23,6 +24,7 @@ from stepward.vm.machine.replay import replayer
 from turn_shops import HIDDEN, SECRET, Shop, last, taken
 
 FETCH = '(def found (tool/orders {:customer "ada"}))'
+ASKS = '(def said (tool/ask {})) (when (= said "yes") (tool/refund {:amount 5}))'
 
 
 def reason(answer: object) -> str:
@@ -89,14 +91,13 @@ def last_of(session: Session, text: str) -> Any:
 
 def test_a_turn_that_waits_is_settled_by_another_process() -> None:
     shop = Shop()
-    text = '(def said (tool/ask {})) (when (= said "yes") (tool/refund {:amount 5}))'
-    taken(shop.session(name="s"), "1", text)
+    taken(shop.session(name="s"), "1", ASKS)
     session = shop.session(name="s")
     assert reason(last_of(session, "said")) == "waits"
-    assert session.pending == text
+    assert session.pending == ASKS
     (suspension,) = asyncio.run(shop.machine(policies=[shop.policy]).get("s.2")).suspensions
     asyncio.run(shop.machine().resume(suspension.token, "yes"))
-    answer = last_of(shop.session(name="s"), text)
+    answer = last_of(shop.session(name="s"), ASKS)
     assert (answer.value, answer.number, shop.calls) == ("paid", 2, [("ask", None), ("refund", 5)])
 
 
@@ -157,6 +158,19 @@ def test_a_turn_is_continued_by_turns_alone() -> None:
     taken(shop.session(name="s"), "1")
     with pytest.raises(RunRefused, match=r"run `s\.1` is a turn of a session: take the next turn"):
         shop.machine().continue_run_sync("s.1", Program.from_lisp("2"))
+
+
+def test_a_session_stays_as_long_as_a_turn_of_it_has_to_and_its_name_is_taken_for_ever() -> None:
+    shop = Shop()
+    taken(shop.session(name="s"), "1", "2", ASKS)
+    later = time.time() + 9
+    assert [one.why for one in shop.machine().prunable_sync(later)] == [
+        "run `s.3` stands on it",
+        "run `s.2` stands on it",
+    ]
+    asyncio.run(shop.machine().cancel("s.3"))
+    assert [one.why for one in shop.machine().prune_sync(later, by="ann")] == [None] * 3
+    assert "run `s.1` was pruned" in str(last_of(shop.session(name="s"), "1").error)
 
 
 # -- what is sensitive -------------------------------------------------------------------------------------------------
