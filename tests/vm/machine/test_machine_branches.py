@@ -16,8 +16,9 @@ from stepward.sabotage.playing.points import Killed
 from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, Program, Run, Suspend, ToolContext
 from stepward.vm.errors import ProgramError
 from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.history import fold, load
 from stepward.vm.machine.replay import replay
-from stepward.vm.machine.state import Limits
+from stepward.vm.machine.state import Limits, snapshot
 
 NO = ValueError("no")
 Step = dict[str, Any]
@@ -239,6 +240,22 @@ def test_the_trace_hash_does_not_depend_on_who_arrives_first() -> None:
         assert run.status == "SUCCESS"
         found.add(run.trace_hash)
     assert len(found) == 1
+
+
+def test_the_bytes_of_a_state_do_not_depend_on_which_sibling_was_first() -> None:
+    bench = Bench({})
+    bench.run(made(fork("p", a=branch(tool("t")), b=branch(tool("u", "write")), c=branch(assign("s", v=1))), end("z")))
+    found = load(bench.journal, "run", bench.stored)
+    assert found is not None
+    events, swaps = list(found.events), 0
+    for place in range(1, len(events) - 1):
+        left, right = (one.body.get("frame", ()) for one in events[place : place + 2])
+        if left and right and left != right:
+            swapped = [*events[:place], events[place + 1], events[place]]
+            states = [fold(found.plan, some) for some in (events[: place + 2], swapped)]
+            assert snapshot(found.plan, states[0]) == snapshot(found.plan, states[1])
+            swaps += 1
+    assert swaps > 2
 
 
 # -- sizes -------------------------------------------------------------------------------------------------------------
