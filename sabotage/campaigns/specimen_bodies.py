@@ -171,6 +171,7 @@ BRANCHES: Final[Mapping[str, Any]] = {
                                 },
                                 "told_us": {
                                     "steps": [
+                                        {"id": "word", "type": "llm", "prompt": "One word?", "on_error": "skip"},
                                         {"id": "note", "type": "tool", "tool": "book", "args": {"of": "us"}},
                                         {"id": "done_telling", "type": "end", "output": "$count"},
                                     ]
@@ -185,4 +186,4 @@ BRANCHES: Final[Mapping[str, Any]] = {
         {"id": "failed", "type": "end", "outcome": "failure"},
     ],
 }
-"""Branches that wait, write and read a sibling's output, one with items, and one with branches in it."""
+"""Branches that wait, write, ask a model and read a sibling's output, one with items, and one with branches in it."""

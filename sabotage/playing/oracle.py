@@ -11,11 +11,12 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.places import Place, frame_of, place_of
+from stepward.sabotage.playing.timing import is_spent, is_timed, may_end
 from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, Asking, Performance, World
 from stepward.sabotage.reference import (
     Answer as ReferenceAnswer,
@@ -74,10 +75,6 @@ class Watched:
     store: Journal
 
 
-TIMED: Final = ("guardrail", "max_steps", "max_tokens", "cost", "no-progress")
-"""The reasons of endings by rules and budgets."""
-
-
 class Oracle:
     """Watches one run in its world and its store.
 
@@ -122,7 +119,8 @@ class Oracle:
         """The turns of the reference, by branch: it says nothing of the order of those in different branches."""
         self._taken: Counter[Any] = Counter()
         self._logged = 0
-        self.intents: dict[str, int] = {}
+        self.intents: dict[str | tuple[Place, int], int] = {}
+        """The intents by their key, and by the attempt: a model is given no key."""
         self.durable = -1
         self.claimed: set[Performance] = set()
         self._is_over = self._is_stopped = False
@@ -215,7 +213,7 @@ class Oracle:
         elif kind == "intent":
             if any(record["kind"] == "cancel" for record in self.records):
                 raise Breach(Invariant.ENDINGS, f"`{body['step']}` starts after the run was cancelled")
-            self.intents[note["key"]] = record["seq"]
+            self.intents[note["key"]] = self.intents[place_of(body), note["attempt"]] = record["seq"]
             self._performing[body["step"]] = place_of(body), note["performance"]
         elif kind in ("attempt", "doubt", "resumed", "reconciled"):
             self._answered(kind, body, note)
@@ -230,9 +228,8 @@ class Oracle:
         self._heed_timing()
 
     def _heed_timing(self) -> None:
-        """Follow the run no further where a rule or a budget ends it while branches run: what these have done by then
-        depends on timing. Effects are still counted."""
-        if self.reference.ended_beside and self.reference.reason in TIMED:
+        """Follow the run no further where timing decides what it has done. Effects are still counted."""
+        if is_timed(self.reference):
             self.is_timed = self.is_adrift = self.rests = True
 
     def _answered(self, kind: str, body: dict[str, Any], note: dict[str, Any]) -> None:
@@ -340,9 +337,10 @@ class Oracle:
         if self._unwritten and not self._is_due(asking):
             self._begin_again()
         awaited = self._awaited(asking.place)
-        if call.has_intent and asking.key not in self.intents:
+        intent = self.intents.get(asking.key or (asking.place, asking.attempt))
+        if call.has_intent and intent is None:
             raise Breach(Invariant.INTENT, f"`{call.id}` starts, and the store has no intent of it")
-        if call.has_intent and self.intents[asking.key] > self.durable:
+        if intent is not None and intent > self.durable:
             raise Breach(Invariant.INTENT, f"`{call.id}` starts, and its intent is not durable")
         if awaited.attempt != asking.attempt:
             raise Breach(Invariant.BOUNDS, f"`{call.id}` makes attempt {asking.attempt}, not {awaited.attempt}")
@@ -373,15 +371,15 @@ class Oracle:
         if self.is_adrift:
             self._judge_counts()
             self._judge_store(run)
-            if self.is_timed and run.is_over and run.reason not in (*TIMED, "cancelled", "abandoned"):
+            if self.is_timed and not may_end(run):
                 why = self.reference.reason
                 raise Breach(Invariant.GRAPH, f"the run is {run.status} ({run.reason}), and it had to end for {why}")
             return
         self.look()
         self._judge_effects(run)
         self._judge_store(run)
-        if self._is_stopped:
-            return  # the last step depends on when the run was cancelled
+        if self._is_stopped or is_spent(run, self.reference, self.target.program):
+            return  # the last step depends on when the run was cancelled, or on whose reply was first
         reference = self.reference
         if (run.status, run.reason) != (reference.status, reference.reason):
             said = f"{run.status} ({run.reason}), and it had to be {reference.status} ({reference.reason})"

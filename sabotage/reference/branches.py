@@ -55,6 +55,11 @@ class Branches(Computing):
     ended_beside = False
     """Whether the run has ended while branches ran: what they had done by then may depend on timing."""
 
+    @property
+    def is_beside(self) -> bool:
+        """Whether branches run now."""
+        return bool(self._members)
+
     @contextmanager
     def _within(self, member: Member) -> Iterator[None]:
         """Let the run be what a branch sees of it."""

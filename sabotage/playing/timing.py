@@ -1,0 +1,32 @@
+"""Endings by rules and budgets while branches run: what these have done by then depends on timing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stepward.sabotage.reference import Reference
+from stepward.vm.language.program import Program
+from stepward.vm.machine.run import Run
+
+TIMED: Final = ("guardrail", "max_steps", "max_tokens", "cost", "no-progress")
+"""The reasons of endings by rules and budgets."""
+
+
+def is_timed(reference: Reference) -> bool:
+    """Return whether a rule or a budget has ended the reference while branches ran."""
+    return reference.ended_beside and reference.reason in TIMED
+
+
+def may_end(run: Run) -> bool:
+    """Return whether a run has ended as one may whose reference is timed."""
+    return not run.is_over or run.reason in (*TIMED, "cancelled", "abandoned")
+
+
+def is_spent(run: Run, reference: Reference, program: Program) -> bool:
+    """Return whether replies have used up a budget of a run while its reference, which asks in another order, waits for
+    calls of branches that the run did not start any more."""
+    spent = {"max_tokens": (run.tokens, program.max_tokens), "cost": (run.cost, program.max_cost)}
+    if not reference.is_beside or run.reason not in spent:
+        return False
+    used, most = spent[run.reason]
+    return most is not None and used >= most
