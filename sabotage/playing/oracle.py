@@ -154,7 +154,7 @@ class Oracle:
         if self.rests:
             return
         self._begin_again()
-        self.is_adrift = self.rests = self._is_in_wave_to_count()
+        self.is_adrift = self.rests = self.is_timed or self._is_in_wave_to_count()
 
     def _is_in_wave_to_count(self) -> bool:
         """Whether a crash ends a partial wave: smaller than its step, or with no budget for the remaining calls.
