@@ -67,10 +67,11 @@ class Waves(Run):
             yield
 
     def _next_wave(self, step: Any) -> list[Call]:
-        """Return the calls of the next wave. If tokens or costs are limited, it has at most `max_concurrency` sub-steps
-        ("Parallel, Choices")."""
+        """Return the calls of the next wave. If tokens or costs are limited, and in a branch, it has at most
+        `max_concurrency` sub-steps ("Parallel, Choices"; "Branches, Choices")."""
         ready = [call for call in self._calls if call.phase == "ready"]
         is_bounded = self.program.max_tokens is not None or self.program.max_cost is not None
+        is_bounded = is_bounded or any(isinstance(one[3], str) for one in self._frames)
         return ready[: step.max_concurrency] if is_bounded and step.type == "parallel" else ready
 
     def _prepared(self, call: Call) -> tuple[str, str] | None:
