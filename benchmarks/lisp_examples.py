@@ -5,7 +5,8 @@
     python benchmarks/lisp_examples.py DIR
 
 It reads each `.clj` file and each block of Clojure in a page, compiles it, and prints how many compile and how many are
-refused for which reason. Nothing of the project is kept here.
+refused for which reason. A block that reads a name which another block of its page defines is compiled with that block
+in front of it. Nothing of the project is kept here.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stepward.vm import Program
 from stepward.vm.errors import ProgramError
+
+MOST_JOINED = 5
+"""Blocks that are put in front of another one."""
 
 _BLOCK = re.compile(r"^```(?:clojure|clj|lisp)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -27,8 +31,28 @@ def examples(root: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(root.rglob("*.clj")):
         yield "files", path.read_text(encoding="utf-8")
     for path in sorted([*root.rglob("*.md"), *root.rglob("*.livemd")]):
-        for block in _BLOCK.findall(path.read_text(encoding="utf-8")):
-            yield "blocks", block
+        page = _BLOCK.findall(path.read_text(encoding="utf-8"))
+        for block in page:
+            yield "blocks", joined(block, page)
+
+
+def joined(block: str, page: Sequence[str]) -> str:
+    """Return a block behind those of its page that define the names which it reads and does not define."""
+    text = block
+    for _ in range(MOST_JOINED):
+        try:
+            Program.from_lisp(text)
+        except ProgramError as error:
+            missing = re.search(r"`([^`]*)` has no value", error.problems[0].message)
+            name = re.escape(missing[1]) if missing else ""
+            defining = (one for one in page if name and re.search(rf"\((?:def|defn|defonce) {name}[\s)]", one))
+            other = next((one for one in defining if one not in text), None)
+            if other is None:
+                return text
+            text = f"{other}\n{text}"
+        else:
+            return text
+    return text
 
 
 def main() -> None:
