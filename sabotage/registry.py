@@ -51,6 +51,7 @@ from stepward.sabotage.attacks import (
     times,
     tokens,
     transitions,
+    waits,
 )
 
 _FILES: Final = (
@@ -89,6 +90,7 @@ _FILES: Final = (
     times,
     drivers,
     timelines,
+    waits,
     callers,
     readers,
     forms,

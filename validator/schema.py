@@ -68,6 +68,8 @@ _DESCRIPTIONS: Final = {
     "delay_seconds": "the seconds before the second attempt",
     "backoff": "by what the delay is multiplied for each further attempt",
     "max_delay_seconds": "the longest delay before an attempt",
+    "seconds": "how long it waits: a number of seconds, or a reference to one",
+    "until": "until when it waits: a time of RFC 3339, or a text with references that becomes one",
     "timeout_seconds": "the time after which an attempt has failed",
     "on_timeout": "whether the step fails or goes on with `fallback` when every attempt timed out",
     "fallback": "the output when every attempt timed out",

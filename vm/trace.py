@@ -205,6 +205,23 @@ class Branched(LeavingRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Waiting(StepRecord):
+    """A `wait` step began at `started`; it is over at `due`."""
+
+    kind: ClassVar[str] = "waiting"
+    started: datetime.datetime
+    due: datetime.datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waited(LeavingRecord):
+    """A `wait` step was over by the clock of a machine, which said `time`."""
+
+    kind: ClassVar[str] = "waited"
+    time: datetime.datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class Assigned(LeavingRecord):
     """A `set` step gave variables their values."""
 
@@ -302,6 +319,8 @@ AnyRecord = (
     | Opened
     | Item
     | Closed
+    | Waiting
+    | Waited
     | Branched
     | Assigned
     | Passed
@@ -323,6 +342,8 @@ _FIELDS: Final = {one: frozenset(field.name for field in fields(one)) for one in
 _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "took": lambda microseconds: microseconds / 1e6,
     "due": _time,
+    "started": _time,
+    "time": _time,
     "cost": lambda text: Decimal(text) if "." in text else int(text),
 }
 

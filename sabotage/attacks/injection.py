@@ -293,7 +293,7 @@ class UndeclaredSuspension(Attack):
         run = trial.start(machine)
         met = {asking.call.id for asking in meddler.met}
         waiting = [one.step for one in run.suspensions if one.step in met]
-        if waiting or (run.status == "SUSPENDED" and not run.suspensions):
+        if waiting or (run.status == "SUSPENDED" and not run.suspensions and run.due is None):
             raise Breach(Invariant.GRAPH, f"the run waits for {waiting}, and no tool there may suspend")
         trial.oracle.judge(trial.carry_on(run, machine))
         return outcome_of(trial, meddler.met)

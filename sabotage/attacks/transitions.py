@@ -359,7 +359,11 @@ def _next_visit(records: list[Data], record: Data, limits: dict[str, int]) -> in
 
 
 def _is_visit(record: Data, place: Place) -> bool:
-    return record["kind"] not in ("passed", "item") and "step" in record["body"] and place_of(record["body"]) == place
+    return (
+        record["kind"] not in ("passed", "item", "waited")
+        and "step" in record["body"]
+        and place_of(record["body"]) == place
+    )
 
 
 def _later(trial: Trial, record: Data, rounds: int, made: dict[str, int], depth: int) -> Data:

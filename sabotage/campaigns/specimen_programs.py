@@ -403,6 +403,26 @@ DESK: Final[Mapping[str, Any]] = {
     ],
 }
 
+DUNNING: Final[Mapping[str, Any]] = {
+    "name": "specimen_dunning",
+    "language": 2,
+    "inputs": {"amount": _MONEY},
+    "tools": {
+        "look": {"effect": "read", "returns": {"type": "boolean"}},
+        "remind": {"effect": "write", "idempotent": True, "args": {"sum": {"type": "integer"}}},
+    },
+    "guardrails": [{"name": "waited", "protects": {"tool": "remind"}, "requires": {"step": "days"}}],
+    "steps": [
+        {"id": "days", "type": "wait", "seconds": 259_200, "max_visits": 2},
+        {"id": "look", "type": "tool", "tool": "look"},
+        {"id": "paid", "type": "condition", "condition": "$look.output", "then": "done", "otherwise": "remind"},
+        {"id": "remind", "type": "tool", "tool": "remind", "args": {"sum": "$amount"}, "next_step": "until"},
+        {"id": "until", "type": "wait", "until": "2031-01-31T09:00:00Z", "next_step": "done"},
+        {"id": "done", "type": "end"},
+    ],
+}
+"""Waits for a number of seconds, and until a time."""
+
 SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]]] = {
     "approval": (APPROVAL, (DESK,)),
     "loop": (LOOP, ()),
@@ -414,6 +434,7 @@ SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], 
     "items": (ITEMS, ()),
     "branches": (BRANCHES, ()),
     "chain": (CHAIN, ()),
+    "dunning": (DUNNING, ()),
 }
 """The specimens by name, each with its policies."""
 

@@ -20,10 +20,12 @@ from stepward.sabotage.drawn.room import room_case
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.spelled import misread_text
 from stepward.sabotage.drawn.stalls import stalls_case
+from stepward.sabotage.drawn.waiting import with_waits
 from stepward.sabotage.drawn.wide import Theme, wide_program
 from stepward.sabotage.drawn.within import within_case
-from stepward.vm import Policy, Program
+from stepward.vm import Policy, Program, ProgramError
 from stepward.vm.language.meaning import Meaning
+from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import Limits
 
 MOST_DRAWS: Final = 5
@@ -212,6 +214,21 @@ def _computing(_: str, seed: str) -> DrawnCase:
     return DrawnCase(Program.from_dict(program), seed, inputs=inputs)
 
 
+def _timed(_: str, seed: str) -> DrawnCase:
+    chance = Random(f"waits {seed}")
+    case = chance.choice((lambda one: _of_theme("all", one), bodies_case, branches_case))(seed)
+    waits = Program.from_dict(with_waits(case.program.to_dict(), chance, 1.0))
+    return case._replace(program=waits) if _is_runnable(waits) else case
+
+
+def _is_runnable(program: Program) -> bool:
+    try:
+        Plan(program)
+    except ProgramError:  # a wait may take the place of what bounded a loop
+        return False
+    return True
+
+
 _MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {
     "secrets": _secret,
     "expressions": _computing,
@@ -222,4 +239,5 @@ _MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {
     "budgets": _budgeted,
     "order": _ordered,
     "sizes": _sized,
+    "time": _timed,
 }

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn import around
 from stepward.sabotage.drawn.fate import PEOPLE, World, given
-from stepward.sabotage.drawn.machine import DrawnCase, Machine, Parted, Processes, equal
+from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Machine, Parted, Processes, equal
+from stepward.sabotage.drawn.passing import compare_waits, let_pass
 from stepward.sabotage.playing.oracle import odd_of
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.quiet import without_log_of_caches
@@ -46,6 +47,7 @@ SHARE_OF_PLAIN: Final = 0.1
 """The shares of runs that are erased at their end: with sensitive values, and without."""
 
 SHARE_OF_CANCELLED: Final = 0.08
+SHARE_OF_TIME: Final = 0.5
 """The share of stops at which a run is cancelled."""
 
 VERDICTS: Final = ("done", "done", "not_done", "not_done", "abandon")
@@ -85,8 +87,8 @@ def _move(kind: str, body: Mapping[str, Any]) -> Moved | None:
         if "step" not in body:
             return None
         how = "end"
-    elif kind in ("assigned", "passed", "rejected"):
-        how = {"assigned": "set", "passed": "visits", "rejected": "blocked"}[kind]
+    elif kind in ("assigned", "waited", "passed", "rejected"):
+        how = {"assigned": "set", "waited": "waited", "passed": "visits", "rejected": "blocked"}[kind]
     elif kind != "blocked":
         return None
     return Moved(body["step"], body["visit"], how, body.get("next"), tuple(map(tuple, body.get("frame", ()))))
@@ -136,6 +138,7 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
         max_steps=limits.steps,
         written=None if limits.state_bytes == Limits().state_bytes else machine.written,
     )
+    reference.now = DAYS[case.day]
     by, envelope = world.starter(), world.envelope()
     said = None if envelope is None else Envelope(envelope[0], "gate", settles_own=envelope[1])
     given_inputs = machine.respelled(inputs)
@@ -248,7 +251,11 @@ class _Pair:
             self.people.append(("cancel", who))
             run_id = self.machine.run
             return await outlived(self.machine, 0, lambda vm: vm.cancel(run_id, by=who or None), ("cancel",))
-        step = chance.choice([*reference.waiting, *reference.doubtful])
+        held = [*reference.waiting, *reference.doubtful]
+        if reference.resting and (not held or chance.random() < SHARE_OF_TIME):
+            self.met.add("time passed")
+            return await let_pass(self.machine, reference, outlived, self.answer)
+        step = chance.choice(held)
         payload = self.world.value(step, chance) if chance.random() < 0.8 else chance.choice((None, 5, "zz", {}))
         by = chance.choice(PEOPLE)
         most = len(self.case.later)
@@ -340,6 +347,7 @@ class _Pair:
         held, doubts = [one.step for one in run.suspensions], [one.step for one in run.doubts]
         equal("held", _listed(held, self.world), _listed(reference.waiting, self.world))
         equal("doubts", _listed(doubts, self.world), _listed(reference.doubtful, self.world))
+        compare_waits(machine, reference)
         self._compare_values(run)
         self._compare_calls()
         equal("broken", sorted(name for name, _ in run.broken), sorted(reference.broken()))
@@ -429,11 +437,15 @@ def _by_place(moves: list[Moved]) -> list[Moved]:
     return sorted(moves, key=lambda move: str([member for member in move.frame if isinstance(member[3], str)]))
 
 
+_UNCAUGHT: Final = ("set", "condition", "wait", "end")
+"""The types of steps that catch no error."""
+
+
 def _compare_moves(moves: list[Moved], log: list[Moved], plan: Plan) -> None:
     steps = {step.id: step for step in plan.program.layout.steps if step.type != "stage"}
     kinds = {name: step.type for name, step in steps.items()}
     top = [
-        move._replace(how="error") if kinds[move.step] in ("set", "condition", "end") and move.how == "failed" else move
+        move._replace(how="error") if kinds[move.step] in _UNCAUGHT and move.how == "failed" else move
         for move in moves
         if move.step in kinds
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from stepward.sabotage.playing.oracle import Oracle
 from stepward.sabotage.playing.points import Points
@@ -19,6 +19,9 @@ from stepward.vm.machine.tools import Tools
 
 T = TypeVar("T")
 
+EVERY: Final = 1_000_000
+"""More runs than a store of trials has."""
+
 
 class WatchedStore(ThroughStore):
     """The store that a trial's machines use. After every write the oracle reads the store."""
@@ -33,6 +36,18 @@ class WatchedStore(ThroughStore):
         """Return the list of runs."""
         rows = super().rows(statuses, **filters)
         return rows if self.shows_others else [row for row in rows if row.run == self.oracle.run.id]
+
+    def claim(self, holder: str, now: float, ttl: float, limit: int, *wanted: Any) -> list[Lease]:
+        """Lease runs that are due."""
+        if self.shows_others:
+            return super().claim(holder, now, ttl, limit, *wanted)
+        own: list[Lease] = []
+        for lease in super().claim(holder, now, ttl, EVERY, *wanted):
+            if lease.run == self.oracle.run.id:
+                own.append(lease)
+            else:
+                self.release(lease)
+        return own
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         """Make a run, then call the oracle."""

@@ -17,6 +17,7 @@ from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.places import Place, frame_of, place_of
 from stepward.sabotage.playing.timing import is_spent, is_timed, may_end
+from stepward.sabotage.playing.waiting import let_pass
 from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, Asking, Performance, World
 from stepward.sabotage.reference import (
     Answer as ReferenceAnswer,
@@ -217,11 +218,12 @@ class Oracle:
             self._performing[body["step"]] = place_of(body), note["performance"]
         elif kind in ("attempt", "doubt", "resumed", "reconciled"):
             self._answered(kind, body, note)
+        elif kind == "waited":
+            let_pass(self.reference, self.records)
         elif kind == "ended" and body.get("reason") == "cancelled":
             self._stopped()
         self._named(body.get("in_doubt", ()))
-        if "ends" in body:
-            self._is_over = True
+        self._is_over = self._is_over or "ends" in body
         is_left = "step" in body and not body.keys().isdisjoint(("next", "ends", "closes"))
         if is_left and body.get("reason") != "abandoned":
             self._turned(kind, body)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from stepward.sabotage.invariants import Invariant
@@ -137,7 +138,7 @@ class Trial:
         return run
 
     def deliver(self, run: Run, machine: Machine) -> Run:
-        """Deliver the first thing that a run waits for: a recovery, the outcome of a write, or a payload."""
+        """Deliver the first thing that a run waits for: a recovery, the outcome of a write, a time, or a payload."""
         case = self.case
         case.count()
         if run.status == "RUNNING":
@@ -146,6 +147,13 @@ class Trial:
             return recovered[0]
         if run.doubts:
             return self._reconcile(run, machine)
+        if not run.suspensions and run.due is not None:
+            case.log("let time pass until a wait is over")
+            row = self.store.inner.row(run.id)
+            # A dead process may have taken the run up.
+            leased = 0.0 if row is None else row.expires
+            self.clock.time = max(self.clock.time, int(max(run.due, leased) * 1e6) + 1)
+            return case.do(machine.recover(run.id))[0]
         token = run.suspensions[0]
         payload = self.payload(token.step)
         case.log(f"resume `{token.step}` with {to_json(payload)}")
@@ -207,15 +215,21 @@ class Trial:
 
     def recovered(self) -> Run:
         """Let a new process recover all runs that nobody drives, this one among them."""
-        case, store = self.case, self.store
+        case = self.case
         case.act("a new process recovers all runs")
-        before, store.shows_others = store.shows_others, False
-        try:
+        with self.alone():
             found = case.do(self.machine().recover())
-        finally:
-            store.shows_others = before
         case.hold([run.id for run in found] == [self.run], Invariant.KEPT, f"of `{self.run}`, {found} is recovered")
         return found[0]
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let the list of runs show no run of another trial."""
+        before, self.store.shows_others = self.store.shows_others, False
+        try:
+            yield
+        finally:
+            self.store.shows_others = before
 
     def reload(self) -> Run:
         """Return the run as a new process reads it. Raises NoSuchRun if there is none."""

@@ -28,6 +28,7 @@ _OWN: Final = (
     "_is_ordered",
     "_members",
     "_sizes",
+    "_resting",
 )
 """What each branch has for itself."""
 
@@ -54,6 +55,7 @@ class Branches(Computing):
     _members: list[Member] = []  # noqa: RUF012 - it is replaced, never changed
     ended_beside = False
     """Whether the run has ended while branches ran: what they had done by then may depend on timing."""
+    _resting: Any = None
 
     @property
     def is_beside(self) -> bool:
@@ -163,6 +165,7 @@ class Branches(Computing):
             "_is_ordered": False,
             "_members": [],
             "_sizes": self._sizes | {one.name: _size_left(one) for one in earlier},
+            "_resting": None,
         }
         for part in facts.parts_in(member.branch.steps):
             member.own["_visits"].pop(part.id, None)

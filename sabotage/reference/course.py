@@ -8,7 +8,6 @@ from typing import Any, Literal
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Answer, Asked, Raised, Replied, TimedOut
 from stepward.sabotage.reference.bodies import name_of
-from stepward.sabotage.reference.branches import Branches
 from stepward.sabotage.reference.calls import Call, fitting
 from stepward.sabotage.reference.data import GONE, left_without
 from stepward.sabotage.reference.echoes import numbers_in, sought
@@ -17,11 +16,12 @@ from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size,
 from stepward.sabotage.reference.run import Happened, Over
 from stepward.sabotage.reference.templates import filled
 from stepward.sabotage.reference.types import completed
+from stepward.sabotage.reference.waits import Waits
 from stepward.sabotage.reference.waves import Pause
 from stepward.vm.expressions.parser import parse
 
 
-class Reference(Branches):
+class Reference(Waits):
     """One run of a program, as the specification predicts it.
 
     `start` and each answer continue the run until a call needs an answer, a person has to act, or the run is over.
@@ -209,7 +209,7 @@ class Reference(Branches):
             self.in_doubt = self._everywhere(self._doubts)
         self._fold()
         self.ended_beside = bool(self._members)
-        self._calls, self._members = [], []
+        self._calls, self._members, self._resting = [], [], None
 
     def _doubts(self) -> list[str]:
         writes = (call for call in self._calls if not call.is_model and call.tool.effect == "write")
@@ -257,9 +257,12 @@ class Reference(Branches):
         if step.type == "compute":
             return self._leave(step, self._compute(step))
         try:
+            if step.type == "wait":
+                yield from self._wait(step)
+                return self._leave(step, "waited")
             return self._decide(step)
         except (CannotEvaluate, NoValue) as error:
-            # Conditions, `set` and `end` have no `error_step` ("Failure, Choices").
+            # Conditions, `set`, `wait` and `end` have no `error_step` ("Failure, Choices").
             self._error_name = name_of(error)
             raise self._over(step, "error", "FAILED", "error") from None
 

@@ -131,7 +131,10 @@ def items_named(step: Any) -> list[str]:
     return [vars(step)["as"], *([step.index_as] if step.index_as is not None else [])]
 
 
-STEP_TYPES: Final = frozenset(["llm", "tool", "condition", "set", "compute", "parallel", "for_each", "end"])
+WAITS: Final = ("seconds", "until")
+"""The fields that say how long a step waits."""
+
+STEP_TYPES: Final = frozenset(["llm", "tool", "condition", "set", "compute", "parallel", "for_each", "wait", "end"])
 """The step types that this interpreter knows. It refuses all others."""
 
 
@@ -254,7 +257,7 @@ def undeclared_inputs(program: Program) -> list[str]:
     outputs = {part.id for part in all_parts(program) if has_output(part)}
     found: dict[str, None] = {}
     for part in all_parts(program):
-        texts = [getattr(part, field, None) for field in ("prompt", "system", "args", "output", "items")]
+        texts = [getattr(part, field, None) for field in ("prompt", "system", "args", "output", "items", *WAITS)]
         names = [
             *names_in(texts),
             *(name for tree in expressions_of(part, program.language) for name in sorted(names_read(tree))),

@@ -25,6 +25,8 @@ _BODIES: Final[Mapping[str, frozenset[str]]] = {
     "opened": frozenset({"step", "visit", "carry", "items"}),
     "item": frozenset({"step", "visit"}),
     "closed": frozenset({"step", "visit", "output"}) | _LEAVES,
+    "waiting": frozenset({"step", "visit"}),
+    "waited": frozenset({"step", "visit"}) | _LEAVES,
     "branched": frozenset({"step", "visit", "branch"}) | _LEAVES,
     "assigned": frozenset({"step", "visit", "values"}) | _LEAVES,
     "passed": frozenset({"step", "visit", "error", "error_name"}) | _LEAVES,
@@ -42,11 +44,15 @@ _NOTES: Final[Mapping[str, frozenset[str]]] = {
     "intent": frozenset({"attempt", "performance", "key", "token"}),
     "attempt": frozenset({"attempt", "performance", "started", "took", "tokens", "cost", "model", "cached", "due"}),
     "reconciled": frozenset({"verdict", "by"}),
+    "waiting": frozenset({"started", "due"}),
+    "waited": frozenset({"time"}),
     **dict.fromkeys(("moved", "resumed", "cancel", "refused", "erased"), frozenset({"by"})),
 }
 
 _SORTED: Final = ("waived", "references")
-_ITEMS: Final = ("started", "governed", "moved", "branched", "assigned", "passed", "ended", "opened", "item", "closed")
+_ITEMS: Final = frozenset(
+    ["started", "governed", "moved", "waited", "branched", "assigned", "passed", "ended", "opened", "item", "closed"]
+)
 _ITEMS_THAT_SETTLE: Final = ("attempt", "resumed", "reconciled", "blocked", "rejected")
 _SETTLED: Final = ("success", "fallback", "skipped", "failed")
 
@@ -65,7 +71,8 @@ def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> 
             yield f"record {record['seq']}, `{kind}`, has `{odd[0]}`, which it should not have so"
         least = 2 if kind == "governed" or note.keys() & {"by", "cached", "due", "envelope"} else 1
         least = 6 if "turn" in body else 5 if kind == "moved" else 4 if "continues" in body else least
-        if record["v"] != (3 if "frame" in body or kind in ("opened", "item", "closed") else least):
+        least = 3 if "frame" in body or kind in ("opened", "item", "closed") else least
+        if record["v"] != (7 if kind in ("waiting", "waited") else least):
             yield f"record {record['seq']}, `{kind}`, is of version {record['v']}"
     yield from _odd_intents(run, made)
     due = trace_hash(made, json.loads(program)).hex()

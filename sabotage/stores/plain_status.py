@@ -71,6 +71,9 @@ class Standing:
 
     def _follow(self, kind: str, body: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         step, how = str(body.get("step")), body.get("kind", "")
+        if kind == "waiting":  # a wait stands for a call that is held
+            self._calls = {step: "suspended"}
+            return
         if "next" in body or "closes" in body:
             self._calls = {}
         elif kind == "joined" and how == "again":

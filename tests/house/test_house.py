@@ -122,8 +122,21 @@ def test_the_machine_room_does_not_know_the_heavy_libraries() -> None:
 
 
 CORE = (
-    *("apply", "bodies", "branches", "calls", "computing", "data", "decide", "effects", "events", "forks", "items"),
-    *("keys", "leaving", "monitors", "ordering", "plan", "runnable", "slots", "state", "traces"),
+    *(
+        "apply",
+        "bodies",
+        "branches",
+        "calls",
+        "computing",
+        "data",
+        "decide",
+        "due",
+        "effects",
+        "events",
+        "forks",
+        "items",
+    ),
+    *("keys", "leaving", "monitors", "ordering", "plan", "runnable", "slots", "state", "traces", "waits"),
 )
 
 

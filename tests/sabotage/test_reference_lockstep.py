@@ -123,6 +123,12 @@ def test_in_lockstep_on_programs_with_bodies() -> None:
     assert met >= {"joined", "skipped", "died", "resumed True"}
 
 
+def test_in_lockstep_on_programs_that_wait() -> None:
+    cases = (drawn_case("time", str(seed)) for seed in range(size(30, 140)))
+    met = frozenset[str]().union(*(lockstep(case).met for case in cases if case is not None))
+    assert met >= {"time passed", "waited", "joined", "died"}
+
+
 @pytest.mark.slow
 def test_in_lockstep_on_all_of_them_often() -> None:
     count = asked_for("STEPWARD_LOCKSTEP", 150, 600)

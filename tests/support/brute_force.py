@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from math import prod
 from typing import Any
 
 from brute_order import needs_of, orders, outcomes
@@ -31,16 +30,19 @@ from brute_program import (
     Names,
     Rule,
     Truth,
+    arm_targets,
     cases_of,
     caught_by,
     outputs_of,
+    size_of,
+    status_of,
+    surely,
     takes,
 )
 from small_language import (
     GONE,
     REFERENCE,
     NotSmallError,
-    Reader,
     Unreadable,
     Values,
     compiled,
@@ -72,7 +74,7 @@ class Search:
         self.names = Names(program, blind=blind)
         self.rules = [Rule(rule, program, self.names) for rule in program.get("guardrails", ())]
         self.truth = Truth({rule.name: set() for rule in self.rules})
-        self.arms = {target for step in self.steps for target in _arm_targets(step)}
+        self.arms = {target for step in self.steps for target in arm_targets(step)}
         self.successor = [self._successor(number, step) for number, step in enumerate(self.steps)]
         self.bounds = {number: step["max_visits"] for number, step in enumerate(self.steps) if "max_visits" in step}
         self.counter = {number: place for place, number in enumerate(self.bounds)}
@@ -118,9 +120,8 @@ class Search:
                 else frozen(value)
                 for value in step["set"].values()
             ]
-        if isinstance(step.get("output"), str):
-            return [reference(text, self.names.where) for text in REFERENCE.findall(step["output"])]
-        return []
+        said = [step[name] for name in ("seconds", "until", "output") if isinstance(step.get(name), str)]
+        return [reference(text, self.names.where) for one in said for text in REFERENCE.findall(one)]
 
     # -- states --------------------------------------------------------------------------------------------------------
 
@@ -243,7 +244,7 @@ class Search:
             if step["id"] in found:
                 continue
             found.add(step["id"])
-            pending += [self.position[target] for target in _arm_targets(step)]
+            pending += [self.position[target] for target in arm_targets(step)]
             if step["type"] not in ("condition", "end") and self.successor[number][0] != END:
                 pending.append(self.successor[number][0])
         return found
@@ -270,6 +271,9 @@ class Search:
                 yield from self._any_branch(number, step, values, event)
             else:
                 yield self._simple(number, step, values, event)
+            return
+        if step["type"] == "wait":
+            yield from self._waited(number, step, values)
             return
         if needs_of(step):
             yield from self._in_order(number, step, values)
@@ -309,6 +313,22 @@ class Search:
                 if is_broken:
                     self.truth.broken[rule.name].add(("SW403", self.steps[number]["id"]))
 
+    def _waited(self, number: int, step: dict[str, Any], values: Values) -> Iterator[Move]:
+        """A wait: what it reads may be no time, a constant is one."""
+        self._forbid(number, [(step["id"], ())], values)
+        event = Event(number, (step["id"],))
+        try:
+            for read in self.readers[number]:
+                read(values)
+        except Unreadable as why:
+            self.truth.undefined.add((step["id"], why.reference or ""))
+            yield Move(END, values, event._replace(ending="FAILED"), 1, "Undefined")
+            return
+        to, ending = self.successor[number]
+        yield Move(to, values, event._replace(succeeded=event.started, ending=ending), 1)
+        if self.readers[number]:
+            yield Move(END, values, event._replace(ending="FAILED"), 1, "BadValue")
+
     def _simple(self, number: int, step: dict[str, Any], values: Values, event: Event) -> Move:
         """A condition, `set` or `end`: one that can't be evaluated ends the run."""
         try:
@@ -321,7 +341,7 @@ class Search:
             name = "BadValue" if why.reference is None else "Undefined"
             return Move(END, values, event._replace(ending="FAILED"), 1, name)
         if step["type"] == "end":
-            return Move(END, values, event._replace(ending=_status(step)), 1)
+            return Move(END, values, event._replace(ending=status_of(step)), 1)
         return self._assign(number, step, values, event, held)
 
     def _assign(self, number: int, step: dict[str, Any], values: Values, event: Event, new: list[Any]) -> Move:
@@ -347,7 +367,7 @@ class Search:
             self.truth.taken.setdefault(name, set()).update([taken] if taken else [])
         else:
             self.truth.values.setdefault(name, set()).add(bool(taken))
-        if step.get("exclusive") and sum(_surely(read, values) for read in self.readers[number]) > 1:
+        if step.get("exclusive") and sum(surely(read, values) for read in self.readers[number]) > 1:
             self.truth.overlapping.add(name)
         labels: tuple[Any, ...] = ("otherwise",)
         if taken:
@@ -367,7 +387,7 @@ class Search:
         if step["type"] == "set":
             yield self._assign(number, step, values, event, [])
         elif step["type"] == "end":
-            yield Move(END, values, event._replace(ending=_status(step)), 1)
+            yield Move(END, values, event._replace(ending=status_of(step)), 1)
         else:
             for place, case in enumerate(cases_of(step), start=1):
                 labels = (place, case.get("name")) if "cases" in step else ("then",)
@@ -381,8 +401,8 @@ class Search:
     ) -> Iterator[Move]:
         calls, again = self.calls[number], tuple(self._again(number, step, set(started)))
         assigned = self._assigned(number, step)
-        if len(choices) > 1 and _size(choices) > MAX_MOVES:
-            raise NotSmallError(f"`{step['id']}` has {_size(choices)} ways out")
+        if len(choices) > 1 and size_of(choices) > MAX_MOVES:
+            raise NotSmallError(f"`{step['id']}` has {size_of(choices)} ways out")
         for fates in product(*choices):
             failed = [fate for fate in fates if fate.kind == "failed"]
             kind, name = fates[0].kind, failed[0].name if failed else ""
@@ -477,24 +497,3 @@ class Search:
     def _assigned(self, number: int, step: dict[str, Any]) -> frozenset[str]:
         own = frozenset([*outputs_of(step), f"{step['id']}.error", f"{step['id']}.error_name"])
         return own.union(*(call.names for call in self.calls[number]))
-
-
-def _arm_targets(step: dict[str, Any]) -> list[str]:
-    named = [step.get("then"), step.get("otherwise"), step.get("error_step")]
-    entries = [*step.get("cases", ()), *step.get("catch", ())]
-    return [target for target in [*named, *(entry["then"] for entry in entries)] if target is not None]
-
-
-def _status(step: dict[str, Any]) -> str:
-    return "FAILED" if step.get("outcome") == "failure" else "SUCCESS"
-
-
-def _surely(read: Reader, values: Values) -> bool:
-    try:
-        return read(values) is True
-    except Unreadable:
-        return False
-
-
-def _size(choices: Sequence[list[Fate]]) -> int:
-    return prod(map(len, choices))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Final, NamedTuple
 
 from small_language import (
@@ -143,7 +144,14 @@ def _all_references(program: dict[str, Any]) -> Iterator[str]:
         for part in (step, *step.get("parallel_steps", ())):
             items = part.get("items")
             listed = items if isinstance(items, list) else [items]
-            for value in (part.get("prompt"), part.get("output"), *listed, *part.get("args", {}).values()):
+            for value in (
+                part.get("prompt"),
+                part.get("output"),
+                part.get("seconds"),
+                part.get("until"),
+                *listed,
+                *part.get("args", {}).values(),
+            ):
                 yield from REFERENCE.findall(value) if isinstance(value, str) else ()
     own = [rule for step in program["steps"] for rule in step.get("guardrails", ())]
     for rule in (*program.get("guardrails", ()), *own):
@@ -409,3 +417,24 @@ def _holds(requirement: dict[str, Any], held: dict[str, int], least: int) -> boo
     if "any_of" in requirement:
         return any(_holds(part, held, least) for part in requirement["any_of"])
     return held[repr(requirement)] >= least
+
+
+def arm_targets(step: dict[str, Any]) -> list[str]:
+    named = [step.get("then"), step.get("otherwise"), step.get("error_step")]
+    entries = [*step.get("cases", ()), *step.get("catch", ())]
+    return [target for target in [*named, *(entry["then"] for entry in entries)] if target is not None]
+
+
+def size_of(choices: Sequence[list[Fate]]) -> int:
+    return prod(map(len, choices))
+
+
+def status_of(step: dict[str, Any]) -> str:
+    return "FAILED" if step.get("outcome") == "failure" else "SUCCESS"
+
+
+def surely(read: Reader, values: Values) -> bool:
+    try:
+        return read(values) is True
+    except Unreadable:
+        return False

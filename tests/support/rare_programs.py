@@ -109,6 +109,42 @@ def rare_programs() -> list[dict[str, Any]]:
             {"never": {"step": "p"}, "when": "$done"},
             max_steps=8,
         ),
+        # What is owed comes after a wait, which may be the last step.
+        _rare(
+            [
+                pay,
+                {"id": "w", "type": "wait", "seconds": 5, "max_visits": 2, "next_step": "c"},
+                check("$m == 1", "q", "x"),
+                book,
+                {"id": "x", "type": "wait", "until": "2031-01-31T09:00:00Z", "is_terminal": True, "outcome": "failure"},
+            ],
+            owed,
+            language=2,
+        ),
+        # A wait that ends the run, for what it reads is no time.
+        _rare(
+            [pay, {"id": "w", "type": "wait", "until": "$day", "next_step": "q"}, book | {"next_step": "w"}],
+            {"followed_by": {"first": {"step": "p"}, "then": {"step": "q"}}, "ends": "any"},
+            language=2,
+            max_steps=4,
+            inputs={"day": {"type": "string"}},
+        ),
+        # A wait that reads what is undefined, and one that a rule asks for.
+        _rare(
+            [ask | {"type": "tool", "tool": "count"}, {"id": "w", "type": "wait", "seconds": "$v"}, pay, end],
+            {"protects": {"step": "p"}, "requires": {"step": "w"}},
+            language=2,
+        ),
+        _rare(
+            [
+                check("$ok", "w", "p"),
+                {"id": "w", "type": "wait", "seconds": 1, "next_step": "p"},
+                {"id": "p", "type": "tool", "tool": "pay", "args": {"x": 1}, "next_step": "y"},
+                {"id": "y", "type": "wait", "seconds": 1, "is_terminal": True, "outcome": "success"},
+            ],
+            {"protects": {"step": "p"}, "requires": {"step": "w"}},
+            language=2,
+        ),
     ]
 
 

@@ -126,8 +126,12 @@ def cut(journal: Any, run: str, records: int) -> MemoryJournal:
 
 
 def goes_on(bench: Bench, run: Run, fate: Fate) -> Run:
-    """Resume whatever waits, until the run ends."""
+    """Resume whatever waits, or let its time pass, until the run ends."""
     while run.status == "SUSPENDED":
+        if run.due is not None:
+            bench.clock.time = max(bench.clock.time, int(run.due * 1e6) + 1)
+            (run,) = bench.vm.recover_sync(run.id)
+            continue
         held = run.suspensions[0]
         run = bench.vm.resume_sync(held.token, fate.payload(run, held.step))
     return run

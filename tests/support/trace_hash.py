@@ -10,7 +10,11 @@ from typing import Any
 
 TAG = b"stepward.trace.1\n"
 NOTHING = bytes(32)
-ALWAYS = ("started", "governed", "moved", "branched", "assigned", "passed", "ended", "opened", "item", "closed")
+ALWAYS = {"started", "governed", "moved", "waited", "branched", "assigned", "passed", "ended"} | {
+    "opened",
+    "item",
+    "closed",
+}
 SOMETIMES = ("attempt", "resumed", "reconciled", "blocked", "rejected")
 
 

@@ -71,19 +71,19 @@ class Judge:
         elif kind == "branched":
             self._start(part, body["visit"])
             self._branched(part, body["branch"])
-        elif kind == "assigned":
+        elif kind in ("assigned", "waited"):
             self._start(part, body["visit"])
             for rule in self.rules:
-                rule.assigned(body["values"])
+                rule.assigned(body.get("values", {}))
                 rule.succeeded(part)
-            self.values |= {name: frozen(value) for name, value in body["values"].items()}
+            self.values |= {name: frozen(value) for name, value in body.get("values", {}).items()}
         elif kind == "joined":
             self._start(part, body["visit"])
             if body["kind"] != "again":
                 self._joined(part, body["kind"], body.get("error_name", GONE))
         elif kind == "blocked" and part["type"] in ("llm", "tool"):  # it did not start
             self._settled(part, body)
-        elif kind in ("blocked", "ended"):
+        elif kind in ("blocked", "ended", "waiting"):
             self._start(part, body["visit"])
 
     # -- starts ----------------------------------------------------------------------------------------------------

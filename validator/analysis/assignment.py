@@ -31,6 +31,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolStep,
+    WaitStep,
 )
 from stepward.vm.language.steps import parts as all_parts
 from stepward.vm.language.transitions import Transition
@@ -354,7 +355,7 @@ class Assignment:
                 return Effect(frozenset(given), frozenset(_own_names(step)))
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 return self._call_effect(number, step, transition)
-            case EndStep():
+            case WaitStep() | EndStep():
                 return Effect(frozenset(), frozenset())
             case ForEachStep():
                 return self._started(number, step, transition)

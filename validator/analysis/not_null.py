@@ -33,6 +33,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolStep,
+    WaitStep,
 )
 from stepward.vm.language.transitions import Transition
 
@@ -94,7 +95,7 @@ class NotNull:
                 carried = frozenset((name,) for name in whole.carry)
                 lost = carried if transition.kind not in ("item", "success") else frozenset[Names]()
                 gone |= self.facts.bodies.locals(body.owner) | own_names(whole) | lost
-            case EndStep():
+            case WaitStep() | EndStep():
                 pass
             case _:
                 assert_never(step)

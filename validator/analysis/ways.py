@@ -23,6 +23,7 @@ from stepward.vm.language.steps import (
     Stage,
     ToolCall,
     ToolStep,
+    WaitStep,
 )
 from stepward.vm.language.transitions import END, Transition
 
@@ -62,7 +63,7 @@ class TransitionChoices:
             if len(transitions) != 2
             or transitions[0].kind != "success"
             or transitions[1].to != END
-            or isinstance(self.flow.steps[number], Stage)
+            or isinstance(self.flow.steps[number], Stage | WaitStep)
         ]
 
     def is_possible(self, step: int, transition: Transition) -> bool:
@@ -75,6 +76,8 @@ class TransitionChoices:
                 return transition.kind == "visits" or self._is_decided(step, transition) is not False
             case SetStep():
                 return transition.kind != "failed" or self._may_fail(step)
+            case WaitStep():
+                return transition.kind != "failed" or not part.is_constant
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 if transition.kind == "failed":
                     return self.facts.failing.may_take(step, transition)
@@ -100,6 +103,8 @@ class TransitionChoices:
                 return transition.kind in ("branch", "uncovered") and self._is_decided(step, transition) is True
             case SetStep():
                 return transition.kind != "failed" and is_sure
+            case WaitStep():
+                return transition.kind != "failed" and part.is_constant
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 if transition.kind == "failed" and self.facts.failing.surely_takes(step, transition) is None:
                     return False

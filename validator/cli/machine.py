@@ -413,6 +413,7 @@ def print_json(data: Any) -> None:
 
 def _advice(run: Run, found: History, options: dict[str, Any]) -> Iterator[str]:
     from stepward.validator.report.text import safe
+    from stepward.validator.report.trace import moment
     from stepward.vm.values import to_json
 
     if run.status in ("SUSPENDED", "IN_DOUBT") and options.get("journal") is None:
@@ -431,6 +432,9 @@ def _advice(run: Run, found: History, options: dict[str, Any]) -> Iterator[str]:
             command = f"stepward runs resume {shlex.quote(waits.token)} --payload JSON"
             before, after = _who(found, call.tool)
             yield f"  resume: {command}{before}{more}{after}\n"
+    if run.status != "RUNNING" and run.due is not None:
+        yield f"\nthe run waits until {moment(int(run.due * 1e6))}; then a worker takes it up, or you do:\n"
+        yield f"  stepward runs recover {shlex.quote(run.id)}{more}\n"
     for doubt in run.doubts:
         yield f"\n`{doubt.step}` is in doubt: {safe(doubt.why)}\n"
         yield f"  look whether `{doubt.tool}` happened, under the idempotency key {doubt.key}, then say so:\n"

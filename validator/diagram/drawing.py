@@ -28,6 +28,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolCall,
+    WaitStep,
 )
 from stepward.vm.language.transitions import ANY, END, MISSING, Transition
 
@@ -147,7 +148,7 @@ class _Drawing:
                 return "write" if self.meaning.tool(step.tool).effect == "write" else "read"
             case ConditionStep():
                 return "condition"
-            case SetStep() | ComputeStep():
+            case SetStep() | ComputeStep() | WaitStep():
                 return "set"
             case ForEachStep() | Stage() | ParallelStep():
                 return "loop"

@@ -35,6 +35,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolCall,
+    WaitStep,
 )
 from stepward.vm.language.transitions import ANY
 from stepward.vm.values import to_json
@@ -152,8 +153,8 @@ def _action_lines(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) ->
         case ComputeStep():
             yield from _lines(f"compute → ${step.output_key}" if step.output_key else "compute")
             yield from _lines(step.lisp)
-        case EndStep():
-            yield Line(f"end: {step.outcome}")
+        case WaitStep() | EndStep():
+            yield from _lines(_words_of(step))
         case ParallelStep():
             yield Line("branches" if step.branches else "parallel")
         case ForEachStep():
@@ -167,6 +168,12 @@ def _action_lines(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) ->
 
 _STAGES: Final = {"next": "next item", "failed": "an item failed", "joined": "all branches have ended"}
 """The words for the stages of steps with bodies."""
+
+
+def _words_of(step: WaitStep | EndStep) -> str:
+    if isinstance(step, EndStep):
+        return f"end: {step.outcome}"
+    return f"wait until {step.until}" if step.field == "until" else f"wait {step.seconds} seconds"
 
 
 def _assignment(name: str, value: Any) -> str:
@@ -209,6 +216,8 @@ def whole_of(step: AnyPart) -> str:
             return step.lisp
         case ToolCall() | ParallelStep() | EndStep() | ForEachStep() | Stage():
             return ""
+        case WaitStep():
+            return str(step.asked)
         case _:
             assert_never(step)
 

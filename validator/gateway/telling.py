@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from stepward.vm.journal.store import Row
+from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History
 from stepward.vm.machine.views import traced
 from stepward.vm.values import as_text
@@ -32,7 +33,7 @@ def told(found: History) -> dict[str, Any]:
     }
     if state.status in PENDING:
         data |= {
-            "waits_for": PENDING[state.status],
+            "waits_for": _waits_for(found),
             "next": "call get_run again later; you can't resume the run yourself",
         }
     elif not state.is_over:
@@ -41,6 +42,13 @@ def told(found: History) -> dict[str, Any]:
         data |= {"reason": state.reason, "output": _plain(traced(state.output))}
         data |= {"error": state.error} if state.error else {}
     return data
+
+
+def _waits_for(found: History) -> str:
+    """Return what a run waits for; where it waits for nobody, it waits for a time."""
+    calls = [call for here in leaves(found.plan, found.state) for call in here.calls or ()]
+    is_asked = found.state.status != "SUSPENDED" or any(call.phase == "suspended" for call in calls)
+    return PENDING[found.state.status] if is_asked else "a time to come; then the run goes on"
 
 
 def told_row(row: Row) -> dict[str, Any]:

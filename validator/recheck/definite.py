@@ -39,6 +39,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolStep,
+    WaitStep,
     parts,
 )
 
@@ -345,7 +346,7 @@ class Definite:
             case ForEachStep():
                 names = read_by(step) if transition.kind == "success" else []
                 return {one for name in names for one in prefixes(name) if below(one, self.origins.root(name))}
-            case EndStep() | Stage():
+            case WaitStep() | EndStep() | Stage():
                 return set()
             case _:
                 assert_never(step)

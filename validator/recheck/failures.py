@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from stepward.validator.recheck.flow import Transition, takes
 from stepward.validator.recheck.orders import earlier
+from stepward.vm.expressions.template import embedded
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.steps import (
     AnyPart,
@@ -20,6 +21,7 @@ from stepward.vm.language.steps import (
     ParallelStep,
     Stage,
     ToolCall,
+    WaitStep,
 )
 
 Tool = Callable[[str], ToolSpec]
@@ -85,6 +87,8 @@ def _ending(step: AnyStep, tool: Tool) -> Iterator[str]:
         for name in () if is_caught else all_errors(step, step, tool):
             if not any(takes(errors, name) for errors in caught):
                 yield name
+    elif isinstance(step, WaitStep):
+        yield from ("Undefined", "BadValue") if any(True for one in step.templates for _ in embedded(one.value)) else ()
     else:
         yield from ("Undefined", "BadValue", "BadOutput")  # its expressions, or its output
     if isinstance(step, ConditionStep):

@@ -22,6 +22,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolStep,
+    WaitStep,
 )
 
 END: Final = -1
@@ -124,9 +125,9 @@ class Control:
             case ConditionStep():
                 yield from self._branches(number, step)
                 beyond = None
-            case SetStep():
+            case SetStep() | WaitStep():
                 yield self._after(number, step)
-                yield self._ended(number, "failed", "FAILED")  # an expression has no value
+                yield self._ended(number, "failed", "FAILED")  # an expression has no value, or it is no time
                 beyond = None
             case ForEachStep():
                 yield Transition("success", self.layout.bodies[number].next)

@@ -45,6 +45,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolCall,
+    WaitStep,
 )
 from stepward.vm.language.types import TypeSpec
 
@@ -176,11 +177,9 @@ class Boundary:
                 return TypeSpec.model_construct(type=("object",)) if part.branches else self._joined(part)
             case ComputeStep():
                 return part.returns
-            case BranchStep():
-                return None
             case ForEachStep():
-                return _LIST
-            case ConditionStep() | SetStep() | EndStep() | Stage():
+                return None if isinstance(part, BranchStep) else _LIST
+            case ConditionStep() | SetStep() | WaitStep() | EndStep() | Stage():
                 raise AssertionError(f"`{part.id}` has no output")
             case _:
                 assert_never(part)

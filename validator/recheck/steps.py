@@ -47,13 +47,13 @@ from stepward.validator.recheck.evaluation import (
 )
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome
 from stepward.validator.recheck.failures import attempts, early_errors, late_errors, leaving, told_apart
-from stepward.validator.recheck.flow import FAILS as END_FAILS
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
 from stepward.validator.recheck.joining import MAX_EXITS, joined_exits
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.origins import Origins, field_type
+from stepward.validator.recheck.plain_exits import ended, waited
 from stepward.validator.recheck.questions import Questions
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
@@ -79,6 +79,7 @@ from stepward.vm.language.steps import (
     Stage,
     ToolCall,
     ToolStep,
+    WaitStep,
 )
 
 Part = tuple[int, int | None]
@@ -221,8 +222,10 @@ class Steps:
                 yield from self._condition(number, step, state)
             case SetStep():
                 yield from self._set(number, step, state)
+            case WaitStep():
+                yield from waited(self, number, step, state)
             case EndStep():
-                yield from self._end(number, step, state)
+                yield from ended(self, number, step, state)
             case ParallelStep():
                 yield from joined_exits(self, number, step, state)
             case LlmStep() | ToolStep() | ComputeStep():
@@ -418,16 +421,6 @@ class Steps:
             return lambda block: any(meet(block, one) for one in copied), UNDEFINED in copied
 
         return describe
-
-    def _end(self, number: int, step: EndStep, state: State) -> Iterator[Exit]:
-        read = [(UNDEFINED, TEXT)] if self.is_blind else [self.blocks(name, number, state) for name in read_by(step)]
-        if any(UNDEFINED in blocks for blocks in read):
-            fails = next((one for one in self.transitions(number) if one.kind == "failed"), END_FAILS)
-            yield Exit(fails, (), ALONE, NOTHING, 1)
-        if not any(blocks == (UNDEFINED,) for blocks in read):
-            # The run is over: an `end` does not succeed, and starts no obligation.
-            ends = (transition for transition in self.transitions(number) if transition.kind == "end")
-            yield from (Exit(transition, (), ALONE, NOTHING, 1) for transition in ends)
 
     def falls_back(self, part: AnyCall | ComputeStep) -> bool:
         """Return whether a time-out may end in the fallback: a write that can't be repeated stays in doubt."""

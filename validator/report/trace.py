@@ -29,7 +29,13 @@ _COLUMNS: Final = (
     Column("detail"),
 )
 
-_WORDS: Final = {"cancel": "cancel asked for", "branched": "branch", "assigned": "set", "doubt": "in doubt"}
+_WORDS: Final = {
+    "cancel": "cancel asked for",
+    "branched": "branch",
+    "assigned": "set",
+    "doubt": "in doubt",
+    "waiting": "waits",
+}
 
 
 def render_trace(found: History, *, color: bool = False) -> str:

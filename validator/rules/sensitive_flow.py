@@ -23,6 +23,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolCall,
+    WaitStep,
 )
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Path, Place
@@ -74,7 +75,7 @@ class SensitiveFlow:
                 return True
             case ToolCall():
                 return self._context.facts.meaning.tool(reader.tool).echoes
-            case LlmCall() | ConditionStep() | ParallelStep() | EndStep() | ForEachStep() | Stage():
+            case LlmCall() | ConditionStep() | ParallelStep() | WaitStep() | EndStep() | ForEachStep() | Stage():
                 return False
             case _:
                 assert_never(reader)

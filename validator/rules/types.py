@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.times import time_findings
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.editions import SAY_2
 from stepward.vm.language.steps import SetStep
@@ -21,8 +22,9 @@ class TypeMismatch(Rule):
 
     ## What it does
     Reports operands of a wrong type, comparisons of different types, and a condition that is not a boolean. It also
-    reports a default or a fallback of a wrong type, and an undeclared name if no type fits all its uses: types that are
-    not declared are inferred from all uses. There is no truthiness and no conversion: `$count == '3'` is an error, not
+    reports a default or a fallback of a wrong type, a value that is no time for a `wait` step because of its type or
+    because it is sensitive, and an undeclared name if no type fits all its uses: types that are not declared are
+    inferred from all uses. There is no truthiness and no conversion: `$count == '3'` is an error, not
     false.
 
     ## Why it is bad
@@ -54,11 +56,12 @@ class TypeMismatch(Rule):
     name = "type-mismatch"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield ill-typed operands, uses of a name that no type fits, and defaults and fallbacks of a wrong type."""
+        """Yield ill-typed operands, uses of a name that no type fits, and values of a wrong type that a step states."""
         yield from expression_findings(self, context)
         yield from self._conflicts(context)
         yield from self._defaults(context)
         yield from self._fallbacks(context)
+        yield from time_findings(self, context)
 
     def _conflicts(self, context: Context) -> Iterator[Finding]:
         covered = {

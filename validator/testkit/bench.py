@@ -59,6 +59,13 @@ class Bench:
         where = "" if step is None else f" at `{step}`"
         raise LookupError(f"run `{run.id}` does not wait{where}: it is {run.status}")
 
+    def let_pass(self, run: Run) -> Run:
+        """Let time pass until the first wait of a run is over, and go on; raises LookupError if it waits for none."""
+        if run.is_over or run.status == "RUNNING" or run.due is None:
+            raise LookupError(f"run `{run.id}` does not wait for a time: it is {run.status}")
+        self.clock.time = max(self.clock.time, int(run.due * 1_000_000) + 1)
+        return self._seen(self.machine.recover_sync(run.id)[0])
+
     def reconcile(self, run: Run, verdict: Verdict, output: Any = None, *, by: str | None = None) -> Run:
         """Settle the first write of a run that is in doubt; raises LookupError if none is."""
         if not run.doubts:

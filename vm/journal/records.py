@@ -10,14 +10,15 @@ from typing import Any, Final, NamedTuple
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.store import Entry, JournalError
 
-VERSIONS: Final = (1, 2, 3, 4, 5, 6)
+VERSIONS: Final = (1, 2, 3, 4, 5, 6, 7)
 """Versions of a record. The second adds LATER_KINDS and LATER_NOTES, the third BODY_KINDS and records with a frame, the
-fourth first records with `continues`, the fifth MOVE_KINDS, the sixth first records with `turn`. A record has the
-lowest version that it needs, so that the bytes of older kinds of records do not change."""
+fourth first records with `continues`, the fifth MOVE_KINDS, the sixth first records with `turn`, the seventh
+WAIT_KINDS. A record has the lowest version that it needs, so that the bytes of older kinds of records do not change."""
 
 LATER_KINDS: Final = frozenset({"governed"})
 BODY_KINDS: Final = frozenset({"opened", "item", "closed"})
 MOVE_KINDS: Final = frozenset({"moved"})
+WAIT_KINDS: Final = frozenset({"waiting", "waited"})
 LATER_NOTES: Final = frozenset({"by", "cached", "due", "envelope"})
 
 # Digests of different things never coincide: the digested bytes start with the tag of their kind.
@@ -56,6 +57,8 @@ def version_of(
 
     `is_in_body`: and a frame; `continues`: and the run that its run continues; `turn`: and the turn that its run is.
     """
+    if kind in WAIT_KINDS:
+        return 7
     if turn:
         return 6
     if kind in MOVE_KINDS:

@@ -198,6 +198,12 @@ def _of_compute(program: Written) -> Iterator[Use]:
             yield Use("a `compute` step", Place((*program.layout.path(number), "type")))
 
 
+def _of_time(program: Written) -> Iterator[Use]:
+    for number, step in enumerate(program.layout.steps):
+        if step.type == "wait":
+            yield Use("a `wait` step", Place((*program.layout.path(number), "type")))
+
+
 SAY_2: Final = Correction(Place(), "2", "language", is_number=True)
 """The correction of a program that does not say its language."""
 
@@ -209,6 +215,7 @@ FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (
     _of_errors,
     _of_order,
     _of_compute,
+    _of_time,
 )
 """The table: each row yields the uses of its features in a program."""
 

@@ -19,6 +19,7 @@ from stepward.vm.language.steps import (
     LlmCall,
     ParallelStep,
     ToolCall,
+    WaitStep,
 )
 from stepward.vm.language.steps.catching import (
     BAD_OUTPUT,
@@ -110,6 +111,8 @@ def _ending(step: AnyStep, tool: Tool) -> Iterator[str]:
                     yield name
         case ConditionStep():
             yield from (UNDEFINED_NAME, BAD_VALUE, UNCOVERED)
+        case WaitStep():
+            yield from () if step.is_constant else (UNDEFINED_NAME, BAD_VALUE)
         case _:
             yield from (UNDEFINED_NAME, BAD_VALUE, BAD_OUTPUT)
     if getattr(step, "outcome", None) == "failure":

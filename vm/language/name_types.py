@@ -36,6 +36,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolCall,
+    WaitStep,
 )
 from stepward.vm.language.steps.catching import VISITS
 from stepward.vm.language.types import TypeSpec
@@ -116,7 +117,7 @@ class Typing:
                 return part.returns
             case ForEachStep():
                 return None if isinstance(part, BranchStep) else LIST
-            case ConditionStep() | SetStep() | EndStep() | Stage():
+            case ConditionStep() | SetStep() | WaitStep() | EndStep() | Stage():
                 raise AssertionError(f"`{part.id}` has no output")
             case _:
                 assert_never(part)
@@ -496,5 +497,4 @@ class Typing:
 
 def _location_text(location: Location) -> str:
     source, path = location
-    name = f"{source.name}.output" if source.kind == "output" else source.name
-    return "$" + written((name, *path))
+    return "$" + written((f"{source.name}.output" if source.kind == "output" else source.name, *path))

@@ -21,7 +21,8 @@ class Node(BaseModel):
         return self.model_dump(exclude_unset=True, by_alias=True)
 
 
-def _number(value: Any) -> Any:
+def number_of(value: Any) -> Any:
+    """Return a number as the language has it: int or Decimal; raises PydanticCustomError for any other value."""
     if isinstance(value, bool) or not isinstance(value, Number | float):
         raise PydanticCustomError("number_type", "a number is expected")
     try:
@@ -50,7 +51,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-ExactNumber = Annotated[Any, BeforeValidator(_number), Field(json_schema_extra={"type": "number"})]
+ExactNumber = Annotated[Any, BeforeValidator(number_of), Field(json_schema_extra={"type": "number"})]
 """A number as the language has it: int or Decimal."""
 
 Value = Annotated[Any, BeforeValidator(_frozen), PlainSerializer(plain)]

@@ -49,6 +49,9 @@ WORDS_FOR: Final = {
     # end
     "outcome": "status result state",
     "output": "return returns value outputs reason message output_key",
+    # wait
+    "seconds": "duration delay delay_seconds wait_seconds timeout sleep",
+    "until": "timestamp date time datetime wait_until at when due",
     # the program and its tools
     "name": "title workflow_name program id workflow",
     "steps": "nodes tasks states stages workflow flow",
@@ -105,6 +108,7 @@ _STEP_TYPES: Final = {
     "parallel": "fork concurrent all gather map",
     "set": "assign variable let variables pass",
     "compute": "calculate calculation transform lisp expression formula",
+    "wait": "sleep delay pause timer wait_until",
     "end": "stop finish terminal exit return final done success fail failure",
 }
 """What people and models write for each type of step."""

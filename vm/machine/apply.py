@@ -30,6 +30,7 @@ from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan, policy_digest
 from stepward.vm.machine.slots import UNDEFINED, put
 from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Limits, State, visits_of
 from stepward.vm.machine.traces import traced
+from stepward.vm.machine.waits import waited, waiting
 from stepward.vm.values import FrozenMap, arithmetic
 
 
@@ -446,6 +447,8 @@ _HANDLERS: Final[dict[str, Callable[[Plan, State, Event], State]]] = {
     "opened": _opened,
     "item": item,
     "closed": closed,
+    "waiting": waiting,
+    "waited": waited,
     "branched": _branched,
     "assigned": _assigned,
     "passed": _passed,

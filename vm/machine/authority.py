@@ -147,7 +147,7 @@ def _starts(plan: Plan, state: State, happened: Event) -> Iterator[Start]:
     if not step.calls:
         is_each = step.position in plan.bodies
         is_begun = (
-            happened.kind in ("branched", "assigned", "closed")
+            happened.kind in ("branched", "assigned", "closed", "waiting")
             or (happened.kind == "opened" and (is_each or step.is_fork))
             or (happened.kind == "blocked" and not (step.is_computed or is_each))
             or (happened.kind == "ended" and "step" in happened.body)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.store import NOBODY, JournalError, Lease
@@ -15,6 +17,9 @@ from stepward.vm.machine.moving import last_move
 from stepward.vm.machine.refusals import NotEquipped, RunRefused
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import run_of
+
+CLAIMED: Final = 100
+"""The most runs that a recovery claims at once."""
 
 
 class Claims(Deliveries):
@@ -97,12 +102,14 @@ class Claims(Deliveries):
     async def recover_all(self) -> tuple[list[Run], dict[str, StepwardError]]:
         """Continue all runs that nobody drives any more, as `recover` does.
 
-        Return the recovered runs and, by run id, the errors of the others.
+        A run that waits is continued if the time of its wait is over. Return the recovered runs and, by run id, the
+        errors of the others.
         """
         now = self.clock.now() / 1e6
         recovered: list[Run] = []
         failures: dict[str, StepwardError] = {}
-        for row in await self.runs(["RUNNING"]):
+        running = await self.runs(["RUNNING"])
+        for row in running:
             if row.fault:
                 why = f"the list of runs is damaged at run `{row.run}`: {row.fault}; recover it by its name"
                 failures[row.run] = JournalError(why)
@@ -111,7 +118,32 @@ class Claims(Deliveries):
                     recovered += await self._recover_one(row.run)
                 except (JournalError, RunRefused) as error:
                     failures[row.run] = error
+        recovered += await self._recover_due({row.run for row in running}, failures)
         return recovered, failures
+
+    async def _recover_due(self, tried: set[str], failures: dict[str, StepwardError]) -> list[Run]:
+        """Continue the runs whose waits are over, but those that were tried already, and note the errors."""
+        recovered: list[Run] = []
+        passed: dict[str, int] = {}
+        while leases := await self.claim(CLAIMED, passed=passed):
+            is_new = False
+            for lease in leases:
+                try:
+                    if lease.run in tried:
+                        await self._io(self.journal.release, lease)
+                    else:
+                        is_new = True
+                        tried.add(lease.run)
+                        recovered.append(await self.go_on(lease))
+                except NotEquipped:  # as in `_recover_one`
+                    pass
+                except (JournalError, RunRefused) as error:
+                    failures[lease.run] = error
+                with contextlib.suppress(JournalError):
+                    passed[lease.run] = await self.last_seq(lease.run)
+            if not is_new:
+                break
+        return recovered
 
     async def _recover_one(self, run: str) -> list[Run]:
         taken = await self._take(run)

@@ -17,6 +17,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolStep,
+    WaitStep,
 )
 from stepward.vm.language.steps.catching import BAD_OUTPUT, VISITS
 from stepward.vm.language.transitions import END, Ending, Transition
@@ -44,6 +45,7 @@ from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import Fork, Reader, State, visits_of
+from stepward.vm.machine.waits import enter_wait
 
 FAILED: Final = Transition("failed", END, Ending("FAILED", "error"))
 """What becomes of an `end` step that can't be evaluated: the run ends, as its control flow does not say."""
@@ -134,6 +136,11 @@ def _enter(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
             return _enter_condition(plan, state, step, condition, visit)
         case SetStep() as assigning:
             return _enter_set(plan, state, step, assigning, visit)
+        case WaitStep() as wait:
+            try:
+                return enter_wait(plan, state, step, wait, visit)
+            except (EvaluationError, ErasedError) as error:
+                return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
         case EndStep() as end:
             return _enter_end(plan, state, step, end, visit)
         case ComputeStep() as compute:
@@ -215,7 +222,7 @@ def _enter_end(plan: Plan, state: State, step: StepPlan, end: EndStep, visit: in
 
 
 def _evaluation_failure(plan: Plan, state: State, step: StepPlan, visit: int, why: str, name: str) -> Event:
-    """Return the event of a condition, `set` or `end` that can't be evaluated: it ends the run, or the body.
+    """Return the event of a condition, `set`, `wait` or `end` that can't be evaluated: it ends the run, or the body.
 
     `name` is that of the error, which the step with the body may catch.
     """

@@ -17,7 +17,6 @@ from stepward.vm.language.steps.catching import BAD_OUTPUT
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import judge, oversize, place_of
-from stepward.vm.machine.decide import decide
 from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.forks import within
@@ -29,6 +28,7 @@ from stepward.vm.machine.ordered import MAX_PENDING, Asleep, keep_going
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import OPEN, State
+from stepward.vm.machine.timely import LONGEST_SLEEP, next_action
 from stepward.vm.machine.tools import ToolContext
 from stepward.vm.machine.waiting import notify_first_wait
 from stepward.vm.values import FrozenMap, as_text
@@ -38,9 +38,6 @@ MAX_WAIT: Final = 1_000_000
 
 LONGEST_DELAY: Final = 5.0
 """Seconds of a delay above which a worker lets a run go until it is over."""
-
-LONGEST_SLEEP: Final = 30.0
-"""Seconds of a delay after which a machine looks for a request to cancel."""
 
 MAX_RENEWALS: Final = 3
 """How often an expired lease is renewed before a call."""
@@ -59,6 +56,7 @@ _URGENCY: Final = {
     "resumed": DURABLE,
     "ended": DURABLE,
     "moved": DURABLE,
+    "waiting": DURABLE,
     "cancel": DURABLE,
     "erased": DURABLE,
     "rejected": COMMITS,
@@ -130,7 +128,7 @@ class Driver:
     async def _advance(self) -> bool:
         """Perform actions until MAX_PENDING records are pending or none is due; return whether to call it again."""
         while len(self.pending) < MAX_PENDING and not self.is_stopping:
-            action = decide(self.plan, self.state)
+            action = next_action(self)
             if type(action) is Event:
                 if self.state.is_leaving:
                     await self._depart()
@@ -138,7 +136,7 @@ class Driver:
             elif type(action) is not Calls:
                 await self.flush()
                 # The flush may have read a request to cancel.
-                return decide(self.plan, self.state) is not IDLE
+                return next_action(self) is not IDLE
             elif self.state.fork is not None or self.plan.steps[self.state.at].order is not None:
                 await keep_going(self)
             elif len(action.calls) == 1:

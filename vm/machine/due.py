@@ -13,16 +13,33 @@ NOW: Final = 0.0
 def due_of(state: State) -> float | None:
     """Return the time from which on a machine can go on with a run, in seconds since the epoch; NOW for any time.
 
-    None if nobody can: the run is over, or it waits for a delivery. Where all that is left of a step are calls whose
-    next attempt is delayed, it is the time of the first.
+    None if nobody can: the run is over, or it waits for a delivery. Otherwise it is the time at which the first wait is
+    over. Where all that is left besides are calls whose next attempt is delayed, it is the time of the first of both.
     """
     if state.is_over:
         return None
     if state.is_cancelled:
         return NOW
-    if state.status != "RUNNING":
-        return None
+    wait = first_wait(state)
+    found = [_due_of_calls(state)] if state.status == "RUNNING" else []
+    return min([*found, wait / 1e6] if wait else found, default=None)
+
+
+def first_wait(state: State) -> int:
+    """Return the time at which the first wait of a run is over, in microseconds since the epoch; 0 without a wait."""
+    if state.fork is None:
+        return state.due
+    inner = [first_wait(branch.state) for branch in state.fork.branches if branch.state is not None]
+    return min((due for due in inner if due), default=0)
+
+
+def _due_of_calls(state: State) -> float:
+    """Return the time of the next attempt if all that can go on are delayed calls, else NOW."""
+    if state.fork is not None:
+        if any(branch.state is None and not branch.is_done for branch in state.fork.branches):
+            return NOW  # one that may start, perhaps
+        running = [one.state for one in state.fork.branches if one.state is not None and one.state.status == "RUNNING"]
+        return min(map(_due_of_calls, running), default=NOW)
     left = [call for call in state.calls or () if call.phase in (READY, OPEN)]
-    if state.fork is None and left and all(call.phase == READY and call.due for call in left):
-        return min(call.due for call in left) / 1e6
-    return NOW
+    is_delayed = left and all(call.phase == READY and call.due for call in left)
+    return min(call.due for call in left) / 1e6 if is_delayed else NOW

@@ -33,6 +33,8 @@ Kind = Literal[
     "opened",
     "item",
     "closed",
+    "waiting",
+    "waited",
     "branched",
     "assigned",
     "passed",

@@ -123,6 +123,7 @@ def end(plan: Plan, state: State, event: Event) -> State:
         status=body["ends"],
         reason=body["reason"],
         calls=None,
+        due=0,
         trace=traced(trace, event),
         error=body.get("error", state.error),
     )

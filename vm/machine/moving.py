@@ -89,7 +89,7 @@ def require_movable(last: History, version: Version) -> None:
     if is_turn(last):
         raise RunRefused(f"run `{run}` is a turn of a session: what it does follows from its text")
     step = plan.steps[state.at]
-    if state.frames or state.each or state.fork or not step.calls or step.is_parallel:
+    if state.frames or state.each or state.fork or not (step.calls or state.due) or step.is_parallel:
         raise RunRefused(f"run `{run}` waits within `{step.id}`: it can move when it waits on a step of its own")
     if step.transitions["success"].to < 0:
         raise RunRefused(f"run `{run}` ends with `{step.id}`, on which it waits: nothing is left to move")
@@ -120,7 +120,9 @@ def _require_same(before: Any, after: Any, which: str) -> None:
 
 def _require_tools_unchanged(program: Program, last: History) -> None:
     """Raise RunRefused if a version says of the tool that is awaited that it returns something else."""
-    step: Any = last.plan.steps[last.state.at].step
+    step = last.plan.steps[last.state.at].step
+    if not isinstance(step, ToolCall):
+        return  # it waits for a time
     before = last.plan.meaning.manifest.get(step.tool)
     after = (program.tools or {}).get(step.tool)
     if before is not None and after is not None and after.returns != before.returns:
@@ -144,17 +146,18 @@ def moved_event(last: History, version: Version, policies: Sequence[Policy], not
 
 
 def as_if_left(last: History, moved: Event) -> History:
-    """Return a run that waits as it will be once its step has succeeded; the output of that is not known: null."""
+    """Return a run that waits as it will be once its step has succeeded; the output of a call is not known: null."""
     plan, state = last.plan, last.state
     step = plan.steps[state.at]
-    body = {
-        "kind": "success",
-        "output": None,
-        **place_of(state, step.calls[0].id, visits_of(state, step)),
+    leaving = {
+        **place_of(state, step.id, visits_of(state, step)),
         **successor_fields(plan, step.transitions["success"]),
     }
+    left = event("waited", leaving, {"time": state.due})
+    if not state.due:
+        left = event("resumed", {"kind": "success", "output": None, **leaving})
     events = list(last.events)
-    for happened in (moved, event("resumed", body)):
+    for happened in (moved, left):
         state = applied(plan, state, happened, len(events))
         events.append(happened)
     over = ended(plan, state, "CANCELLED", MOVED)
@@ -217,8 +220,8 @@ def rehearsed(
     own = version.rules()
     if own is not None and others and others[-1].policy == own.policy:
         _require_unbroken(chain, others[-1])
-    step: Any = last.plan.steps[last.state.at].step
-    awaited = {f"{step.id}.output", step.output_key}
+    step = last.plan.steps[last.state.at].step
+    awaited = {f"{step.id}.output", getattr(step, "output_key", None) or ""}
     rest = rest_after(left, version, awaited)
     program = bounded(rest.program, allowed_budgets(left[-1], version.granted))
     policies = derived_policies(left, base_policies(left, others), Start(program.inputs or (), rest.reads))

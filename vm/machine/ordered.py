@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from stepward.vm.journal.store import LeaseLost
-from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Call, Calls, Event
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import State
+from stepward.vm.machine.timely import next_action, seconds_left
 
 MAX_PENDING: Final = 256
 """Maximal number of records that wait for the next commit."""
@@ -29,11 +30,15 @@ class Driver(Protocol):
 
     plan: Plan
     state: State
+    setup: Setup
     pending: list[Any]
 
     @property
     def is_stopping(self) -> bool:
         """Whether this machine starts no call any more."""
+
+    async def flush(self) -> None:
+        """Append the pending records."""
 
     def record(self, happened: Event) -> None:
         """Apply an event, and add its record to the next commit."""
@@ -57,7 +62,8 @@ async def keep_going(driver: Driver) -> None:
     members = _Members(driver)
     try:
         while await members.start_more():
-            await asyncio.wait(members.tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+            seconds = await members.until_due()
+            await asyncio.wait(members.tasks.values(), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             members.gather()
     finally:
         # Only if the caller was interrupted some are left.
@@ -86,7 +92,7 @@ class _Members:
         """Record what is to be recorded, and start what may start; return whether something is under way."""
         driver = self.driver
         while not self.errors and not driver.is_stopping and len(driver.pending) < MAX_PENDING:
-            action = decide(driver.plan, driver.state, frozenset(self.tasks))
+            action = next_action(driver, frozenset(self.tasks))
             if isinstance(action, Calls):
                 for call in action.calls:
                     task = asyncio.get_running_loop().create_task(self._make(call))
@@ -104,6 +110,18 @@ class _Members:
         if self.errors:
             self._stop_sleepers()
         return bool(self.tasks)
+
+    async def until_due(self) -> float | None:
+        """Return the seconds until a wait is over; None without a wait, or if no call may start any more."""
+        left = None if self.errors or self._stops else seconds_left(self.driver)
+        try:
+            if left is not None:
+                await self.driver.flush()  # else a crash would begin the wait anew
+            return left
+        except Exception as error:  # the calls under way come back first
+            self.errors.append(error)
+            self._stop_sleepers()
+            return None
 
     def _is_last(self, action: Event) -> bool:
         """Return whether an event ends the step whose calls these are: the driver records it."""

@@ -240,7 +240,7 @@ class Plan:
     supposed: Supposed | None = None
     """What `compute` steps are supposed to come to: only the replay of a witness says so."""
     one_by_one = False
-    """Whether branches run one after another: only the replay of a witness asks for that."""
+    """Whether branches run one after another, and waits are over at once: only the replay of a witness asks for it."""
 
     def __init__(
         self,

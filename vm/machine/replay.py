@@ -42,6 +42,7 @@ from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, State, before, visits_of
 from stepward.vm.machine.traces import as_once_traced
 from stepward.vm.machine.turns import is_turn, stray
+from stepward.vm.machine.waits import dated, overdue
 
 FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
 """The events that the machine does not decide."""
@@ -254,6 +255,10 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
         return None
     if whole.fork is not None and "ends" in happened.body and kind not in DELIVERIES:  # it concerns all branches
         return None if _is_decided(plan, whole, happened) else _undecided(happened)
+    if kind == "waited":
+        due = overdue(plan, state._replace(is_cancelled=False), happened.note["time"])
+        is_so = due is not None and _matches(due, happened) and happened.note.keys() == {"time"}
+        return None if is_so else _undecided(happened)
     if kind in DELIVERIES:
         return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
     step = plan.steps[state.at]
@@ -327,6 +332,8 @@ def _was_erased(state: State) -> bool:
 
 def _matches(decided: Event, happened: Event) -> bool:
     if decided.kind != happened.kind or decided.body.keys() != happened.body.keys():
+        return False
+    if decided.kind == "waiting" and dated(decided, happened.note["started"]).note != happened.note:  # type: ignore[union-attr]
         return False
     if decided.text and decided.text == happened.text:
         return True

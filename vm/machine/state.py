@@ -137,7 +137,8 @@ class State(NamedTuple):
     In a body, `frames` are the open frames, outermost first. `each` is the for_each step between whose items the run
     is. `broken` are the rules of bodies that frames have broken, with the reasons. `fork` are the branches that run:
     each has a state of its own, and `result` is what it came to when it has ended.
-    `moved` is the digest of the version to which the run moves, empty for none.
+    `moved` is the digest of the version to which the run moves, empty for none. `due` is the time at which the wait
+    that goes on is over, in microseconds since the epoch, 0 without a wait.
     """
 
     status: str = RUNNING
@@ -168,6 +169,7 @@ class State(NamedTuple):
     fork: Fork | None = None
     result: Branch | None = None
     moved: str = ""
+    due: int = 0
 
     @property
     def frame(self) -> FrameName:
@@ -177,7 +179,7 @@ class State(NamedTuple):
     @property
     def is_leaving(self) -> bool:
         """Whether the run moves to another version, and the step on which it waited has ended."""
-        return bool(self.moved) and self.calls is None and self.status == RUNNING
+        return bool(self.moved) and self.calls is None and not self.due and self.status == RUNNING
 
     @property
     def is_over(self) -> bool:
@@ -268,8 +270,9 @@ def _plain(plan: Plan, state: State) -> dict[str, Any]:
     }
     data = state._asdict()
     del data["slots"]
-    if not data["moved"]:
-        del data["moved"]
+    for name in ("moved", "due"):  # the snapshots of other runs stay what they were
+        if not data[name]:
+            del data[name]
     frames, each, broken = data.pop("frames"), data.pop("each"), data.pop("broken")
     fork, _ = data.pop("fork"), data.pop("result")
     if fork is not None:

@@ -12,8 +12,9 @@ from stepward.vm.machine.views import shown
 class Part(NamedTuple):
     """A step or sub-step. `tool` is empty unless it calls one, `within` is empty unless it is a sub-step.
 
-    `calls` are the ids of its calls: of its sub-steps, or its own, or none. `after` are the sub-steps that it depends
-    on. `id` is as in the program; all other ids are as in records, where a `#` at the beginning is doubled.
+    `calls` are the ids of its calls: of its sub-steps, or its own, or none; a wait counts as one. `after` are the
+    sub-steps that it depends on. `id` is as in the program; all other ids are as in records, where a `#` at the
+    beginning is doubled.
     """
 
     id: str
@@ -37,7 +38,7 @@ def outline_of(document: bytes) -> Outline:
     parts: dict[str, Part] = {}
     for step in _all_steps(program["steps"]):
         subs = step.get("parallel_steps", ())
-        calls = tuple(sub["id"] for sub in subs) or ((step["id"],) if step["type"] in ("llm", "tool") else ())
+        calls = tuple(sub["id"] for sub in subs) or ((step["id"],) if step["type"] in ("llm", "tool", "wait") else ())
         parts[step["id"]] = _part(step, "", calls)
         for sub in subs:
             parts[sub["id"]] = _part(sub, step["id"], (sub["id"],))

@@ -237,6 +237,10 @@ class Spans:
                 visit.phases[id] = "ready" if phase == "again" else phase
                 if phase in HELD:
                     visit.held[id] = record.at
+            case "waiting":
+                visit.phases[id] = "suspended"
+            case "waited":
+                visit.phases[id] = "success"
             case "resumed" | "reconciled":
                 verdict = record.note.get("verdict", "done")
                 self._delivery(record, below, part, visit.held.pop(id, record.at))
@@ -448,7 +452,7 @@ def _outcome(record: Record, id: str) -> str:
     body = record.body
     if "kind" in body:
         return str(body["kind"])
-    if record.kind in ("branched", "assigned", "closed") or (record.kind == "ended" and "step" in body):
+    if record.kind in ("branched", "assigned", "closed", "waited") or (record.kind == "ended" and "step" in body):
         return "success"
     if record.kind == "passed":
         return "failed"

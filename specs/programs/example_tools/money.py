@@ -37,6 +37,18 @@ def open_fraud_case(**subject: str) -> Data:
     return {"case_id": id_of("FRD", sorted(subject.items()))}
 
 
+def is_settled(invoice: str) -> bool:
+    return False
+
+
+def remind_debtor(invoice: str, round: int) -> str:
+    return id_of("RMD", invoice, round)
+
+
+def hand_to_collection(invoice: str) -> str:
+    return id_of("COL", invoice)
+
+
 def update_ledger(payment_id: str, state: str) -> str:
     return id_of("LED", payment_id, state)
 

@@ -147,3 +147,13 @@ def test_a_tool_without_an_output_needs_one_unless_its_manifest_declares_none() 
     stage = Bench(SHOP, {"get": {"total": 1}}, {"sure": ModelReply("yes")})
     with pytest.raises(FakeError, match="tool `ask` has no output: give one for `ask`, or for step `agree`"):
         stage.run({"id": "A"})
+
+
+def test_time_passes_until_a_wait_is_over() -> None:
+    steps = [{"id": "w", "type": "wait", "seconds": 864_000}, {"id": "done", "type": "end", "output": "late"}]
+    bench = Bench({"name": "later", "language": 2, "inputs": {}, "steps": steps})
+    run = bench.run(run_id="r")
+    assert run.status == "SUSPENDED"
+    assert bench.let_pass(run).output == "late"
+    with pytest.raises(LookupError, match="run `r` does not wait for a time: it is SUCCESS"):
+        bench.let_pass(bench.machine.get_sync("r"))

@@ -27,7 +27,7 @@ def refused(data: dict[str, Any]) -> list[Problem]:
     [
         ("conditon", "did you mean `condition`?", "condition"),
         ("lmm", "did you mean `llm`?", None),
-        ("widget", "use one of `llm`, `tool`", None),
+        ("gadget", "use one of `llm`, `tool`", None),
         (5, "use one of `llm`, `tool`", None),
     ],
 )

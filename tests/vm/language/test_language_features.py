@@ -27,6 +27,7 @@ from small_programs import small_program
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.drawn.bodies import body_program
 from stepward.sabotage.drawn.branches import branch_program
+from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.vm.errors import PolicyError, ProgramError
 from stepward.vm.language.steps import STEP_MODELS
@@ -105,6 +106,8 @@ def by_wide() -> set[str]:
             found |= features_of(data, [*policies, *later])
         except (ProgramError, PolicyError):  # not all are programs
             continue
+    timed = [drawn_case("time", str(seed)) for seed in range(20)]
+    found |= set().union(*(features_of(case.program.to_dict()) for case in timed if case is not None))
     return found.union(*(features_of(branch_program(str(seed))) for seed in range(20)))
 
 

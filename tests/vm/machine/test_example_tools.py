@@ -106,6 +106,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     "shipping_by_zone": {"parcel_id": "PCL-000042", "zone": "union", "weight_kg": Decimal("30.5")},
     "three_suppliers": {"item": "pallet", "pieces": 40},
     "suppliers_at_once": {"item": "pallet", "amount": 40},
+    "invoice_dunning": {"invoice": "INV-000042"},
     "refund_order_lines": {
         "order_id": "ORD-000042",
         "lines": [{"sku": sku, "amount": amount} for sku, amount in (("mug", 12), ("sofa", 990), ("lamp", 60))],
@@ -157,11 +158,15 @@ def example(spec: TypeSpec | None, choices: Iterator[int]) -> Any:
     return {"boolean": next(choices) % 2 == 0, "null": None, "string": "2026-03-02"}[kind]
 
 
-def to_its_end(machine: ExecutionVM, program: Program, payload: Any) -> Run:
+def to_its_end(machine: ExecutionVM, clock: ManualClock, program: Program, payload: Any) -> Run:
     """Run a program, resume it as often as it suspends, and return it when it has ended."""
     plan = Plan(program)
     run = machine.run_sync(program, INPUTS[program.name])
     for _ in range(100):
+        if not run.is_over and run.due is not None:
+            clock.time = max(clock.time, int(run.due * 1e6) + 1)
+            (run,) = machine.recover_sync(run.id)
+            continue
         if not run.suspensions:
             return run
         waits = run.suspensions[0]
@@ -193,8 +198,9 @@ def test_a_good_program_succeeds_with_the_tools_and_replies_beside_it(path: Path
     asks_a_model = any(call.is_model for step in Plan(program).steps for call in step.calls)
     assert asks_a_model == replies.exists()
     script: Mapping[str, Any] = read_file(replies)[0].data if asks_a_model else {}
-    machine = ExecutionVM(TOOLS, ScriptedModel(script), checker=check_program, clock=ManualClock())
-    run = to_its_end(machine, program, agreed)
+    clock = ManualClock()
+    machine = ExecutionVM(TOOLS, ScriptedModel(script), checker=check_program, clock=clock)
+    run = to_its_end(machine, clock, program, agreed)
     assert (run.status, run.error, run.broken) == ("SUCCESS", "", ())
     replayed = replay(machine.journal, run.id)
     assert replayed is not None
@@ -242,8 +248,9 @@ def test_a_good_program_ends_whatever_it_is_answered(path: Path, seed: int) -> N
                 return ModelReply(request.allowed[next(choices) % len(request.allowed)], 3, Decimal("0.001"))
             return ModelReply(example(returns[request.step], choices), 3, Decimal("0.001"))
 
-    machine = unchecked(Anything(), Anything(), clock=ManualClock())
-    run = to_its_end(machine, program, lambda spec: example(spec, choices))
+    clock = ManualClock()
+    machine = unchecked(Anything(), Anything(), clock=clock)
+    run = to_its_end(machine, clock, program, lambda spec: example(spec, choices))
     assert run.is_over
     assert run.broken == ()
     replayed = replay(machine.journal, run.id)

@@ -39,6 +39,7 @@ from stepward.validator.engine.systems.system import (
     Undefined,
     Value,
 )
+from stepward.validator.engine.systems.waiting import waited
 from stepward.validator.engine.values.domains import Domains, Names, primed, real
 from stepward.validator.engine.values.overflow import Overflow
 from stepward.validator.engine.values.states import references_of
@@ -58,6 +59,7 @@ from stepward.vm.language.steps import (
     SetStep,
     Stage,
     ToolStep,
+    WaitStep,
     parts,
 )
 from stepward.vm.language.steps.catching import DEPENDENCY, VISITS
@@ -195,6 +197,8 @@ class Moves:
                 yield from self._condition(number, step, transitions)
             case SetStep():
                 yield from self._set(number, step, transitions)
+            case WaitStep():
+                yield from waited(step, self.doubtful.get((number, None), {}), transitions)
             case EndStep():
                 yield from self._end(number, transitions)
             case ParallelStep():

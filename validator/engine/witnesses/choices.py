@@ -9,13 +9,25 @@ from typing import Any, Final
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.witnesses.witness import Does
 from stepward.vm.expressions.fields import ITEMS, index_of
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.names import Source
 from stepward.vm.language.order import order_of
-from stepward.vm.language.steps import ParallelStep
+from stepward.vm.language.steps import AnyStep, ParallelStep, ToolCall, WaitStep
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import FrozenMap
 
+Spot = tuple[Source, tuple[str, ...]]
+"""An input or an output, and its field that a step reads."""
+
 MAX_TRIES: Final = 150
 """The most runs in the search for one witness."""
+
+_TIMES: Final = {
+    "until": TypeSpec(type=("string",), enum=("2030-01-01T00:00:00Z",)),
+    "seconds": TypeSpec(type=("integer",), enum=(1,)),
+}
+"""Types of which each value is a time to wait, by the field that says it."""
 
 
 class Valueless(Exception):  # noqa: N818 - reads better where it is caught than with a suffix
@@ -44,6 +56,20 @@ def parts_of(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
         failed = any(one and part.on_error != "skip" for part, one in zip(step.parallel_steps, fails, strict=True))
         if failed == (how != "succeeds"):
             yield combination
+
+
+def asked_types(step: AnyStep, spot: Spot, meaning: Meaning) -> Iterator[TypeSpec]:
+    """Yield the types of the arguments that a step fills from a source, or of the time for which it waits."""
+    if isinstance(step, WaitStep):
+        yield _TIMES[step.field]
+    for _, call in step.calls:
+        if not isinstance(call, ToolCall):
+            continue
+        for name, spec in (meaning.tool(call.tool).args or {}).items():
+            for found in embedded(call.args.get(name)):
+                meant = meaning.names.meaning(found.reference.names)
+                if found.whole and meant is not None and spot[1] == meant.fields and spot[0] in meant.sources:
+                    yield spec
 
 
 def few_first(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:

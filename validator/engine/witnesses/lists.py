@@ -8,7 +8,7 @@ from typing import Any, Final
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.product import ON_TO_ITEM
 from stepward.validator.engine.values.states import within
-from stepward.validator.engine.witnesses.choices import below
+from stepward.validator.engine.witnesses.choices import Spot, below
 from stepward.validator.findings import Move
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.names import Source
@@ -17,9 +17,6 @@ from stepward.vm.language.types import TypeSpec
 
 MAX_TOO_LONG: Final = 1_000
 """The most items that a step takes of which a longer list is made."""
-
-Spot = tuple[Source, tuple[str, ...]]
-"""An input or an output, and its field that a step reads."""
 
 
 def lists_of(

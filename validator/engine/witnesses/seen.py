@@ -107,7 +107,9 @@ def _how(record: Record) -> str:
         return "takes no branch" if branch is None else f"case {branch}" if type(branch) is int else f"takes {branch}"
     if record.kind == "rejected" and body.get("reason") == "guardrail":
         return "starts"
-    plain = {"assigned": "succeeds", "passed": USED_UP, "ended": "ends the run", "closed": "ends the run"}
+    if record.kind in ("assigned", "waited"):
+        return _HOW["success"]
+    plain = {"passed": USED_UP, "ended": "ends the run", "closed": "ends the run"}
     return plain.get(record.kind) or _HOW.get(str(body.get("kind")), str(body.get("kind")))
 
 

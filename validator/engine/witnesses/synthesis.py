@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.values.simplest import beside, fitting, simplest
-from stepward.validator.engine.witnesses.choices import MAX_TRIES, Valueless, below, few_first, parts_of, replaced
-from stepward.validator.engine.witnesses.lists import Spot, listed, lists_of
+from stepward.validator.engine.witnesses.choices import (
+    MAX_TRIES,
+    Spot,
+    Valueless,
+    asked_types,
+    below,
+    few_first,
+    parts_of,
+    replaced,
+)
+from stepward.validator.engine.witnesses.lists import listed, lists_of
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
 from stepward.validator.engine.witnesses.taken import budget, common, instead, named, spent_after
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
@@ -245,20 +254,10 @@ class Witnesses:
         trees = [clause.tree for clause in self.meaning.clauses_of.get(number, ()) if clause.tree is not None]
         constants = [node.value for tree in trees for node in walk(tree) if isinstance(node, Constant)]
         tried = [value for constant in constants for value in beside(constant)]
-        tried += [value for spec in self._asked(spot, number) for value in simplest(spec)]
+        asked = asked_types(self.facts.flow.steps[number], spot, self.meaning)
+        tried += [value for spec in asked for value in simplest(spec)]
         spec = below(self.meaning.typing.effective(spot[0]), spot[1])
         return [_AS_IS, *fitting((*tried, *simplest(spec)), spec)][:12]
-
-    def _asked(self, spot: Spot, number: int) -> Iterator[TypeSpec]:
-        """Yield the types of the arguments that a step fills from a source."""
-        for _, call in self.facts.flow.steps[number].calls:
-            if not isinstance(call, ToolCall):
-                continue
-            for name, spec in (self.meaning.tool(call.tool).args or {}).items():
-                for found in embedded(call.args.get(name)):
-                    meant = self.meaning.names.meaning(found.reference.names)
-                    if found.whole and meant is not None and spot[1] == meant.fields and spot[0] in meant.sources:
-                        yield spec
 
     def _value(self, source: Source, values: Values) -> Any:
         """Return the value of an input or an output: the simplest, with the varied fields replaced."""

@@ -33,8 +33,11 @@ from stepward.vm.language.steps.parallel import ParallelStep as ParallelStep
 from stepward.vm.language.steps.stage import Stage as Stage
 from stepward.vm.language.steps.tool import ToolCall as ToolCall
 from stepward.vm.language.steps.tool import ToolStep as ToolStep
+from stepward.vm.language.steps.wait import WaitStep as WaitStep
 
-WrittenStep = LlmStep | ToolStep | ConditionStep | ParallelStep | ForEachStep | SetStep | ComputeStep | EndStep
+WrittenStep = (
+    LlmStep | ToolStep | ConditionStep | ParallelStep | ForEachStep | SetStep | ComputeStep | WaitStep | EndStep
+)
 """What a document can have as a step."""
 
 AnyStep = WrittenStep | Stage

@@ -1,0 +1,83 @@
+"""Differential: what is said of small programs with waits, against the enumeration of every run; a wait without a value
+that it reads changes no verdict, in bodies either; witnesses find times to wait for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from bodied_programs import bodied_program
+from branched_programs import branched_program
+from comparing import compare
+from machines import check, end, program, tool
+from sizes import size
+from small_programs import small_program
+from stepward.validator import check_program
+from stepward.vm import Program
+from waiting_programs import with_waits, with_waits_in_bodies
+
+
+def test_the_checker_says_what_happens_in_programs_that_wait() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(size(30, 300)):
+        found = compare(with_waits(small_program(1_000 + seed), Random(seed)))
+        counts.update(found.counts)
+        assert not found.wrong or all("not legal" in text for text in found.wrong), (seed, found.wrong)
+    properties = sum(count for name, count in counts.items() if name.startswith("all unknown"))
+    left_open = sum(count for name, count in counts.items() if name.startswith("unknown"))
+    assert properties > size(60, 600)
+    assert left_open <= properties / 100
+
+
+def said(data: dict[str, Any]) -> set[tuple[str, str | None]]:
+    """Return what is found in a program, but for budgets, which waits use up."""
+    return {(one.code, one.step) for one in check_program(Program.from_dict(data)) if not one.code.startswith("SW6")}
+
+
+@pytest.mark.parametrize("make", [bodied_program, branched_program])
+def test_waits_in_bodies_change_no_verdict(make: Any) -> None:
+    compared = 0
+    for seed in range(size(10, 60)):
+        data = make(seed)
+        if "max_steps" not in data and "max_stalled_steps" not in data:
+            assert said({**data, "language": 2}) == said(with_waits_in_bodies(data, Random(seed))), seed
+            compared += 1
+    assert compared > 3
+
+
+@pytest.mark.parametrize(("field", "kind"), [("until", "string"), ("seconds", "number"), ("seconds", "integer")])
+def test_a_witness_waits_for_a_value_that_is_a_time(field: str, kind: str) -> None:
+    rule = {"name": "asked", "protects": {"step": "pay"}, "requires": {"step": "ask"}}
+    wait = {"id": "w", "type": "wait", field: "$when"}
+    made = program(
+        wait, check("c", "$ok", "ask", "pay"), tool("ask", next_step="pay"), tool("pay", "write"), end(),
+        language=2, inputs={"when": {"type": kind}, "ok": {"type": "boolean"}}, guardrails=[rule],
+    )  # fmt: skip
+    (found,) = [one for one in check_program(made) if one.code == "SW401"]
+    assert (found.severity, found.step) == ("error", "pay")
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "message"),
+    [
+        ({"type": "number"}, "until", "`$when` is never a text, so `w` can't wait for it"),
+        ({"type": "string"}, "seconds", "`$when` is never a number, so `w` can't wait for it"),
+        (
+            {"type": "string", "sensitive": True},
+            "until",
+            "`$when` is sensitive, and the journal would show how long `w` waits",
+        ),
+    ],
+)
+def test_what_a_step_can_t_wait_for_is_said(spec: dict[str, Any], field: str, message: str) -> None:
+    wait = {"id": "w", "type": "wait", field: "$when"}
+    made = program(wait, end(), language=2, tools={}, inputs={"when": spec})
+    assert [(one.code, one.message) for one in check_program(made)] == [("SW203", message)]
+
+
+def test_a_wait_for_what_is_undefined_is_said() -> None:
+    made = program({"id": "w", "type": "wait", "until": "$someday"}, end(), language=2, tools={})
+    assert [one.code for one in check_program(made)] == ["SW201"]
