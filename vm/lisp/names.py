@@ -117,6 +117,8 @@ def instead_of(symbol: Symbol) -> tuple[str, str] | None:
         name = symbol.short
     if name in _REFUSED:
         return f"`{symbol.name}`", _REFUSED[name]
+    if not symbol.name.strip("."):
+        return f"`{symbol.name}`, which stands for something left out,", "write what was left out"
     if symbol.namespace == "tool":
         return f"a call of a tool (`{symbol.name}`) in an expression without effects", "hand its result in as data"
     if (

@@ -141,6 +141,7 @@ def test_form_gives(text: str, shown: str) -> None:
         ),
         ("(atom 1)", "refused", "`atom` is not in this language"),
         ("(clojure.core/eval 1)", "refused", "`clojure.core/eval` is not in this language"),
+        ("[1 ...]", "refused", "`...`, which stands for something left out, is not in this language"),
         ("(.length s)", "refused", "the Java name `.length` is not in this language"),
         ("(Math/sqrt 4)", "refused", "`Math/sqrt` is not in this language"),
         ("(java.util.Date.)", "refused", "the Java name `java.util.Date.` is not in this language"),
