@@ -70,7 +70,8 @@ class Analyses:
                 if len(left) < len(found):
                     narrowed[clause.step] = narrowed.get(clause.step, names) | names
                 found = left
-            problems.extend((clause, problem) for problem in found)
+            made = self.facts.body_outputs.problems(clause, self.not_null.at) if not found else ()
+            problems.extend((clause, problem) for problem in (*found, *made))
         return tuple(problems), narrowed
 
     @cached_property

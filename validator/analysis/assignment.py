@@ -135,7 +135,7 @@ class Assignment:
         keys = [] if self._is_always_there(reading.meant) else [names[:depth]]
         for end in range(depth + 1, len(names) + 1):
             meant = Resolution(reading.meant.sources, names[depth:end])
-            if self.typing.view(meant).optional:
+            if self.typing.view(meant).optional or self.facts.body_outputs.may_lack(meant):
                 keys.append(names[:end])
         return keys
 
@@ -202,7 +202,9 @@ class Assignment:
         if meant is None or not self.typing.view(meant).kinds <= _NULL_OR_OBJECT:
             return frozenset()
         required = [self.typing.required((source, meant.fields)) for source in meant.sources]
-        return required[0].intersection(*required[1:])
+        lacks = self.facts.body_outputs.may_lack
+        found = required[0].intersection(*required[1:])
+        return frozenset(name for name in found if not lacks(meant._replace(fields=(*meant.fields, name))))
 
     @cached_property
     def doubtful_steps(self) -> frozenset[int]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.bodies import Bodies
+from stepward.validator.analysis.body_outputs import BodyOutputs
 from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.failing import FailureNames
 from stepward.validator.analysis.graph import StepGraph
@@ -67,6 +68,11 @@ class ProgramFacts:
     def bodies(self) -> Bodies:
         """The bodies of for_each steps."""
         return Bodies(self.meaning)
+
+    @cached_property
+    def body_outputs(self) -> BodyOutputs:
+        """The outputs of the bodies, and what may be done with them."""
+        return BodyOutputs(self.meaning)
 
     @cached_property
     def writing_calls(self) -> tuple[tuple[CallSite, ToolCall], ...]:

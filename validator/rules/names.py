@@ -175,7 +175,8 @@ class MaybeUndefined(EngineRule):
             found = None
             if context.facts.has_control_flow and number * len(context.facts.flow.steps) < SEARCHED_STEPS:
                 found = self._ask_engine(context, reading)
-                if found is not None and found.verdict is Verdict.PROVED:
+                lacks = context.facts.body_outputs.lacks_on_the_way
+                if found is not None and found.verdict is Verdict.PROVED and not lacks(reading.meant):
                     continue
             if (same := (reading.step, reading.sub, reading.reference.names)) in said:
                 continue
@@ -220,6 +221,10 @@ class MaybeUndefined(EngineRule):
             if near:
                 message = f"`{text}` may be absent: its type declares no such field"
                 return self.finding(message, f"did you mean `{near}`?", reading.place, step=step, evidence=evidence)
+            if context.facts.body_outputs.lacks_on_the_way(reading.meant):
+                message = f"`{text}` may be absent: an `end` step of the body need not give the field"
+                help = f"give it in the `output` of each `end` step, or test `defined({text})` first"
+                return self.finding(message, help, reading.place, step=step, evidence=evidence)
             message = f"`{text}` may be absent: its type does not require the field"
             help = f"list the field under `required`, or test `defined({text})` first"
             return self.finding(message, help, reading.place, step=step, evidence=evidence)

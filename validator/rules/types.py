@@ -22,10 +22,9 @@ class TypeMismatch(Rule):
 
     ## What it does
     Reports operands of a wrong type, comparisons of different types, and a condition that is not a boolean. It also
-    reports a default or a fallback of a wrong type, a value that is no time for a `wait` step because of its type or
-    because it is sensitive, and an undeclared name if no type fits all its uses: types that are not declared are
-    inferred from all uses. There is no truthiness and no conversion: `$count == '3'` is an error, not
-    false.
+    reports a default or a fallback of a wrong type, and a value that is no time for a `wait` step, or sensitive there.
+    An undeclared name is reported if no type fits all its uses: types that are not declared are inferred from them.
+    There is no truthiness and no conversion: `$count == '3'` is an error, not false.
 
     ## Why it is bad
     The expression has no value, so the step fails whenever it is evaluated. If values of different types were only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, astuple, fields, is_dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -47,7 +47,10 @@ def whole_report(document: Document) -> Report:
     value = freeze({"a": [1, Decimal("0.10"), 10**40, None, True, "é\n"], "b": {}})
     evidence = Evidence(
         layer="graph",
-        path=(Move("a", "branch then", "Timeout", opens=True), Move("b", "", "Timeout", opens=True)),
+        path=(
+            Move("a", "branch then", "Timeout", opens=True, closes=True),
+            Move("b", "", "Timeout", opens=True, closes=True),
+        ),
         cut=("a → b",),
         reason="so it is",
         state=(("$x", value), ("$y", Decimal("1e-9"))),
@@ -146,7 +149,7 @@ def test_a_report_comes_back_whole() -> None:
     assert now.evidence is not None
     assert now.fix == was.fix
     assert now.evidence.unconfirmed == was.evidence.unconfirmed
-    assert [move.words for move in now.evidence.path] == [move.words for move in was.evidence.path]
+    assert [astuple(move) for move in now.evidence.path] == [astuple(move) for move in was.evidence.path]
     assert now.evidence.witness is not None
     assert was.evidence.witness is not None
     assert now.evidence.witness.to_json() == was.evidence.witness.to_json()

@@ -1,0 +1,245 @@
+"""Operators on the outputs of bodies: of an item of a for_each step, and of a branch.
+
+The machine holds the output of a call to its type. Nothing holds that of an `end` step to what is done with it later.
+So an operator on it is right only where the `end` steps say of what type it is, and a field only where they give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stepward.vm.expressions.facts import reads
+from stepward.vm.expressions.fields import ITEMS, index_of
+from stepward.vm.expressions.operands import kind_of, needs, result_kinds
+from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, OPERATORS, STRING, Kinds
+from stepward.vm.expressions.syntax import Compare, Constant, Expression, FunctionCall, Reference, walk
+from stepward.vm.expressions.template import lone_reference
+from stepward.vm.language.made import made_of, meaning_of
+from stepward.vm.language.name_types import COPIES, Location
+from stepward.vm.language.names import Resolution
+from stepward.vm.language.steps import BranchStep, EndStep, ForEachStep, LlmStep, ToolStep
+from stepward.vm.language.type_words import either
+from stepward.vm.language.typecheck import TypeProblem
+from stepward.vm.language.views import static_kinds
+
+if TYPE_CHECKING:
+    from stepward.vm.language.clauses import Clause
+    from stepward.vm.language.meaning import Meaning
+
+NotNullAt = Callable[[int, Iterable[tuple[str, ...]]], frozenset[tuple[str, ...]]]
+"""Returns which of some references are certainly not null where a step begins."""
+
+_NULL: Final = frozenset({"null"})
+_ABSENT: Final[Kinds] = frozenset()
+"""The kinds of a field that is not there: reading it is reported, and no operator sees it."""
+
+_HELP: Final = "let what gives the value declare its type (`returns`), or hand it to a `compute` step with `returns`"
+
+
+class BodyOutputs:
+    """The outputs of the bodies of one program, and what may be done with them."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self._meaning, self._layout = meaning, meaning.flow.layout
+        self._names, self._typing = meaning.names, meaning.typing
+
+    def problems(self, clause: Clause, not_null: NotNullAt) -> Iterator[TypeProblem]:
+        """Yield the operands of an expression that are made by a body and may be of a kind that an operator refuses.
+
+        `not_null` says what is not null where the step of the expression begins.
+        """
+        tree = clause.tree
+        if tree is None or not self._layout.bodies:
+            return
+        for need in (*_needs(tree, is_condition=clause.is_condition), *self._beside_others(tree)):
+            operand = need.operand
+            if not isinstance(operand, Reference):
+                continue
+            meant = self._names.meaning(operand.names)
+            found = self._of_reference(meant, set())
+            if not found or meant is None:
+                continue
+            known = {id(node): facts.not_null for node, facts in reads(tree)}.get(id(operand), frozenset())
+            if operand.names in known or operand.names in not_null(clause.step, [operand.names]):
+                found = [one if one is None else one - _NULL for one in found]
+            if not _all_fit(found, need.kinds):
+                yield _problem(clause, operand, found, need.kinds, need.word)
+            elif need.items is not None and any("array" in one for one in found if one is not None):
+                items = self._of_reference(meant._replace(fields=(*meant.fields, ITEMS)), set())
+                if not _all_fit(items, need.items):
+                    yield _problem(clause, operand, items, need.items, need.word, "an item of ")
+
+    def _beside_others(self, tree: Expression) -> Iterator[_Need]:
+        """Yield what `==` and `!=` need of an operand beside another one that is no constant."""
+        for node in walk(tree):
+            if isinstance(node, Compare) and node.operator in ("==", "!="):
+                for operand, other in ((node.left, node.right), (node.right, node.left)):
+                    kinds = self._kinds(other)
+                    if kinds is not None:
+                        yield _Need(operand, kinds | _NULL, f"`{node.operator}`")
+
+    def _kinds(self, tree: Expression) -> Kinds | None:
+        """Return the kinds of an operand; None for a constant, and where nothing says what they are."""
+        if isinstance(tree, Constant):
+            return None
+        if not isinstance(tree, Reference):
+            return result_kinds(tree)
+        made = self._of_reference(self._names.meaning(tree.names), set())
+        view = self._meaning.view(tree.names)
+        if made:
+            return None if None in made else frozenset().union(*(one for one in made if one is not None))
+        return view.kinds if view is not None and view.is_known else None
+
+    def may_lack(self, meant: Resolution) -> bool:
+        """Return whether a field of what a body gives may be absent."""
+        return bool(self._layout.bodies) and _ABSENT in self._of_reference(meant, set())
+
+    def lacks_on_the_way(self, meant: Resolution | None) -> bool:
+        """Return whether any of the fields on the path of a reference may be absent from what a body gives.
+
+        The engine's types say of such a field that it is there, because it is read.
+        """
+        owners = [] if meant is None else [meant.fields[: depth + 1] for depth in range(len(meant.fields))]
+        return meant is not None and any(self.may_lack(meant._replace(fields=fields)) for fields in owners)
+
+    def _of_reference(self, meant: Resolution | None, seen: set[Location]) -> list[Kinds | None]:
+        """Return the kinds of each value of a reference that a body made; None for one of unknown type."""
+        locations = [] if meant is None else [(source, meant.fields) for source in meant.sources]
+        return [kinds for location in locations for kinds in self._at(location, seen)]
+
+    def _at(self, location: Location, seen: set[Location]) -> list[Kinds | None]:
+        source, path = location
+        if location in seen:
+            return []
+        seen.add(location)
+        if source.kind in COPIES:
+            copied = self._typing.copied(source)
+            meant = [meaning_of(self._names, leaf.tree) for leaf in made_of(self._typing.tree(source), path)]
+            if copied is not None:
+                meant = [copied._replace(fields=(*copied.fields, *path))]
+            return [kinds for one in meant for kinds in self._of_reference(one, seen)]
+        step = self._layout.steps[source.step] if source.kind == "output" and source.step is not None else None
+        if not isinstance(step, ForEachStep) or source.sub is not None or source.step is None:
+            return []
+        if isinstance(step, BranchStep):
+            return self._made(source.step, path, seen)
+        if not path or not (path[0] == ITEMS or index_of(path[0]) is not None):
+            return []
+        return self._made(source.step, path[1:], seen) + ([_NULL] if step.on_item_error == "skip" else [])
+
+    def _made(self, owner: int, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
+        """Return the kinds at some fields of what a body gives: by its `end` steps, or by its only step (`do`)."""
+        layout = self._layout
+        inside = [(one, layout.steps[one]) for one in sorted(layout.inside(owner)) if layout.owner(one) == owner]
+        each = self._layout.steps[owner]
+        if isinstance(each, ForEachStep) and each.do is not None:
+            parts = [one for _, one in inside if isinstance(one, ToolStep | LlmStep)]
+            return [kinds for one in parts for kinds in self._value(f"${one.id}.output", path, seen)]
+        found: list[Kinds | None] = []
+        for _, step in inside:
+            if isinstance(step, EndStep) and step.outcome == "success":
+                found += self._value(step.output, path, seen)
+        return found or [_ABSENT if path else _NULL]
+
+    def _value(self, value: Any, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
+        """Return the kinds at some fields of a value with references."""
+        names = lone_reference(value)
+        if names is not None:
+            return self._referred(names, path, seen)
+        if not path:
+            return [kind_of(value)]
+        name, rest = path[0], path[1:]
+        if isinstance(value, Mapping) and name in value:
+            return self._value(value[name], rest, seen)
+        if isinstance(value, list | tuple):
+            index = index_of(name)
+            chosen = value if name == ITEMS else value[index : index + 1] if index is not None else ()
+            return [kinds for one in chosen for kinds in self._value(one, rest, seen)] or [_ABSENT]
+        return [_ABSENT]
+
+    def _referred(self, names: tuple[str, ...], path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
+        """Return the kinds at some fields of a reference: those that are held when it gets its value."""
+        meant = self._names.meaning(names)
+        if meant is None:
+            return [None]
+        below = meant._replace(fields=(*meant.fields, *path))
+        made = self._of_reference(below, seen)
+        if made:
+            return made
+        view = self._typing.view(meant, *path)
+        lacks = [_ABSENT] if path and (view.optional or not self._has(meant, path)) else []
+        return [*lacks, static_kinds(view.kinds) if view.is_known and not view.never else None]
+
+    def _has(self, meant: Resolution, path: tuple[str, ...]) -> bool:
+        """Return whether each field of a path is required by the type of the value that has it."""
+        fields = [((*meant.fields, *path[:depth]), name) for depth, name in enumerate(path)]
+        return all(
+            name in self._typing.required((source, owner))
+            for source in meant.sources
+            if source.kind not in COPIES
+            for owner, name in fields
+        )
+
+
+class _Need(NamedTuple):
+    """What an operator needs of an operand, and of the items if that is an array; `word` says who needs it."""
+
+    operand: Expression
+    kinds: Kinds
+    word: str
+    items: Kinds | None = None
+
+
+def _all_fit(found: list[Kinds | None], kinds: Kinds) -> bool:
+    return all(one is not None and one <= kinds for one in found)
+
+
+def _problem(
+    clause: Clause, operand: Reference, found: list[Kinds | None], kinds: Kinds, word: str, whose: str = ""
+) -> TypeProblem:
+    shown = f"{whose}`{clause.text[operand.start : operand.end]}`"
+    wrong = frozenset().union(*(one - kinds for one in found if one is not None))
+    message = f"{word} needs {either(kinds)}, but nothing says of what type {shown} is, which an `end` step gives"
+    if None not in found:
+        message = f"{word} needs {either(kinds)}, but {shown}, which an `end` step gives, may be {either(wrong)}"
+    return TypeProblem("SW203", message, _HELP, operand.start, operand.end)
+
+
+def _needs(tree: Expression, *, is_condition: bool) -> Iterator[_Need]:
+    """Yield what the operators of an expression need of their operands."""
+    if is_condition:
+        yield _Need(tree, BOOLEAN, "a condition")
+    for node in walk(tree):
+        items = FUNCTIONS[node.function].items if isinstance(node, FunctionCall) else None
+        yield from (_Need(operand, kinds, f"`{word}`", items) for operand, kinds, word in needs(node))
+        if isinstance(node, Compare) and not isinstance(OPERATORS[node.operator].takes, frozenset):
+            if isinstance(node.right, Constant):
+                yield _on_the_left(node, node.left, node.right)
+            if isinstance(node.left, Constant):
+                yield _on_the_right(node, node.left, node.right)
+
+
+def _on_the_left(node: Compare, operand: Expression, other: Constant) -> _Need:
+    """Return what an operator needs of the operand on the left of a constant."""
+    match node.operator.removeprefix("not "):
+        case "contains":
+            kinds = STRING | ARRAY if isinstance(other.value, str) else ARRAY
+            return _Need(operand, kinds, f"`{node.operator}`", kind_of(other.value) | _NULL)
+        case "in" if isinstance(other.value, tuple):
+            return _Need(operand, _NULL.union(*map(kind_of, other.value)), f"`{node.operator}`")
+        case _:
+            return _Need(operand, ANY if other.value is None else kind_of(other.value) | _NULL, f"`{node.operator}`")
+
+
+def _on_the_right(node: Compare, other: Constant, operand: Expression) -> _Need:
+    """Return what an operator needs of the operand on the right of a constant."""
+    match node.operator.removeprefix("not "):
+        case "contains" if isinstance(other.value, tuple):
+            return _Need(operand, _NULL.union(*map(kind_of, other.value)), f"`{node.operator}`")
+        case "contains":
+            return _Need(operand, STRING, f"`{node.operator}`")
+        case "in":
+            return _Need(operand, ARRAY, f"`{node.operator}`", kind_of(other.value) | _NULL)
+        case _:
+            return _Need(operand, ANY if other.value is None else kind_of(other.value) | _NULL, f"`{node.operator}`")
