@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.vm.expressions.facts import reads
-from stepward.vm.expressions.fields import ITEMS, index_of
+from stepward.vm.expressions.fields import ITEMS, index_of, of_type
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
 from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, OPERATORS, STRING, Kinds
-from stepward.vm.expressions.syntax import Compare, Constant, Expression, FunctionCall, Reference, walk
+from stepward.vm.expressions.syntax import Built, Compare, Constant, Expression, FunctionCall, Reference, walk
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.made import made_of, meaning_of
 from stepward.vm.language.name_types import COPIES, Location
@@ -115,7 +115,9 @@ class BodyOutputs:
         seen.add(location)
         if source.kind in COPIES:
             copied = self._typing.copied(source)
-            meant = [meaning_of(self._names, leaf.tree) for leaf in made_of(self._typing.tree(source), path)]
+            tree = self._typing.tree(source)
+            inside = path if isinstance(tree, Built) else of_type(path)  # arrays that are joined have items of one type
+            meant = [meaning_of(self._names, leaf.tree) for leaf in made_of(tree, inside)]
             if copied is not None:
                 meant = [copied._replace(fields=(*copied.fields, *path))]
             return [kinds for one in meant for kinds in self._of_reference(one, seen)]

@@ -53,6 +53,7 @@ READERS: Final = {
     "branch": "$body.output",
     "copied branch": "$copy",
     "first item": "$body.output[0]",
+    "item of a joined list": "$copy[0]",
     "item of a list": "$it",
 }
 
@@ -77,14 +78,16 @@ def program(given: str, use: str, reader: str) -> Data:
     if "branch" not in reader:
         body = {"id": "body", "type": "for_each", "items": [1], "as": "one", "steps": steps}
     condition = USES[use].replace("IT", READERS[reader])
-    if reader == "first item":
-        condition = f"defined($body.output[0]) and ({condition})"
+    if reader in ("first item", "item of a joined list"):
+        condition = f"defined({READERS[reader]}) and ({condition})"
     asked: list[Data] = [
         {"id": "asked", "type": "condition", "condition": condition, "then": "last", "otherwise": "late"}
     ]
     last: list[Data] = [{"id": "last", "type": "set", "set": {"x": 1}}, {"id": "late", "type": "set", "set": {"y": 1}}]
     if reader.startswith("copied"):
         asked = [{"id": "copied", "type": "set", "set": {"copy": "$body.output"}}, *asked]
+    if reader == "item of a joined list":
+        asked = [{"id": "joined", "type": "set", "set": {"copy": "$body.output + [1]"}}, *asked]
     if reader == "item of a list":
         inside = [*asked, {"id": "last", "type": "end"}, {"id": "late", "type": "end"}]
         asked = [
@@ -121,4 +124,4 @@ def test_no_run_fails_at_an_operator_that_passes_the_gate(use: str, reader: str)
             why = str(done.error)
             assert "can't be evaluated" not in why, (given, value, why)
     assert refused, "some value is of a wrong type"
-    assert passed or use in ("condition", "field"), "some value is right"
+    assert passed or use in ("condition", "field") or "joined" in reader, "some value is right"
