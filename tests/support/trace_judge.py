@@ -30,7 +30,9 @@ class Judge:
             **{sub["id"]: sub for step in program["steps"] for sub in step.get("parallel_steps", ())},
             **self.steps,
         }
-        self.calls = {name for name, part in self.parts.items() if part["type"] in ("llm", "tool", "parallel")}
+        self.calls = {
+            name for name, part in self.parts.items() if part["type"] in ("llm", "tool", "parallel", "compute")
+        }
         self.rules = [Memory(rule, self) for rule in program["guardrails"]]
         self.values: dict[str, Any] = {}
         self.begun: set[tuple[str, int]] = set()
@@ -73,18 +75,25 @@ class Judge:
             self._branched(part, body["branch"])
         elif kind in ("assigned", "waited"):
             self._start(part, body["visit"])
-            for rule in self.rules:
-                rule.assigned(body.get("values", {}))
-                rule.succeeded(part)
-            self.values |= {name: frozen(value) for name, value in body.get("values", {}).items()}
+            self._assigned(part, body.get("values", {}))
         elif kind == "joined":
             self._start(part, body["visit"])
             if body["kind"] != "again":
                 self._joined(part, body["kind"], body.get("error_name", GONE))
-        elif kind == "blocked" and part["type"] in ("llm", "tool"):  # it did not start
+        elif kind == "blocked" and part["type"] in ("llm", "tool", "compute"):  # it did not start
             self._settled(part, body)
         elif kind in ("blocked", "ended", "waiting"):
             self._start(part, body["visit"])
+
+    def _assigned(self, part: dict[str, Any], values: dict[str, Any]) -> None:
+        if part["type"] == "compute":
+            (value,) = values.values()
+            self._bind(part, "success", frozen(value), GONE)
+            return
+        for rule in self.rules:
+            rule.assigned(values)
+            rule.succeeded(part)
+        self.values |= {name: frozen(value) for name, value in values.items()}
 
     # -- starts ----------------------------------------------------------------------------------------------------
 

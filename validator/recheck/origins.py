@@ -252,17 +252,24 @@ class Origins:
             if meant is None:
                 continue
             for source in meant.sources:
-                tree = self.tree(source) if source.kind == "set" else None
-                if not isinstance(tree, Reference):
+                copied = self._copied_from(source, meant.fields)
+                if copied is None:
                     found[source, meant.fields] = None
                     continue
-                copied = (*tree.names, *meant.fields)
                 if copied not in seen:
                     seen.add(copied)
                     pending.append(copied)
                     if len(seen) > MAX_GIVERS:
                         return None
         return tuple(found) or None
+
+    def _copied_from(self, source: Source, fields: Names) -> Names | None:
+        """Return the reference whose value a source copies, by itself or into a field of what it builds."""
+        tree = self.tree(source) if source.kind == "set" else None
+        if isinstance(tree, Built) and fields:
+            part, _ = held(tree, fields)
+            return part.names if isinstance(part, Reference) else None
+        return (*tree.names, *fields) if isinstance(tree, Reference) else None
 
     # -- sizes of numbers --------------------------------------------------------------------------------------------
 

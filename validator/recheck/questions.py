@@ -76,7 +76,10 @@ def _asked(
     """Yield the expressions of conditions and `set` steps, and the rule's condition at each step that it judges."""
     for number, step in enumerate(reading.steps):
         if isinstance(step, ConditionStep | SetStep):
-            yield number, reading.plain_expressions(number) or ()
+            plain = reading.plain_expressions(number)
+            if plain is not None:
+                # Another step may ask the same where the two are not known to be one value.
+                yield number, (*plain, *(tree for tree in reading.expressions(number) if tree is not None))
     if condition is not None:
         yield from ((number, (condition,)) for number in hits)
 
@@ -91,8 +94,9 @@ def _roots(reading: Reading, node: Compare) -> frozenset[Names]:
 def _plain(node: Compare) -> tuple[Compare, bool]:
     """Return the comparison that asks the same with `==`, `<`, `in` or `contains`, and whether it is its negation."""
     match node.operator:
-        case "!=":
-            return replace(node, operator="=="), True
+        case "==" | "!=":
+            left, right = sorted((node.left, node.right), key=repr)
+            return replace(node, operator="==", left=left, right=right), node.operator == "!="
         case "not in":
             return replace(node, operator="in"), True
         case "not contains":

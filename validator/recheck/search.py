@@ -119,7 +119,7 @@ def _answered_states(steps: Steps, step: int, state: Written, live: list[frozens
     found = list(resolved_states(steps, step, state))
     for slot, question in later:
         assert steps.questions is not None
-        tree = steps.questions.list[question].tree
+        tree = steps.reading.plain(steps.questions.list[question].tree, step)
         found = [wider for one in found for wider in _answers(steps, step, one, slot, tree)]
     yield from found
 

@@ -144,7 +144,7 @@ class _Locator:
                     finder.end(position)
             elif sign not in ",:":
                 if finder.expects_key:
-                    finder.key(json.loads(sign), start, position)
+                    finder.key(json.loads(sign) if "\\" in sign else sign[1:-1], start, position)
                 else:
                     finder.scalar(start, position, "double" if sign[0] == '"' else None)
         return finder.found

@@ -144,3 +144,37 @@ def test_what_is_built_of_an_overwritten_variable_is_built_of_its_new_value(
     assert [one.message for one in report.findings if one.code == "SW902"] == []
     if overwrite != "flag":
         assert report.properties[0].verdict is Verdict.PROVED
+
+
+COPIES = {
+    "a copy": "{c: $t}",
+    "a field": "{b: {f: $t}}, {c: $b.f}",
+    "a field of a field": "{b: {f: {g: $t}}}, {c: $b.f.g}",
+    "a field of a copy": "{b: {f: $t}}, {d: $b}, {c: $d.f}",
+    "a field of what was put in": "{b: {f: $t}}, {d: {e: $b}}, {c: $d.e.f}",
+}
+
+
+@pytest.mark.parametrize("sets", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize(
+    "kind", ["{type: [string, 'null'], pattern: b}", "{type: [string, 'null'], minLength: 1}", "{enum: [b, null]}"]
+)
+def test_a_field_keeps_what_its_source_excludes(kind: str, sets: str) -> None:
+    steps = "\n".join(f"  - {{id: s{number}, type: set, set: {one}}}" for number, one in enumerate(sets.split(", ")))
+    text = f"""
+language: 2
+name: copies
+tools: {{get: {{effect: read, returns: {kind}}}}}
+steps:
+  - {{id: first, type: tool, tool: get, output_key: t}}
+{steps}
+  - id: ask
+    type: condition
+    exclusive: true
+    cases: [{{when: "$c != null and len($c) < 1", then: end}}, {{when: "true", then: end}}]
+  - {{id: end, type: end}}
+"""
+    report = ProgramValidator(Program.from_yaml(text)).validate()
+    assert "SW902" not in [one.code for one in report.findings]
+    (found,) = [one for one in report.properties if one.name == "exclusive cases"]
+    assert found.verdict is Verdict.PROVED

@@ -73,3 +73,35 @@ def test_without_remembered_answers_the_proof_is_refused(monkeypatch: pytest.Mon
     monkeypatch.setattr(Questions, "answered", lambda _, tree, __: tree)
     report = check(*QUESTIONS["a text in a list"])
     assert "SW902" in [one.code for one in report.findings]
+
+
+COPIED = """
+language: 2
+name: copied
+inputs: {{mode: {type}, other: {type}}}
+tools: {{book: {{effect: write}}, grade: {{effect: none}}}}
+guardrails:
+  - {{name: r, never: {{step: act}}, when: "{forbidden}"}}
+steps:
+  - {{id: copy, type: set, set: {{w: $mode}}}}
+  - {{id: never, type: condition, condition: defined($end.error), then: overwrite, otherwise: ask}}
+  - {{id: ask, type: condition, condition: "{asked}", then: act, otherwise: end}}
+  - {{id: overwrite, type: set, set: {{w: $other}}, next_step: act}}
+  - {{id: act, type: tool, tool: book, next_step: end}}
+  - {{id: end, type: tool, tool: grade}}
+"""
+
+
+@pytest.mark.parametrize("kind", ["{type: string}", "{type: number}"], ids=["text", "number"])
+@pytest.mark.parametrize(
+    ("asked", "forbidden"),
+    [
+        ("$mode == $w", "not ($mode == $w)"),
+        ("$mode == $w", "$w != $mode"),
+        ("not ($mode != $w)", "$mode != $w"),
+        ("$mode == $w and true", "not ($mode == $w)"),
+    ],
+)
+def test_a_copy_has_an_answer_where_it_is_no_longer_known_to_be_one(kind: str, asked: str, forbidden: str) -> None:
+    text = COPIED.format(type=kind, asked=asked, forbidden=forbidden)
+    assert verdict(ProgramValidator(Program.from_yaml(text)).validate()) is Verdict.PROVED
