@@ -304,7 +304,7 @@ class Steps:
             return (self.followed.gone[slot],)
         may_match, may_be_absent = describe(fields, owner is not None)
         if owner is not None and owner.kind == "array":
-            may_be_absent = not surely_has(owner, fields[-1])
+            may_be_absent = may_be_absent and not surely_has(owner, fields[-1])
         if fields in chosen:
             blocks = self.followed.blocks[slot]
             return [

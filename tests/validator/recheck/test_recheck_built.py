@@ -178,3 +178,33 @@ steps:
     assert "SW902" not in [one.code for one in report.findings]
     (found,) = [one for one in report.properties if one.name == "exclusive cases"]
     assert found.verdict is Verdict.PROVED
+
+
+PUT_IN = {
+    "a list of objects": ("[{fine: true}]", "[0].fine"),
+    "a list of lists": ("[[1]]", "[0][0]"),
+    "a list in an object": ("{a: [{fine: true}]}", ".a[0].fine"),
+    "an object in an object": ("{a: {fine: true}}", ".a.fine"),
+}
+
+
+@pytest.mark.parametrize(("value", "read"), PUT_IN.values(), ids=PUT_IN)
+@pytest.mark.parametrize(
+    ("copy", "of"), [("$t", ""), ("{f: $t}", ".f"), ("[$t]", "[0]")], ids=["copy", "field", "item"]
+)
+def test_what_was_put_in_is_there(value: str, read: str, copy: str, of: str) -> None:
+    text = f"""
+language: 2
+name: there
+tools: {{get: {{effect: read}}, book: {{effect: write}}}}
+guardrails: [{{name: r, protects: {{tool: book}}, requires: {{step: ask, branch: then}}}}]
+steps:
+  - {{id: other, type: tool, tool: get, output_key: t}}
+  - {{id: put, type: set, set: {{t: {value}}}}}
+  - {{id: copied, type: set, set: {{b: {copy}}}}}
+  - {{id: ask, type: condition, condition: "defined($b{of}{read})", then: act, otherwise: act}}
+  - {{id: act, type: tool, tool: book}}
+"""
+    report = ProgramValidator(Program.from_yaml(text)).validate()
+    assert "SW902" not in [one.code for one in report.findings]
+    assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.PROVED]
