@@ -12,6 +12,7 @@ from stepward.sabotage.stores.plain_status import Siblings, siblings_of
 from stepward.vm.language.policy import Policy, require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.within import applying
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.plan import CallPlan, Plan
 
@@ -58,7 +59,7 @@ class Target:
 
     def __init__(self, program: Program, policies: Sequence[Policy] = (), routes: Sequence[Route] = ()) -> None:
         self.program = program
-        self.policies = tuple(policy for policy in policies if policy.applies(program.name, program.source_name))
+        self.policies = tuple(applying(program, policies))
         self.routes = tuple(routes)
         self.plan = Plan(program, self.policies, self._waived())
         self._made: dict[tuple[str, ...], Any] = {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.analysis.vacuity import matched_policy_rules
+from stepward.validator.called_findings import in_called_programs
 from stepward.validator.context import Context
 from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.engine.watch import Watch
@@ -82,6 +83,7 @@ class ProgramValidator:
                 properties, refusals = rechecked(properties, context)
                 found += refusals
         failures.watch = None
+        found = in_called_programs(found, program)
         if context.proofs.clock.has_struck:
             found.append(Unproved().stopped(context))
         meaning = context.facts.meaning
@@ -162,7 +164,13 @@ def isolated(name: str, check: Callable[[], Report]) -> Report:
         findings = tuple(replace(finding, file=name) for finding in reported)
         return Report("", name, findings, failures=tuple(failures.found))
 
-    return failures.attempt("the check of this program", check, broken)
+    def checked() -> Report:
+        try:
+            return check()
+        except DocumentError as error:  # a policy for a program that it calls
+            return unreadable(error)
+
+    return failures.attempt("the check of this program", checked, broken)
 
 
 def validate_document(
@@ -181,11 +189,11 @@ def validate_document(
         try:
             with Watch(clock) as watch:
                 program = watch.guarded(lambda: Program.from_document(document))
+            validator = ProgramValidator(
+                program, policies, today=today, certify=certify, recheck=recheck, time_limit=time_limit, clock=clock
+            )
         except DocumentError as error:
             return unreadable(error, document)
-        validator = ProgramValidator(
-            program, policies, today=today, certify=certify, recheck=recheck, time_limit=time_limit, clock=clock
-        )
         return validator.validate()
 
     return isolated(document.name, check)

@@ -12,6 +12,7 @@ from stepward.sabotage.real.study import Outcome, Study, Verdict
 from stepward.sabotage.real.subjects import subjects
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
+from stepward.vm.language.within import applying
 from stepward.vm.machine.plan import Plan
 
 DEFAULT_EXAMPLES: Final = 20
@@ -67,7 +68,7 @@ def attack_tools(
     Raises ToolsRefused if the module or the probe can't be used, ProgramError for a program that a machine can't run,
     hypothesis.errors.Unsatisfiable if no value of an argument's type is found.
     """
-    plan = Plan(program, [policy for policy in policies if policy.applies(program.name, program.source_name)])
+    plan = Plan(program, applying(program, policies))
     began = time.monotonic()
     until = None if orders.seconds is None else began + orders.seconds
     todo = [

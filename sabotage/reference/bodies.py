@@ -13,6 +13,7 @@ from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size,
 from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Closed, Happened, Over
 from stepward.sabotage.reference.templates import filled
+from stepward.sabotage.reference.types import completed, is_of
 
 Steps = Generator[None, None, None]
 Errors = dict[int, tuple[Any, str]]
@@ -21,6 +22,9 @@ Errors = dict[int, tuple[Any, str]]
 
 class Bodies(Later):
     """A run that can perform the body of a step for each item of a list."""
+
+    _called: Any = GONE
+    """The output of the program that was called last."""
 
     def _list(self, steps: list[Any]) -> Steps:
         """Perform the steps of a list, until an exception ends it."""
@@ -31,6 +35,8 @@ class Bodies(Later):
         try:
             items = to_value(filled(step.items, self._data.read))
             first = {name: self._first(value) for name, value in step.carry.items()}
+            if step.type == "call":
+                first = _taken(step, first)
             if not isinstance(items, tuple):
                 raise NoValue("no list")
             if len(items) > self._types.most_items(step):
@@ -64,10 +70,22 @@ class Bodies(Later):
         if size(outputs) > self._room:
             raise Over("FAILED", "error")
         self._left = size(outputs)
-        carried: Changes = [((name,), value) for name, value in last.items()]
-        self._change([*left_with(step, outputs), *carried, ((step.id, "errors"), _listed(errors))])
+        if step.type == "call":  # the inputs of the called program are gone with it
+            self._change([*left_with(step, self._called), *(((name,), GONE) for name in last)])
+        else:
+            carried: Changes = [((name,), value) for name, value in last.items()]
+            self._change([*left_with(step, outputs), *carried, ((step.id, "errors"), _listed(errors))])
         self._succeeded(step)
         return "joined"
+
+    def _keep(self, step: Any, output: Any) -> None:
+        """Keep the output of an `end` step of a body; raises TooLarge, BadOutput if a caller needs another type."""
+        if size(output) > self._most_bytes:
+            raise TooLarge("too large")
+        caller = next(one for one in facts.all_steps(self.program.whole_steps) if one.id == self._frames[-1][0])
+        is_direct = caller.type == "call" and any(one.id == step.id for one in caller.body)
+        if is_direct and not is_of(output, self._types.output(caller.id)):
+            raise BadOutput("type")
 
     def _first(self, value: Any) -> Any:
         """Return the first value of a carried variable: a text is an expression, as in `set`."""
@@ -77,7 +95,7 @@ class Bodies(Later):
         self._error_name = name
         changes = left_without(step, Unworded(f"{step.id}: {why}"), name)
         changes += [((name,), GONE) for name in step.carry]
-        self._change([*changes, ((step.id, "errors"), errors)])
+        self._change(changes if step.type == "call" else [*changes, ((step.id, "errors"), errors)])
         return "skipped" if step.on_error == "skip" else "failed"
 
     # -- items ---------------------------------------------------------------------------------------------------------
@@ -90,6 +108,7 @@ class Bodies(Later):
             kept = {name: self._data.held.get((name,), GONE) for name in step.carry}
             closed = yield from self._frame(step, item, index, number)
             if closed.status == "SUCCESS":
+                self._called = closed.output
                 outputs[index] = None if closed.output is GONE else closed.output
                 continue
             self._carry(kept)
@@ -107,7 +126,8 @@ class Bodies(Later):
         self._frames = (*self._frames, (step.id, self._visits[step.id], number, index))
         self._idle = 0
         self._forget(step)
-        self._data.change([((vars(step)["as"],), item)])
+        if step.type == "for_each":
+            self._data.change([((vars(step)["as"],), item)])
         if step.index_as is not None:
             self._data.change([((step.index_as,), index)])
         try:
@@ -148,7 +168,8 @@ class Bodies(Later):
 
 def _local(step: Any) -> Iterator[Holder]:
     """Yield what belongs to the body of a step: all that its steps assign, but what its items carry on."""
-    yield (vars(step)["as"],)
+    if step.type == "for_each":
+        yield (vars(step)["as"],)
     if step.index_as is not None:
         yield (step.index_as,)
     for inner in facts.steps_inside(step):
@@ -159,6 +180,22 @@ def _local(step: Any) -> Iterator[Holder]:
             yield (vars(inner)["as"],)
             if inner.index_as is not None:
                 yield (inner.index_as,)
+
+
+def _taken(step: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a called program with defaults; raises BadArguments if it refuses them ("Calls")."""
+    whole = completed({name[len(step.id) + 1 :]: value for name, value in given.items()}, dict(step.declared))
+    if whole is None:
+        raise BadArguments("arguments")
+    return {f"{step.id}/{name}": value for name, value in whole.items()}
+
+
+class BadArguments(NoValue):
+    """A called program does not take its arguments."""
+
+
+class BadOutput(NoValue):
+    """A called program has an output that its caller does not take."""
 
 
 def _listed(errors: Errors) -> Any:
@@ -176,7 +213,9 @@ def name_of(error: Exception) -> str:
             return "Undefined"
         case TooMany():
             return "TooManyItems"
-        case TooLarge():
+        case BadArguments():
+            return "BadArguments"
+        case TooLarge() | BadOutput():
             return "BadOutput"
         case _:
             return "BadValue"

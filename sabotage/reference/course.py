@@ -214,15 +214,19 @@ class Reference(Waits):
     def _doubts(self) -> list[str]:
         writes = (call for call in self._calls if not call.is_model and call.tool.effect == "write")
         ids = [call.step.id for call in writes if call.phase == "doubt" or call.may_have_happened]
-        within = "".join(f"{step}[{item}]/" for step, _, _, item in self._frames)
-        return [f"{within}{name}" for name in ids]
+        within, around = "", ""
+        called = {step.id for step in facts.all_steps(self.program.whole_steps) if step.type == "call"}
+        for step, _, _, item in self._frames:
+            within += step.removeprefix(around) + ("/" if step in called else f"[{item}]/")
+            around = f"{step}/" if step in called else around
+        return [f"{within}{name.removeprefix(around)}" for name in ids]
 
     # -- one step after the other --------------------------------------------------------------------------------------
 
     def _run(self) -> Pause:
         """Run the program from its first step ("Control flow")."""
         facts.refuse_unknown(self.program)
-        yield from self._list(list(self.program.steps))
+        yield from self._list(list(self.program.whole_steps))
 
     def _list(self, steps: list[Any]) -> Pause:
         by_id = {step.id: step for step in reversed(steps)}
@@ -243,7 +247,7 @@ class Reference(Waits):
         if step.type in ("llm", "tool"):
             outcome = yield from self._perform(step, [step])
             return self._leave(step, outcome)
-        if step.type == "for_each":
+        if step.type in facts.WITH_BODY:
             outcome = yield from self._for_each(step)
             return self._leave(step, outcome)
         self._ask_rules(step, [(step, None)])
@@ -273,8 +277,11 @@ class Reference(Waits):
         why = Unworded(f"visits of {step.id}")
         parts = [*facts.parts_of(step), step]
         changes = [change for part in parts for change in left_without(part, why, "Visits")]
-        if step.type == "for_each":
-            changes += [((step.id, "errors"), GONE), *(((name,), GONE) for name in step.carry)]
+        if step.type in facts.WITH_BODY:
+            changes += [
+                *(((step.id, "errors"), GONE) for _ in facts.items_named(step)),
+                *(((name,), GONE) for name in step.carry),
+            ]
         self._change(changes)
         target = facts.caught(step, "Visits") if facts.has_output(step) else None
         if target is None or visit > step.max_visits + 1:
@@ -290,8 +297,8 @@ class Reference(Waits):
         output = to_value(filled(step.output, self._data.read))
         if not self._frames:
             self.output = output
-        elif size(output) > self._most_bytes:
-            raise TooLarge("too large")
+        else:
+            self._keep(step, output)
         raise self._over(step, "end", "SUCCESS" if step.outcome == "success" else "FAILED", "declared", output)
 
     def _choose(self, step: Any) -> str:

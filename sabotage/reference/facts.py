@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from stepward.vm import Policy, Program
     from stepward.vm.language.types import TypeSpec
 
+WITH_BODY: Final = ("for_each", "call")
+"""The step types with a body: the inputs of a called program are what its step carries into it."""
+
 _WORSE = {"none": 0, "read": 1, "write": 2}
 
 
@@ -57,6 +60,8 @@ def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
             return WORST  # a `tools` section lists all tools that exist
         said.append(program.tools[name])
     known = [policy.tools[name] for policy in policies if policy.tools is not None and name in policy.tools]
+    calls = [step for step in all_steps(program.whole_steps) if step.type == "call"]
+    known += [step.tools[name] for step in calls if name in step.tools]
     facts = [*said, *known]
     if not facts:
         return WORST
@@ -75,7 +80,7 @@ def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
 
 def all_parts(program: Program) -> Iterator[Any]:
     """Yield the steps and sub-steps of a program, those of bodies included."""
-    for step in all_steps(program.steps):
+    for step in all_steps(program.whole_steps):
         yield step
         yield from parts_of(step)
 
@@ -89,7 +94,7 @@ def all_steps(steps: Sequence[Any]) -> Iterator[Any]:
 
 def steps_inside(step: Any) -> Iterator[Any]:
     """Yield the steps in the body of a step, and in bodies of these."""
-    if step.type == "for_each":
+    if step.type in WITH_BODY:
         yield from all_steps(step.body)
     for _, branch in sorted(step.branches.items()) if step.type == "parallel" else ():
         yield from all_steps(branch.steps)
@@ -121,7 +126,7 @@ class AsPart:
 
 def branch_names(program: Program) -> set[str]:
     """Return the names of all branches of a program."""
-    return {name for step in all_steps(program.steps) if step.type == "parallel" for name in step.branches}
+    return {name for step in all_steps(program.whole_steps) if step.type == "parallel" for name in step.branches}
 
 
 def items_named(step: Any) -> list[str]:
@@ -134,7 +139,9 @@ def items_named(step: Any) -> list[str]:
 WAITS: Final = ("seconds", "until")
 """The fields that say how long a step waits."""
 
-STEP_TYPES: Final = frozenset(["llm", "tool", "condition", "set", "compute", "parallel", "for_each", "wait", "end"])
+STEP_TYPES: Final = frozenset(
+    ["llm", "tool", "condition", "set", "compute", "parallel", "for_each", "call", "wait", "end"]
+)
 """The step types that this interpreter knows. It refuses all others."""
 
 
@@ -152,7 +159,7 @@ def parts_of(step: Any) -> list[Any]:
 
 def has_output(part: Any) -> bool:
     """Whether a part has output and error, unlike conditions, `set` and `end` ("Data, Choices")."""
-    return part.type in ("llm", "tool", "compute", "parallel", "for_each")
+    return part.type in ("llm", "tool", "compute", "parallel", "for_each", "call")
 
 
 def successor(step: Any, program: Program) -> str | None:
@@ -164,9 +171,12 @@ def successor(step: Any, program: Program) -> str | None:
         return str(step.next_step)
     if step.is_terminal or step.id in _arms(program):
         return None
-    lists = [program.steps, *(one.body for one in all_steps(program.steps) if one.type == "for_each")]
+    lists = [program.whole_steps, *(one.body for one in all_steps(program.whole_steps) if one.type in WITH_BODY)]
     lists += [
-        branch.steps for one in all_steps(program.steps) if one.type == "parallel" for branch in one.branches.values()
+        branch.steps
+        for one in all_steps(program.whole_steps)
+        if one.type == "parallel"
+        for branch in one.branches.values()
     ]
     ids = next(ids for steps in lists if step.id in (ids := [one.id for one in steps]))
     following = ids.index(step.id) + 1
@@ -176,7 +186,7 @@ def successor(step: Any, program: Program) -> str | None:
 def _arms(program: Program) -> set[str | None]:
     """Return the targets of branches, cases, `error_step` and `catch` fields ("Control flow" 3)."""
     named: set[str | None] = set()
-    for step in all_steps(program.steps):
+    for step in all_steps(program.whole_steps):
         if step.type == "condition":
             named |= {step.then, step.otherwise, *(case.then for case in step.cases or ())}
         elif has_output(step):
@@ -202,7 +212,7 @@ def expressions_of(step: Any, language: int) -> list[syntax.Expression]:
             parse(text, language)
             for text in ([step.condition] if step.cases is None else [case.when for case in step.cases])
         ]
-    values = list((step.set if step.type == "set" else step.carry if step.type == "for_each" else {}).values())
+    values = list((step.set if step.type == "set" else step.carry if step.type in WITH_BODY else {}).values())
     read = [name for value in values if is_built(value, language) for name in names_in(value)]
     texts = [parse(value, language) for value in values if isinstance(value, str)]
     return [*texts, *(syntax.Reference(0, 0, name) for name in read)]
@@ -226,7 +236,7 @@ def holder(names: tuple[str, ...], program: Program) -> tuple[tuple[str, ...], t
     if owner is not None and names[1] == "errors":
         is_steps = owner.type == "for_each"
     if owner is not None and names[1] == "error_name" and program.language == 2 and has_output(owner):
-        steps = list(all_steps(program.steps))
+        steps = list(all_steps(program.whole_steps))
         assigned = {name for step in steps for name in (*assigned_by(step), *((one,) for one in items_named(step)))}
         is_steps = names[:1] not in assigned and names[0] not in (program.inputs or {})
     return (names[:2], names[2:]) if is_steps else (names[:1], names[1:])
@@ -243,7 +253,9 @@ def assigned_by(step: Any) -> list[tuple[str, ...]]:
             if part.output_key is not None:
                 found.append((part.output_key,))
     if step.type == "for_each":
-        found += [(step.id, "errors"), *((name,) for name in step.carry)]
+        found.append((step.id, "errors"))
+    if step.type in WITH_BODY:
+        found += [(name,) for name in step.carry]
     for name in step.branches if step.type == "parallel" else ():
         found += [(name, "output"), (name, "error"), (name, "error_name")]
     return found
@@ -252,8 +264,8 @@ def assigned_by(step: Any) -> list[tuple[str, ...]]:
 def undeclared_inputs(program: Program) -> list[str]:
     """Return the inputs of a program without `inputs`: the names that it reads but does not define ("The program"
     3)."""
-    given = {name[0] for step in all_steps(program.steps) for name in assigned_by(step) if len(name) == 1}
-    given |= {name for step in all_steps(program.steps) for name in items_named(step)}
+    given = {name[0] for step in all_steps(program.whole_steps) for name in assigned_by(step) if len(name) == 1}
+    given |= {name for step in all_steps(program.whole_steps) for name in items_named(step)}
     outputs = {part.id for part in all_parts(program) if has_output(part)}
     found: dict[str, None] = {}
     for part in all_parts(program):

@@ -43,6 +43,9 @@ class Types:
         }
         for part in self._parts.values():
             self._written["output", part.id] = _declared_output(part, tools)
+        for step in all_steps(program.whole_steps):
+            for name, spec in step.declared.items() if step.type == "call" else ():
+                self._written["set", step.id, f"{step.id}/{name}"] = spec
         self._uses = _Uses(program, self._written, self._parts)
         self.inputs = {name: self._uses.enforced(Slot(("input", name))) for name in names}
         self._outputs = {name: self._uses.enforced(Slot(("output", name))) for name in self._parts}
@@ -78,6 +81,8 @@ def _declared_output(part: Any, tools: Callable[[str], Tool]) -> TypeSpec | None
         return TypeSpec(type=("object",))
     if part.type == "compute":
         return part.returns  # type: ignore[no-any-return]
+    if part.type == "call":
+        return part.returns  # type: ignore[no-any-return]
     if part.type == "for_each":
         return TypeSpec(type=("array",))
     return part.returns if part.returns is not None else TypeSpec(type=("string",))
@@ -106,7 +111,7 @@ class _Uses(SlotResolver):
         self._sums: dict[int, _Sum] = {}
         later: list[syntax.Compare] = []
         # Assignments come first, so that every use sees the same known arrays.
-        for step in sorted(all_steps(program.steps), key=lambda step: step.type == "condition"):
+        for step in sorted(all_steps(program.whole_steps), key=lambda step: step.type == "condition"):
             for tree in expressions_of(step, program.language):
                 self._note(tree, later)
                 if step.type == "condition":
@@ -239,7 +244,7 @@ class _Uses(SlotResolver):
             tree = parse(value, self._program.language) if isinstance(value, str) else None
             self._has_kind_of([Slot(("set", step, name))], tree)
             shape = Shape(frozenset({kind(value)})) if tree is None else self._shape(tree)
-            self._share_kinds(Shape(slots=(Slot(("set", step, name)),)), shape)
+            self._share_kinds(self._shape_of([Slot(("set", step, name))]), shape)
             if is_built(value, self._program.language):
                 self._built(Slot(("set", step, name)), value)
         for step, name in self._lists:

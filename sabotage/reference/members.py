@@ -157,7 +157,7 @@ class Members(Waves):
             if is_forbidden:
                 visit = self._visits.get(step.id, 0) + (not self._is_begun)
                 self._restore(before)
-                raise _Forbidden(Moved(call.step.id, visit, "blocked", None))
+                raise _Forbidden(Moved(call.step.id, visit, "blocked", None, self._frames))
             self._note_start(call.step)
         self._restore(before)
         if any(call.is_model for call in ready):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.sabotage.reference.expressions import FUNCTIONS
-from stepward.sabotage.reference.facts import all_steps, holder, items_named
+from stepward.sabotage.reference.facts import WITH_BODY, all_steps, holder, items_named
 from stepward.sabotage.reference.plain import kind
 from stepward.sabotage.reference.templates import alone, is_built, names_in
 from stepward.vm.expressions import syntax
@@ -52,7 +52,7 @@ class SlotResolver:
         self._program = program
         self._written = written
         self._parts = parts
-        steps = list(all_steps(program.steps))
+        steps = list(all_steps(program.whole_steps))
         self._sets = {(step.id, name): value for step in steps for name, value in _assigned_values(step).items()}
         self._lists = {(step.id, items_named(step)[0]): step.items for step in steps if step.type == "for_each"}
         """The items of for_each steps, by step and name."""
@@ -97,6 +97,9 @@ class SlotResolver:
 
     def _assigned(self, step: str, name: str, fields: tuple[str, ...], seen: frozenset[tuple[str, ...]]) -> list[Slot]:
         """Return the slots of a variable of a `set`: those of the assigned reference if declared, else a new one."""
+        own = Slot(("set", step, name), fields)
+        if self._is_declared(own):  # an input of a called program
+            return [own]
         value = self._sets[step, name]
         tree = parse(value, self._program.language) if isinstance(value, str) else None
         names = (*tree.names, *fields) if isinstance(tree, syntax.Reference) else self._inside_built(value, fields)
@@ -199,7 +202,7 @@ def _assigned_values(step: Any) -> dict[str, Any]:
     """Return what a step assigns by `set` or `carry`."""
     if step.type == "set":
         return dict(step.set)
-    return dict(step.carry) if step.type == "for_each" else {}
+    return dict(step.carry) if step.type in WITH_BODY else {}
 
 
 def _kinds_of(spec: TypeSpec | None) -> frozenset[str]:

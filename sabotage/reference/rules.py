@@ -165,7 +165,7 @@ class RuleMonitor:
         if self.form != "requires" or not self.rule.fresh:
             return
         for guard in self._guards:
-            step = next((one for one in all_steps(self._program.steps) if guard_matches(guard, one)), None)
+            step = next((one for one in all_steps(self._program.whole_steps) if guard_matches(guard, one)), None)
             read = set(self._read_before.get(repr(guard), ()))
             if step is not None:
                 read |= {

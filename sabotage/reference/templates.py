@@ -9,6 +9,9 @@ from typing import Any
 from stepward.sabotage.reference.expressions import Read
 from stepward.sabotage.reference.plain import Unworded, written
 
+# In a called program the first name of a reference has codes for what no name may have, such as a slash.
+_CODE = re.compile("\u3164([0-9a-f]+)\u3164")
+
 # A name is a letter or underscore, then letters, digits and underscores, of any script ("Documents, Choices").
 _REFERENCE = re.compile(r"\$\$|\$([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 
@@ -31,13 +34,13 @@ def _filled_text(text: str, read: Read) -> Any:
     """Replace the references of a text in one pass. A text that is one reference becomes its value, with its type."""
     alone = _REFERENCE.fullmatch(text)
     if alone is not None and alone[1] is not None:
-        return read(tuple(alone[1].split(".")))
+        return read(_names(alone[1]))
     found: list[Any] = []
 
     def replaced(match: re.Match[str]) -> str:
         if match[1] is None:
             return "$"
-        found.append(read(tuple(match[1].split("."))))
+        found.append(read(_names(match[1])))
         return written(found[-1])
 
     result = _REFERENCE.sub(replaced, text)
@@ -62,7 +65,7 @@ def _texts(value: Any) -> Iterator[str]:
 def alone(value: Any) -> tuple[str, ...] | None:
     """Return the names of the one reference of which a text consists, None for any other value."""
     found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
-    return None if found is None or found[1] is None else tuple(found[1].split("."))
+    return None if found is None or found[1] is None else _names(found[1])
 
 
 def names_in(value: Any) -> Iterator[tuple[str, ...]]:
@@ -70,10 +73,15 @@ def names_in(value: Any) -> Iterator[tuple[str, ...]]:
     if isinstance(value, str):
         for match in _REFERENCE.finditer(value):
             if match[1] is not None:
-                yield tuple(match[1].split("."))
+                yield _names(match[1])
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from names_in(item)
     elif isinstance(value, list | tuple):
         for item in value:
             yield from names_in(item)
+
+
+def _names(words: str) -> tuple[str, ...]:
+    first, *fields = words.split(".")
+    return _CODE.sub(lambda found: chr(int(found[1], 16)), first), *fields

@@ -97,13 +97,43 @@ def _odd_intents(run: str, records: Sequence[Mapping[str, Any]]) -> Iterator[str
             yield f"record {record['seq']} is an intent of another key, or under other policies"
 
 
-def all_steps(steps: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the steps of a list, and those of the bodies in it."""
+_Known = Mapping[str, tuple[Mapping[str, Any], Any]]
+"""Programs that can be called by name, each with those that were known where it is listed."""
+
+
+def all_steps(program: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the steps of a program, those of the bodies in it, and those of the programs that it calls.
+
+    The ids of these begin with that of the step that calls.
+    """
+    yield from _steps(program["steps"], _listed(program, {}), "")
+
+
+def _listed(program: Mapping[str, Any], around: _Known) -> _Known:
+    known = dict(around)
+    known |= {name: (one, known) for name, one in program.get("programs", {}).items()}
+    return known
+
+
+def _steps(steps: Iterable[Mapping[str, Any]], known: _Known, prefix: str) -> Iterator[Mapping[str, Any]]:
     for step in steps:
-        yield step
-        yield from all_steps([*step.get("steps", ()), *([step["do"]] if "do" in step else ())])
+        named = {**step, "id": prefix + step["id"]}
+        if "branches" in step:
+            named["branches"] = {prefix + name: one for name, one in step["branches"].items()}
+        if prefix and "parallel_steps" in step:
+            named["parallel_steps"] = [_under(prefix, part) for part in step["parallel_steps"]]
+        yield named
+        yield from _steps([*step.get("steps", ()), *([step["do"]] if "do" in step else ())], known, prefix)
         for branch in step.get("branches", {}).values():
-            yield from all_steps(branch["steps"])
+            yield from _steps(branch["steps"], known, prefix)
+        if step["type"] == "call":
+            program, around = known[step["program"]]
+            yield from _steps(program["steps"], _listed(program, around), f"{prefix}{step['id']}/")
+
+
+def _under(prefix: str, part: Mapping[str, Any]) -> dict[str, Any]:
+    needs = [prefix + name for name in part.get("depends_on", ())]
+    return {**part, "id": prefix + part["id"], **({"depends_on": needs} if needs else {})}
 
 
 _Frame = tuple[tuple[Any, ...], ...]
@@ -123,9 +153,7 @@ class _Traces:
 
     def __init__(self, program: Mapping[str, Any]) -> None:
         self.program = program
-        self.branches = {
-            step["id"]: sorted(step["branches"]) for step in all_steps(program["steps"]) if "branches" in step
-        }
+        self.branches = {step["id"]: sorted(step["branches"]) for step in all_steps(program) if "branches" in step}
         self.open: dict[_Frame, _Trace] = {(): _Trace(program)}
         self.ended: dict[_Frame, bytes] = {}
         self.forks: dict[_Frame, tuple[Any, ...]] = {}
@@ -193,9 +221,9 @@ class _Trace:
     """
 
     def __init__(self, program: Mapping[str, Any]) -> None:
-        steps = list(all_steps(program["steps"]))
+        steps = list(all_steps(program))
         self.parts_of = {step["id"]: [part["id"] for part in step.get("parallel_steps", ())] for step in steps}
-        self.each = {step["id"] for step in steps if step["type"] == "for_each"}
+        self.each = {step["id"] for step in steps if step["type"] in ("for_each", "call")}
         self.parts = {part for parts in self.parts_of.values() for part in parts}
         self.trace = bytes(32)
         self.outside: list[bytes] = []

@@ -26,7 +26,7 @@ def siblings_of(program: Mapping[str, Any]) -> Siblings:
     """Return the calls of the step of each call of a program, which is plain data."""
     found: dict[str, frozenset[str]] = {}
     needs: dict[str, frozenset[str]] = {}
-    for step in all_steps(program["steps"]):
+    for step in all_steps(program):
         parts = step.get("parallel_steps") or [step]
         calls = frozenset(part["id"] for part in parts)
         found |= dict.fromkeys(calls, calls)

@@ -20,7 +20,6 @@ from stepward.vm.language.clauses import Clause
 from stepward.vm.language.names import Resolution
 from stepward.vm.language.steps import (
     AnyStep,
-    BranchStep,
     ComputeStep,
     ConditionStep,
     EndStep,
@@ -391,9 +390,9 @@ class Assignment:
         if transition.kind == "again":
             return Effect(frozenset(carried), frozenset(gone | carried))
         gone |= own_names(step)
-        if isinstance(step, BranchStep) and transition.kind == "success":
-            given = {(step.id, "output")} if bodies.always_has_output(body.owner) else set()
-            return Effect(frozenset(given), frozenset(gone))
+        if step.is_once and transition.kind == "success":
+            outputs = output_names(step) if bodies.always_has_output(body.owner) else set()
+            return Effect(frozenset(outputs), frozenset(gone))
         if transition.kind == "success":
             return Effect(frozenset(output_names(step) | {(step.id, "errors")}), frozenset(gone))
         given = {(step.id, what) for what in ("error", "error_name", "errors")}

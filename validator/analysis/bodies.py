@@ -9,7 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepward.vm.language.scopes import local_names
-from stepward.vm.language.steps import AnyStep, BranchStep, EndStep, Failing, ForEachStep, ParallelStep, Stage, parts
+from stepward.vm.language.steps import (
+    AnyStep,
+    BranchStep,
+    EndStep,
+    Failing,
+    ForEachStep,
+    InvokeStep,
+    ParallelStep,
+    Stage,
+    parts,
+)
 
 if TYPE_CHECKING:
     from stepward.vm.language.layout import Body
@@ -53,10 +63,17 @@ class Bodies:
             self._locals[owner] = frozenset(found)
         return self._locals[owner]
 
+    def may_be_refused(self, number: int) -> bool:
+        """Return whether the output of an `end` step is that of a called program, and its caller takes only some."""
+        owner = self.layout.owner(number)
+        step = None if owner is None else self.layout.steps[owner]
+        names, typing = self.meaning.names, self.meaning.typing
+        return isinstance(step, InvokeStep) and typing.effective(names.outputs[step.id]) is not None
+
     @staticmethod
     def item_names(step: ForEachStep) -> frozenset[Names]:
         """Return the names that each item defines."""
-        if isinstance(step, BranchStep):
+        if step.is_once:
             return frozenset()
         return frozenset({(step.item_name,)} | ({(step.index_as,)} if step.index_as is not None else set()))
 
@@ -117,7 +134,7 @@ class Bodies:
     def most_counted(self, stage: int) -> int | None:
         """Return the most items of a body, at the stage `next`, if they are few enough to count; else None."""
         body = self.of_stages.get(stage)
-        if body is None or body.next != stage or isinstance(self.layout.steps[body.owner], BranchStep):
+        if body is None or body.next != stage or self.each(body.owner).is_once:
             return None
         most = self.meaning.most_items(body.owner)
         return most if most is not None and most <= MAX_COUNTED_ITEMS else None
@@ -146,7 +163,7 @@ def values_of(step: AnyStep) -> set[Names]:
     for _, part in parts(step) if not isinstance(step, Stage) else ():
         if isinstance(part, Failing):
             found |= {(part.id, "output"), (part.id, "error")}
-    has_list = isinstance(step, ForEachStep) and not isinstance(step, BranchStep)
+    has_list = isinstance(step, ForEachStep) and not step.is_once
     return found | ({(step.id, "errors")} if has_list else set())
 
 

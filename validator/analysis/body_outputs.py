@@ -18,7 +18,7 @@ from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.made import made_of, meaning_of
 from stepward.vm.language.name_types import COPIES, Location
 from stepward.vm.language.names import Resolution
-from stepward.vm.language.steps import BranchStep, EndStep, ForEachStep, LlmStep, ToolStep
+from stepward.vm.language.steps import BranchStep, EndStep, ForEachStep, InvokeStep, LlmStep, ToolStep
 from stepward.vm.language.type_words import either
 from stepward.vm.language.typecheck import TypeProblem
 from stepward.vm.language.views import static_kinds
@@ -123,6 +123,8 @@ class BodyOutputs:
             return [kinds for one in meant for kinds in self._of_reference(one, seen)]
         step = self._layout.steps[source.step] if source.kind == "output" and source.step is not None else None
         if not isinstance(step, ForEachStep) or source.sub is not None or source.step is None:
+            return []
+        if isinstance(step, InvokeStep):  # the machine holds what a program gives to the type that its caller needs
             return []
         if isinstance(step, BranchStep):
             return self._made(source.step, path, seen)

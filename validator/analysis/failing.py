@@ -7,6 +7,7 @@ from functools import cached_property
 from stepward.vm.expressions.syntax import all_references
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.failures import (
+    BEFORE_CALL,
     BEFORE_ITEMS,
     most_tries,
     names_of,
@@ -25,6 +26,7 @@ from stepward.vm.language.steps import (
     ComputeStep,
     Failing,
     ForEachStep,
+    InvokeStep,
     ParallelStep,
     Stage,
 )
@@ -114,7 +116,7 @@ class FailureNames:
         if isinstance(step, BranchStep):
             return (DEPENDENCY,) if step.needs else ()
         if not isinstance(step, Stage):
-            return BEFORE_ITEMS
+            return BEFORE_CALL if isinstance(step, InvokeStep) else BEFORE_ITEMS
         return names_of_items(owner, self._tool) if step.role == "failed" else ()
 
     def groups(self, number: int, part: Failing, names: tuple[str, ...]) -> tuple[str, ...]:

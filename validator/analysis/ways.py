@@ -17,6 +17,7 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     ForEachStep,
+    InvokeStep,
     LlmStep,
     ParallelStep,
     SetStep,
@@ -63,7 +64,7 @@ class TransitionChoices:
             if len(transitions) != 2
             or transitions[0].kind != "success"
             or transitions[1].to != END
-            or isinstance(self.flow.steps[number], Stage | WaitStep)
+            or isinstance(self.flow.steps[number], Stage | InvokeStep | WaitStep)
         ]
 
     def is_possible(self, step: int, transition: Transition) -> bool:
@@ -89,7 +90,7 @@ class TransitionChoices:
             case Stage():
                 return True
             case EndStep():
-                return transition.kind != "failed" or step in self.doubtful
+                return transition.kind != "failed" or step in self.doubtful or self.facts.bodies.may_be_refused(step)
             case _:
                 assert_never(part)
 
@@ -115,10 +116,12 @@ class TransitionChoices:
                 return transition.kind == "success" and not self._may_not_start(step)
             case Stage() if part.role != "joined" and isinstance(self.facts.bodies.step_of(step), BranchStep):
                 return True
+            case Stage() if part.role == "next" and self.facts.bodies.step_of(step).is_once:
+                return True
             case Stage():
                 return False  # it depends on the number of items, and on the attempts before
             case EndStep():
-                return is_sure and transition.kind != "failed"
+                return is_sure and transition.kind != "failed" and not self.facts.bodies.may_be_refused(step)
             case _:
                 assert_never(part)
 
@@ -139,8 +142,20 @@ class TransitionChoices:
         return step in self.doubtful or step in self._unsure() or self._computes(step)
 
     def _may_not_start(self, step: int) -> bool:
-        """Whether a for_each step may fail before it starts: its items may be none, or its first values may fail."""
+        """Whether a for_each step or a call may fail before it starts: its items may be none, its first values may
+        fail, or the called program may refuse its arguments."""
+        part = self.flow.steps[step]
+        if isinstance(part, InvokeStep) and not self._takes(part):
+            return True
         return self._may_fail(step) or not self.facts.bodies.list_fits(step)
+
+    def _takes(self, step: InvokeStep) -> bool:
+        """Whether a called program certainly takes the arguments of its call, if they can be computed."""
+        declared = step.declared
+        is_whole = all(name in step.args or spec.has_default for name, spec in declared.items())
+        return is_whole and all(
+            name in declared and self.facts.fits(value, declared[name]) for name, value in step.args.items()
+        )
 
     def _computes(self, step: int) -> bool:
         """Whether an expression of the step does arithmetic, and so may have too many digits."""

@@ -203,7 +203,9 @@ def _plan(program: Program, policies: list[Policy]) -> Plan:
     from stepward.vm.machine.plan import Plan
 
     try:
-        return Plan(program, [policy for policy in policies if policy.applies(program.name, program.source_name)])
+        from stepward.vm.language.within import applying
+
+        return Plan(program, applying(program, policies))
     except DocumentError as error:
         problem = error.problems[0]
         help = f"{problem.code} leaves no one meaning to the program: it can't be accepted, only fixed"

@@ -30,6 +30,7 @@ from stepward.vm.language.steps import (
     EndStep,
     Failing,
     ForEachStep,
+    InvokeStep,
     LlmCall,
     ParallelStep,
     SetStep,
@@ -158,12 +159,17 @@ def _action_lines(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) ->
         case ParallelStep():
             yield Line("branches" if step.branches else "parallel")
         case ForEachStep():
-            is_branch = isinstance(step, BranchStep)
-            yield from _lines("branch" if is_branch else f"for each {step.item_name} in {step.items}")
+            yield from _lines(_body_words(step))
         case Stage():
             yield Line(_STAGES[step.role])
         case _:
             assert_never(step)
+
+
+def _body_words(step: ForEachStep) -> str:
+    if isinstance(step, InvokeStep):
+        return f"call {step.program}"
+    return "branch" if isinstance(step, BranchStep) else f"for each {step.item_name} in {step.items}"
 
 
 _STAGES: Final = {"next": "next item", "failed": "an item failed", "joined": "all branches have ended"}

@@ -92,7 +92,7 @@ def judge(proofs: Proofs) -> Iterator[Judgement]:
         yield _isolated(proofs, f"guardrail `{rule.name}`", asked, origin, work)
     layout, in_body = proofs.facts.flow.layout, Counter[int]()
     for rule, owner in proofs.facts.meaning.body_rules:
-        origin = Origin(rule.name, None, Place((*layout.path(owner), "guardrails", in_body[owner], "name")))
+        origin = Origin(rule.name, None, Place((*layout.rules_path(owner), in_body[owner], "name")))
         in_body[owner] += 1
         counts[None] += 1
         asked = Property(automaton_of(rule).kind, rule.name, Verdict.UNKNOWN, _NOTHING, number=counts[None])

@@ -278,7 +278,7 @@ class Run:
         settings = self._configurations.above(path.parent)
         started = time.monotonic()
         reports = list(self._reports(contents, settings, path))
-        if file is not None and self._known is not None and not self._failures.found:
+        if file is not None and contents.is_whole and self._known is not None and not self._failures.found:
             seconds = time.monotonic() - started
             store = partial(self._known.store, file, settings, reports, contents.not_literal, seconds)
             self._failures.attempt("the writing of the cache", store, lambda _: None)

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from stepward.validator.gate.paths import Patterns
 from stepward.validator.gate.settings import Configurations
 from stepward.validator.result import AdvisedError
 from stepward.vm.errors import DocumentError, Problem, ProgramError
+from stepward.vm.language.called_files import names_files
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.files import LISP, decode, read_bytes, read_format
 from stepward.vm.reading.limits import MAX_BYTES
@@ -53,6 +54,11 @@ class Contents:
     error: DocumentError | None = None
     text: str = ""
     not_literal: tuple[int, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the programs stands in other files, so that the bytes of this one say all."""
+        return not any(names_files(one.data) for one in self.documents)
 
 
 # -- walking -----------------------------------------------------------------------------------------------------------
@@ -214,6 +220,7 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
             documents, not_literal = read_python(name, text)
         else:
             documents = read_format(name, text)
+        documents = [replace(one, file=name) for one in documents]
     except ProgramError as error:
         is_meant = must_be_program or has_steps_on_top(content, suffix)
         if not is_meant:

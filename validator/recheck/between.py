@@ -23,7 +23,7 @@ from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.expressions.template import lone_reference
-from stepward.vm.language.steps import BranchStep, FailingPart, ForEachStep, ParallelStep, SetStep, Stage
+from stepward.vm.language.steps import BranchStep, FailingPart, ForEachStep, InvokeStep, ParallelStep, SetStep, Stage
 
 
 class Steps(Protocol):
@@ -146,12 +146,22 @@ def forked(steps: Steps, number: int, state: State) -> Iterator[Exit]:
         yield Exit(steps.transitions(number)[0], (), ALONE, NOTHING, 1)
 
 
-def _branch_output(steps: Steps, owner: int, step: BranchStep) -> Iterator[Changes]:
-    """Yield the changes of a branch that has succeeded; it may have no output."""
+def _own_output(steps: Steps, owner: int, step: ForEachStep) -> Iterator[Changes]:
+    """Yield the changes of a branch or a call that has succeeded; it may have no output."""
     if not never_ends_with_output(steps.reading, owner):
         yield from steps.success(step)
     if not always_ends_with_output(steps.reading, owner):
-        yield from steps.together([steps.undefined((step.id, what)) for what in ("output", "error", "error_name")])
+        roots: list[Names] = [(step.id, what) for what in ("output", "error", "error_name")]
+        roots += [(step.output_key,)] if step.output_key is not None else []
+        yield from steps.together([steps.undefined(root) for root in roots])
+
+
+def may_be_refused(steps: Steps, number: int) -> bool:
+    """Return whether an `end` step ends a called program of which the caller takes only some outputs."""
+    owner = steps.reading.layout.owner(number)
+    step = None if owner is None else steps.reading.steps[owner]
+    meant = steps.reading.lookup.meaning((step.id, "output")) if isinstance(step, InvokeStep) else None
+    return meant is not None and any(steps.origins.spec(source) is not None for source in meant.sources)
 
 
 def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Iterator[Exit]:
@@ -171,7 +181,7 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
     if not list(step.expressions) and _is_list(steps, step):
         return
     gone = [(one,) for one in step.carry]
-    for name, due in _failures(steps, number, step, errors_before_items()):
+    for name, due in _failures(steps, number, step, errors_before_items(step)):
         for change in steps.together([steps.left_without(step, name), *map(steps.undefined, gone)]):
             yield Exit(due, change, NOTHING, NOTHING, 1)
 
@@ -221,8 +231,9 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
             choices.append(steps.given((step.item_name,), Source("item", step.item_name, number)))
             if step.index_as is not None:
                 choices.append(steps.given((step.index_as,), Source("index", step.index_as, number)))
-        elif transition.kind == "success" and isinstance(step, BranchStep):
-            choices.append(_branch_output(steps, owner, step))
+        elif transition.kind == "success" and step.is_once:
+            choices.append(_own_output(steps, owner, step))
+            succeeded = ALONE if isinstance(step, InvokeStep) else NOTHING
         elif transition.kind == "success":
             choices.append(steps.success(step))
             succeeded = ALONE

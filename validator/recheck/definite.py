@@ -306,9 +306,9 @@ class Definite:
         if transition.kind == "again":
             return gone | carried, iter(carried)
         gone |= whole_names(step)
-        if isinstance(step, BranchStep) and transition.kind == "success":
+        if step.is_once and transition.kind == "success":
             has_output = always_ends_with_output(self.reading, owner)
-            return gone, iter([(step.id, "output")] if has_output else [])
+            return gone, iter([names for names in written_by(step) if names not in carried] if has_output else [])
         if transition.kind == "success":
             outputs = [names for names in written_by(step) if names not in carried]
             return gone, iter([*outputs, (step.id, "errors")])

@@ -17,6 +17,7 @@ from stepward.vm.language.steps import (
     ConditionStep,
     Failing,
     ForEachStep,
+    InvokeStep,
     LlmCall,
     ParallelStep,
     Stage,
@@ -58,9 +59,9 @@ def early_errors(part: AnyPart) -> list[str]:
     return list(_EARLY) if isinstance(part, ToolCall) else []
 
 
-def errors_before_items() -> tuple[str, ...]:
-    """Return the names of the errors of a for_each step that does not start."""
-    return ("Undefined", "BadValue", "TooManyItems")
+def errors_before_items(step: AnyPart) -> tuple[str, ...]:
+    """Return the names of the errors of a for_each step or a call that does not start."""
+    return ("Undefined", "BadValue", "BadArguments" if isinstance(step, InvokeStep) else "TooManyItems")
 
 
 def errors_of_items(step: ForEachStep, tool: Tool) -> tuple[str, ...]:
@@ -112,7 +113,7 @@ def all_errors(part: AnyPart, whole: AnyPart, tool: Tool) -> tuple[str, ...]:
     elif isinstance(part, ParallelStep) and part.branches:
         found += [*errors_of_branches(part, tool), "BadOutput"]
     elif isinstance(part, ForEachStep):
-        found += errors_before_items()
+        found += errors_before_items(part)
         found += errors_of_items(part, tool) if part.on_item_error == "fail" else ()
     if isinstance(part, ParallelStep) and found:
         found.append("BadOutput")  # all outputs together are too large

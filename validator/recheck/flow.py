@@ -130,7 +130,7 @@ class Control:
                 yield self._ended(number, "failed", "FAILED")  # an expression has no value, or it is no time
                 beyond = None
             case ForEachStep():
-                yield Transition("success", self.layout.bodies[number].next)
+                yield Transition("success", self._begins(self.layout.bodies[number], step))
                 yield from self._failures(number, step, self._after(number, step))
                 beyond = self._beyond(number, step)
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
@@ -172,13 +172,17 @@ class Control:
         assert isinstance(step, ForEachStep)
         after = self._after(body.owner, step)
         if stage.role == "next":
-            if not isinstance(step, BranchStep):
+            if not step.is_once:
                 yield Transition("item", body.first)
             yield after
             return
         yield from self._failures(body.owner, step, after)
         if step.on_error == "retry":
-            yield Transition("again", body.next)
+            yield Transition("again", self._begins(body, step))
+
+    def _begins(self, body: Body, step: ForEachStep) -> int:
+        """Return where a body begins: between its items, or, if it is performed once, at its first step."""
+        return body.first if step.is_once else body.next
 
     def _behind(self, owner: int) -> Iterator[Transition]:
         """Yield the transitions of a parallel step behind its branches."""

@@ -13,7 +13,7 @@ from typing import Any, Final, assert_never
 
 from stepward.validator.recheck.evaluation import FUNCTIONS, JOINED, TAKEN, result_blocks
 from stepward.validator.recheck.failures import all_errors
-from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.names import Names, Source, taken_by_call
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.types import WORDS, is_a, words
 from stepward.vm.expressions.fields import index_of
@@ -40,6 +40,7 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     ForEachStep,
+    InvokeStep,
     LlmCall,
     ParallelStep,
     SetStep,
@@ -158,7 +159,7 @@ class Boundary:
             case "input":
                 return (self.reading.program.inputs or {}).get(source.name)
             case "set" | "item" | "errors":
-                return None
+                return taken_by_call(self.reading.steps[source.step], source.name)
             case "index":
                 return _WHOLE
             case "output":
@@ -175,7 +176,7 @@ class Boundary:
                 return _STRING if allowed is None else TypeSpec.model_construct(type=("string",), enum=tuple(allowed))
             case ParallelStep():
                 return TypeSpec.model_construct(type=("object",)) if part.branches else self._joined(part)
-            case ComputeStep():
+            case ComputeStep() | InvokeStep():
                 return part.returns
             case ForEachStep():
                 return None if isinstance(part, BranchStep) else _LIST

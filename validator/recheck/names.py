@@ -7,7 +7,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyStep, BranchStep, Failing, ForEachStep, Stage, parts
+from stepward.vm.language.steps import AnyStep, Failing, ForEachStep, InvokeStep, Stage, parts
+from stepward.vm.language.types import TypeSpec
 
 Names = tuple[str, ...]
 
@@ -60,7 +61,7 @@ class Lookup:
         self._listed: dict[str, int] = {}
         layout = program.layout
         for number, step in enumerate(layout.steps):
-            if isinstance(step, ForEachStep) and not isinstance(step, BranchStep):
+            if isinstance(step, ForEachStep) and not step.is_once:
                 self._listed[step.id] = number
                 stage = layout.bodies[number].next
                 self._gives(step.item_name, Source("item", step.item_name, stage))
@@ -105,3 +106,8 @@ class Lookup:
         if not sources and not self.declares_inputs and first not in self.calls:
             sources = (Source("input", first),)
         return Meant(names[:1], tuple(sources), names[1:]) if sources else None
+
+
+def taken_by_call(step: AnyStep, name: str) -> TypeSpec | None:
+    """Return the type of an input of a called program that a call assigns, None for another step or name."""
+    return step.declared.get(name[len(step.id) + 1 :]) if isinstance(step, InvokeStep) else None

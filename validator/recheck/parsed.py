@@ -19,7 +19,7 @@ from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyPart, AnyStep, ForEachStep, SetStep, ToolCall, parts
+from stepward.vm.language.steps import AnyPart, AnyStep, ForEachStep, InvokeStep, SetStep, ToolCall, parts
 
 _EFFECTS: Final = ("none", "read", "write")
 _UNKNOWN: Final = ToolSpec.model_construct(effect="write", idempotent=False)
@@ -166,6 +166,8 @@ class Parsed:
                 return _UNKNOWN  # policies fill a missing manifest, not one with gaps
             declared = None if manifest is None else manifest[name]
             known = [policy.tools[name] for policy in self.policies if policy.tools and name in policy.tools]
+            calls = [step for step in self.steps if isinstance(step, InvokeStep)]
+            known += [step.tools[name] for step in calls if name in step.tools]
             said = [*([declared] if declared is not None else []), *known]
             self._tools[name] = _worst(said) if said else _UNKNOWN
         return self._tools[name]

@@ -27,10 +27,10 @@ class Steps(Protocol):
         """Return the transitions of a step."""
 
 
-def ended(steps: Steps, number: int, step: EndStep, state: State) -> Iterator[Exit]:
-    """Yield the exits of an `end` step in a state."""
+def ended(steps: Steps, number: int, step: EndStep, state: State, *, may_be_refused: bool) -> Iterator[Exit]:
+    """Yield the exits of an `end` step in a state; `may_be_refused` where a caller takes only some outputs."""
     read = _read(steps, number, step, state)
-    if any(UNDEFINED in blocks for blocks in read):
+    if may_be_refused or any(UNDEFINED in blocks for blocks in read):
         fails = next((one for one in steps.transitions(number) if one.kind == "failed"), END_FAILS)
         yield Exit(fails, (), ALONE, NOTHING, 1)
     if not any(blocks == (UNDEFINED,) for blocks in read):

@@ -13,7 +13,7 @@ from itertools import product
 from typing import assert_never
 
 from stepward.validator.recheck.arguments import starts
-from stepward.validator.recheck.between import between, forked, reverted, started
+from stepward.validator.recheck.between import between, forked, may_be_refused, reverted, started
 from stepward.validator.recheck.cells import (
     FAILS,
     GIVEN,
@@ -225,7 +225,7 @@ class Steps:
             case WaitStep():
                 yield from waited(self, number, step, state)
             case EndStep():
-                yield from ended(self, number, step, state)
+                yield from ended(self, number, step, state, may_be_refused=may_be_refused(self, number))
             case ParallelStep():
                 yield from joined_exits(self, number, step, state)
             case LlmStep() | ToolStep() | ComputeStep():

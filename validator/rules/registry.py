@@ -7,6 +7,7 @@ from typing import Final
 from stepward.validator.rules.arms import AmbiguousArm
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.budgets import BudgetTooSmall
+from stepward.validator.rules.called import ImpossibleCall
 from stepward.validator.rules.conditions import (
     ConditionSyntax,
     ConstantCondition,
@@ -73,6 +74,7 @@ RULES: Final[tuple[type[Rule], ...]] = (
     NoFailureEnding,
     SameBranches,
     ImpossibleOrder,
+    ImpossibleCall,
     UnhandledError,
     UnusedCatch,
     LongList,

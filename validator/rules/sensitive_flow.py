@@ -18,6 +18,7 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     ForEachStep,
+    InvokeStep,
     LlmCall,
     ParallelStep,
     SetStep,
@@ -71,7 +72,7 @@ class SensitiveFlow:
         """Return whether a step may pass on what it reads: `set`, `compute`, or a tool that may repeat it."""
         reader = self._context.analyses.reader(reading)
         match reader:
-            case SetStep() | ComputeStep():
+            case SetStep() | ComputeStep() | InvokeStep():
                 return True
             case ToolCall():
                 return self._context.facts.meaning.tool(reader.tool).echoes
@@ -173,6 +174,13 @@ class SensitiveFlow:
         if source.kind == "set":
             known = self._sets.get(source.name, {})
             yield from (origin for reading, origin in known.values() if reading.is_in(fields))
+            steps = self._context.facts.flow.steps
+            step = None if source.step is None else steps[source.step]
+            if isinstance(step, InvokeStep):  # the called program says more of its input
+                place = (*step.home, "inputs", source.name.removeprefix(step.inside("")))
+                found = _marked(self._context.facts.meaning.typing.root_spec(source), place, fields)
+                if found is not None:
+                    yield found
             return
         spec = self._context.facts.meaning.typing.root_spec(source)
         found = _marked(spec, _spec_path(self._context, source), fields)
@@ -203,6 +211,8 @@ def is_marked(context: Context) -> bool:
     specs += [tool.returns for tool in meaning.manifest.values()]
     specs += [site.call.returns for site in meaning.calls if isinstance(site.call, LlmCall)]
     specs += [step.returns for step in context.facts.flow.steps if isinstance(step, ComputeStep)]
+    calls = [step for step in context.facts.flow.steps if isinstance(step, InvokeStep)]
+    specs += [spec for step in calls for spec in step.declared.values()]
     return any(_marked(spec, (), ()) is not None for spec in specs)
 
 

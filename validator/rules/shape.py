@@ -17,6 +17,7 @@ from stepward.vm.language.steps import (
     Failing,
     FailingStep,
     ForEachStep,
+    InvokeStep,
     LlmCall,
     Routed,
     Stage,
@@ -123,7 +124,7 @@ class Schema(Rule):
             yield rule, Place(("guardrails", number, "name"))
         for owner in context.facts.flow.layout.bodies:
             for number, rule in enumerate(context.facts.bodies.each(owner).guardrails):
-                yield rule, Place((*context.facts.flow.layout.path(owner), "guardrails", number, "name"))
+                yield rule, Place((*context.facts.flow.layout.rules_path(owner), number, "name"))
 
     def _replies(self, step: LlmCall, place: Place) -> Iterator[Finding]:
         for number, reply in enumerate(step.allowed_outputs or ()):
@@ -341,17 +342,20 @@ class NameCollision(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield inputs that share a name with a step, and assignments to an input or to another step's id."""
-        inputs = context.facts.program.inputs or {}
+        inputs = {name: Place(("inputs", name), key=True) for name in context.facts.program.inputs or {}}
+        for call in context.facts.flow.steps:
+            if isinstance(call, InvokeStep):
+                inputs |= {call.inside(name): Place((*call.home, "inputs", name), key=True) for name in call.declared}
         ids = {step.id: Place((*path, "id")) for path, step in reversed(list(all_steps(context)))}
-        for name in inputs:
+        for name, place in inputs.items():
             if name in ids:
                 related = [Label(ids[name], "the step is here")]
                 message = f"the input `{name}` and a step share one name"
-                yield self.finding(message, "rename one of the two", Place(("inputs", name), key=True), related=related)
+                yield self.finding(message, "rename one of the two", place, related=related)
         for path, step in all_steps(context):
             for name, place in _assigned(path, step):
                 if name in inputs:
-                    related = [Label(Place(("inputs", name), key=True), "the input is declared here")]
+                    related = [Label(inputs[name], "the input is declared here")]
                     message = f"the input `{name}` is assigned"
                     yield self.finding(message, "assign another name", place, step=step.id, related=related)
                 elif name in ids and not (name == step.id and isinstance(step, Failing)):
@@ -387,9 +391,9 @@ def all_steps(context: Context) -> Iterator[tuple[Path, AnyPart]]:
 
 
 def _assigned(path: Path, step: AnyPart) -> Iterator[tuple[str, Place]]:
-    for name in step.assigns:
+    for name in step.assigns if not isinstance(step, InvokeStep) else ():
         yield name, Place((*path, "carry" if isinstance(step, ForEachStep) else "set", name), key=True)
-    if isinstance(step, ForEachStep):
+    if isinstance(step, ForEachStep) and not step.is_once:
         yield step.item_name, Place((*path, "as"))
         if step.index_as is not None:
             yield step.index_as, Place((*path, "index_as"))

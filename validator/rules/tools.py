@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
@@ -12,11 +12,11 @@ from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import embedded, fill, parts
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.similar import near_name, near_words, respelt
-from stepward.vm.language.steps import ToolCall
+from stepward.vm.language.steps import InvokeStep, ToolCall
 from stepward.vm.language.type_words import WORDS, either
 from stepward.vm.language.types import TypeSpec, refusal, same
 from stepward.vm.language.views import static_kinds
-from stepward.vm.reading.source import Place
+from stepward.vm.reading.source import Path, Place
 
 
 class UndeclaredTool(Rule):
@@ -64,12 +64,29 @@ class UndeclaredTool(Rule):
                 yield self.finding(message, help, place, step=site.call.id, correction=correction)
 
 
+class _Taker(NamedTuple):
+    """What takes arguments: a tool or a program, with the types of the arguments by name."""
+
+    kind: str
+    name: str
+    declared: Mapping[str, TypeSpec]
+
+
+class _At(NamedTuple):
+    """A call of a program: its position, its step and its path."""
+
+    step: int
+    call: InvokeStep
+    path: Path
+
+
 class ToolArguments(Rule):
     """An argument is missing, unknown to the tool, or of the wrong type.
 
     ## What it does
     Compares the arguments of every call with what the tool declares under `args`. Declared arguments are required
-    unless they have a `default`; a tool without `args` takes anything. If an argument is only a reference, it has the
+    unless they have a `default`; a tool without `args` takes anything. Compares the arguments of every `call` step with
+    the `inputs` of its program in the same way. If an argument is only a reference, it has the
     type of the referenced value. If a reference is part of a longer text, the argument is text.
 
     ## Why it is bad
@@ -102,25 +119,37 @@ class ToolArguments(Rule):
         for site in context.facts.meaning.calls:
             declared = context.facts.meaning.tool(site.call.tool).args if site.call.type == "tool" else None
             if site.call.type == "tool" and declared is not None:
-                yield from self._call(context, site, site.call, declared)
+                related = self._declaration(context, site.call.tool)
+                yield from self._call(context, site, site.call, _Taker("tool", site.call.tool, declared), related)
+        layout = context.facts.flow.layout
+        for number in layout.bodies:
+            step = layout.steps[number]
+            if isinstance(step, InvokeStep):
+                taker = _Taker("program", step.program, step.declared)
+                related = [Label(Place(step.home, key=True), "the program is here")]
+                yield from self._call(context, _At(number, step, layout.path(number)), step, taker, related)
 
     def _call(
-        self, context: Context, site: CallSite, call: ToolCall, declared: dict[str, TypeSpec]
+        self, context: Context, site: CallSite | _At, call: ToolCall | InvokeStep, taker: _Taker, related: list[Label]
     ) -> Iterator[Finding]:
-        related = self._declaration(context, call.tool)
+        declared = taker.declared
         absent = [name for name, spec in declared.items() if name not in call.args and not spec.has_default]
         unknown = [name for name in call.args if name not in declared]
         meant = _pairs(unknown, [name for name in declared if name not in call.args])
         for name in absent:
             if name not in meant.values():
-                place = Place((*site.path, "args"), key=True) if call.args else Place((*site.path, "tool"))
-                message = f"the argument `{name}` of `{call.tool}` is missing"
+                place = Place((*site.path, "args"), key=True) if call.args else Place((*site.path, taker.kind))
+                message = f"the argument `{name}` of `{taker.name}` is missing"
                 yield self.finding(message, f"add `{name}` to `args`", place, step=call.id, related=related)
         for name, value in call.args.items():
             if name in unknown:
                 place, right = Place((*site.path, "args", name), key=True), meant.get(name)
-                help = f"rename `{name}` to `{right}`" if right else f"remove it; the tool takes {_listed(declared)}"
-                message = f"`{call.tool}` has no argument `{name}`"
+                help = (
+                    f"rename `{name}` to `{right}`"
+                    if right
+                    else f"remove it; the {taker.kind} takes {_listed(declared)}"
+                )
+                message = f"`{taker.name}` has no argument `{name}`"
                 message += f", and `{right}` is missing" if right in absent else ""
                 correction = respelt(place, name, [right]) if right else None
                 yield self.finding(message, help, place, step=call.id, related=related, correction=correction)
@@ -151,11 +180,11 @@ def _pairs(unknown: list[str], missing: list[str]) -> dict[str, str]:
     return {**pairs, ours[0]: theirs[0]} if len(ours) == len(theirs) == 1 else pairs
 
 
-def _listed(names: dict[str, TypeSpec]) -> str:
+def _listed(names: Mapping[str, TypeSpec]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "none"
 
 
-def _mismatch(context: Context, site: CallSite, name: str, value: Any, spec: TypeSpec) -> tuple[str, str] | None:
+def _mismatch(context: Context, site: CallSite | _At, name: str, value: Any, spec: TypeSpec) -> tuple[str, str] | None:
     """Return a message and a help for an argument of a wrong type; None where it fits, or its type is not known."""
     pieces = parts(value) if isinstance(value, str) and "$" in value else ()
     if len(pieces) == 1 and isinstance(pieces[0], Reference):
@@ -177,7 +206,7 @@ def _mismatch(context: Context, site: CallSite, name: str, value: Any, spec: Typ
 
 
 def _reference_mismatch(
-    context: Context, site: CallSite, name: str, reference: Reference, spec: TypeSpec
+    context: Context, site: CallSite | _At, name: str, reference: Reference, spec: TypeSpec
 ) -> tuple[str, str] | None:
     view = context.facts.meaning.view(reference.names)
     if view is None or not view.is_known or view.never:

@@ -10,7 +10,7 @@ from stepward.validator.rules.base import Rule
 from stepward.validator.rules.times import time_findings
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.editions import SAY_2
-from stepward.vm.language.steps import SetStep
+from stepward.vm.language.steps import InvokeStep, SetStep
 from stepward.vm.language.type_words import either
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.language.uses import Use
@@ -105,6 +105,9 @@ def _declared_types(context: Context) -> Iterator[tuple[Path, TypeSpec]]:
     pending: list[tuple[Path, TypeSpec]] = [
         (("inputs", name), spec) for name, spec in (context.facts.program.inputs or {}).items()
     ]
+    called = {step.home: step for step in context.facts.flow.steps if isinstance(step, InvokeStep)}
+    for home, step in called.items():
+        pending.extend(((*home, "inputs", name), spec) for name, spec in step.declared.items())
     for name, tool in (context.facts.program.tools or {}).items():
         pending.extend((("tools", name, "args", arg), spec) for arg, spec in (tool.args or {}).items())
         if tool.returns is not None:

@@ -17,8 +17,9 @@ from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.expressions.template import texts
 from stepward.vm.language.guardrails import Requires, ToolSelector, guards, protected
 from stepward.vm.language.names import Source, assigned_path
+from stepward.vm.language.program import Program
 from stepward.vm.language.similar import near_words
-from stepward.vm.language.steps import EndStep
+from stepward.vm.language.steps import EndStep, InvokeStep
 from stepward.vm.language.transitions import END
 from stepward.vm.reading.source import Place
 
@@ -85,10 +86,15 @@ class NeverRead(Rule):
         tools = [_Unread(tool, Place(("tools", tool), key=True)) for tool in program.tools or () if tool not in called]
         yield from self._finding(tools, "no step calls the tool")
         outputs = {one.name: one for one in _unread_outputs(context, read) if one.name not in mentioned}
-        yield from self._finding(list(outputs.values()), "nothing reads")
+        groups: dict[str, list[_Unread]] = {}
+        for one in outputs.values():  # a called program has findings of its own
+            groups.setdefault(one.name.rpartition("/")[0], []).append(one)
+        for group in groups.values():
+            yield from self._finding(group, "nothing reads")
+        yield from self._finding(list(_uncalled(program)), "no step calls the program")
 
     def _finding(self, found: Sequence[_Unread], what: str) -> Iterator[Finding]:
-        found = [one for one in found if not one.name.startswith("_")]
+        found = [one for one in found if not one.name.rpartition("/")[2].startswith("_")]
         if not found:
             return
         words = [f"`{one.name}`" for one in found[:SHOWN]]
@@ -96,7 +102,7 @@ class NeverRead(Rule):
             words.append(f"{len(found) - SHOWN} more")
         names = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
         plural = "s" if len(found) > 1 and what != "nothing reads" else ""
-        help = f"use it, or remove it; to keep it on purpose, call it `_{found[0].name}`"
+        help = f"use it, or remove it; to keep it on purpose, call it `_{found[0].name.rpartition('/')[2]}`"
         if len(found) > 1:
             help = "use them, or remove them; to keep one on purpose, begin its name with `_`"
         related = [Label(one.place, "and this one") for one in found[1:SHOWN]]
@@ -137,6 +143,14 @@ def _mentioned(context: Context) -> set[str]:
         reading.reference.names[0] for reading in context.analyses.assignment.readings if reading.meant is None
     }
     return found | {_near(name, meaning.names.variables) for name in undefined}
+
+
+def _uncalled(program: Program) -> Iterator[_Unread]:
+    """Yield the programs of the document that no call leads to: nothing in them is checked."""
+    called = {step.home for step in program.layout.steps if isinstance(step, InvokeStep)}
+    for name in program.programs or ():
+        if ("programs", name) not in called:
+            yield _Unread(name, Place(("programs", name), key=True))
 
 
 def _near(name: str, known: Collection[str]) -> str:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
 from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.inner_names import names_of, of_word
 from stepward.vm.expressions.operators import SIGNS
 from stepward.vm.values import ValueRefused, exact
 
@@ -85,10 +86,11 @@ def _token(text: str, match: re.Match[str]) -> Token:
 def _names(text: str, word: str, start: int) -> tuple[str, ...]:
     """Return the names of a reference; an index keeps its brackets, a field has brackets only where it needs them."""
     if "[" not in word:
-        return tuple(word[1:].split("."))
-    names = []
+        return names_of(word[1:])
+    names: list[str] = []
     for found in _PART.finditer(word, 1):
         name = found.group()
+        name = of_word(name) if not names else name
         if name[0] == "[" and name[1] in "'\"":
             at = start + found.start() + 1
             name = _unescape(text, name[1:-1], at)

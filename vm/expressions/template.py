@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.expressions.evaluator import Lookup
+from stepward.vm.expressions.inner_names import names_of
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.reading.source import Path
@@ -34,11 +35,18 @@ def parts(text: str) -> tuple[str | Reference, ...]:
         if literal:
             result.append(literal)
         if match.group(1) is not None:
-            result.append(Reference(match.start(), match.end(), tuple(match.group(1).split("."))))
+            result.append(Reference(match.start(), match.end(), names_of(match.group(1))))
         position = match.end()
     if text[position:]:
         result.append(text[position:])
     return tuple(result)
+
+
+def positions(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the references of a text, each with the offset at which it stands."""
+    for match in _REFERENCE.finditer(text):
+        if match.group(1) is not None:
+            yield match.start(), tuple(match.group(1).split("."))
 
 
 def embedded(value: Any, path: Path = ()) -> Iterator[Embedded]:

@@ -29,18 +29,18 @@ class Clause(NamedTuple):
     pieces: tuple[Piece, ...] = ()
 
     @classmethod
-    def of(cls, step: int, path: Path, text: str, language: int, *, is_condition: bool) -> Clause:
+    def of(cls, step: int, path: Path, text: str, language: int, *, is_condition: bool, name: str = "") -> Clause:
         """Parse a text of a program of a language into a clause."""
-        name = "" if is_condition else str(path[-1])
+        name = name or ("" if is_condition else str(path[-1]))
         try:
             return cls(step, path, text, is_condition, parse(text, language), None, name)
         except ExpressionError as error:
             return cls(step, path, text, is_condition, None, error, name)
 
     @classmethod
-    def of_built(cls, step: int, path: Path, value: object) -> Clause:
+    def of_built(cls, step: int, path: Path, value: object, name: str) -> Clause:
         """Return the clause of a list or an object with templates that a `set` assigns."""
-        return cls(step, path, "", False, built(value), None, str(path[-1]), tuple(pieces(value)))
+        return cls(step, path, "", False, built(value), None, name, tuple(pieces(value)))
 
     def part(self, start: int) -> tuple[str, ...]:
         """Return the fields of the assigned value in which a position of the tree stands; empty for a whole value."""

@@ -37,7 +37,7 @@ def misplaced_past(program: Written) -> Problem | None:
     rules: dict[Path, Guardrail] = {("guardrails", number): rule for number, rule in enumerate(program.guardrails)}
     for owner in program.layout.bodies:
         own = getattr(program.layout.steps[owner], "guardrails", ())
-        rules |= {(*program.layout.path(owner), "guardrails", number): rule for number, rule in enumerate(own)}
+        rules |= {(*program.layout.rules_path(owner), number): rule for number, rule in enumerate(own)}
     path = next((path for path, rule in rules.items() if has_past(rule)), None)
     if path is None:
         return None
@@ -106,7 +106,7 @@ def needs_language_2(text: str) -> bool:
 
 def _expressions(program: Written) -> Iterator[tuple[Path, str]]:
     for number, step in enumerate(program.layout.steps):
-        for path, text, _ in step.expressions:
+        for path, text, _, _ in step.expressions:
             yield (*program.layout.path(number), *path), text
     for number, rule in enumerate(program.guardrails):
         if isinstance(rule, Never) and rule.when is not None:

@@ -16,12 +16,14 @@ from stepward.vm.language.steps import (
     ConditionStep,
     FailingStep,
     ForEachStep,
+    InvokeStep,
     LlmCall,
     ParallelStep,
     ToolCall,
     WaitStep,
 )
 from stepward.vm.language.steps.catching import (
+    BAD_ARGUMENTS,
     BAD_OUTPUT,
     BAD_VALUE,
     DECLARED,
@@ -42,6 +44,9 @@ Tool = Callable[[str], ToolSpec]
 
 BEFORE_ITEMS: Final = (UNDEFINED_NAME, BAD_VALUE, TOO_MANY_ITEMS)
 """The names with which a for_each step can fail before its first item."""
+
+BEFORE_CALL: Final = (UNDEFINED_NAME, BAD_VALUE, BAD_ARGUMENTS)
+"""The names with which a call can fail before the first step of the program."""
 
 
 def started_names(part: BaseStep, tool: Tool) -> tuple[str, ...]:
@@ -131,6 +136,8 @@ def names_of(part: BaseStep, tool: Tool) -> tuple[str, ...]:
         found.append(BAD_OUTPUT)  # their outputs together may be too large
     elif isinstance(part, BranchStep):
         found += [*names_of_items(part, tool), *((DEPENDENCY,) if part.needs else ())]
+    elif isinstance(part, InvokeStep):
+        found += [*BEFORE_CALL, *names_of_items(part, tool)]
     elif isinstance(part, ForEachStep):
         found += [*BEFORE_ITEMS, *(names_of_items(part, tool) if part.on_item_error == "fail" else ())]
     if _lacks(part):

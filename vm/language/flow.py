@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from stepward.vm.language.layout import Body
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import AnyStep, BranchStep, EndStep, FailingStep, ForEachStep, Routed, Stage
 from stepward.vm.language.transitions import (
@@ -70,8 +71,12 @@ class Flow:
         fork = self.layout.forks.get(number)
         if fork is not None:
             return Transition("success", fork.branches[0])
-        body = self.layout.bodies[number]
-        return Transition("success", body.first if isinstance(self.steps[number], BranchStep) else body.next)
+        return Transition("success", self._begins(self.layout.bodies[number]))
+
+    def _begins(self, body: Body) -> int:
+        """Return where a body is entered: at the stage between items, or at its first step if there is one item."""
+        step = self.steps[body.owner]
+        return body.first if isinstance(step, ForEachStep) and step.is_once else body.next
 
     def _of_stage(self, number: int, stage: Stage) -> tuple[Transition, ...]:
         """Return the transitions between items: inside of the step, or those of the step itself."""
@@ -91,7 +96,7 @@ class Flow:
 
     def _items(self, stage: int) -> tuple[int, dict[Kind, int]]:
         body = self.layout.body_of(stage)
-        return body.owner, {"item": body.first, "again": body.next}
+        return body.owner, {"item": body.first, "again": self._begins(body)}
 
     def _transition(self, number: int, step: AnyStep, exit: Exit) -> Transition:
         """Return the transition that an exit of a step becomes in this program."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from stepward.vm.language.steps import AnyStep, BranchStep, ForEachStep, ParallelStep, Stage
+from stepward.vm.language.steps import AnyStep, BranchStep, ForEachStep, InvokeStep, ParallelStep, Stage
 from stepward.vm.language.transitions import SUCCESS, Exit
 from stepward.vm.reading.source import Path
 
@@ -50,8 +50,12 @@ class Layout:
     `owners` by the position of a step in one: its direct owner. Stages are beside their owner, not in its body.
     """
 
-    def __init__(self, written: Sequence[AnyStep]) -> None:
-        self.written = written
+    def __init__(
+        self, written: Sequence[AnyStep], whole: Sequence[AnyStep] | None = None, programs: object = None
+    ) -> None:
+        self.written, self.programs = written, programs
+        self.whole: tuple[AnyStep, ...] = tuple(written if whole is None else whole)
+        """The steps in which every call has those of the program that it calls."""
         self.bodies: dict[int, Body] = {}
         self.forks: dict[int, Fork] = {}
         self.forked: set[int] = set()
@@ -63,7 +67,7 @@ class Layout:
             self.steps: tuple[AnyStep, ...] = tuple(written)
             return
         found: list[AnyStep] = []
-        self._add(found, written, ("steps",), None)
+        self._add(found, self.whole, ("steps",), None)
         self.steps = tuple(found)
 
     def _add(self, found: list[AnyStep], written: Sequence[AnyStep], path: Path, owner: int | None) -> None:
@@ -116,9 +120,10 @@ class Layout:
 
     def _add_body(self, found: list[AnyStep], step: ForEachStep, here: int, owner: int | None) -> None:
         path = self._paths[here]
-        self._add(found, step.body, (*path, "do" if step.do is not None else "steps"), here)
+        around = step.home if isinstance(step, InvokeStep) else path
+        self._add(found, step.body, (*around, "do" if step.do is not None else "steps"), here)
         ends_at, failed = len(found), None
-        leaving_next = (SUCCESS,) if isinstance(step, BranchStep) else (Exit("item"), SUCCESS)
+        leaving_next = (SUCCESS,) if step.is_once else (Exit("item"), SUCCESS)
         self._place(found, Stage.of(step.id, "next", leaving_next), path, owner)
         if step.on_item_error == "fail":
             failed = len(found)
@@ -179,6 +184,11 @@ class Layout:
     def fork_at(self, branch: int) -> Fork:
         """Return the fork to which the start of a branch belongs."""
         return next(fork for fork in self.forks.values() if branch in fork.branches)
+
+    def rules_path(self, owner: int) -> Path:
+        """Return the path of the guardrails of a body: those of a called program stand in the program."""
+        step = self.steps[owner]
+        return (*(step.home if isinstance(step, InvokeStep) else self.path(owner)), "guardrails")
 
     def inside(self, owner: int) -> range:
         """Return the positions of the steps in the body of a step, those of bodies within it included."""

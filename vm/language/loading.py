@@ -56,13 +56,19 @@ def build_program(data: Any, document: Document | None, patterns: str | None = R
 
     `patterns` is their dialect, as a journal names it.
     """
+    from stepward.vm.language.called_files import with_files
     from stepward.vm.language.program import Program
+    from stepward.vm.language.refused_calls import refused_calls
 
     name = document.name if document else "<dict>"
     if document is None:
         data = _with_plain_steps(data)
         _require_sane_data(data)
+    data = with_files(data, name, document.file if document else None)
     program = build(Program, data, name, document.problems if document else (), ProgramError, patterns)
+    problem = refused_calls(program.programs, program.steps, data)
+    if problem is not None:
+        raise ProgramError(name, (problem,))
     total = sum(1 + len(step.sub_steps) for step in program.layout.steps if step.type != "stage")
     if total > MAX_STEPS:
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
@@ -170,7 +176,15 @@ def _is_misspelt(missing: Path, unknown: set[Path]) -> bool:
 
 
 def _problem(complaint: Any, model: type[BaseModel], data: Any) -> Problem:
-    path = _data_path(complaint["loc"])
+    """Return a complaint of pydantic's in our words; one of a called program is that of a program, at its place."""
+    location = complaint["loc"]
+    if location[:1] == ("programs",) and len(location) > 2 and isinstance(_at(data, location[:2]), dict):
+        from stepward.vm.language.programs import CalledProgram
+        from stepward.vm.language.refused_calls import moved
+
+        inner = _problem({**complaint, "loc": location[2:]}, CalledProgram, _at(data, location[:2]))
+        return moved(inner, location[:2])
+    path = _data_path(location)
     while path and isinstance(path[-1], int) and not isinstance(_at(data, path[:-1]), list):
         path = path[:-1]
     kind, context = complaint["type"], complaint.get("ctx") or {}

@@ -21,9 +21,10 @@ from stepward.vm.language.name_types import Typing
 from stepward.vm.language.names import Names, assigned_path
 from stepward.vm.language.order import Order, order_of
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import ForEachStep
+from stepward.vm.language.steps import ForEachStep, InvokeStep
 from stepward.vm.language.types import key_of
 from stepward.vm.language.views import View
+from stepward.vm.language.within import applying
 from stepward.vm.reading.source import Path
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Meaning:
 
     def __init__(self, program: Program, policies: Sequence[Policy] = ()) -> None:
         self.program = program
-        self.policies = tuple(policy for policy in policies if policy.applies(program.name, program.source_name))
+        self.policies = tuple(applying(program, policies))
         self.flow = Flow(program)
         self._views: dict[tuple[str, ...], View | None] = {}
         self._enum_keys: dict[int, tuple[tuple[object, ...], frozenset[Any]]] = {}
@@ -51,10 +52,13 @@ class Meaning:
 
     @cached_property
     def manifest(self) -> dict[str, ToolSpec]:
-        """The facts about each tool: those of the program, or of a policy that is stricter."""
+        """The facts about each tool: those of the program, or of a policy or a called program that is stricter."""
         known: dict[str, ToolSpec] = {}
         for policy in self.policies:
             for name, spec in (policy.tools or {}).items():
+                known[name] = _stricter(known[name], spec) if name in known else spec
+        for step in self.flow.steps:
+            for name, spec in step.tools.items() if isinstance(step, InvokeStep) else ():
                 known[name] = _stricter(known[name], spec) if name in known else spec
         if self.program.tools is None:
             return known
@@ -97,14 +101,14 @@ class Meaning:
         """The expressions as they are written: what a `+` of language 2 joins is not known yet."""
         language, layout = self.program.language, self.flow.layout
         texts = (
-            Clause.of(number, (*layout.path(number), *path), text, language, is_condition=is_condition)
+            Clause.of(number, (*layout.path(number), *path), text, language, is_condition=is_condition, name=name)
             for number, step in enumerate(self.flow.steps)
-            for path, text, is_condition in step.expressions
+            for path, text, is_condition, name in step.expressions
         )
         if language == 1:
             return tuple(texts)
         made = [
-            Clause.of_built(number, assigned_path(layout, number, name), value)
+            Clause.of_built(number, assigned_path(layout, number, name), value, name)
             for number, step in enumerate(self.flow.steps)
             for name, value in step.assigns.items()
             if not isinstance(value, str) and is_computed(value, language)

@@ -21,16 +21,16 @@ from stepward.vm.language.failures import names_of
 from stepward.vm.language.items import MAX_COPIES, kinds_inside, lacks
 from stepward.vm.language.made import leaf_view, made_of, meaning_of
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.names import Names, Resolution, Source
+from stepward.vm.language.names import Names, Resolution, Source, input_of_call
 from stepward.vm.language.program import Program
 from stepward.vm.language.stated import ERRORS, INDEX, LIST, NEVER, TEXT, reply
 from stepward.vm.language.steps import (
     AnyPart,
-    BranchStep,
     ComputeStep,
     ConditionStep,
     EndStep,
     ForEachStep,
+    InvokeStep,
     LlmCall,
     ParallelStep,
     SetStep,
@@ -86,8 +86,8 @@ class Typing:
             return INDEX
         if source.kind == "errors":
             return ERRORS
-        if source.kind in ("set", "item") or source.step is None:
-            return None
+        if source.kind in COPIES or source.step is None:
+            return input_of_call(self.program.layout, source)
         return self._output(self._part(source.step, source.sub))
 
     def _part(self, number: int, sub: int | None) -> AnyPart:
@@ -113,10 +113,10 @@ class Typing:
                 return self._tool(part.tool).returns
             case ParallelStep():
                 return TypeSpec(type=("object",)) if part.branches else self._joined(part)
-            case ComputeStep():
+            case ComputeStep() | InvokeStep():
                 return part.returns
             case ForEachStep():
-                return None if isinstance(part, BranchStep) else LIST
+                return None if part.is_once else LIST
             case ConditionStep() | SetStep() | WaitStep() | EndStep() | Stage():
                 raise AssertionError(f"`{part.id}` has no output")
             case _:

@@ -7,15 +7,19 @@ from typing import Literal, NamedTuple
 
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import BranchStep, Failing, ForEachStep, parts
+from stepward.vm.language.steps import Failing, ForEachStep, InvokeStep, parts
+from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Path
 
 _Kind = Literal["input", "output", "set", "error", "error_name", "item", "index", "errors"]
 
 
 def assigned_path(layout: Layout, step: int, name: str) -> Path:
-    """Return the path of a variable that a step assigns by `set` or `carry`."""
-    word = "carry" if isinstance(layout.steps[step], ForEachStep) else "set"
+    """Return the path of a variable that a step assigns by `set` or `carry`, or of an argument of a call."""
+    owner = layout.steps[step]
+    if isinstance(owner, InvokeStep):
+        return (*layout.path(step), "args", name.rpartition("/")[2])
+    word = "carry" if isinstance(owner, ForEachStep) else "set"
     return (*layout.path(step), word, name)
 
 
@@ -68,7 +72,7 @@ class Names:
                 names._bind(name, Source("set", name, assigned_path(layout, number, name), number))
             if not step.has_output:
                 names.silent.add(step.id)
-            if isinstance(step, ForEachStep) and not isinstance(step, BranchStep):
+            if isinstance(step, ForEachStep) and not step.is_once:
                 names._bind_items(step, layout, number)
             for sub, part in parts(step):
                 if isinstance(part, Failing):
@@ -132,3 +136,9 @@ class Names:
     def known(self) -> set[str]:
         """Return the references to which a misspelt one is compared, without the dollar sign."""
         return set(self.variables) | {f"{step}.output" for step in self.outputs}
+
+
+def input_of_call(layout: Layout, source: Source) -> TypeSpec | None:
+    """Return the declared type of a source that is an input of a called program, None for any other source."""
+    step = None if source.step is None else layout.steps[source.step]
+    return step.type_of(source.name) if isinstance(step, InvokeStep) else None

@@ -19,6 +19,10 @@ def without_nulls(data: dict[str, Any]) -> dict[str, Any]:
             fields[key] = {name: _declaration_without_nulls(entry) for name, entry in fields[key].items()}
     if isinstance(fields.get("steps"), list):
         fields["steps"] = [_whole_step_without_nulls(entry) for entry in fields["steps"]]
+    if isinstance(fields.get("programs"), dict):
+        fields["programs"] = {
+            name: without_nulls(one) if isinstance(one, dict) else one for name, one in fields["programs"].items()
+        }
     for key in ("guardrails", "allow", "waivers"):
         if key in fields:
             fields[key] = _all_without_nulls(fields[key])

@@ -12,6 +12,7 @@ from stepward.vm.language.guardrails import Guardrail
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.node import ExactNumber, Node
+from stepward.vm.language.programs import CalledProgram, expanded
 from stepward.vm.language.steps import AnyStep, Count, Step, VariableName
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.document import Document
@@ -30,6 +31,7 @@ class Program(Node):
     language: Literal[1, 2] = 1
     inputs: dict[VariableName, TypeSpec] | None = None
     tools: dict[str, ToolSpec] | None = None
+    programs: dict[VariableName, CalledProgram] | None = None
     guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
     steps: Annotated[tuple[Step, ...], Field(strict=False, min_length=1)]
     max_steps: Count | None = None
@@ -54,11 +56,17 @@ class Program(Node):
 
     @property
     def layout(self) -> Layout:
-        """All its steps by position, those of bodies and the stages between items included."""
+        """All its steps by position, those of bodies and of called programs and the stages between items included."""
         found = self._layout  # to look up a private attribute takes long, and this is asked for everywhere
-        if found is None or found.written is not self.steps:  # a changed copy has that of the original
-            found = self._layout = Layout(self.steps)
+        # A changed copy has the layout of the original.
+        if found is None or found.written is not self.steps or found.programs is not self.programs:
+            found = self._layout = Layout(self.steps, expanded(self.steps, self.programs), self.programs)
         return found
+
+    @property
+    def whole_steps(self) -> tuple[AnyStep, ...]:
+        """The program's own list, in which every call has the steps of the program that it calls."""
+        return self.layout.whole
 
     @property
     def source_name(self) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.names import assigned_path
-from stepward.vm.language.steps import AnyStep, BranchStep, Failing, ForEachStep, parts
+from stepward.vm.language.steps import AnyStep, Failing, ForEachStep, parts
 from stepward.vm.reading.source import Path
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def item_bindings(layout: Layout, owner: int) -> Iterator[Binding]:
     """Yield the names that a for_each step binds for each item."""
     step = layout.steps[owner]
     assert isinstance(step, ForEachStep)
-    if isinstance(step, BranchStep):
+    if step.is_once:
         return
     yield Binding(step.item_name, owner, (*layout.path(owner), "as"), of_item=True)
     if step.index_as is not None:

@@ -176,7 +176,7 @@ def _passed(plan: Plan, state: State, event: Event) -> State:
     changes = failure_changes(step, error, name)
     if step.position in plan.bodies:
         body = plan.bodies[step.position]
-        changes += [(slot, UNDEFINED) for slot in (body.errors, *body.carried.values())]
+        changes += [(slot, UNDEFINED) for slot in (body.errors, *body.carried.values()) if slot != NOWHERE]
     for call in step.calls if step.is_parallel else ():
         changes += failure_changes(call, error, name)
     transition = step.stalls if is_last and step.stalls else step.transitions["visits"]
@@ -362,7 +362,7 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
         body = plan.bodies[step.position]
         name = event.body.get("error_name", "")
         changes = failure_changes(step, event.body["error"], name)
-        changes += [(slot, UNDEFINED) for slot in (body.errors, *body.carried.values())]
+        changes += [(slot, UNDEFINED) for slot in (body.errors, *body.carried.values()) if slot != NOWHERE]
         state = count_visit(state, step, steps=state.steps + step.cost)
         return leave(plan, state, step, event, _transition_of(step, event.body["kind"], name), Done(changes, 0, ()))
     if not step.calls:

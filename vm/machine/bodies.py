@@ -12,8 +12,8 @@ from typing import Any
 from stepward.vm.errors import EvaluationError
 from stepward.vm.journal.canonical import ErasedError, Sealed, Secret, opened
 from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
-from stepward.vm.language.steps import ForEachStep
-from stepward.vm.language.steps.catching import BAD_VALUE, TOO_MANY_ITEMS
+from stepward.vm.language.steps import ForEachStep, InvokeStep
+from stepward.vm.language.steps.catching import BAD_ARGUMENTS, BAD_VALUE, TOO_MANY_ITEMS
 from stepward.vm.language.transitions import Ending
 from stepward.vm.machine.calls import (
     after,
@@ -26,7 +26,7 @@ from stepward.vm.machine.calls import (
     size_of,
     size_refusal,
 )
-from stepward.vm.machine.data import computed, filled
+from stepward.vm.machine.data import completed, computed, filled
 from stepward.vm.machine.events import Event, event, unsealed
 from stepward.vm.machine.plan import NOWHERE, BodyPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, empty, get, put
@@ -49,6 +49,10 @@ def enter_each(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
         }
     except (EvaluationError, ErasedError) as error:
         return _unstarted(plan, state, step, visit, str(error), name_of(error))
+    if isinstance(step.step, InvokeStep):
+        carry, wrong = _arguments(step.step, carry)
+        if wrong is not None:
+            return _unstarted(plan, state, step, visit, wrong, BAD_ARGUMENTS)
     if items is None:
         return _unstarted(plan, state, step, visit, "`items` is no list", BAD_VALUE)
     if len(items) > body.most:
@@ -63,6 +67,13 @@ def enter_each(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
             return guardrail_rejection(plan, state, visit, (step.id, *blocked))
     said = {**place_of(state, step.id, visit), "carry": FrozenMap(carry), "items": items}
     return unsealed("opened", said) if plan.has_sensitive else event("opened", said)
+
+
+def _arguments(step: InvokeStep, given: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """Return the inputs of a called program with sensitive parts marked, and why it refuses them, if so."""
+    start = len(step.inside(""))
+    taken, wrong = completed({name[start:]: value for name, value in given.items()}, step.declared)
+    return {step.inside(name): value for name, value in taken.items()}, wrong
 
 
 def _items(value: Any) -> tuple[Any, ...] | None:
@@ -94,7 +105,7 @@ def between_items(plan: Plan, state: State, each: Each) -> Event:
     said = place_of(state, step.id, each.visit)
     failed = each.failed
     if failed is None:
-        if size_refusal(state, step, size_of(plan, outputs_of(each)), state.limits.state_bytes) is not None:
+        if size_refusal(state, step, size_of(plan, output_of(body, each)), state.limits.state_bytes) is not None:
             return ended(plan, state, "FAILED", "error")
         return event("joined", said | {"kind": "success", **after(plan, plan.steps[body.next], "success", "")})
     said |= {"error": failed.error, **named(plan, failed.name)}
@@ -124,7 +135,9 @@ def begun(plan: Plan, state: State, step: StepPlan, happened: Event) -> State:
 def begin_item(plan: Plan, state: State, each: Each, frame: tuple[Any, ...], trace: bytes) -> State:
     """Return the state at the first step of an item; `trace` is the trace hash of its frame."""
     body = plan.bodies[each.at]
-    changes = [*cleared(body), (body.item, each.items[each.item])]
+    changes = [*cleared(body)]
+    if body.item != NOWHERE:
+        changes.append((body.item, each.items[each.item]))
     if body.index != NOWHERE:
         changes.append((body.index, each.item))
     return state._replace(
@@ -203,6 +216,12 @@ def outputs_of(each: Each) -> tuple[Any, ...]:
     """Return the output of a for_each step: that of each item, None for an item without one."""
     found = (get(each.outputs, number) for number in range(len(each.items)))
     return tuple(None if value is UNDEFINED else value for value in found)
+
+
+def output_of(body: BodyPlan, each: Each) -> Any:
+    """Return the output of a step with a body: those of all items, or that of the program that was called."""
+    outputs = outputs_of(each)
+    return outputs[0] if body.is_once else outputs
 
 
 def errors_of(each: Each) -> tuple[Any, ...]:

@@ -87,6 +87,9 @@ def require_continuable(chain: Sequence[History], wanted: Wanted) -> None:
         raise RunRefused(f"run `{run}` has another head than the one that was named: look at it again")
     if state.is_erased and last.plan.has_sensitive:
         raise RunRefused(f"the sensitive values of run `{run}` were erased")
+    if last.plan.program.programs or wanted.program.programs:
+        whose = "the program" if wanted.program.programs else f"the program of run `{run}`"
+        raise RunRefused(f"{whose} calls others, and continuations with `programs` are not supported yet")
     if wanted.program.language != last.plan.program.language:
         raise RunRefused(
             f"the program has to say `language: {last.plan.program.language}`, as that of run `{run}` does"

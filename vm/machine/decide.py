@@ -6,7 +6,7 @@ from typing import Any, Final, assert_never
 
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.evaluator import evaluate_condition
-from stepward.vm.journal.canonical import ErasedError
+from stepward.vm.journal.canonical import ErasedError, is_sealed, opened
 from stepward.vm.language.steps import (
     ComputeStep,
     ConditionStep,
@@ -38,7 +38,7 @@ from stepward.vm.machine.calls import (
     with_doubts,
 )
 from stepward.vm.machine.computing import enter_compute
-from stepward.vm.machine.data import computed, filled
+from stepward.vm.machine.data import computed, filled, refused
 from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Calls, Event, Kind, event, unsealed
 from stepward.vm.machine.forks import may_start, seen_by
 from stepward.vm.machine.keys import FrameName
@@ -211,14 +211,24 @@ def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, vis
 def _enter_end(plan: Plan, state: State, step: StepPlan, end: EndStep, visit: int) -> Event:
     try:
         output = filled(end.output, Reader(plan, state.slots))
+        why = _unfit(plan, state, step, output)
     except (EvaluationError, ErasedError) as error:
         return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
-    too_large = oversize(plan, state, step, output) if state.frames else None  # the output of an item is kept
-    if too_large is not None:
-        return _evaluation_failure(plan, state, step, visit, too_large, BAD_OUTPUT)
+    if why is not None:
+        return _evaluation_failure(plan, state, step, visit, why, BAD_OUTPUT)
     body = {**place_of(state, step.id, visit), "output": output, **successor_fields(plan, step.transitions["end"])}
     kind: Kind = "closed" if state.frames else "ended"
     return unsealed(kind, body) if plan.has_sensitive else event(kind, body)
+
+
+def _unfit(plan: Plan, state: State, step: StepPlan, output: Any) -> str | None:
+    """Return why a body can't have an output, or None: it is too large, or not what a call takes."""
+    why = oversize(plan, state, step, output) if state.frames else None
+    if why is not None or step.returns is None:
+        return why
+    is_secret = plan.has_sensitive and is_sealed(output)
+    why = refused(opened(output) if is_secret else output, step.returns, "the output")
+    return "the output is not of its type" if why is not None and is_secret else why
 
 
 def _evaluation_failure(plan: Plan, state: State, step: StepPlan, visit: int, why: str, name: str) -> Event:

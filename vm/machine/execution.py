@@ -20,6 +20,7 @@ from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Leas
 from stepward.vm.language.policy import Policy, require_distinct
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
+from stepward.vm.language.within import applying
 from stepward.vm.machine.admission import Admission, Checker, unnamed, warn_of_no_checker
 from stepward.vm.machine.ask import error_text
 from stepward.vm.machine.authority import Envelope, envelope_note, require_name
@@ -259,7 +260,7 @@ class ExecutionVM(Migrations):
         _require_id(run)
         if await self._load(run) is not None:
             raise RunRefused(f"run `{run_id}` is continued already, by run `{run}`: look at that one")
-        policies = [one for one in self.policies if one.applies(program.name, program.source_name)]
+        policies = applying(program, self.policies)
         plan, given, continues = prepared(chain, wanted, policies)
         await self._admission.require(plan, plan.policies, accept)
         self._require_tools(plan)
@@ -382,7 +383,7 @@ class ExecutionVM(Migrations):
         cached = self._plans.get(id(program))
         if cached is not None and cached[0] is program and cached[2] == today:
             return cached[1]
-        policies = [policy for policy in self.policies if policy.applies(program.name, program.source_name)]
+        policies = applying(program, self.policies)
         plan = Plan(program, policies, _waived(program, policies, today))
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
@@ -398,12 +399,11 @@ class ExecutionVM(Migrations):
     def _present_terms(self, plan: Plan) -> Terms:
         """Return the policies and waivers under which this machine continues runs of a program.
 
-        The store does not have the path of the program's file. So a policy that applies only by a path counts if the
-        run is under a policy of that name already.
+        The store has no path of the program's file: a policy that applies by a path counts if the run is under it.
         """
         program = plan.program
-        known = {policy.policy for terms in plan.terms for policy in terms.policies}
-        policies = [one for one in self.policies if one.policy in known or one.applies(program.name, "")]
+        known = {one.policy for terms in plan.terms for one in terms.policies}
+        policies = [one for one in self.policies if one.policy in known or applying(program, [one], "")]
         return Terms(tuple(policies), frozenset(_waived(program, policies, self._today())))
 
     def _require_tools(self, plan: Plan) -> None:

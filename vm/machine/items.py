@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import NO_DIGEST
-from stepward.vm.machine.bodies import again, begin_item, begun, errors_of, joined_trace, outputs_of
+from stepward.vm.machine.bodies import again, begin_item, begun, errors_of, joined_trace, output_of
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.keys import shown
 from stepward.vm.machine.leaving import Done, close, enter, failure_changes, leave, noticed, step_of
 from stepward.vm.machine.ordering import output_changes
-from stepward.vm.machine.plan import Plan
-from stepward.vm.machine.slots import UNDEFINED, put
+from stepward.vm.machine.plan import NOWHERE, Plan
+from stepward.vm.machine.slots import UNDEFINED, get, put
 from stepward.vm.machine.state import Each, State
 from stepward.vm.machine.traces import traced
 
@@ -67,11 +67,14 @@ def joined_items(plan: Plan, state: State, event: Event) -> State:
     transition = plan.steps[body.next if kind == "success" else body.failed].leaving(kind, name)
     if transition is None:
         raise MisfitError(f"`{step.id}` can't end as {kind}")
-    errors = [(body.errors, errors_of(each))]
+    errors = [(body.errors, errors_of(each))] if body.errors != NOWHERE else []
     state = state._replace(each=None, at=step.position, slots=put(state.slots, each.before))
     if kind == "success":
-        output = outputs_of(each)
-        changes = [*output_changes(step, output), *each.carried, *errors]
+        output = output_of(body, each)
+        value = UNDEFINED if body.is_once and get(each.outputs, 0) is UNDEFINED else output
+        # The inputs of a called program are gone with it.
+        carried = ((slot, UNDEFINED) for slot, _ in each.carried) if body.is_once else each.carried
+        changes = [*output_changes(step, value), *carried, *errors]
         done = Done(changes, len(canonical(portable(output)).encode()), (step.part,))
     else:
         gone = [(slot, UNDEFINED) for slot, _ in each.before]

@@ -16,8 +16,14 @@ FrameName = tuple[tuple[str, int, int, int | str], ...]
 
 
 def shown(frame: FrameName, step: str) -> str:
-    """Return a step in a frame as people read it: `each[3]/pay`."""
-    return "/".join((*(f"{name}[{item}]" for name, _, _, item in frame), step))
+    """Return a step in a frame as people read it: `each[3]/pay`. The steps of a called program follow its call."""
+    text, prefix = "", ""
+    for (name, _, _, item), inner in zip(frame, (*(one[0] for one in frame), step)[1:], strict=True):
+        text += name.removeprefix(prefix)
+        is_call = inner.startswith(f"{name}/")
+        text += "/" if is_call else f"[{item}]/"
+        prefix = f"{name}/" if is_call else prefix
+    return text + step.removeprefix(prefix)
 
 
 @lru_cache(maxsize=64)  # the intent needs the key, and then the tool

@@ -88,6 +88,9 @@ def require_movable(last: History, version: Version) -> None:
         raise RunRefused(f"run `{run}` does not wait: it is {state.status}")
     if is_turn(last):
         raise RunRefused(f"run `{run}` is a turn of a session: what it does follows from its text")
+    if plan.program.programs or version.program.programs:
+        whose = "the version" if version.program.programs else f"the program of run `{run}`"
+        raise RunRefused(f"{whose} calls others, and moves to a version with `programs` are not supported yet")
     step = plan.steps[state.at]
     if state.frames or state.each or state.fork or not (step.calls or state.due) or step.is_parallel:
         raise RunRefused(f"run `{run}` waits within `{step.id}`: it can move when it waits on a step of its own")

@@ -26,8 +26,10 @@ from stepward.vm.language.steps import (
     AnyStep,
     BranchStep,
     ComputeStep,
+    EndStep,
     Failing,
     ForEachStep,
+    InvokeStep,
     LlmCall,
     ParallelStep,
     Stage,
@@ -171,6 +173,10 @@ class StepPlan:
         if isinstance(step, ComputeStep):
             self.computes = f"{step.id}.output" if step.output_key is None else step.output_key
             self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[step.id])
+        owner = plan.program.layout.owner(position)
+        called = None if owner is None or not isinstance(step, EndStep) else plan.program.layout.steps[owner]
+        if isinstance(called, InvokeStep):  # the caller relies on it
+            self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[called.id])
         self.order = plan.meaning.orders.get(position)
         if self.order is not None:
             for call, before in zip(self.calls, self.order.before, strict=True):
@@ -197,7 +203,8 @@ class BodyPlan:
     """The body of a for_each step or of a branch, by slots and positions.
 
     `carried` are the slots of the variables that items carry on, `locals` those that are undefined when an item starts,
-    `counts` those of the visits of its steps. `result` is the slot of the output of `do`, NOWHERE for a list of steps.
+    `counts` those of the visits of its steps. `is_once`: it is performed once, and its output is that of the step.
+    `result` is the slot of the output of `do`, NOWHERE for a list of steps.
     """
 
     def __init__(self, plan: Plan, body: Body, step: ForEachStep) -> None:
@@ -210,9 +217,10 @@ class BodyPlan:
         self.stops = step.on_item_error == "fail"
         self.attempts = step.max_retries if step.on_error == "retry" else 1
         self.is_branch = isinstance(step, BranchStep)
-        self.item = NOWHERE if self.is_branch else plan.slot((step.item_name,))
+        self.is_once = step.is_once
+        self.item = NOWHERE if self.is_once else plan.slot((step.item_name,))
         self.index = NOWHERE if step.index_as is None else plan.slot((step.index_as,))
-        self.errors = NOWHERE if self.is_branch else plan.slot((step.id, "errors"))
+        self.errors = NOWHERE if self.is_once else plan.slot((step.id, "errors"))
         self.carried = {name: plan.slot((name,)) for name in step.carry}
         names: set[Names] = {(name,) for name in local_names(layout, body.owner)}
         counts: list[int] = []
@@ -221,7 +229,7 @@ class BodyPlan:
             if not isinstance(inner, Stage):
                 counts.append(plan.slot((inner.id, "#visits")))
             names |= {(part.id, kind) for _, part in parts(inner) if part.has_output for kind in OF_STEPS}
-            is_each = isinstance(inner, ForEachStep) and not isinstance(inner, BranchStep)
+            is_each = isinstance(inner, ForEachStep) and not inner.is_once
             names |= {(inner.id, "errors")} if is_each else set()
         self.locals = tuple(sorted(map(plan.slot, names)))
         self.counts = tuple(counts)
@@ -378,6 +386,12 @@ class Plan:
             specs += [tool.returns, *(tool.args or {}).values()]
         specs += [site.call.returns for site in self.meaning.calls if isinstance(site.call, LlmCall)]
         specs += [step.returns for step in self.program.layout.steps if isinstance(step, ComputeStep)]
+        specs += [
+            spec
+            for step in self.program.layout.steps
+            if isinstance(step, InvokeStep)
+            for spec in step.declared.values()
+        ]
         yield from (spec for spec in specs if spec is not None)
 
     @cached_property

@@ -51,6 +51,8 @@ class Document:
     data: Any
     locator: Locator = field(repr=False)
     problems: tuple[Problem, ...] = ()
+    file: str | None = None
+    """The path of the file from which it was read; None for a text, which can name no other files."""
 
     def locate(self, places: Iterable[Place]) -> dict[Place, Span]:
         """Return the span of each location; for one without a text of its own, the span of the nearest parent."""

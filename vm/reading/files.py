@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Final
 
@@ -17,7 +18,7 @@ def read_file(path: str | FilePath) -> list[Document]:
     Raises ProgramError (SW001, SW004) if its content can't be read, OSError if there is no file.
     """
     name = str(path)
-    return read_format(name, read_bytes(FilePath(path), name))
+    return [replace(one, file=name) for one in read_format(name, read_bytes(FilePath(path), name))]
 
 
 def read_bytes(path: FilePath, name: str) -> str:

@@ -230,3 +230,19 @@ def create_offer(application_id: str, amount: Decimal, term_months: int, rate_pe
 
 def send_letter(application_id: str, template: str, reference: str) -> str:
     return id_of("LTR", application_id, template, reference)
+
+
+def seller_is_known(seller: str) -> bool:
+    return seller != "SLR-0000"
+
+
+def ask_accountant(seller: str, amount: Decimal) -> Suspend:
+    return Suspend({"question": f"may {seller} get {amount}?"})
+
+
+def pay_seller(seller: str, amount: Decimal) -> str:
+    return id_of("SEL", seller, amount)
+
+
+def tell_buyer(order_id: str, text: str) -> str:
+    return id_of("BUY", order_id, text)

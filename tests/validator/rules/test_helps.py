@@ -28,6 +28,8 @@ from stepward.vm import Policy, Program
 from stepward.vm.errors import ProgramError
 
 NOT_MECHANICAL = {
+    r"^make a loop of steps in one program": "what the programs are for, only the author knows",
+    r"^keep only one of `first/transfer`": "both are one step of a called program",
     r"^remove one of the two, or rename it": "which of the two values is meant",
     r"^order the steps in the list": "which order is meant, only the author knows",
     r"^add `tool`$": "so is the tool",

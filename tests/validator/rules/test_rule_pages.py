@@ -42,6 +42,7 @@ SW106 ambiguous-arm
 SW107 no-failure-ending warning
 SW108 same-branches warning
 SW109 impossible-order
+SW110 impossible-call
 SW111 unhandled-error warning
 SW112 unused-catch
 SW113 long-list warning

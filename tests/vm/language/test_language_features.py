@@ -18,6 +18,7 @@ import strategies
 import systems
 from bodied_programs import bodied_program
 from branched_programs import branched_program
+from called_programs import called_program
 from language_features import every_feature, expression_features, features_of, type_features
 from ordered_programs import ordered_program
 from paths import DATA
@@ -28,6 +29,7 @@ from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_ta
 from stepward.sabotage.drawn.bodies import body_program
 from stepward.sabotage.drawn.branches import branch_program
 from stepward.sabotage.drawn.cases import drawn_case
+from stepward.sabotage.drawn.invoked import invoking_program
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.vm.errors import PolicyError, ProgramError
 from stepward.vm.language.steps import STEP_MODELS
@@ -54,6 +56,19 @@ EXEMPT = {
     "Policy.performed": CONTINUED,
     "Requires.already": CONTINUED,
     "ForEachStep.max_concurrency": "more than 1 is not supported yet: the loader refuses it",
+    **{
+        f"CalledProgram.{field}": "as that of a program, or judged by `test_calls.py` and `test_machine_calls.py`"
+        for field in ("description", "file", "language", "name", "programs", "tools", "version")
+    },
+    **{
+        f"CalledProgram.{field}": "a budget of a file counts only when it runs alone: `test_calls.py`"
+        for field in ("max_cost", "max_stalled_steps", "max_steps", "max_tokens")
+    },
+    **{
+        f"InvokeStep.{field}": "as the field of a for_each step, which is made"
+        for field in ("is_terminal", "outcome=failure", "outcome=success", "output_key")
+    },
+    "InvokeStep.returns": "`test_machine_calls.py` judges it, and the reference plays it",
     "Policy.four_eyes": "who settles a call: `test_machine_authority.py` judges it, generated runs name nobody",
 }
 """What no generator need make, and why."""
@@ -97,6 +112,10 @@ def by_branched() -> set[str]:
     return set().union(*(features_of(branched_program(seed)) for seed in range(FEWER // 4)))
 
 
+def by_called() -> set[str]:
+    return set().union(*(features_of(called_program(seed)) for seed in range(FEWER // 4)))
+
+
 def by_wide() -> set[str]:
     found: set[str] = set()
     for number in range(FEWER + FEWER // 2):
@@ -108,7 +127,8 @@ def by_wide() -> set[str]:
             continue
     timed = [drawn_case("time", str(seed)) for seed in range(20)]
     found |= set().union(*(features_of(case.program.to_dict()) for case in timed if case is not None))
-    return found.union(*(features_of(branch_program(str(seed))) for seed in range(20)))
+    found = found.union(*(features_of(branch_program(str(seed))) for seed in range(20)))
+    return found.union(*(features_of(invoking_program(str(seed))) for seed in range(20)))
 
 
 def by_random() -> set[str]:
@@ -161,6 +181,7 @@ GENERATORS: dict[str, Callable[[], set[str]]] = {
     "ordered": by_ordered,
     "bodied": by_bodied,
     "branched": by_branched,
+    "called": by_called,
     "wide": by_wide,
     "random": by_random,
     "conditions": by_conditions,
@@ -193,7 +214,7 @@ def test_every_feature_is_made_by_some_generator() -> None:
 
 def test_every_feature_is_in_programs_of_which_every_run_is_enumerated() -> None:
     missing = set(every_feature()) - made()["small"] - made()["seasoned"] - made()["ordered"] - made()["bodied"]
-    missing -= made()["branched"]
+    missing -= made()["branched"] | made()["called"]
     new, made_now = missing - set(UNJUDGED), set(UNJUDGED) - missing
     assert not new, f"no small or seasoned program has {sorted(new)}; {WHERE}"
     assert not made_now, f"they are made now, so take them out of UNJUDGED: {sorted(made_now)}"

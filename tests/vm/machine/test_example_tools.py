@@ -101,6 +101,13 @@ INPUTS: dict[str, dict[str, Any]] = {
         "country": "DE",
         "statement": "a car for the way to work",
     },
+    "marketplace_payout": {
+        "order_id": "ORD-000042",
+        "first_seller": "SLR-0001",
+        "first_amount": 1300,
+        "second_seller": "SLR-0002",
+        "second_amount": Decimal("19.90"),
+    },
     "nightly_report": {"report_date": "2026-03-02", "recipients": ["ops@example.com"]},
     "discount_bands": {"order_id": "ORD-000042", "quantity": 100},
     "shipping_by_zone": {"parcel_id": "PCL-000042", "zone": "union", "weight_kg": Decimal("30.5")},

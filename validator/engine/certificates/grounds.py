@@ -24,6 +24,7 @@ from stepward.validator.engine.values.cuts import Cutting, TooMany, class_values
 from stepward.validator.engine.values.described import described
 from stepward.validator.engine.values.domains import Domains, Names, real
 from stepward.vm.expressions.fields import written
+from stepward.vm.expressions.inner_names import as_word
 from stepward.vm.language.automata import NeverAutomaton
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def _is_nothing(names: Names) -> bool:
 
 
 def _shown(names: Names) -> str:
-    return "$" + written(names)
+    return "$" + written((as_word(names[0]), *names[1:]))
 
 
 # -- single states -----------------------------------------------------------------------------------------------------

@@ -127,14 +127,16 @@ def forked(moves: Moves, number: int) -> Iterator[Leaving]:
         yield from (Leaving(one, (), (), (), 1) for one in transitions if one.kind == "success")
 
 
-def _branch_output(moves: Moves, owner: int, step: BranchStep) -> Iterator[Assign]:
-    """Yield the assignments of a branch that has succeeded; it may have no output."""
+def _own_output(moves: Moves, owner: int, step: ForEachStep) -> Iterator[Assign]:
+    """Yield the assignments of a branch or a call that has succeeded; it may have no output."""
     is_sure, is_none = moves.facts.bodies.always_has_output(owner), moves.facts.bodies.never_has_output(owner)
+    roots = ((step.id, "output"), (step.output_key,))
+    output = moves.facts.meaning.names.outputs[step.id]
     for one in moves.left_with(step, SUCCEEDS):
-        if is_sure or one.root != (step.id, "output") or not isinstance(one.value, Given):
+        if is_sure or one.root not in roots:
             yield one
         else:
-            yield Assign(one.root, Undefined() if is_none else one.value._replace(maybe=True))
+            yield Assign(one.root, Undefined() if is_none else Given(output, maybe=True))
 
 
 def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
@@ -149,8 +151,8 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
             assigns = tuple(Assign((one,), Given(source)) for one, source in found.items())
         elif transition.kind == "again":
             assigns = tuple(Assign((one.name,), Given(one)) for one in _carried(moves, owner))
-        elif transition.kind == "success" and isinstance(step, BranchStep):
-            assigns = tuple(_branch_output(moves, owner, step))
+        elif transition.kind == "success" and step.is_once:
+            assigns = tuple(_own_output(moves, owner, step))
         elif transition.kind == "success":
             assigns = tuple(moves.left_with(step, SUCCEEDS))
         else:

@@ -471,7 +471,9 @@ class Moves:
         for transition in transitions:
             if transition.kind != "failed":
                 yield Leaving(transition, () if wanted is None else (Guard(wanted, 0),), (), (), 1)
-        if wanted is not None:
+        if self.facts.bodies.may_be_refused(number):
+            yield Leaving(fails, (), (), (), 1)  # the output may not be what the caller takes
+        elif wanted is not None:
             yield Leaving(fails, (Guard(wanted, NONE_HOLDS),), (), (), 1)
 
 

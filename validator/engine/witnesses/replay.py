@@ -26,8 +26,9 @@ from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Neve
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
+from stepward.vm.language.programs import CalledProgram
 from stepward.vm.language.selectors import Match, matches
-from stepward.vm.language.steps import AnyStep, Branch, ForEachStep, ParallelStep, ToolCall
+from stepward.vm.language.steps import AnyStep, Branch, ForEachStep, InvokeStep, ParallelStep, ToolCall
 from stepward.vm.language.steps.catching import UNEXPECTED
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
@@ -342,6 +343,9 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
     bare = program.model_copy(update={"guardrails": only_claimed(program.guardrails, None)})
     if program.layout.bodies:
         bare = bare.model_copy(update={"steps": tuple(_with_claimed(step, claim, others) for step in program.steps)})
+    if program.programs:
+        called = {name: _called_with(one, claim, others) for name, one in program.programs.items()}
+        bare = bare.model_copy(update={"programs": called})
     held: list[Policy] = []
     for policy in policies:
         update: dict[str, Any] = {"guardrails": only_claimed(policy.guardrails, policy.policy)}
@@ -352,6 +356,10 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
             update["performed"] = ()
             others.append("performed")
         held.append(policy.model_copy(update=update))
+    if claim.policy is None:  # a rule of a called program may be claimed in one call, and stop the run in another
+        calls = [step for step in program.layout.steps if isinstance(step, InvokeStep)]
+        within = [rule for step in calls for rule in step.guardrails]
+        own.extend(rule for rule in within if rule.name == claim.rule and isinstance(rule, Never | Requires))
     return _RuleSet(bare, tuple(held), tuple(others)), own
 
 
@@ -361,7 +369,7 @@ def _with_claimed(step: AnyStep, claim: Claim, others: list[str]) -> AnyStep:
         return step.replace(
             branches=FrozenMap((name, _branch_with(one, claim, others)) for name, one in step.branches.items())
         )
-    if not isinstance(step, ForEachStep):
+    if not isinstance(step, ForEachStep) or isinstance(step, InvokeStep):
         return step
     kept = tuple(rule for rule in step.guardrails if claim.policy is None and rule.name == claim.rule)
     others.extend(rule.name for rule in step.guardrails if rule not in kept)
@@ -369,6 +377,22 @@ def _with_claimed(step: AnyStep, claim: Claim, others: list[str]) -> AnyStep:
     if changed.steps is None:
         return changed
     return changed.replace(steps=tuple(_with_claimed(one, claim, others) for one in changed.steps))
+
+
+def _is_claimed(rule: AnyRule, claim: Claim) -> bool:
+    """Return whether a rule may be the claimed one: within a call, the claim names the call before it."""
+    return claim.policy is None and (claim.rule or "").rpartition("/")[2] == rule.name
+
+
+def _called_with(program: CalledProgram, claim: Claim, others: list[str]) -> CalledProgram:
+    """Return a called program in which no rule stands but one that may be claimed."""
+    kept = tuple(rule for rule in program.guardrails if _is_claimed(rule, claim))
+    others.extend(rule.name for rule in program.guardrails if rule not in kept)
+    update: dict[str, Any] = {"steps": tuple(_with_claimed(one, claim, others) for one in program.steps)}
+    update |= {"guardrails": kept} if program.guardrails else {}
+    if program.programs:
+        update["programs"] = {name: _called_with(one, claim, others) for name, one in program.programs.items()}
+    return program.model_copy(update=update)
 
 
 def _branch_with(branch: Branch, claim: Claim, others: list[str]) -> Branch:

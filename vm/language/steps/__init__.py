@@ -26,6 +26,7 @@ from stepward.vm.language.steps.condition import Case as Case
 from stepward.vm.language.steps.condition import ConditionStep as ConditionStep
 from stepward.vm.language.steps.end import EndStep as EndStep
 from stepward.vm.language.steps.for_each import ForEachStep as ForEachStep
+from stepward.vm.language.steps.invoke import InvokeStep as InvokeStep
 from stepward.vm.language.steps.llm import LlmCall as LlmCall
 from stepward.vm.language.steps.llm import LlmStep as LlmStep
 from stepward.vm.language.steps.parallel import Branch as Branch
@@ -36,7 +37,16 @@ from stepward.vm.language.steps.tool import ToolStep as ToolStep
 from stepward.vm.language.steps.wait import WaitStep as WaitStep
 
 WrittenStep = (
-    LlmStep | ToolStep | ConditionStep | ParallelStep | ForEachStep | SetStep | ComputeStep | WaitStep | EndStep
+    LlmStep
+    | ToolStep
+    | ConditionStep
+    | ParallelStep
+    | ForEachStep
+    | InvokeStep
+    | SetStep
+    | ComputeStep
+    | WaitStep
+    | EndStep
 )
 """What a document can have as a step."""
 

@@ -42,11 +42,15 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Text(NamedTuple):
-    """An expression of a step: its path below the step, its text, and whether it is a condition."""
+    """An expression of a step: its path below the step, its text, and whether it is a condition.
+
+    `name` is that of the variable that it assigns, where the path does not end with it.
+    """
 
     path: Path
     text: str
     is_condition: bool
+    name: str = ""
 
 
 class Template(NamedTuple):

@@ -18,6 +18,8 @@ class BranchStep(ForEachStep):
     owner: str
     needs: tuple[str, ...]
 
+    is_once = True
+
     @classmethod
     def of(cls, owner: str, name: str, branch: Branch) -> BranchStep:
         """Return the start of a branch of the parallel step with the id `owner`."""

@@ -19,7 +19,9 @@ VISITS: Final = "Visits"
 UNDEFINED_NAME: Final = "Undefined"
 BAD_VALUE: Final = "BadValue"
 
-UNSTARTED: Final = (UNDEFINED_NAME, BAD_VALUE, "BadArguments", "Refused")
+BAD_ARGUMENTS: Final = "BadArguments"
+
+UNSTARTED: Final = (UNDEFINED_NAME, BAD_VALUE, BAD_ARGUMENTS, "Refused")
 """The names of what fails before it starts: it is not tried again, because it would fail again."""
 
 DEPENDENCY: Final = "Dependency"

@@ -45,6 +45,8 @@ class ForEachStep(FailingStep):
 
     sub_steps = ()
     calls = ()
+    is_once = False
+    """Whether the body is performed once, and its output is that of the step."""
 
     @classmethod
     def fields(cls) -> dict[str, Any]:

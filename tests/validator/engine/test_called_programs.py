@@ -1,0 +1,140 @@
+"""Small programs with calls: what the checker says is held against every run, and runs of the machine.
+
+A call is enumerated as a for_each step with one item. `STEPWARD_CALLED=100` tries that many programs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import comparing
+from bodies_judge import BodiesJudge
+from brute_force import truth
+from called_programs import as_items, called_program, flat_text
+from comparing import compare, dead_steps
+from small_runs import all_runs
+from stepward.validator import ProgramValidator, Report, Verdict, validator
+from stepward.vm import Program
+from stepward.vm.language import programs
+
+CHUNK = 5
+CHUNKS = max(1, int(os.environ.get("STEPWARD_CALLED", "10")) // CHUNK)
+
+
+@pytest.fixture(autouse=True)
+def _in_names_of_the_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let findings name the steps of called programs as the enumeration does, once for each call."""
+    monkeypatch.setattr(validator, "in_called_programs", lambda findings, _: list(findings))
+
+
+def report_of(data: dict[str, Any]) -> Report:
+    """Return the report on a program with calls, with the names of its twin with for_each steps."""
+    report = ProgramValidator(Program.from_dict(data)).validate()
+    findings = (
+        replace(one, message=flat_text(one.message), step=None if one.step is None else flat_text(one.step))
+        for one in report.findings
+    )
+    properties = (one._replace(rule=flat_text(one.rule)) for one in report.properties)
+    return replace(report, findings=tuple(findings), properties=tuple(properties))
+
+
+def wrong_of(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, report: Report | None = None) -> list[str]:
+    """Return what is said of a program and is not true of every run."""
+    report = report_of(data) if report is None else report
+    dead = {flat_text(name) for name in dead_steps(data)}
+    with monkeypatch.context() as patch:
+        patch.setattr(comparing, "dead_steps", lambda _: dead)
+        found = compare(as_items(data), lambda _: report, is_rechecked=True)
+    # A step behind an ending is nothing that a proof speaks of.
+    return [one for one in found.wrong if "no path leads to" not in one]
+
+
+def broken_on_runs(data: dict[str, Any], seed: int, runs: int) -> set[str]:
+    """Return the rules that runs on the machine break, which has no rules to keep."""
+    plain = {**data, "guardrails": [], "programs": {"p": {**data["programs"]["p"], "guardrails": []}}}
+    found = set()
+    for run, records in asyncio.run(all_runs(Program.from_dict(plain), plain, seed, runs)):
+        told = json.loads(flat_text(json.dumps(records)))
+        found |= {rule for rule, _ in BodiesJudge(as_items(data)).judge(told, run.status, run.reason or "").breaches}
+    return found
+
+
+@pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(CHUNKS)])
+def test_small_programs_with_calls_agree_with_every_run(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong: dict[int, Any] = {}
+    for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        data = called_program(number)
+        report = report_of(data)
+        said: list[Any] = wrong_of(data, monkeypatch, report)
+        proved = {one.rule for one in report.properties if one.verdict is Verdict.PROVED}
+        said += sorted(proved & broken_on_runs(data, number, 15))
+        if said:
+            wrong[number] = said
+    assert not wrong
+
+
+def test_random_runs_break_what_is_violated() -> None:
+    """The judge of runs sees rules broken, in called programs and around them, and no rule that always holds."""
+    seen: set[str] = set()
+    for number in range(5):
+        data = called_program(number)
+        known = truth(as_items(data)).broken
+        broken = broken_on_runs(data, number, 12)
+        assert broken <= {rule for rule, places in known.items() if places}
+        seen |= {"inside" if rule.startswith("c") else "around" for rule in broken}
+    assert seen == {"inside", "around"}
+
+
+def test_drawn_programs_ask_of_every_kind() -> None:
+    """The generator makes broken and kept rules of called programs and of callers, and second calls."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    for number in range(14):
+        data = called_program(number)
+        counts["twice", "c1" in {step["id"] for step in data["steps"]}] += 1
+        broken = truth(as_items(data)).broken
+        counts.update(("inside" if rule.startswith("c") else "around", bool(broken[rule])) for rule in broken)
+    assert all(counts[kind, is_so] for kind in ("inside", "around", "twice") for is_so in (True, False))
+
+
+# -- planted mistakes --------------------------------------------------------------------------------------------------
+
+
+def forgets_rules_of_the_program(patch: pytest.MonkeyPatch) -> None:
+    real = programs._expanded
+    patch.setattr(programs, "_expanded", lambda step, scope: real(step, scope).replace(guardrails=()))
+
+
+def hides_the_steps_of_calls(patch: pytest.MonkeyPatch) -> None:
+    """The rules of a caller see no step of a called program: it looks as if it did nothing."""
+    real = programs._expanded
+
+    def empty(step: Any, scope: Any) -> Any:
+        found = real(step, scope)
+        if found.type != "call":
+            return found
+        return found.replace(steps=tuple(one for one in found.steps if one.type == "end") or found.steps[-1:])
+
+    patch.setattr(programs, "_expanded", empty)
+
+
+def gives_calls_the_same_names(patch: pytest.MonkeyPatch) -> None:
+    """The second call reads the variables of the first one."""
+    real = programs.Prefix
+    patch.setattr(programs, "Prefix", lambda prefix, language: real("c0/", language))
+
+
+@pytest.mark.parametrize(
+    "mistake", [forgets_rules_of_the_program, hides_the_steps_of_calls, gives_calls_the_same_names]
+)
+def test_a_planted_mistake_is_found(mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = [0, 1, 5, 6, 9]
+    with monkeypatch.context() as patch:
+        mistake(patch)
+        assert any(wrong_of(called_program(seed), patch) for seed in seeds)

@@ -1,0 +1,257 @@
+"""Fast: call steps: what a called program sees, its frame, its output, its errors, keys, deliveries, replays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from machines import Bench, assign, check, end, program, tool
+from stepward.vm import InDoubt, Program, RunRefused, Suspend
+from stepward.vm.errors import ProgramError
+
+NO = ValueError("no")
+NUMBER = {"type": "number"}
+
+
+def call(name: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "type": "call", "program": "p", **more}
+
+
+def called(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"inputs": {"x": NUMBER}, "steps": list(steps), **more}
+
+
+def made(*steps: dict[str, Any], p: dict[str, Any], **more: Any) -> Program:
+    return program(*steps, language=2, inputs={"a": {}}, programs={"p": p}, **more)
+
+
+TWICE = (call("one", args={"x": "$a"}), call("two", args={"x": 2}), end("z", ["$one.output", "$two.output"]))
+
+
+def test_each_call_has_its_own_inputs_names_and_visits() -> None:
+    """The second call finds nothing of the first one: `seen` is undefined there, and `again` may be visited anew."""
+    steps = (
+        check("first", "defined($seen)", "bad", "again"),
+        assign("again", max_visits=1, _step={"next_step": "yes"}, seen="$x"),
+        end("yes", "$seen"),
+        end("bad", outcome="failure"),
+    )
+    bench = Bench()
+    run = bench.checked(bench.run(made(*TWICE, p=called(*steps)), a=1))
+    assert run.output == (1, 2)
+    assert [body["frame"] for body in bench.bodies("item")] == [[["one", 1, 1, 0]], [["two", 1, 1, 0]]]
+    assert sorted(run.view("tool")) == ["a", "one.output", "two.output"]
+
+
+def test_a_called_program_does_not_see_the_names_around_it() -> None:
+    """`$a` is nothing there, although the caller has it."""
+    bench = Bench()
+    run = bench.run(made(*TWICE, p=called(end("e", "$a"))), a=1)
+    assert (run.status, run.reason) == ("FAILED", "error")
+
+
+def test_defaults_and_constants_are_arguments_too() -> None:
+    p = {"inputs": {"x": {"default": "$5"}, "y": {}}, "steps": [end("e", ["$x", "$y"])]}
+    run = Bench().run(made(call("c", args={"y": {"k": ["$a", 'it\'s \\ "q"']}}), end("z", "$c.output"), p=p), a=7)
+    assert run.output == ("$5", {"k": (7, 'it\'s \\ "q"')})
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ({"x": "text"}, '`c` can\'t start: `x`: must be a number, not `"text"`'),
+        ({}, "`c` can't start: `x` is missing"),
+        ({"x": 1, "y": 2}, "`c` can't start: `y` is not declared"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_bad_arguments_without_retries(args: dict[str, Any], why: str) -> None:
+    p = called(tool("t", "write"), end("e"))
+    step = call("c", args=args, on_error="retry", max_retries=3, catch=[{"errors": ["BadArguments"], "then": "z"}])
+    bench = Bench()
+    run = bench.checked(bench.run(made(step, end("y"), end("z", "$c.error"), p=p), a="text"))
+    assert run.output == why
+    assert bench.tools.asked == []
+
+
+def test_an_output_that_the_caller_can_not_take_is_bad_output() -> None:
+    for more, condition in (({"returns": NUMBER}, "true"), ({}, "$c.output > 3")):
+        step = call("c", args={"x": 1}, error_step="z", **more)
+        bench = Bench()
+        steps = (step, check("t", condition, "y", "y"), end("y"), end("z", "$c.error_name"))
+        run = bench.checked(bench.run(made(*steps, p=called(end("e", "text"))), a=1))
+        assert run.output == "BadOutput"
+
+
+def test_a_program_without_an_output_gives_none() -> None:
+    steps = (call("c", args={"x": 1}, output_key="v"), check("t", "defined($v)", "y", "z"), end("y"), end("z", "none"))
+    assert Bench({"read": 1}).run(made(*steps, p=called(tool("t"))), a=1).output == "none"
+
+
+@pytest.mark.parametrize(
+    ("steps", "name"),
+    [
+        ((tool("t", "read"), end("e")), "Unexpected"),
+        ((end("e", outcome="failure"),), "Declared"),
+        ((check("c", "$x > 5", "e", None), end("e")), "Uncovered"),
+        ((check("c", "$x > 'a'", "e", "e"), end("e")), "BadValue"),
+        ((end("e", "$nothing"),), "Undefined"),
+    ],
+)
+def test_a_program_that_fails_fails_the_call_by_name(steps: tuple[dict[str, Any], ...], name: str) -> None:
+    bench = Bench({"read": NO})
+    top = (call("c", args={"x": 1}, error_step="z"), end("y"), end("z", "$c.error_name"))
+    assert bench.checked(bench.run(made(*top, p=called(*steps)), a=1)).output == name
+
+
+def test_a_round_of_retries_starts_with_the_same_inputs() -> None:
+    steps = (assign("s", v="$x + 1"), tool("t", args={"v": "$v"}), end("e", "$v"))
+    bench = Bench({"read": [NO, 1]})
+    run = bench.checked(
+        bench.run(made(call("c", args={"x": 1}, on_error="retry"), end("z", "$c.output"), p=called(*steps)), a=1)
+    )
+    assert run.output == 2
+    assert [one.args["v"] for one in bench.tools.asked] == [2, 2]
+    assert len(set(bench.tools.keys("c/t"))) == 2  # a round is a new performance
+
+
+def test_keys_differ_between_calls_of_one_program() -> None:
+    bench = Bench()
+    bench.run(made(*TWICE, p=called(tool("t", "again"), end("e"))), a=1)
+    assert bench.tools.steps() == ["one/t", "two/t"]
+    assert len({*bench.tools.keys("one/t"), *bench.tools.keys("two/t")}) == 2
+
+
+# -- budgets and rules -------------------------------------------------------------------------------------------------
+
+
+def test_budgets_are_those_of_the_run() -> None:
+    """A budget does not start again in a call: two calls of two steps each, and the calls themselves."""
+    p = called(assign("s", v=1), end("e"))
+    assert Bench().run(made(*TWICE[:2], p=p, max_steps=6), a=1).status == "SUCCESS"
+    assert Bench().run(made(*TWICE[:2], p=p, max_steps=5), a=1).status == "BUDGET_EXCEEDED"
+
+
+def test_a_guardrail_of_the_caller_sees_the_steps_of_called_programs() -> None:
+    for rule in ({"at_most_once": {"tool": "write"}}, {"exclusive": [{"step": "one/t"}, {"step": "two/t"}]}):
+        bench = Bench()
+        run = bench.run(made(*TWICE, p=called(tool("t", "write"), end("e")), guardrails=[{"name": "r", **rule}]), a=1)
+        assert (run.status, run.reason) == ("FAILED", "guardrail")
+        assert bench.tools.steps() == ["one/t"]
+
+
+def test_a_guardrail_of_a_called_program_holds_for_each_call_alone() -> None:
+    p = called(tool("t", "write"), end("e"), guardrails=[{"name": "r", "at_most_once": {"tool": "write"}}])
+    assert Bench().run(made(*TWICE, p=p), a=1).status == "SUCCESS"
+    p["steps"].insert(1, tool("t2", "write"))
+    bench = Bench()
+    assert bench.run(made(*TWICE, p=p), a=1).reason == "guardrail"
+    assert bench.tools.steps() == ["one/t"]
+
+
+def test_a_condition_of_a_rule_reads_the_names_of_its_own_program() -> None:
+    p = called(tool("t", "write"), end("e"), guardrails=[{"name": "r", "never": {"tool": "write"}, "when": "$x > 1"}])
+    bench = Bench()
+    run = bench.run(made(*TWICE, p=p), a=1)
+    assert (run.reason, bench.tools.steps()) == ("guardrail", ["one/t"])
+
+
+# -- waiting, doubt, crashes -------------------------------------------------------------------------------------------
+
+
+def test_a_called_program_that_waits_is_resumed_by_its_own_token() -> None:
+    bench = Bench({"asks": Suspend("well?")})
+    run = bench.run(made(*TWICE, p=called(tool("t", "asks"), end("e", "$t.output"))), a=1)
+    tokens = []
+    for number, name in enumerate(("one", "two")):
+        assert [(one.step, one.frame) for one in run.suspensions] == [(f"{name}/t", ((name, 1, 1, 0),))]
+        tokens.append(run.suspensions[0].token)
+        run = bench.resume(run, f"yes {number}")
+    assert (run.output, len(set(tokens))) == (("yes 0", "yes 1"), 2)
+    bench.checked(run)
+
+
+def test_a_write_in_doubt_is_reconciled_inside_its_call() -> None:
+    bench = Bench({"write": [1, InDoubt("gone")]})
+    run = bench.run(made(*TWICE, p=called(tool("t", "write"), end("e", "$t.output"))), a=1)
+    assert [one.step for one in run.doubts] == ["two/t"]
+    run = bench.checked(bench.vm.reconcile_sync("run", "two/t", "done", 2))
+    assert run.output == (1, 2)
+
+
+def test_a_secret_keeps_its_mark_in_a_called_program_and_behind_it() -> None:
+    """What the caller marks is marked in the program, and what the program marks is marked in its output."""
+    for where in ("caller", "program"):
+        mark = {"type": "string", "sensitive": True}
+        plain = {"type": "string"}
+        p = {
+            "inputs": {"x": mark if where == "program" else plain},
+            "steps": [tool("t", args={"v": "$x"}), end("e", "$x")],
+        }
+        steps = (call("c", args={"x": "$a"}), {"id": "l", "type": "llm", "prompt": "say $c.output", "on_error": "skip"})
+        bench = Bench({"read": 1})
+        whole = program(
+            *steps,
+            end("z", "$l.error"),
+            language=2,
+            inputs={"a": mark if where == "caller" else plain},
+            programs={"p": p},
+        )
+        run = bench.checked(bench.run(whole, a="4111-1111"))
+        assert run.output == "a sensitive value would reach the prompt of `l`"
+        assert bench.tools.asked[0].args["v"] == "4111-1111"
+        written = [entry.record.decode() for entry in bench.journal.read("run")]
+        assert not any("4111-1111" in one for one in written[(where == "program") :])
+
+
+# -- calls in bodies, bodies in calls, calls in calls ------------------------------------------------------------------
+
+
+def test_calls_bodies_and_calls_within_one_another() -> None:
+    inner = {"inputs": {"y": NUMBER}, "steps": [tool("t", args={"v": "$y"}), assign("s", v="$y + 1"), end("e", "$v")]}
+    each = {"id": "each", "type": "for_each", "items": ["$x", 10], "as": "item", "max_items": 2}
+    body = {"id": "d", "type": "call", "program": "q", "args": {"y": "$item"}}
+    p = called({**each, "steps": [body, end("f", "$d.output")]}, end("e", "$each.output"), programs={"q": inner})
+    top = {"id": "top", "type": "for_each", "items": [1, 2], "as": "n", "max_items": 2}
+    both = {
+        "id": "par",
+        "type": "parallel",
+        "branches": {"b": {"steps": [call("k", args={"x": 5}), end("g", "$k.output")]}},
+    }
+    bench = Bench({"read": 0})
+    steps = (
+        {**top, "steps": [call("c", args={"x": "$n"}), end("h", "$c.output")]},
+        both,
+        end("z", ["$top.output", "$b.output"]),
+    )
+    run = bench.checked(bench.run(made(*steps, p=p), a=0))
+    assert run.output == (((2, 11), (3, 11)), (6, 11))
+    assert bench.tools.steps()[:2] == ["c/d/t"] * 2
+    assert bench.tools.steps()[-2:] == ["k/d/t"] * 2
+    assert len({one.key for one in bench.tools.asked}) == 6
+
+
+# -- documents ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_digest_covers_the_called_program() -> None:
+    one, two = (made(*TWICE, p=called(end("e", value))) for value in (1, 2))
+    bench = Bench()
+    bench.run(one, "a", a=1)
+    bench.run(two, "b", a=1)
+    first, second = (bench.bodies("started", run)[0]["program"] for run in "ab")
+    assert first != second
+    assert Program.from_dict(one.to_dict()) == one
+
+
+def test_what_is_not_supported_yet_is_refused_in_words() -> None:
+    whole = made(*TWICE, p=called(end("e", outcome="failure")))
+    bench = Bench()
+    assert bench.run(whole, a=1).status == "FAILED"
+    with pytest.raises(RunRefused, match="continuations with `programs` are not supported yet"):
+        bench.vm.continue_run_sync("run", whole, after_failure=True)
+
+
+def test_a_program_that_a_machine_can_not_run_is_refused() -> None:
+    with pytest.raises(ProgramError, match="SW101"):
+        Bench().run(made(*TWICE, p=called(end("e"), {**tool("t"), "next_step": "nowhere"})), a=1)

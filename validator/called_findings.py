@@ -1,0 +1,79 @@
+"""Findings in called programs: in the words of the program in which they stand, once for all calls of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from stepward.validator.findings import Finding
+from stepward.vm.language.layout import Layout
+from stepward.vm.language.program import Program
+from stepward.vm.language.steps import InvokeStep
+from stepward.vm.reading.source import Path, Place
+
+_OF_PATHS = ("SW4", "SW5", "SW9")
+"""The codes whose messages name steps of several calls."""
+
+
+def in_called_programs(findings: Iterable[Finding], program: Program) -> list[Finding]:
+    """Return findings; those in a called program name its steps as it does, and are there once.
+
+    In a layout, steps of called programs have the ids of calls before their own. A help has to be right where it is
+    followed. A finding about a path keeps these ids, because the path may go through one call only.
+    """
+    if not program.programs:
+        return list(findings)
+    found: dict[object, Finding] = {}
+    homes = _prefixes(program.layout)
+    for finding in findings:
+        one = finding
+        for prefix in _around(homes, one.place.path):
+            if not one.code.startswith(_OF_PATHS):
+                one = replace(one, message=_without(one.message, prefix), help=_without(one.help, prefix))
+            one = replace(one, place=_written(one.place, prefix))
+            labels = (replace(label, place=_written(label.place, prefix)) for label in one.related)
+            # The texts of a called program have other names in a layout, so that no offset in them is right.
+            one = replace(one, related=tuple(labels), correction=None)
+        file = _file_of(program, one.place.path)
+        if file is not None:
+            one = replace(one, message=f"in `{file}`: {one.message}")
+        found.setdefault((one.code, one.place, one.message), one)
+    return list(found.values())
+
+
+def _prefixes(layout: Layout) -> dict[Path, list[str]]:
+    """Return what stands before the names of each called program, by its path."""
+    found: dict[Path, list[str]] = {}
+    for number in layout.bodies:
+        step = layout.steps[number]
+        if isinstance(step, InvokeStep):
+            found.setdefault(step.home, []).append(f"{step.id}/")
+    return found
+
+
+def _around(homes: dict[Path, list[str]], path: Path) -> list[str]:
+    """Return what stands before the names of the program in which a path is, the longest first."""
+    inner = max((home for home in homes if path[: len(home)] == home), key=len, default=None)
+    return [] if inner is None else sorted(homes[inner], key=len, reverse=True)
+
+
+def _without(text: str, prefix: str) -> str:
+    return text.replace(f"`{prefix}", "`").replace(f"${prefix}", "$").replace(f" {prefix}", " ")
+
+
+def _written(place: Place, prefix: str) -> Place:
+    """Return a place with the names that the document has there."""
+    if place.path[:1] != ("programs",):
+        return place
+    path = (part.removeprefix(prefix) if isinstance(part, str) else part for part in place.path)
+    return Place(tuple(path), key=place.key)
+
+
+def _file_of(program: Program, path: Path) -> str | None:
+    """Return the file of the called program in which a path is, None for one that stands in the document."""
+    data, file = program.programs, None
+    while data and len(path) > 2 and path[0] == "programs" and path[1] in data:
+        called = data[str(path[1])]
+        file = called.file or file
+        data, path = called.programs, path[2:]
+    return file
