@@ -56,7 +56,6 @@ class Waits(Branches):
     def _wait(self, step: Any) -> Generator[None, None, None]:
         """Wait; raises CannotEvaluate or NoValue for what is no time."""
         lasts, until = self._asked_time(step)
-        self._heed_cancellation()
         if not (lasts == 0 or (until is not None and until <= self.now)):
             self._resting = Resting(step.id, self._visits[step.id], self._frames, lasts, until)
             while self._passed != self._resting:

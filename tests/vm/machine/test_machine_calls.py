@@ -171,6 +171,26 @@ def test_a_called_program_that_waits_is_resumed_by_its_own_token() -> None:
     bench.checked(run)
 
 
+def test_a_called_program_waits_as_long_as_its_own_inputs_say() -> None:
+    """`seconds` and `until` read names of the called program, not those of the caller, which has `x` too."""
+    for field, said, given in (("seconds", "$x", (60, 7_200)), ("until", "2033-05-18T0$x:33:20Z", (3, 4))):
+        bench, dues = Bench({"read": 1}), []
+        p = called({"id": "w", "type": "wait", field: said}, tool("t"), end("e", "$x"))
+        calls = [call(f"c{number}", args={"x": one}) for number, one in enumerate(given)]
+        began = bench.clock.time
+        run = bench.run(made(assign("own", x="0"), *calls, end("z", "$x"), p=p), a=0)
+        for number in range(2):
+            assert (run.status, run.step) == ("SUSPENDED", f"c{number}/w")
+            assert bench.tools.steps() == [f"c{one}/t" for one in range(number)]
+            dues.append(int((run.due or 0) * 1_000_000))
+            bench.clock.time = dues[-1]
+            bench.vm.recover_all_sync()
+            run = bench.checked(bench.vm.get_sync("run"))
+        assert (run.status, run.output) == ("SUCCESS", 0)
+        lasted = [(dues[0] - began) // 1_000_000, (dues[1] - dues[0]) // 1_000_000]
+        assert lasted == ([60, 7_200] if field == "seconds" else [(2_000_000_000_000_000 - began) // 1_000_000, 3_600])
+
+
 def test_a_write_in_doubt_is_reconciled_inside_its_call() -> None:
     bench = Bench({"write": [1, InDoubt("gone")]})
     run = bench.run(made(*TWICE, p=called(tool("t", "write"), end("e", "$t.output"))), a=1)
