@@ -17,7 +17,6 @@ from stepward.validator.gate.paths import Patterns
 from stepward.validator.gate.settings import Configurations
 from stepward.validator.result import AdvisedError
 from stepward.vm.errors import DocumentError, Problem, ProgramError
-from stepward.vm.language.called_files import names_files
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.files import LISP, decode, read_bytes, read_format
 from stepward.vm.reading.limits import MAX_BYTES
@@ -58,6 +57,8 @@ class Contents:
     @property
     def is_whole(self) -> bool:
         """Whether nothing of the programs stands in other files, so that the bytes of this one say all."""
+        from stepward.vm.language.called_files import names_files
+
         return not any(names_files(one.data) for one in self.documents)
 
 
