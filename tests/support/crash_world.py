@@ -119,6 +119,47 @@ steps:
 """
 """A body within a body, with writes that happen once, and a call that is tried again after a delay."""
 
+CALLS = """
+name: two_payments
+language: 2
+inputs:
+  first: {type: integer}
+  second: {type: integer}
+tools:
+  pay:
+    effect: write
+    idempotent: false
+    args: {amount: {type: integer}}
+    returns: {type: object, properties: {receipt: {type: string}}, required: [receipt]}
+  mail: {effect: write, idempotent: true, args: {text: {type: string}}, returns: {type: string}, errors: [Busy]}
+  ship: {effect: write, idempotent: false, args: {item: {type: number}}, returns: {type: string}}
+programs:
+  payment:
+    inputs: {amount: {type: integer}}
+    guardrails: [{name: paid-once, at_most_once: {tool: pay}}]
+    programs:
+      parcel:
+        inputs: {number: {type: integer}}
+        steps:
+          - {id: send, type: tool, tool: ship, args: {item: $number}}
+          - id: tell
+            type: tool
+            tool: mail
+            args: {text: "busy at first: $number"}
+            retry: [{errors: [Busy], max_attempts: 3, delay_seconds: 0.05}]
+          - {id: told, type: end, output: $tell.output}
+    steps:
+      - {id: pay, type: tool, tool: pay, args: {amount: $amount}}
+      - {id: code, type: set, set: {code: $amount * 10}}
+      - {id: sent, type: call, program: parcel, args: {number: $code}, returns: {type: string}}
+      - {id: paid, type: end, output: {receipt: $pay.output.receipt, sent: $sent.output}}
+steps:
+  - {id: one, type: call, program: payment, args: {amount: $first}, output_key: before}
+  - {id: two, type: call, program: payment, args: {amount: $second}}
+  - {id: done, type: end, output: [$before, $two.output]}
+"""
+"""A program that is called twice, and calls another: writes that happen once in each call."""
+
 APPROVAL = {"approved": True, "approver": "kim"}
 REFUND = {"order_id": "ORD-000001", "request": "it broke", "amount": 700, "customer_email": "a@example.com"}
 
@@ -130,6 +171,8 @@ def program_of(name: str) -> tuple[Program, dict[str, Any]]:
         return Program.from_yaml(EVERY), {"amount": 40}
     if name == "lines":
         return Program.from_yaml(LINES), {"lines": [3, 5, 8]}
+    if name == "calls":
+        return Program.from_yaml(CALLS), {"first": 3, "second": 5}
     return Program.load(GOOD / "customer_refund.yaml"), dict(REFUND)
 
 

@@ -49,6 +49,13 @@ def test_no_kill_doubles_or_loses_a_write_of_an_item(tmp_path: Path, share: int)
     assert said["killed"] >= said["trials"]
 
 
+def test_no_kill_doubles_or_loses_a_write_of_a_called_program(tmp_path: Path) -> None:
+    """The same in calls, and calls within them. The nightly share kills over 300 times."""
+    said = campaign(tmp_path, program="calls", share=[0, size(12, 1)], depth=[1, size(2, 8)])
+    assert not said["faults"], some(said["faults"])
+    assert said["killed"] >= said["trials"]
+
+
 def test_the_points_are_where_they_should_be(tmp_path: Path) -> None:
     """Every append has its two points, every effect its three: a campaign that misses the payment is no campaign."""
     points = campaign(tmp_path, program="every", share=[-1, 1])["points"]
