@@ -139,6 +139,7 @@ def _plans(folder: Path, options: dict[str, Any], policies: list[Policy]) -> lis
     from stepward.validator.gate.discovery import find_candidates, read_candidate
     from stepward.vm.errors import DocumentError
     from stepward.vm.language.program import Program
+    from stepward.vm.language.within import applying
     from stepward.vm.machine.plan import Plan
 
     plans = []
@@ -148,7 +149,7 @@ def _plans(folder: Path, options: dict[str, Any], policies: list[Policy]) -> lis
             if contents.error is not None:
                 raise contents.error
             for program in map(Program.from_document, contents.documents):
-                plans.append(Plan(program, [one for one in policies if one.applies(program.name, program.source_name)]))
+                plans.append(Plan(program, applying(program, policies)))
         except DocumentError as error:
             name, problem = shown_name(candidate.path), error.problems[0]
             message = f"`{name}` can't be run: {problem.code} {problem.message}"

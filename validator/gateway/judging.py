@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from stepward.validator.findings import Finding, Report, Severity
@@ -18,9 +19,10 @@ from stepward.validator.report.model import render
 from stepward.validator.result import RunResult
 from stepward.validator.validator import unreadable, validate_document
 from stepward.vm.errors import DocumentError
-from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.meaning import facts_of
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
+from stepward.vm.language.steps import InvokeStep
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.files import read_text
 
@@ -78,10 +80,11 @@ def _require_facts(program: Program, policies: Sequence[Policy]) -> None:
     """Raise Refused if a program says of a tool that it takes or returns something else than the policies say.
 
     Elsewhere the types of the program count. Here they could drop `sensitive` from an output, or a bound from an
-    argument.
+    argument. The same holds for `tools` of a program that it calls.
     """
-    known = Meaning(program.model_copy(update={"tools": None}), policies).manifest
-    for name, claim in (program.tools or {}).items():
+    known = facts_of(policies)
+    calls = (step.tools for step in program.layout.steps if isinstance(step, InvokeStep))
+    for name, claim in chain((program.tools or {}).items(), *(tools.items() for tools in calls)):
         fact = known.get(name)
         for what in ("args", "returns"):
             stated = None if fact is None else getattr(fact, what)

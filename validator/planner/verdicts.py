@@ -24,7 +24,7 @@ Gate = Callable[[str], Awaitable[Judged]]
 _UNSEEN: Final = re.compile("[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Characters that turn the direction of a text, or that nobody sees."""
 
-_HEAD: Final = ("name", "description", "version", "language", "inputs", "tools", "guardrails")
+_HEAD: Final = ("name", "description", "version", "language", "inputs", "tools", "programs", "guardrails")
 
 _OPERATORS: Final = {
     "system": "leave `system` out, and ask in `prompt`",
@@ -70,8 +70,16 @@ def completed(program: Program, brief: Brief) -> str:
     called = {call.tool for step in program.layout.steps for _, call in step.calls if not isinstance(call, LlmCall)}
     data["name"] = brief.name
     data["tools"] = {tool: spec.to_data() for tool, spec in brief.manifest.items() if tool in called}
-    data["steps"] = [_completed_step(step) for step in data.pop("steps")]
-    return to_yaml(_ordered(data, _HEAD))
+    return to_yaml(_ordered(_with_notices(data), _HEAD))
+
+
+def _with_notices(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of a program or a branch with our `system` text in all `llm` steps, also of what it calls."""
+    found = dict(data)
+    if "programs" in data:
+        found["programs"] = {name: _with_notices(one) for name, one in found.pop("programs").items()}
+    found["steps"] = [_completed_step(step) for step in found.pop("steps")]
+    return found
 
 
 def _completed_step(data: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +88,8 @@ def _completed_step(data: dict[str, Any]) -> dict[str, Any]:
     for name in ("parallel_steps", "steps"):
         if name in data:
             data[name] = [_completed_step(part) for part in data.pop(name)]
+    if "branches" in data:
+        data["branches"] = {name: _with_notices(branch) for name, branch in data.pop("branches").items()}
     if "do" in data:
         data["do"] = _completed_step(data.pop("do"))
     return _ordered(data, ("id", "type", "tool", "args", "prompt", "system"))

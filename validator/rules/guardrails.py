@@ -10,7 +10,8 @@ from stepward.validator.findings import Finding, Label, PolicyTag
 from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.conditions import undecided_conditions
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.reading.source import Place
+from stepward.vm.language.steps import InvokeStep
+from stepward.vm.reading.source import Path, Place
 
 if TYPE_CHECKING:
     from stepward.vm.language.policy import Policy
@@ -426,9 +427,10 @@ class PolicyContradiction(Rule):
     """The program declares a tool as less harmful than a policy does, and the policy takes precedence.
 
     ## What it does
-    Reports an entry of the program's `tools` that declares a tool as less harmful than a policy does. That is a smaller
-    `effect`, `idempotent: true` if the policy says false, or `suspends: false` or `echoes: false` if the policy says
-    true. All other checks use the declaration of the policy. Only a waiver in the policy can suppress this finding.
+    Reports an entry of `tools`, of the program or of one that it calls, that declares a tool as less harmful than a
+    policy does. That is a smaller `effect`, `idempotent: true` if the policy says false, or `suspends: false` or
+    `echoes: false` if the policy says true. All other checks use the declaration of the policy. Only a waiver in the
+    policy can suppress this finding.
 
     ## Why it is bad
     Otherwise the author of a program could declare a payment as a read. Then no rule about writes would apply to it.
@@ -459,14 +461,17 @@ class PolicyContradiction(Rule):
     name = "policy-contradiction"
 
     def check(self, context: Context) -> Iterator[Finding]:
-        """Yield every claim of the manifest that a policy contradicts."""
+        """Yield every claim of the manifest, or of that of a called program, that a policy contradicts."""
+        calls = [step for step in context.facts.flow.steps if isinstance(step, InvokeStep)]
+        manifests = [((), context.facts.program.tools or {}), *((step.home, step.tools) for step in calls)]
         for policy in context.facts.meaning.policies:
             for name, fact in (policy.tools or {}).items():
-                claim = (context.facts.program.tools or {}).get(name)
-                if claim is not None:
-                    yield from self._claims(policy, name, claim, fact)
+                for path, tools in manifests:
+                    if name in tools:
+                        yield from self._claims(policy, (*path, "tools", name), tools[name], fact)
 
-    def _claims(self, policy: Policy, name: str, claim: ToolSpec, fact: ToolSpec) -> Iterator[Finding]:
+    def _claims(self, policy: Policy, path: Path, claim: ToolSpec, fact: ToolSpec) -> Iterator[Finding]:
+        name = str(path[-1])
         declared = claim.model_fields_set & fact.model_fields_set
         for field in [one for one in _HARM if one in declared]:
             claimed, known = str(getattr(claim, field)).lower(), str(getattr(fact, field)).lower()
@@ -475,7 +480,7 @@ class PolicyContradiction(Rule):
             message = (
                 f"`{name}` declares `{field}: {claimed}`, but policy `{policy.policy}` declares `{field}: {known}`"
             )
-            place = Place(("tools", name, field))
+            place = Place((*path, field))
             related = (
                 [Label(Place(("tools", name, field)), "the policy declares it here", policy.document)]
                 if policy.document is not None

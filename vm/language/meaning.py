@@ -53,10 +53,7 @@ class Meaning:
     @cached_property
     def manifest(self) -> dict[str, ToolSpec]:
         """The facts about each tool: those of the program, or of a policy or a called program that is stricter."""
-        known: dict[str, ToolSpec] = {}
-        for policy in self.policies:
-            for name, spec in (policy.tools or {}).items():
-                known[name] = _stricter(known[name], spec) if name in known else spec
+        known = facts_of(self.policies)
         for step in self.flow.steps:
             for name, spec in step.tools.items() if isinstance(step, InvokeStep) else ():
                 known[name] = _stricter(known[name], spec) if name in known else spec
@@ -214,6 +211,15 @@ def _by_step(clauses: Iterable[Clause]) -> dict[int, list[Clause]]:
     for clause in clauses:
         result.setdefault(clause.step, []).append(clause)
     return result
+
+
+def facts_of(policies: Iterable[Policy]) -> dict[str, ToolSpec]:
+    """Return the facts about tools that policies state; where several state a field, the worse value."""
+    known: dict[str, ToolSpec] = {}
+    for policy in policies:
+        for name, spec in (policy.tools or {}).items():
+            known[name] = _stricter(known[name], spec) if name in known else spec
+    return known
 
 
 def _stricter(claim: ToolSpec, fact: ToolSpec) -> ToolSpec:

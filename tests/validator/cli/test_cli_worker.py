@@ -104,6 +104,55 @@ def test_a_worker_that_could_do_nothing_does_not_start() -> None:
     assert not Path("runs.db").exists()
 
 
+CALLED = """\
+name: booking
+language: 2
+inputs: {number: {type: integer}}
+tools: {book: {effect: write, idempotent: true}}
+steps:
+  - {id: first, type: tool, tool: book, args: {number: $number}}
+  - {id: done, type: end, output: $first.output}
+"""
+CALLS = """\
+name: parcels
+language: 2
+inputs: {number: {type: integer}}
+tools: {book: {effect: write, idempotent: true}}
+programs: {booking: {file: booking.yaml}}
+steps:
+  - {id: one, type: call, program: booking, args: {number: $number}}
+  - {id: two, type: call, program: booking, args: {number: 7}}
+  - {id: done, type: end, output: [$one.output, $two.output]}
+"""
+
+
+def test_a_program_that_calls_others_is_driven_in_one_version() -> None:
+    """The file of a called program is a program of the folder, too, and belongs to the version of its caller."""
+    Path("programs/booking.yaml").write_text(CALLED)
+    Path("programs/parcels.yaml").write_text(CALLS)
+    assert queue("--journal", "runs.db").exit_code == 0
+    Path("programs/booking.yaml").write_text(CALLED.replace("output: $first.output", "output: other"))
+    log = lines(work().stdout)
+    assert [line["event"] for line in log] == ["started", "left", "ended"]
+    assert log[0]["programs"] == ["booking", "parcels"]
+    Path("programs/booking.yaml").write_text(CALLED)
+    done = work()
+    assert [line["event"] for line in lines(done.stdout)] == ["started", "taken", "stopped", "ended"]
+    assert [line for line in done.stderr.splitlines() if "prints" in line] == [
+        "a tool prints 733731",
+        "a tool prints 7",
+    ]
+
+
+def test_a_policy_for_a_called_program_only_stops_the_worker() -> None:
+    Path("programs/booking.yaml").write_text(CALLED)
+    Path("programs/parcels.yaml").write_text(CALLS)
+    Path("desk.yaml").write_text("policy: desk\napplies_to: [booking]\n")
+    refused = work("--once", "--tools", "tools.py", "--policy", "desk.yaml")
+    assert refused.exit_code == 2
+    assert "SW110 policy `desk` applies to the called program `booking`, and not to this one" in refused.stderr
+
+
 def test_a_port_that_is_taken_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

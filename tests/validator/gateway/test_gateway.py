@@ -37,6 +37,53 @@ def test_a_run_waits_for_a_person_and_is_polled_and_verified(house: House) -> No
     asyncio.run(round())
 
 
+CALLS = """\
+name: pays_twice
+language: 2
+inputs: {sum: {type: number}}
+programs:
+  pay:
+    inputs: {sum: {type: number}}
+    guardrails: [{name: asked, protects: {tool: pay}, requires: {step: agreed, branch: then}}]
+    steps:
+      - {id: ask, type: tool, tool: ask, next_step: agreed}
+      - {id: agreed, type: condition, condition: $ask.output == "agree", then: pay, otherwise: refused}
+      - {id: pay, type: tool, tool: pay, args: {sum: $sum}, is_terminal: true}
+      - {id: refused, type: end, outcome: failure}
+steps:
+  - {id: one, type: call, program: pay, args: {sum: $sum}}
+  - {id: two, type: call, program: pay, args: {sum: 7}}
+"""
+
+
+def test_a_program_of_a_model_may_call_others(house: House) -> None:
+    """Each call waits for a person of its own; the gate and a verifier see the steps of calls."""
+
+    async def round() -> None:
+        gateway = house.gateway()
+        assert await gateway.check_program(house.model, CALLS) == "accepted: no findings\n"
+        refused = await gateway.check_program(house.model, CALLS.replace("next_step: agreed", "next_step: pay"))
+        assert "SW401" in refused, refused
+        run = await gateway.run_program(house.model, CALLS, None, {"sum": 5})
+        for number, paid in ((1, [5]), (2, [5, 7])):
+            assert (run["status"], len(house.tokens())) == ("pending", number)
+            await house.approve()
+            run = await gateway.get_run(house.model, run["run"])
+            assert house.paid == paid
+        assert run["status"] == "success"
+        assert (await gateway.verify_run(house.model, run["run"]))["intact"] is True
+
+    asyncio.run(round())
+
+
+def test_a_program_of_a_model_names_no_file(house: House) -> None:
+    (house.folder / "secret.yaml").write_text("name: x\nlanguage: 2\ninputs: {}\nsteps: [{id: a, type: end}]\n")
+    listed = f"programs: {{x: {{file: {house.folder}/secret.yaml}}}}"
+    text = f"language: 2\n{listed}\nsteps: [{{id: c, type: call, program: x}}]\n"
+    answer = asyncio.run(house.gateway().check_program(house.model, text))
+    assert "a program without a file of its own can't name files" in answer
+
+
 def test_no_answer_has_a_token_and_only_the_operator_can_read_it(house: House) -> None:
     async def answers() -> list[Any]:
         gateway = house.gateway()

@@ -57,6 +57,22 @@ def test_a_program_takes_no_type_from_a_tool_of_the_operator(tmp_path: Path, dro
         asyncio.run(gateway.run_program(house.model, text, None, {"id": 1}))
 
 
+@pytest.mark.parametrize("drop", DROPS)
+def test_a_called_program_takes_no_type_from_a_tool_either(tmp_path: Path, drop: str) -> None:
+    house, gateway = fetching(tmp_path, lambda id: {"card": SECRET})
+    inner = f"inputs: {{id: {{type: integer}}}}, tools: {{fetch: {DROPS[drop]}}}"
+    text = f"""\
+name: fetches
+language: 2
+inputs: {{id: {{type: integer}}}}
+programs:
+  card: {{{inner}, steps: [{{id: get, type: tool, tool: fetch, args: {{id: $id}}, is_terminal: true}}]}}
+steps: [{{id: c, type: call, program: card, args: {{id: $id}}}}]
+"""
+    with pytest.raises(Refused, match="says something else than the operator"):
+        asyncio.run(gateway.run_program(house.model, text, None, {"id": 1}))
+
+
 def test_a_sensitive_output_is_in_no_answer(tmp_path: Path) -> None:
     house, gateway = fetching(tmp_path, lambda id: {"card": SECRET})
 

@@ -103,6 +103,25 @@ REFUSED: dict[str, tuple[str, str]] = {
         with_steps("{id: all, type: parallel, parallel_steps: [{id: tell, type: llm, system: obey, prompt: hi}]}"),
         "step `tell` has a field `system`",
     ),
+    "instructions in a called program": (
+        with_steps(
+            "{id: c, type: call, program: p}",
+            more="language: 2\nprograms: {p: {steps: [{id: tell, type: llm, system: obey, prompt: hi}]}}\n",
+        ),
+        "step `c/tell` has a field `system`",
+    ),
+    "a called program that claims a tool to be harmless": (
+        with_steps(
+            "{id: c, type: call, program: p, args: {order: $order}}",
+            more="language: 2\nprograms: {p: {inputs: {order: {type: string}}, tools: {refund: {effect: none}}, "
+            "steps: [{id: pay, type: tool, tool: refund, args: {order: $order, sum: 5}, on_error: retry}]}}\n",
+        ),
+        "SW409",
+    ),
+    "a called program in a file": (
+        with_steps("{id: c, type: call, program: p}", more="language: 2\nprograms: {p: {file: p.yaml}}\n"),
+        "a program without a file of its own can't name files",
+    ),
     "another model": (
         with_steps("{id: tell, type: llm, model: dear, prompt: hi}", more="language: 2\n"),
         "step `tell` has a field `model`",
@@ -187,13 +206,16 @@ def test_the_accepted_program_has_the_name_the_facts_and_the_instructions_of_the
     reply = with_steps(
         "{id: tell, type: llm, prompt: 'Say hello', allowed_outputs: [hello]}",
         "{id: both, type: parallel, parallel_steps: [{id: ask, type: llm, prompt: hi}]}",
-        "{id: look, type: tool, tool: get_stock, args: {item: chair}}",
+        "{id: apart, type: parallel, branches: {b: {steps: [{id: ask_b, type: llm, prompt: hi}]}}}",
+        "{id: look, type: call, program: p}",
         "{id: done, type: end, output: $order}",
+        more="language: 2\nprograms: {p: {steps: [{id: ask, type: llm, prompt: hi}, "
+        "{id: look, type: tool, tool: get_stock, args: {item: chair}}]}}\n",
     )
     found = planner(ScriptedModel({"propose": f"# for people\n{reply}"})).plan_sync(TASK, name="mine", inputs=ORDER)
     assert found.program is not None, found.proposals
     assert found.program.name == "mine"
-    assert found.text.count(NOTICE[:60]) == 2
+    assert found.text.count(NOTICE[:60]) == 4
     assert "#" not in found.text
     assert list(found.program.tools or {}) == ["get_stock"]
     assert (found.program.tools or {})["get_stock"].to_data() == MANIFEST["get_stock"]
