@@ -276,22 +276,36 @@ def _path(finding: Finding) -> tuple[Move, ...]:
 
 
 def _step_places(document: Document | None) -> dict[str, Place]:
-    """Return the place of the id of each step and sub-step of a program, and of the name of each branch."""
+    """Return the place of the id of each step and sub-step of a program, and of the name of each branch.
+
+    A step of a called program has the id of the call before its own. The steps of a file are in another document.
+    """
     if document is None or not isinstance(document.data, dict):
         return {}
     places: dict[str, Place] = {}
-    pending = [(Place(("steps", number)), step) for number, step in enumerate(document.data["steps"])]
+    _add_places(places, document.data, Place(()), "", {})
+    return places
+
+
+def _add_places(places: dict[str, Place], program: Any, home: Place, prefix: str, around: Mapping[str, Any]) -> None:
+    """Add the places of the steps of a program at `home`; `around` has what it can call, beside what it lists."""
+    known = dict(around)
+    listed = program.get("programs") or {}
+    known |= {name: (one, home.child("programs", name), known) for name, one in listed.items()}
+    pending = [(home.child("steps", number), step) for number, step in enumerate(program["steps"])]
     while pending:
         own, step = pending.pop(0)
-        places.setdefault(step["id"], own.child("id"))
+        places.setdefault(prefix + step["id"], own.child("id"))
         for name in ("parallel_steps", "steps"):
             pending += [(own.child(name, number), inner) for number, inner in enumerate(step.get(name) or ())]
         pending += [(own.child("do"), step["do"])] if step.get("do") else []
         for name, branch in (step.get("branches") or {}).items():
             at = own.child("branches", name)
-            places.setdefault(name, Place(at.path, key=True))
+            places.setdefault(prefix + name, Place(at.path, key=True))
             pending += [(at.child("steps", number), inner) for number, inner in enumerate(branch["steps"])]
-    return places
+        called, where, known_there = known.get(step.get("program"), ({}, home, {}))
+        if "steps" in called:
+            _add_places(places, called, where, f"{prefix}{step['id']}/", known_there)
 
 
 def _home_of(move: Move, steps: Mapping[str, Place]) -> Place | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from stepward.vm.machine.views import shown
@@ -33,27 +33,50 @@ class Outline(NamedTuple):
 
 
 def outline_of(document: bytes) -> Outline:
-    """Return the outline of a stored program."""
+    """Return the outline of a stored program; steps of programs that it calls have the ids of calls before theirs."""
     program = json.loads(document)
     parts: dict[str, Part] = {}
-    for step in _all_steps(program["steps"]):
-        subs = step.get("parallel_steps", ())
-        calls = tuple(sub["id"] for sub in subs) or ((step["id"],) if step["type"] in ("llm", "tool", "wait") else ())
-        parts[step["id"]] = _part(step, "", calls)
+    for step, prefix in _all_steps(program["steps"], _listed(program, {}), ""):
+        subs, id = step.get("parallel_steps", ()), _key(prefix, step["id"])
+        own = (id,) if step["type"] in ("llm", "tool", "wait") else ()
+        parts[id] = _part(step, prefix, "", tuple(_key(prefix, sub["id"]) for sub in subs) or own)
         for sub in subs:
-            parts[sub["id"]] = _part(sub, step["id"], (sub["id"],))
+            name = _key(prefix, sub["id"])
+            parts[name] = _part(sub, prefix, id, (name,))
     return Outline(shown(program["name"]), parts)
 
 
-def _all_steps(steps: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the steps of a list, and those of the bodies in it."""
+_Known = Mapping[str, tuple[Mapping[str, Any], Any]]
+"""The programs that can be called by name, each with those that were known where it is listed."""
+
+
+def _listed(program: Mapping[str, Any], around: _Known) -> _Known:
+    known = dict(around)
+    known |= {name: (one, known) for name, one in (program.get("programs") or {}).items()}
+    return known
+
+
+def _all_steps(
+    steps: Iterable[Mapping[str, Any]], known: _Known, prefix: str
+) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the steps of a list, of the bodies in it and of what it calls, each with what stands before its id."""
     for step in steps:
-        yield step
-        yield from _all_steps([*(step.get("steps") or ()), *([step["do"]] if step.get("do") else ())])
+        yield step, prefix
+        inner = [*(step.get("steps") or ()), *([step["do"]] if step.get("do") else ())]
         for _, branch in sorted((step.get("branches") or {}).items()):
-            yield from _all_steps(branch["steps"])
+            inner += branch["steps"]
+        yield from _all_steps(inner, known, prefix)
+        if step["type"] == "call":
+            program, around = known[step["program"]]
+            yield from _all_steps(program["steps"], _listed(program, around), f"{prefix}{shown(step['id'])}/")
 
 
-def _part(step: dict[str, Any], within: str, calls: tuple[str, ...]) -> Part:
-    after = tuple(step.get("depends_on", ()))
-    return Part(shown(step["id"]), step["type"], shown(step.get("tool", "")), within, calls, after)
+def _key(prefix: str, id: str) -> str:
+    """Return the id that a step has in records; `prefix` is plain text, and `id` as the document has it."""
+    whole = prefix + shown(id)
+    return f"#{whole}" if whole.startswith("#") else whole
+
+
+def _part(step: Mapping[str, Any], prefix: str, within: str, calls: tuple[str, ...]) -> Part:
+    after = tuple(_key(prefix, one) for one in step.get("depends_on", ()))
+    return Part(prefix + shown(step["id"]), step["type"], shown(step.get("tool", "")), within, calls, after)

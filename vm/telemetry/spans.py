@@ -287,8 +287,9 @@ class Spans:
         attributes: Attributes = {names.STEP: part.id, names.STEP_TYPE: part.type}
         if "visit" in record.body and record.body["step"] in (id, *self._outline.parts[id].calls):
             attributes[names.VISIT] = record.body["visit"]
-            if "frame" in record.body:
-                attributes[names.ITEM] = record.body["frame"][-1][3]
+            frame = record.body.get("frame")
+            if frame and self._outline.parts[frame[-1][0]].type != "call":
+                attributes[names.ITEM] = frame[-1][3]
         span_id = span_id_of(self.run, record.seq, f"step {id}")
         return Open(span_id, parent, f"{names.STEP_SPAN} {part.id}", start, attributes, visit.earlier.get(id))
 
