@@ -30,19 +30,19 @@ class BodiesJudge(Judge):
             first = {name: frozen(value) for name, value in body["carry"].items()}
             self.open.append({"items": frozen(body["items"]), "first": first, "kept": first, "own": []})
             self.values |= first
-            self._assigned(self._names(part))
+            self._noted(self._names(part))
         elif kind == "joined" and part["id"] in self.each:
             self._left(part, body)
         elif part["id"] in self.each:  # it did not start
             self.values |= dict.fromkeys(part.get("carry", ()), GONE)
             self._bind(part, "failed", GONE, body.get("error_name", "Visits"))
-            self._assigned(set(part.get("carry", ())))
+            self._noted(set(part.get("carry", ())))
         else:
             super()._seen("ended" if kind == "closed" else kind, body)
         if "closes" in body:
             self._closed(body["closes"], body["reason"], part["id"])
 
-    def _assigned(self, names: set[str]) -> None:
+    def _noted(self, names: set[str]) -> None:
         for rule in self.rules:
             rule.assigned(names)
 
@@ -67,7 +67,7 @@ class BodiesJudge(Judge):
     def _forget(self, each: dict[str, Any]) -> None:
         local = self._local(each)
         self.values |= dict.fromkeys(local - set(each.get("carry", ())), GONE)
-        self._assigned(local)
+        self._noted(local)
         inside = {part["id"] for step in flat(body_of(each)) for part in (step, *step.get("parallel_steps", ()))}
         self.begun = {one for one in self.begun if one[0] not in inside}
 
@@ -97,10 +97,10 @@ class BodiesJudge(Judge):
         """The step ends, or begins again."""
         if body["kind"] == "again":
             self.values |= self.open[-1]["first"]
-            self._assigned(self._names(each))
+            self._noted(self._names(each))
             return
         self.open.pop()
         if body["kind"] != "success":
             self.values |= dict.fromkeys(each.get("carry", ()), GONE)
-        self._assigned(set(each.get("carry", ())))
+        self._noted(set(each.get("carry", ())))
         self._bind(each, body["kind"], OPAQUE, body.get("error_name", GONE))
