@@ -17,7 +17,6 @@ from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.short_texts import ANSWERS, PATTERN, may_exist
 from stepward.validator.recheck.types import allows as allows_kind
 from stepward.validator.recheck.types import fits, is_pattern, words
-from stepward.vm.expressions.fields import index_of
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import Number
 
@@ -71,20 +70,6 @@ OF_KIND: Final = {
     "object": (OBJECT,),
 }
 ANYTHING: Final = tuple(block for word, blocks in OF_KIND.items() if word != "integer" for block in blocks)
-
-
-def may_have(owner: Block, name: str) -> bool:
-    """Return whether some value of a block can have a field, or an item at an index."""
-    number = index_of(name)
-    if number is None:
-        return owner.kind == "object"
-    return owner.kind == "array" and (owner.high is None or owner.high - 1 > number)
-
-
-def surely_has(owner: Block, name: str) -> bool:
-    """Return whether every array of a block has an item at an index."""
-    number = index_of(name)
-    return number is not None and owner.kind == "array" and owner.low is not None and owner.low + 1 > number
 
 
 def of_value(value: Any) -> Block:

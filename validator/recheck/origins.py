@@ -16,14 +16,13 @@ from stepward.validator.recheck.cells import (
     UNDEFINED,
     Block,
     allows,
-    may_have,
     meet,
     of_type,
     of_value,
-    surely_has,
 )
 from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
+from stepward.validator.recheck.items import may_have, surely_has
 from stepward.validator.recheck.names import ABSENT, Names, Source, inside
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.sums import AssignedKinds

@@ -338,14 +338,18 @@ def _built(reading: Reading, name: Names, constants: Sequence[Any]) -> Iterator[
     for source in meant.sources if meant is not None else ():
         tree = reading.origins.tree(source) if source.kind == "set" else None
         part = held(tree, meant.fields).tree if tree is not None and meant is not None else None
-        if not isinstance(part, Template) and not (isinstance(part, Built) and part.is_list):
-            continue
-        choices = [_singles(reading, one, constants) for one in part.parts]
-        for chosen in product(*choices) if prod(map(len, choices)) <= MAX_LISTS else ():
-            if isinstance(part, Built):
-                yield list_of(chosen)
-            else:
-                yield from (one for one in filled([{item} for item in chosen]) if one.single)
+        if isinstance(part, Template | Built):
+            yield from _combined(reading, part, constants)
+
+
+def _combined(reading: Reading, part: Template | Built, constants: Sequence[Any]) -> Iterator[Block]:
+    """Yield the lists or texts of which each part has a single value; none for an object."""
+    choices = [_singles(reading, one, constants) for one in part.parts]
+    for chosen in product(*choices) if prod(map(len, choices)) <= MAX_LISTS else ():
+        if isinstance(part, Template):
+            yield from (one for one in filled([{item} for item in chosen]) if one.single)
+        elif part.is_list:
+            yield list_of(chosen)
 
 
 def _singles(reading: Reading, part: Expression, constants: Sequence[Any]) -> list[Block]:
@@ -356,5 +360,7 @@ def _singles(reading: Reading, part: Expression, constants: Sequence[Any]) -> li
         case Reference(names=names):
             given = [block for block in reading.origins.of(names).blocks if block.single]
             return list(dict.fromkeys([*map(of_value, constants), *given]))
+        case Template() | Built():
+            return list(dict.fromkeys(_combined(reading, part, constants)))
         case _:
             return []

@@ -24,9 +24,7 @@ from stepward.validator.recheck.cells import (
     allows,
     common,
     is_exact,
-    may_have,
     meet,
-    surely_has,
 )
 from stepward.validator.recheck.definite import (
     FAILING,
@@ -49,6 +47,7 @@ from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome
 from stepward.validator.recheck.failures import attempts, early_errors, late_errors, leaving, told_apart
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
+from stepward.validator.recheck.items import item_of, may_have, surely_has
 from stepward.validator.recheck.joining import MAX_EXITS, joined_exits
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.orders import earlier, is_ordered
@@ -303,6 +302,7 @@ class Steps:
         if owner is not None and not may_have(owner, fields[-1]):
             return (self.followed.gone[slot],)
         may_match, may_be_absent = describe(fields, owner is not None)
+        held = None if owner is None else item_of(owner, fields[-1])
         if owner is not None and owner.kind == "array":
             may_be_absent = may_be_absent and not surely_has(owner, fields[-1])
         if fields in chosen:
@@ -313,7 +313,9 @@ class Steps:
                 if blocks[one] == UNDEFINED or may_match(blocks[one])
             ]
         found = [
-            number for number, block in enumerate(self.followed.blocks[slot]) if block != UNDEFINED and may_match(block)
+            number
+            for number, block in enumerate(self.followed.blocks[slot])
+            if block != UNDEFINED and may_match(block) and (held is None or meet(block, held))
         ]
         return [*found, *([self.followed.gone[slot]] if may_be_absent else [])]
 

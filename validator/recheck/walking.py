@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED, may_have, surely_has
+from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED, meet
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import END
 from stepward.validator.recheck.followed import Changes, Followed, State
+from stepward.validator.recheck.items import item_of, may_have, surely_has
 from stepward.validator.recheck.questions import Questions
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import TooLarge
@@ -223,7 +224,8 @@ def is_possible(steps: Steps, followed: Followed, state: Mapping[int, int], slot
     if held is not None and not may_have(held, name[-1]):
         return block == UNDEFINED
     if block != UNDEFINED:
-        return True
+        item = None if held is None else item_of(held, name[-1])
+        return item is None or meet(block, item)
     if held is not None and index_of(name[-1]) is not None:
         return not surely_has(held, name[-1])
     if name == root:

@@ -208,3 +208,30 @@ steps:
     report = ProgramValidator(Program.from_yaml(text)).validate()
     assert "SW902" not in [one.code for one in report.findings]
     assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.PROVED]
+
+
+ASKED = {
+    "an item of a copied field": ("['a']", [{"b": {"f": "$t"}}, {"c": "$b.f"}], "$c contains 'a' and $c[0] == 'a'"),
+    "an item alone": ("['b', 'a']", [{"b": {"f": "$t"}}, {"c": "$b.f"}], "$c[0] != 'a'"),
+    "a text in a list": ("'a'", [{"b": ["$t-"]}], "'a-' in $b"),
+    "a list in a list": ("'a'", [{"b": [["$t"]]}], "['a'] in $b"),
+    "a text in a list in a field": ("'a'", [{"b": {"f": ["$t-", "x"]}}], "$b.f contains 'a-'"),
+}
+
+
+@pytest.mark.parametrize(("value", "sets", "question"), ASKED.values(), ids=ASKED)
+def test_what_was_put_in_is_what_is_read(value: str, sets: list[Any], question: str) -> None:
+    steps = [
+        {"id": "other", "type": "tool", "tool": "get", "output_key": "t"},
+        {"id": "put", "type": "set", "set": {"t": value}},
+        *({"id": f"copy{number}", "type": "set", "set": one} for number, one in enumerate(sets)),
+        {"id": "ask", "type": "condition", "condition": question, "then": "end", "otherwise": "act"},
+        {"id": "act", "type": "tool", "tool": "book"},
+        {"id": "end", "type": "end"},
+    ]
+    tools = {"get": {"effect": "read"}, "book": {"effect": "write"}}
+    rule = {"name": "r", "protects": {"tool": "book"}, "requires": {"step": "end"}}
+    program = {"language": 2, "name": "asked", "tools": tools, "guardrails": [rule], "steps": steps}
+    report = ProgramValidator(Program.from_dict(program)).validate()
+    assert "SW902" not in [one.code for one in report.findings]
+    assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.PROVED]
