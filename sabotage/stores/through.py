@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Vault
+from stepward.vm.journal.store import Append, Entry, Head, Journal, Lease, Row, Switch, Vault
 
 T = TypeVar("T")
 
@@ -91,6 +91,22 @@ class ThroughStore:
     def pruned(self) -> Iterator[str]:
         """Yield the ids of the runs that were removed."""
         return self.inner.pruned()
+
+    def switch(self, switch: Switch) -> bool:
+        """Open or close a breaker."""
+        return self.write(self.inner.switch, switch)
+
+    def switches(self, name: str | None = None) -> list[Switch]:
+        """Return how breakers were switched."""
+        return self.inner.switches(name)
+
+    def opened(self) -> frozenset[str]:
+        """Return the names of the breakers that are open."""
+        return self.inner.opened()
+
+    def hold(self, lease: Lease, name: str) -> bool:
+        """Give a lease back until a breaker is closed."""
+        return self.write(self.inner.hold, lease, name)
 
     def frozen(self) -> AbstractContextManager[Journal]:
         """Return a context with the store as it is at one moment."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from copy import copy
 
 from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
-from stepward.vm.journal.store import NOBODY, Append, Entry, Head, Lease, Row
+from stepward.vm.journal.store import NOBODY, Append, Entry, Head, Lease, Row, Switch
 
 
 class _Run:
@@ -71,6 +71,8 @@ class MemoryJournal:
         self._runs: dict[str, _Run] = {}
         self._documents: dict[str, bytes] = {}
         self._kept: dict[str, tuple[Head, bytes]] = {}
+        self._switches: list[Switch] = []
+        self._held: dict[str, str] = {}
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         assert append.expected == -1, "a new run has no entry before its first"
@@ -92,6 +94,7 @@ class MemoryJournal:
             if len(present) != expected + 1 or (fence is not None and fence != stored.fence):
                 raise append_refused(append, fence, (len(present) - 1, stored.fence))
             present.extend(entries)
+            self._held.pop(run, None)
             stored.status = status
             stored.due = due
             stored.updated = now
@@ -232,6 +235,41 @@ class MemoryJournal:
             names = list(self._kept)
         yield from names
 
+    def switch(self, switch: Switch) -> bool:
+        with self._lock:
+            if (switch.name in self._opened()) == switch.is_open:
+                return False
+            self._switches.append(switch)
+            if not switch.is_open:
+                for run in [run for run, name in self._held.items() if name == switch.name]:
+                    del self._held[run]
+                    if run in self._runs:
+                        self._runs[run].due = 0.0
+            return True
+
+    def switches(self, name: str | None = None) -> list[Switch]:
+        with self._lock:
+            return [one for one in self._switches if name is None or one.name == name]
+
+    def opened(self) -> frozenset[str]:
+        with self._lock:
+            return self._opened()
+
+    def _opened(self) -> frozenset[str]:
+        last = {one.name: one.is_open for one in self._switches}
+        return frozenset(name for name, is_open in last.items() if is_open)
+
+    def hold(self, lease: Lease, name: str) -> bool:
+        with self._lock:
+            stored = self._runs.get(lease.run)
+            if stored is None or stored.fence != lease.fence:
+                raise lease_lost(lease.run, lease.fence)
+            if name not in self._opened():
+                return False
+            self._held[lease.run] = name
+            stored.due, stored.expires = None, 0.0
+            return True
+
     @contextmanager
     def frozen(self) -> Iterator[MemoryJournal]:
         still = MemoryJournal()
@@ -240,6 +278,7 @@ class MemoryJournal:
                 still._runs[run] = copy(stored)
                 still._runs[run].entries = list(stored.entries)
             still._documents, still._kept = dict(self._documents), dict(self._kept)
+            still._switches, still._held = list(self._switches), dict(self._held)
         still.vault = self.vault
         yield still
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepward.vm.journal.encryption import EncryptedVault
 from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
-from stepward.vm.journal.store import NOBODY, Append, Entry, Head, JournalError, Lease, Row
+from stepward.vm.journal.store import NOBODY, Append, Entry, Head, JournalError, Lease, Row, Switch
 
 if TYPE_CHECKING:
     from stepward.vm.journal.postgres_connection import PostgresConnection
@@ -37,7 +37,7 @@ _CREATE: Final = f"""WITH made AS (
     SELECT made.run, entry.seq, entry.record, entry.digest, %(writer)s FROM made, {_ENTRIES} RETURNING seq"""
 _APPEND: Final = f"""WITH advanced AS (
         UPDATE runs SET status = %(status)s, seq = %(seq)s, digest = %(digest)b, signature = %(signature)b,
-            updated = %(now)s, due = %(due)s
+            updated = %(now)s, due = %(due)s, held = NULL
         WHERE run = %(run)s AND seq = %(expected)s AND fence = coalesce(%(fence)s::bigint, fence)
             AND kept IS NULL RETURNING run)
     INSERT INTO records (run, seq, record, digest, writer)
@@ -65,6 +65,19 @@ _PRUNE: Final = """WITH gone AS (
     cleared AS (DELETE FROM records USING gone WHERE records.run = gone.run)
     SELECT run FROM gone"""
 _FENCE: Final = "SELECT seq, fence FROM runs WHERE run = %(run)s AND kept IS NULL"
+_OPENED: Final = """SELECT name FROM switches AS one WHERE is_open
+    AND NOT EXISTS (SELECT 1 FROM switches AS later WHERE later.name = one.name AND later.number > one.number)"""
+# Whoever switches or holds waits for the others of the same breaker: a lock that ends with the transaction.
+_TURN: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || %(name)s, 1))"
+_SWITCH: Final = f"""WITH made AS (
+        INSERT INTO switches (name, is_open, at, why, by)
+        SELECT %(name)s, %(is_open)s, %(at)s, %(why)s, %(by)s
+        WHERE %(is_open)s <> EXISTS ({_OPENED} AND one.name = %(name)s) RETURNING is_open),
+    freed AS (UPDATE runs SET due = 0, held = NULL FROM made WHERE held = %(name)s AND NOT made.is_open)
+    SELECT is_open FROM made"""
+_HOLD: Final = f"""UPDATE runs SET held = %(name)s, due = NULL, expires = 0
+    WHERE run = %(run)s AND fence = %(fence)s AND kept IS NULL AND EXISTS ({_OPENED} AND one.name = %(name)s)
+    RETURNING run"""
 _EXPIRE: Final = "UPDATE runs SET expires = %(expires)s WHERE run = %(run)s AND fence = %(fence)s RETURNING run"
 # The row with an empty reference is the gate of a run: empty while the vault accepts values, a tombstone afterwards.
 # Each put locks it until its commit, so that an erasure, which waits for the lock, sees all values.
@@ -259,6 +272,26 @@ class PostgresJournal:
     def kept(self, run: str) -> bytes | None:
         found = self._connection.rows("SELECT kept FROM runs WHERE run = %(run)s", {"run": run})
         return found[0][0] if found else None
+
+    def switch(self, switch: Switch) -> bool:
+        return bool(self._connection.rows(_SWITCH, switch._asdict(), before=_TURN))
+
+    def switches(self, name: str | None = None) -> list[Switch]:
+        query = """SELECT name, is_open, at, why, by FROM switches WHERE name = coalesce(%(name)s::text, name)
+            ORDER BY number"""
+        return list(map(Switch._make, self._connection.rows(query, {"name": name})))
+
+    def opened(self) -> frozenset[str]:
+        return frozenset(name for (name,) in self._connection.rows(_OPENED, {}))
+
+    def hold(self, lease: Lease, name: str) -> bool:
+        values = {"run": lease.run, "fence": lease.fence, "name": name}
+        if self._connection.rows(_HOLD, values, before=_TURN):
+            return True
+        has = self._connection.rows(_FENCE, values)
+        if not has or has[0][1] != lease.fence:
+            raise lease_lost(lease.run, lease.fence)
+        return False
 
     @contextmanager
     def frozen(self) -> Iterator[Journal]:

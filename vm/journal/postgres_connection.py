@@ -14,9 +14,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from stepward.vm.journal.store import JournalError
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 _DUE_INDEX: Final = "CREATE INDEX runs_due ON runs (due, number) WHERE due IS NOT NULL"
+_HELD_INDEX: Final = "CREATE INDEX runs_held ON runs (held) WHERE held IS NOT NULL"
+_SWITCHES: Final = """CREATE TABLE switches (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL, is_open boolean NOT NULL,
+    at double precision NOT NULL, why text NOT NULL, by text NOT NULL)"""
 
 _TABLES: Final = (
     """CREATE TABLE runs (
@@ -24,7 +28,7 @@ _TABLES: Final = (
         status text NOT NULL, seq bigint NOT NULL, digest bytea NOT NULL, signature bytea,
         started double precision NOT NULL, updated double precision NOT NULL,
         holder text NOT NULL, fence bigint NOT NULL, expires double precision NOT NULL, due double precision,
-        kept bytea)""",
+        kept bytea, held text)""",
     """CREATE TABLE records (
         run text, seq bigint, record bytea NOT NULL, digest bytea NOT NULL, writer uuid NOT NULL,
         PRIMARY KEY (run, seq))""",
@@ -32,6 +36,8 @@ _TABLES: Final = (
     "CREATE TABLE secrets (run text, reference text, value bytea NOT NULL, PRIMARY KEY (run, reference))",
     "CREATE TABLE layout (version integer NOT NULL)",
     _DUE_INDEX,
+    _SWITCHES,
+    _HELD_INDEX,
 )
 
 _UPGRADES: Final = {
@@ -41,6 +47,7 @@ _UPGRADES: Final = {
         _DUE_INDEX,
     ),
     2: ("ALTER TABLE runs ADD COLUMN kept bytea",),
+    3: ("ALTER TABLE runs ADD COLUMN held text", _SWITCHES, _HELD_INDEX),
 }
 """The statements that bring a schema of an older version to the next one, by the older version."""
 
@@ -82,15 +89,16 @@ class PostgresConnection:
                 self._connection.close()
                 raise
 
-    def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    def rows(self, statement: str, values: Mapping[str, object], *, before: str | None = None) -> list[tuple[Any, ...]]:
         """Run a statement that returns rows; if the connection was lost, once more on a new one.
 
-        So a statement may be executed twice, and has to be idempotent.
+        So a statement may be executed twice, and has to be idempotent. `before` is a statement that is run first, in
+        the same transaction.
         """
         self._check_open()
         with self._lock, self._explained("used"):
             try:
-                return self._rows(statement, values)
+                return self._rows(statement, values, before)
             except psycopg.OperationalError:
                 if not self._connection.closed:
                     raise
@@ -100,7 +108,7 @@ class PostgresConnection:
                     ) from None
             self._connection = self._connect()
             try:
-                return self._rows(statement, values)
+                return self._rows(statement, values, before)
             except psycopg.OperationalError as error:
                 if not self._connection.closed:
                     raise
@@ -140,7 +148,11 @@ class PostgresConnection:
             self._is_closed = True
             self._connection.close()
 
-    def _rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    def _rows(self, statement: str, values: Mapping[str, object], before: str | None) -> list[tuple[Any, ...]]:
+        if before is not None:
+            with self._connection.transaction():
+                self._connection.execute(before.encode(), values)
+                return self._rows(statement, values, None)
         return self._connection.execute(statement.encode(), values, binary=True).fetchall()
 
     def _check_process(self) -> None:

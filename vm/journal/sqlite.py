@@ -12,40 +12,49 @@ from stepward.vm.journal.encryption import EncryptedVault
 from stepward.vm.journal.refusals import append_refused, lease_lost, no_such_run
 from stepward.vm.journal.sqlite_file import DatabaseFile, Layout
 from stepward.vm.journal.sqlite_vault import SQLiteVault
-from stepward.vm.journal.store import NOBODY, Append, Entry, Head, JournalError, Lease, Row
+from stepward.vm.journal.store import NOBODY, Append, Entry, Head, JournalError, Lease, Row, Switch
 
 if TYPE_CHECKING:
     from stepward.vm.journal.run_keys import RunKeys
     from stepward.vm.journal.store import Journal, Vault
 
 _DUE_INDEX: Final = "CREATE INDEX runs_due ON runs (due, number) WHERE due IS NOT NULL"
+_HELD_INDEX: Final = "CREATE INDEX runs_held ON runs (held) WHERE held IS NOT NULL"
+_SWITCHES: Final = """CREATE TABLE switches (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, is_open INTEGER NOT NULL, at REAL NOT NULL, why TEXT NOT NULL,
+    by TEXT NOT NULL)"""
+_OPENED: Final = """SELECT name FROM switches AS one WHERE is_open
+    AND NOT EXISTS (SELECT 1 FROM switches AS later WHERE later.name = one.name AND later.number > one.number)"""
 
 _LAYOUT: Final = Layout(
     kind="journal",
     application_id=0x5374704A,
-    version=3,
+    version=4,
     journal_mode="wal",
     synchronous="FULL",
     tables=(
         """CREATE TABLE runs (
             number INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, program TEXT NOT NULL, status TEXT NOT NULL,
             seq INTEGER NOT NULL, digest BLOB NOT NULL, signature BLOB, started REAL NOT NULL, updated REAL NOT NULL,
-            holder TEXT NOT NULL, fence INTEGER NOT NULL, expires REAL NOT NULL, due REAL, kept BLOB)""",
+            holder TEXT NOT NULL, fence INTEGER NOT NULL, expires REAL NOT NULL, due REAL, kept BLOB, held TEXT)""",
         """CREATE TABLE records (
             run TEXT, seq INTEGER, record BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (run, seq)) WITHOUT ROWID""",
         "CREATE TABLE documents (digest TEXT PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID",
         _DUE_INDEX,
+        _SWITCHES,
+        _HELD_INDEX,
     ),
     upgrades=(
         ("ALTER TABLE runs ADD COLUMN due REAL", "UPDATE runs SET due = 0 WHERE status = 'RUNNING'", _DUE_INDEX),
         ("ALTER TABLE runs ADD COLUMN kept BLOB",),
+        ("ALTER TABLE runs ADD COLUMN held TEXT", _SWITCHES, _HELD_INDEX),
     ),
 )
 
 _CREATE: Final = """INSERT INTO runs
     (run, program, status, seq, digest, signature, started, updated, holder, fence, expires, due)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING"""
-_ADVANCE: Final = """UPDATE runs SET status = ?, seq = ?, digest = ?, signature = ?, updated = ?, due = ?
+_ADVANCE: Final = """UPDATE runs SET status = ?, seq = ?, digest = ?, signature = ?, updated = ?, due = ?, held = NULL
     WHERE run = ? AND seq = ? AND fence = coalesce(?, fence) AND kept IS NULL"""
 _ADD: Final = "INSERT INTO records (run, seq, record, digest) VALUES (?, ?, ?, ?)"
 _LEASE: Final = """UPDATE runs SET holder = ?, fence = fence + 1, expires = ?
@@ -65,6 +74,9 @@ _SIGN: Final = "UPDATE runs SET signature = ? WHERE run = ? AND seq = ? AND dige
 _PRUNE: Final = """UPDATE runs SET kept = ?, signature = NULL, due = NULL, fence = fence + 1, expires = 0
     WHERE run = ? AND seq = ? AND digest = ?"""
 _FENCE: Final = "SELECT seq, fence FROM runs WHERE run = ? AND kept IS NULL"
+_HOLD: Final = """UPDATE runs SET held = :name, due = NULL, expires = 0
+    WHERE run = :run AND fence = :fence AND kept IS NULL RETURNING run"""
+_SEE: Final = "SELECT run FROM runs WHERE run = :run AND fence = :fence AND kept IS NULL AND :name IS NOT NULL"
 _EXPIRE: Final = "UPDATE runs SET expires = ? WHERE run = ? AND fence = ?"
 
 
@@ -226,6 +238,35 @@ class SQLiteJournal:
         with self._file.reading() as connection:
             found = connection.execute("SELECT kept FROM runs WHERE run = ?", (run,)).fetchone()
         return found[0] if found else None
+
+    def switch(self, switch: Switch) -> bool:
+        with self._file.writing(durable=True) as connection:
+            opened = {name for (name,) in connection.execute(_OPENED)}
+            if (switch.name in opened) == switch.is_open:
+                return False
+            connection.execute("INSERT INTO switches (name, is_open, at, why, by) VALUES (?, ?, ?, ?, ?)", switch)
+            if not switch.is_open:
+                connection.execute("UPDATE runs SET due = 0, held = NULL WHERE held = ?", (switch.name,))
+        return True
+
+    def switches(self, name: str | None = None) -> list[Switch]:
+        query = "SELECT name, is_open, at, why, by FROM switches WHERE name = coalesce(?, name) ORDER BY number"
+        with self._file.reading() as connection:
+            found = connection.execute(query, (name,)).fetchall()
+        return [Switch(name, bool(is_open), at, why, by) for name, is_open, at, why, by in found]
+
+    def opened(self) -> frozenset[str]:
+        with self._file.reading() as connection:
+            return frozenset(str(name) for (name,) in connection.execute(_OPENED))
+
+    def hold(self, lease: Lease, name: str) -> bool:
+        with self._file.writing(durable=True) as connection:
+            is_open = (name,) in connection.execute(_OPENED).fetchall()
+            statement = _HOLD if is_open else _SEE
+            held = connection.execute(statement, {"run": lease.run, "fence": lease.fence, "name": name})
+            if held.fetchone() is None:
+                raise lease_lost(lease.run, lease.fence)
+        return is_open
 
     @contextmanager
     def frozen(self) -> Iterator[Journal]:

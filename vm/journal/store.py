@@ -103,6 +103,19 @@ class Append(NamedTuple):
     due: float | None = None
 
 
+class Switch(NamedTuple):
+    """A breaker was opened or closed: which, when (seconds since the epoch), why, and by whom.
+
+    `name` says what is kept from running: `tool:NAME` or `program:NAME`.
+    """
+
+    name: str
+    is_open: bool
+    at: float
+    why: str
+    by: str
+
+
 NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
 """No run is passed over."""
 
@@ -254,6 +267,29 @@ class Journal(Protocol):
 
     def pruned(self) -> Iterator[str]:
         """Yield the id of every run that was removed, as `names` yields the others."""
+        ...
+
+    def switch(self, switch: Switch) -> bool:
+        """Open or close a breaker, durable on return; return whether it was not so before.
+
+        Closing makes the runs due that are held by it, and by no other one.
+        """
+        ...
+
+    def switches(self, name: str | None = None) -> list[Switch]:
+        """Return how breakers were switched, oldest first; `name` is that of one of them."""
+        ...
+
+    def opened(self) -> frozenset[str]:
+        """Return the names of the breakers that are open."""
+        ...
+
+    def hold(self, lease: Lease, name: str) -> bool:
+        """Give a lease back, and let nobody take the run up until breaker `name` is closed; return whether it is so.
+
+        It is not if the breaker is closed by now: then the lease stays. Raises LeaseLost if somebody else has leased
+        the run since. An append to a run that is held makes it due as it says, and ends the holding.
+        """
         ...
 
     def frozen(self) -> AbstractContextManager[Journal]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from stepward.vm.journal.store import AppendConflict, Head, Journal, JournalError, Lease, LeaseLost
+from stepward.vm.journal.store import AppendConflict, Head, Journal, JournalError, Lease, LeaseLost, Switch
 from stepward.vm.journal.trials import (
     NOW,
     TTL,
@@ -146,4 +146,35 @@ def erases_many(make: Opener) -> None:
         refused(LeaseLost, partial(store.vault.put, run, {"a": b"1"}))
 
 
-UPKEEP: Final = (signed_anew, snapshots, prunes, pruned_race, erases_many)
+def breakers(make: Opener) -> None:
+    """A run that an open breaker holds is due to nobody until it is closed; who switched it is told in order."""
+    store, name, other = make(), f"tool:{fresh_name()}", f"tool:{fresh_name()}"
+    opened = Switch(name, True, NOW, "five failures", "machine")
+    closed = Switch(name, False, NOW + 1, "it works again", "ann")
+    run, fence = created(store)
+    lease = Lease(run, fence, NOW + TTL)
+    assert not store.switch(closed), "a breaker was closed that was not open"
+    assert not store.hold(lease, name), "a breaker that is not open held a run"
+    assert store.switch(opened), "a breaker was not opened"
+    assert not make().switch(opened), "a breaker was opened twice"
+    assert store.switch(opened._replace(name=other)), "a second breaker was not opened"
+    assert {name, other} <= make().opened(), "an open breaker is not named"
+    refused(LeaseLost, partial(store.hold, lease._replace(fence=fence + 1), name))
+    assert store.hold(lease, name), "an open breaker did not hold a run"
+    late = NOW + 10 * TTL
+    claimed = {one.run for one in make().claim("b", late, TTL, 1_000, ["program"])}
+    assert run not in claimed, "a run that is held was claimed"
+    again = store.acquire(run, "b", late, TTL)
+    assert again == Lease(run, fence + 1, late + TTL), f"a run that is held could not be leased by its name: {again}"
+    store.release(again)
+    assert store.switch(closed._replace(name=other)), "a breaker was not closed"
+    assert run not in {one.run for one in store.claim("c", late, TTL, 1_000)}, "the wrong breaker let a run go"
+    assert store.switch(closed), "a breaker was not closed"
+    assert name not in make().opened(), "a breaker that was closed is open"
+    assert run in {one.run for one in make().claim("d", late, TTL, 1_000)}, (
+        "a run was not due when its breaker was closed"
+    )
+    assert make().switches(name) == [opened, closed], "what was switched is not told as it was"
+
+
+UPKEEP: Final = (signed_anew, snapshots, prunes, pruned_race, erases_many, breakers)

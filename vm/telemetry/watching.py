@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
-from stepward.vm.journal.store import NOBODY, Append, Entry, Head, Journal, Lease, Row, Vault
+from stepward.vm.journal.store import NOBODY, Append, Entry, Head, Journal, Lease, Row, Switch, Vault
 
 Saw = Callable[[Append], None]
 
@@ -119,6 +119,22 @@ class WatchedJournal:
     def pruned(self) -> Iterator[str]:
         """Yield the ids of the runs that were removed."""
         return self._journal.pruned()
+
+    def switch(self, switch: Switch) -> bool:
+        """Open or close a breaker."""
+        return self._journal.switch(switch)
+
+    def switches(self, name: str | None = None) -> list[Switch]:
+        """Return how breakers were switched."""
+        return self._journal.switches(name)
+
+    def opened(self) -> frozenset[str]:
+        """Return the names of the breakers that are open."""
+        return self._journal.opened()
+
+    def hold(self, lease: Lease, name: str) -> bool:
+        """Give a lease back until a breaker is closed."""
+        return self._journal.hold(lease, name)
 
     def frozen(self) -> AbstractContextManager[Journal]:
         """Return a context with the store as it is at one moment."""

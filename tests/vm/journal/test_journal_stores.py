@@ -383,6 +383,13 @@ class ErasesTheFirst(OneVaultForAll):
             return sum(map(self.erase, list(runs)[:1]))
 
 
+class HoldsWhatIsClosed(MemoryJournal):
+    def hold(self, lease: Lease, name: str) -> bool:
+        super().hold(lease, name)
+        self._runs[lease.run].due = None
+        return True
+
+
 class StartsAnew(MemoryJournal):
     """Not one store at each opening, but one at the first."""
 
@@ -440,6 +447,7 @@ BROKEN: dict[type[MemoryJournal], set[str]] = {
     PrunesAnyHead: {"prunes"},
     PrunesInTwoSteps: {"pruned_race"},
     ErasesTheFirst: {"erases_many"},
+    HoldsWhatIsClosed: {"breakers"},
     StartsAnew: {"reopened"},
 }
 

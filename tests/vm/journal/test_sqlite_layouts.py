@@ -25,7 +25,8 @@ SECOND = (
     "ALTER TABLE runs ADD COLUMN due REAL",
     "CREATE INDEX runs_due ON runs (due, number) WHERE due IS NOT NULL",
 )
-OLDER = {1: FIRST, 2: (*FIRST, *SECOND)}
+THIRD = ("ALTER TABLE runs ADD COLUMN kept BLOB",)
+OLDER = {1: FIRST, 2: (*FIRST, *SECOND), 3: (*FIRST, *SECOND, *THIRD)}
 """How a file of each older version was made."""
 
 
@@ -60,7 +61,7 @@ def test_a_file_of_an_older_version_is_brought_to_this_one(tmp_path: Path, versi
         assert [lease.fence for lease in journal.claim("h", NOW, 60.0, 9)] == [8]
         assert journal.prune(Head(run, 1, entries(2)[-1].digest, None), b"kept")
         assert journal.kept(run) == b"kept"
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
 
 
 def test_processes_that_open_an_older_file_at_once_bring_it_to_this_version_once(tmp_path: Path) -> None:
