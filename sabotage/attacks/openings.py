@@ -22,7 +22,7 @@ from stepward.vm.journal.signing import KeyRefused, SigningKey, VerifyKey, signe
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Append, Entry, Head, JournalError
 
-OURS: Final = {"runs.db": (0x5374704A, 3, "wal"), "runs.db.vault": (0x53745661, 1, "delete")}
+OURS: Final = {"runs.db": (0x5374704A, 4, "wal"), "runs.db.vault": (0x53745661, 1, "delete")}
 """The files of a store, with their application ids, versions and journal modes."""
 
 

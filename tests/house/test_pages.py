@@ -31,6 +31,7 @@ NOT_RUN = {
     "specs/guide/how-to/opentelemetry.md": INSTALLS,
     "specs/guide/how-to/postgresql.md": INSTALLS,
     "specs/guide/how-to/studio.md": [*INSTALLS, "not run: it serves until it is interrupted"],
+    "specs/guide/how-to/breakers.md": ["not run: it needs a baseline"],
     "specs/guide/how-to/clusters.md": [*INSTALLS, "not run: it needs a cluster", "not run: it needs a cluster"],
     "specs/guide/how-to/workers.md": ["not run: it serves until it is interrupted"],
 }

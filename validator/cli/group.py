@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "run",
     "runs",
     "worker",
+    "breaker",
     "replay",
     "recheck",
     "coverage",

@@ -285,6 +285,7 @@ class Means(NamedTuple):
     servers: tuple[NamedServer, ...] = ()
     cache: ReplyCache | None = None
     trusted: tuple[VerifyKey, ...] = ()
+    breaks_after: int | None = None
 
     def machine(
         self,
@@ -305,6 +306,7 @@ class Means(NamedTuple):
             checker=checker,
             key=self.key,
             trusted=self.trusted,
+            breaks_after=self.breaks_after,
             observer=self.telemetry,
             cache=self.cache,
             lease_seconds=lease_seconds,
@@ -313,22 +315,20 @@ class Means(NamedTuple):
     def require(self, plan: Plan) -> None:
         """Raise MachineError if a tool or the model of a program is missing."""
         calls = [call for step in plan.steps for call in step.calls]
-        missing = sorted({call.tool for call in calls if not call.is_model and not self.tools.has(call.tool)})
-        if missing:
+        called = sorted({call.tool for call in calls if not call.is_model})
+        if missing := [tool for tool in called if not self.tools.has(tool)]:
             self._refuse_tools(missing)
         policies = [policy for terms in plan.terms for policy in terms.policies]
-        require_confirmed(sorted({call.tool for call in calls if not call.is_model}), policies, self.servers)
+        require_confirmed(called, policies, self.servers)
         asking = [call.id for call in calls if call.is_model]
         if asking and self.model is None:
-            steps = ", ".join(f"`{step}`" for step in asking)
-            verb = "asks" if len(asking) == 1 else "ask"
+            steps, verb = ", ".join(f"`{step}`" for step in asking), "asks" if len(asking) == 1 else "ask"
             help = f"give one with `--model`: {FORMS}"
             raise MachineError(f"{steps} {verb} a model, and there is none", help)
 
     def _refuse_tools(self, missing: list[str]) -> None:
         require_pinned(missing, self.servers)
-        tools = ", ".join(f"`{tool}`" for tool in missing)
-        what = "tool" if len(missing) == 1 else "tools"
+        tools, what = ", ".join(f"`{tool}`" for tool in missing), "tool" if len(missing) == 1 else "tools"
         if self.named is None:
             help = "name the module with their functions: `--tools package.module` or `--tools FILE.py`"
             raise MachineError(f"the program calls {what} {tools}, and there is no `--tools`", help)
@@ -343,8 +343,8 @@ def load_means(options: dict[str, Any]) -> Means:
     key, telemetry = load_key(options.get("key_file")), load_telemetry(options)
     cache = load_cache(options.get("cache"))
     trusted = load_old_keys(options.get("old_keys") or (), key)
-    named = options.get("tools")
-    return Means(with_servers(functions, servers), model, key, named, telemetry, servers, cache, trusted)
+    tools, named, breaks = with_servers(functions, servers), options.get("tools"), options.get("break_after")
+    return Means(tools, model, key, named, telemetry, servers, cache, trusted, breaks)
 
 
 def load_cache(name: str | None) -> ReplyCache | None:

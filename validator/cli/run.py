@@ -21,6 +21,7 @@ from stepward.validator.cli.continuing import (
     pairs_read,
     planned_after,
 )
+from stepward.validator.cli.held import break_option, say_held
 from stepward.validator.cli.machine import (
     FILE,
     INTERRUPTED,
@@ -86,6 +87,7 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
 @continuing_options
 @READ
 @driving_options
+@break_option
 @click.option("--journal", metavar="FILE", help="The journal: a SQLite file, or `postgresql://…`.  [default: memory]")
 @click.option(
     "--run-id", metavar="ID", help="The id of the run. If a run with this id exists, it is shown and not run again."
@@ -148,6 +150,7 @@ def run(file: Path, **options: Any) -> None:
             start = partial(machine.run_sync, program, given, run_id=options["run_id"], by=options["by"])
             run = _driven(machine, start, options)
             print_run(run, journal, options)
+            say_held(run)
     sys.exit(exit_status(run))
 
 
@@ -165,6 +168,7 @@ def _continue(file: Path, asked: Continuing, options: dict[str, Any], accepted: 
         machine = means.machine(journal, policies)
         run = _driven(machine, partial(continued, machine, before, program, reads, options["by"]), options)
         print_run(run, journal, options)
+        say_held(run)
     sys.exit(exit_status(run))
 
 

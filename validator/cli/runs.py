@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from stepward.validator.cli.copying import copy
+from stepward.validator.cli.held import break_option, say_held
 from stepward.validator.cli.machine import (
     FILE,
     UNFINISHED,
@@ -234,6 +235,7 @@ def receipt(run: str, output: Path | None, **options: Any) -> None:
 @click.option("--payload", required=True, metavar="JSON", help="The output of the step that waits.")
 @by_option
 @driving_options
+@break_option
 @policy_options
 @journal_option
 @format_option
@@ -275,6 +277,7 @@ def resume(token: str, payload: str, **options: Any) -> None:
 @click.option("--output", metavar="JSON", help="What the tool returned, with `done`.")
 @by_option
 @driving_options
+@break_option
 @policy_options
 @journal_option
 @format_option
@@ -307,6 +310,7 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
 @runs.command()
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @driving_options
+@break_option
 @policy_options
 @journal_option
 @format_option
@@ -471,6 +475,7 @@ def _act_and_print(
     with redirect_stdout(sys.stderr), _releasing_leases(machine):  # output of a tool is no part of the trace
         run = act()
     print_run(run, journal, options)
+    say_held(run)
     sys.exit(status(run))
 
 

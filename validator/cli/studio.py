@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepward.validator.cli.held import break_option
 from stepward.validator.cli.machine import (
     MachineError,
     driving_options,
@@ -41,6 +42,7 @@ DEFAULT_PORT = 8716
 )
 @click.option("--tour", is_flag=True, help="Begin with a guided tour of five stations.")
 @driving_options
+@break_option
 @policy_options
 def studio(paths: tuple[str, ...], port: int, **options: Any) -> None:
     """Serve a live page of a journal's runs, and of PROGRAMS.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepward.validator.cli.held import break_option
 from stepward.validator.cli.machine import (
     LEASE,
     MachineError,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     help="The folder with the programs whose runs are driven; it is read once, at the start.",
 )
 @driving_options
+@break_option
 @policy_options
 @click.option(
     "--at-once", type=click.IntRange(1), default=4, show_default=True, metavar="N", help="Drive N runs at once."

@@ -21,6 +21,7 @@ from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.forks import within
 from stepward.vm.machine.history import checked_records, require_head
+from stepward.vm.machine.holding import count, is_held, was_closed
 from stepward.vm.machine.keeping import UNDER_WAY, Abandoned
 from stepward.vm.machine.keys import FrameName, Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
@@ -92,6 +93,7 @@ class Driver:
         self.under_way: dict[tuple[FrameName, int], tuple[list[threading.Event], float | None]] = {}
         self._last = last
         self._is_parked = False
+        self.held_by: str | None = None
         self.successor: Driver | None = None
         self._flushing: asyncio.Lock | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -112,13 +114,17 @@ class Driver:
                 self._renewing.cancel()
 
     async def _finish(self) -> None:
-        while await self._advance() and not self.is_stopping:
-            pass
+        while True:
+            while await self._advance() and not self.is_stopping:
+                pass
+            if self.held_by is None or not await was_closed(self):
+                return
 
     @property
     def is_stopping(self) -> bool:
         """Whether no call of the run starts any more on this machine."""
-        return self._is_parked or (self.setup.stop is not None and self.setup.stop.is_set())
+        is_stopped = self.setup.stop is not None and self.setup.stop.is_set()
+        return self._is_parked or self.held_by is not None or is_stopped
 
     def _may_park(self) -> bool:
         """Return whether the run is to be let go, because nothing but a long delay is ahead."""
@@ -199,7 +205,7 @@ class Driver:
         state, is_durable = last.state, urgency == DURABLE
         append = Append(self.run, expected, entries, state.status, now, is_durable, signature, due_of(state))
         try:
-            await setup.io(setup.journal.append, append, self.lease.fence)
+            await setup.io(setup.breakers.beside, setup.journal.append, append, self.lease.fence)
         except AppendConflict:
             await self._give_way()
             return
@@ -287,6 +293,8 @@ class Driver:
         token = ""
         if (self.state.is_cancelled or self.is_stopping) and not call.is_started:
             return
+        if await is_held(self, plan):
+            return
         if plan.has_intent:
             token = await self._intend(plan, call, note)
         if self.urgency or self._is_overdue():
@@ -327,6 +335,7 @@ class Driver:
         if key is not None and not result.is_cached:
             assert setup.replies is not None, "without a cache there is no key"
             await setup.replies.keep(key, happened, result)
+        await count(self, plan, result, ended / 1e6)
 
     async def _wait_until_due(self, call: Call, asleep: Asleep) -> None:
         """Wait for the time at which an attempt is due; a request to cancel ends the waiting.

@@ -24,6 +24,7 @@ from stepward.vm.language.within import applying
 from stepward.vm.machine.admission import Admission, Checker, unnamed, warn_of_no_checker
 from stepward.vm.machine.ask import error_text
 from stepward.vm.machine.authority import Envelope, envelope_note, require_name
+from stepward.vm.machine.breakers import Breakers
 from stepward.vm.machine.caching import Replies
 from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
 from stepward.vm.machine.continuation import (
@@ -81,7 +82,8 @@ class ExecutionVM(Migrations):
     several. `checker` is a function of a program and its policies that returns findings; a finding of severity `error`
     refuses the program before its first run on this machine. Give `stepward.validator.check_program`, or None to accept
     any program; without this argument there is a NoCheckerWarning. `key` signs heads, and a machine with one goes on
-    only with runs that it has signed, or one of the keys `trusted`, which were in use before. `retry_delay` gets the
+    only with runs that it has signed, or one of the keys `trusted`, which were in use before. After `breaks_after`
+    failures of a tool in a row the machine opens its breaker, and holds the runs that reach it. `retry_delay` gets the
     number of the attempt that comes next (2 for the first retry) and returns the seconds to wait before it; unless
     given, 1, 2, 4, 8, 16, and then 30 seconds. `lease_seconds` is how long a run stays leased to a machine that does
     not renew its lease: a day at most, else ValueError. `random` returns a number of bytes that nobody can guess, for
@@ -104,6 +106,7 @@ class ExecutionVM(Migrations):
         *,
         key: SigningKey | None = None,
         trusted: Sequence[VerifyKey] = (),
+        breaks_after: int | None = None,
         clock: Clock | None = None,
         limits: Limits = Limits(),  # noqa: B008 - a frozen tuple
         retry_delay: Callable[[int], float] = lambda attempt: min(2.0 ** (attempt - 2), 30.0),
@@ -138,6 +141,7 @@ class ExecutionVM(Migrations):
                 lease_seconds,
                 random,
                 self._io,
+                Breakers(store, breaks_after),
                 replies,
                 self._depart,
                 trusted=tuple(trusted),
@@ -357,11 +361,6 @@ class ExecutionVM(Migrations):
         driver.lease, driver.committed = lease, (first.state, first.entry)
         driver.pending, driver.urgency = [], 0
         return driver
-
-    async def _require_unpruned(self, run: str) -> None:
-        """Raise RunRefused for the id of a run that was pruned."""
-        if await self._io(self.journal.kept, run) is not None:
-            raise RunRefused(f"run `{run}` was pruned, and no other run gets its id: nothing happens twice")
 
     def _existing(self, found: History, plan: Plan, inputs: Mapping[str, Any]) -> Run:
         """Return an existing run; raises RunRefused if its program, policies or inputs differ."""

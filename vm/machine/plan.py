@@ -102,6 +102,8 @@ class CallPlan:
         self.is_idempotent = spec.idempotent or not self.writes
         self.keeps_key = spec.idempotent
         self.may_suspend = spec.suspends or not is_known
+        self.programs: tuple[str, ...] = (plan.program.name,)
+        """The names of the programs that it is a call of: that of the run, and of those that are called around it."""
         self.before: frozenset[str] = frozenset()
         """The ids of the sub-steps that it depends on, directly or indirectly."""
         self.has_intent = self.writes or (self.may_suspend and is_known)
@@ -183,8 +185,10 @@ class StepPlan:
                 # Who may start next follows from the records, so that every start has one.
                 call.has_intent = True
                 call.before = frozenset(self.calls[one].id for one in before)
-        owners = plan.program.layout.owners_of(position)
-        self.is_in_branch = any(isinstance(plan.meaning.flow.steps[owner], BranchStep) for owner in owners)
+        owners = [plan.meaning.flow.steps[owner] for owner in plan.program.layout.owners_of(position)]
+        self.is_in_branch = any(isinstance(owner, BranchStep) for owner in owners)
+        for call in self.calls:
+            call.programs += tuple(name for owner in owners if isinstance(owner, InvokeStep) for name in owner.names)
         for call in self.calls if self.is_in_branch else ():
             call.has_intent = True  # the rules that siblings share count every start when it happens
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)

@@ -48,7 +48,8 @@ class Run:
     """A run, as read from its journal; immutable. `history` reads its records again, for `trace`.
 
     `status` is RUNNING, SUSPENDED or IN_DOUBT, or how it ended: SUCCESS, FAILED, BUDGET_EXCEEDED, STALLED, CANCELLED;
-    `reason` says why. `error` is the error of the run, if any. `step` is its present step.
+    `reason` says why. `error` is the error of the run, if any. `step` is its present step. `held_by` is the breaker
+    that has just stopped it here, if one did; it goes on when that is closed.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class Run:
         doubts: tuple[Doubt, ...] = (),
         *,
         history: Callable[[], History | None] = lambda: None,
+        held_by: str | None = None,
     ) -> None:
+        self.held_by = held_by
         self.id = run
         self.program = plan.program.name
         self.status = state.status

@@ -69,7 +69,7 @@ class Runs:
         """Ask the journal for a lease. If the caller is cancelled meanwhile, the lease is released."""
         if not self.journal.blocks or INLINE.get():
             return await self._io(function, *args)
-        asked = asyncio.ensure_future(self._io(function, *args))
+        asked = asyncio.ensure_future(self._io(self._setup.breakers.beside, function, *args))
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:
@@ -170,6 +170,11 @@ class Runs:
             is_pruned = is_id(run) and await self._io(self.journal.kept, run) is not None
             raise NoSuchRun(f"run `{run}` was pruned" if is_pruned else f"there is no run `{run}`")
         return found
+
+    async def _require_unpruned(self, run: str) -> None:
+        """Raise RunRefused for the id of a run that was pruned."""
+        if await self._io(self.journal.kept, run) is not None:
+            raise RunRefused(f"run `{run}` was pruned, and no other run gets its id: nothing happens twice")
 
     def _stored_plan(self, *documents: Any) -> Plan:
         """Return the cached plan of stored documents, with the parameters of `stored_plan` after the journal."""
@@ -304,7 +309,7 @@ class Runs:
             taken = await self._take(driver.run, performs=False)
             if taken is not None:
                 return await self._drive(taken[0])
-        return run_of(found)
+        return run_of(found, driver.held_by)
 
     def _hold_lease(self, lease: Lease, calls: list[Abandoned]) -> None:
         """Hold a lease while calls of an interrupted caller still run."""
@@ -351,7 +356,7 @@ def is_id(run: object) -> bool:
     return isinstance(run, str) and 0 < len(run) <= 200 and run.isprintable()
 
 
-def run_of(found: History) -> Run:
+def run_of(found: History, held_by: str | None = None) -> Run:
     """Return the public view of a run, with its suspensions and doubts."""
     plan, state = found.plan, found.state
     suspensions, doubts = [], []
@@ -366,4 +371,6 @@ def run_of(found: History) -> Run:
             elif call_state.phase == "doubt":
                 key = idempotency_key(plan.digest, found.run, call.id, visit, call_state.performance, frame)
                 doubts.append(Doubt(call.id, call.tool, key, call_state.error, frame))
-    return Run(found.run, plan, state, found.last, tuple(suspensions), tuple(doubts), history=lambda: found)
+    return Run(
+        found.run, plan, state, found.last, tuple(suspensions), tuple(doubts), history=lambda: found, held_by=held_by
+    )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from stepward.vm.journal.signing import SigningKey, VerifyKey
 from stepward.vm.journal.store import Journal
+from stepward.vm.machine.breakers import Breakers
 from stepward.vm.machine.caching import Replies
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.models import Model
@@ -22,7 +23,7 @@ class Setup(NamedTuple):
     `replies` are those of a cache, if the machine has one. `depart` is called with a driver before its run
     ends, if that moves to another version: it creates the run that goes on. Once `stop` is set, no call starts, and no
     run waits for the time of one. `parks` says that a run with nothing but a long delay ahead is let go until then.
-    `trusted` are keys that signed runs before `key` did.
+    `trusted` are keys that signed runs before `key` did. `breakers` may hold runs.
     """
 
     journal: Journal
@@ -34,6 +35,7 @@ class Setup(NamedTuple):
     lease_seconds: float
     random: Callable[[int], bytes]
     io: Io
+    breakers: Breakers
     replies: Replies | None = None
     depart: Callable[[Any], Awaitable[None]] | None = None
     stop: asyncio.Event | None = None

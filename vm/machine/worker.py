@@ -197,13 +197,15 @@ class Worker:
         """Say where a run stands that was driven."""
         fields = {"run": run.id, "program": run.program, "status": run.status, "records": run.seq + 1}
         is_due = run.due is not None and run.due <= self._machine.clock.now() / 1e6
-        if run.status == "RUNNING" and is_due and not self._machine.is_stopping:
+        if run.status == "RUNNING" and is_due and run.held_by is None and not self._machine.is_stopping:
             self.counts.lost += 1
             self._say("lost", fields)
             return
         self.counts.stopped[run.status] += 1
         self._say("stopped", fields)
-        if not run.is_over and began and run.seq == began[-1].last.seq and not self._machine.is_stopping:
+        if run.held_by is not None:
+            self._say("held", {"run": run.id, "breaker": run.held_by})
+        elif not run.is_over and began and run.seq == began[-1].last.seq and not self._machine.is_stopping:
             # Its row says that it is due, and it is not: a process of an older version has written it.
             await self._pass_over(lease, began, "nothing")
 

@@ -217,7 +217,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 def test_help_lists_every_command_and_every_option_has_a_help() -> None:
     assert run("--help").exit_code == 0
     context = click.Context(main)
-    assert len(main.list_commands(context)) == 22
+    assert len(main.list_commands(context)) == 23
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert command is not None

@@ -223,3 +223,29 @@ def test_old_runs_are_pruned_and_their_receipts_still_verify() -> None:
     with database("runs.db") as connection:
         connection.execute("UPDATE runs SET kept = x'00'")
     assert "what is kept of a pruned run can't be read" in stepward("verify", "runs.db", "r1").stdout
+
+
+def test_runs_that_reach_an_open_breaker_are_held_and_who_closes_it_is_recorded() -> None:
+    shop("--run-id", "r1")
+    says(stepward("breaker", "open", "pay", "--why", "x", "--by", "ann"), 2, "`pay` is no breaker")
+    opened = ("breaker", "open", "tool:pay", "--why", "the bank is down", "--by", "ann")
+    assert stepward(*opened).stdout == "breaker `tool:pay` is open\n"
+    assert stepward(*opened).stdout == "breaker `tool:pay` is open, as it was before\n"
+    result = shop("--run-id", "r2")
+    assert (result.exit_code, "held: breaker `tool:pay` is open; after" in result.stderr) == (4, True)
+    assert "tool:pay" in stepward("breaker", "list").stdout
+    assert stepward("breaker", "close", "tool:pay", "--why", "it is up", "--by", "bob").exit_code == 0
+    assert stepward("breaker", "list").stdout == "0 open breakers\n"
+    data = as_json(stepward("breaker", "list", "--all", "--output-format", "json"))["breakers"]
+    assert [(one["state"], one["by"], one["why"]) for one in data] == [
+        ("open", "ann", "the bank is down"),
+        ("closed", "bob", "it is up"),
+    ]
+    recovered = stepward("runs", "recover", "--tools", "tools.py", "--model", "script:replies.yaml")
+    assert recovered.exit_code == 0, recovered.output
+
+
+def test_a_tool_that_fails_often_is_not_called_any_more() -> None:
+    for number in range(2):
+        assert shop("--run-id", f"f{number}", "--break-after", "1", amount=8).exit_code == (1 if number == 0 else 4)
+    assert "1 failures in a row" in stepward("breaker", "list").stdout

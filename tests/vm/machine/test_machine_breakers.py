@@ -1,0 +1,148 @@
+"""Fast: a tool that fails again and again is not called; what reaches it is held until somebody closes its breaker."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from machines import Bench, end, program, tool
+from stepward.vm import MemoryJournal
+from stepward.vm.journal.store import JournalError, Switch
+from stepward.vm.machine import breakers
+from stepward.vm.machine.worker import Pace, Worker
+
+PAYS = program(tool("a", "read"), tool("pay", "write"), end(), name="shop")
+NO = ValueError("no")
+
+
+def switch(bench: Bench, name: str, is_open: bool) -> None:
+    assert bench.journal.switch(Switch(name, is_open, bench.clock.time / 1e6, "by hand", "ann"))
+    bench.vm._setup.breakers.forget()
+
+
+@pytest.mark.parametrize("name", ["tool:write", "program:shop"])
+def test_a_run_that_reaches_an_open_breaker_is_held_and_goes_on_when_it_is_closed(name: str) -> None:
+    bench = Bench()
+    switch(bench, name, True)
+    run = bench.run(PAYS)
+    assert (run.status, run.held_by) == ("RUNNING", name)
+    assert bench.tools.steps() == (["a"] if name == "tool:write" else [])
+    assert bench.journal.due(1e12) == {}
+    (again,) = bench.vm.recover_sync("run")[:1]
+    assert again.held_by == name, "a recovery calls it no more than the first machine"
+    switch(bench, name, False)
+    assert bench.journal.due(1e12) == {"shop": 1}
+    (run,) = bench.vm.recover_sync()
+    assert (run.status, run.held_by, bench.tools.steps()) == ("SUCCESS", None, ["a", "pay"])
+
+
+@pytest.mark.parametrize("name", ["part", "paying"])
+def test_a_breaker_of_a_called_program_holds_its_calls_and_no_others(name: str) -> None:
+    part = {"name": "paying", "inputs": {}, "steps": [tool("pay", "write"), end()]}
+    caller = program(
+        tool("a"), {"id": "do", "type": "call", "program": "part"}, end(), programs={"part": part}, language=2
+    )
+    bench = Bench()
+    switch(bench, f"program:{name}", True)
+    assert (bench.run(caller).held_by, bench.tools.steps()) == (f"program:{name}", ["a"])
+
+
+def test_a_breaker_opens_after_failures_in_a_row_and_not_for_others() -> None:
+    bench = Bench({"pay": [NO, "done", NO, NO, "done"]}, breaks_after=2)
+    assert [bench.run(PAYS, f"r{i}").status for i in range(4)] == ["FAILED", "SUCCESS", "FAILED", "FAILED"]
+    run = bench.run(PAYS, "r4")
+    assert (run.status, run.held_by) == ("RUNNING", "tool:write")
+    (one,) = bench.journal.switches()
+    assert (one.name, one.is_open, one.why, one.by) == ("tool:write", True, "2 failures in a row", "machine")
+    assert bench.run(program(tool("x", "again"), end()), "other").status == "SUCCESS"
+
+
+def test_a_breaker_that_is_closed_while_a_run_stops_lets_it_go_on() -> None:
+    bench = Bench()
+    switch(bench, "tool:write", True)
+    bench.vm._setup.breakers.look()
+    assert bench.journal.switch(Switch("tool:write", False, 1.0, "works", "ann"))
+    assert bench.run(PAYS).status == "SUCCESS", "what the machine remembered is a second old at most"
+
+
+def test_a_held_run_can_be_cancelled() -> None:
+    bench = Bench()
+    switch(bench, "tool:write", True)
+    bench.run(PAYS)
+    assert bench.vm.cancel_sync("run").status == "CANCELLED"
+
+
+def test_a_worker_takes_up_what_was_held_once_it_is_due() -> None:
+    bench = Bench()
+    bench.vm.queue_sync(PAYS, run_id="run")
+    said: list[str] = []
+    digest = bench.vm.get_sync("run")._plan.digest
+
+    async def work() -> None:
+        worker = Worker(bench.vm, {"shop": frozenset([digest])}, lambda what, _: said.append(what), Pace())
+        await worker.work(asyncio.Event(), once=True)
+        switch(bench, "tool:write", False)
+        await worker.work(asyncio.Event(), once=True)
+
+    switch(bench, "tool:write", True)
+    asyncio.run(work())
+    assert said == ["taken", "stopped", "held", "taken", "stopped"]
+    assert bench.vm.get_sync("run").status == "SUCCESS"
+
+
+class Seen(MemoryJournal):
+    """A store that blocks, and says when it is asked which breakers are open: on the way of a call, or by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = True
+        self.fails = False
+        self.looks = 0
+
+    def opened(self) -> frozenset[str]:
+        self.looks += 1
+        return super().opened()
+
+    def switch(self, switch: Switch) -> bool:
+        if self.fails:
+            raise JournalError("no")
+        return super().switch(switch)
+
+
+def test_a_machine_asks_the_store_once_a_second_and_on_the_way_of_other_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, own = [100.0], []
+    monkeypatch.setattr(breakers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def in_thread(function: Any, *args: Any) -> Any:
+        own.append(function.__name__)
+        return function(*args)
+
+    monkeypatch.setattr(asyncio, "to_thread", in_thread)
+
+    def lasts(seconds: float, step: str) -> str:
+        now[0] += seconds
+        return step
+
+    store = Seen()
+    bench = Bench({"a": lambda: lasts(0.4, "a"), "b": lambda: lasts(0.4, "b")}, journal=store)
+    two = program(tool("a", "again"), tool("b", "write"), end())
+    asyncio.run(bench.vm.run(two, {}, run_id="short"))
+    assert (store.looks, own.count("look")) == (1, 0), "a run of less than a second looks as it is made"
+    now[0] += 5
+    bench.tools.answers["a"] = [lambda: lasts(3.0, "a")]
+    asyncio.run(bench.vm.run(two, {}, run_id="long"))
+    assert (store.looks, own.count("look")) == (3, 1), "a call of three seconds makes what was seen too old"
+
+
+def test_a_breaker_that_can_not_be_stored_loses_no_outcome_and_opens_at_the_next_failure() -> None:
+    store = Seen()
+    bench = Bench({"pay": NO}, journal=store, breaks_after=1)
+    store.fails = True
+    assert bench.run(PAYS, "r0").status == "FAILED"
+    assert bench.kinds("r0")[-1] == "attempt"
+    store.fails = False
+    assert (bench.run(PAYS, "r1").status, store.opened()) == ("FAILED", {"tool:write"})
+    assert store.switches()[0].why == "2 failures in a row"
