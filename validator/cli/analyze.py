@@ -75,8 +75,6 @@ def analyze(runs: tuple[str, ...], output_format: str, **options: Any) -> None:
 
 def _check(options: dict[str, Any]) -> None:
     """Raise UsageError for options that do not go together, MachineError where the extra is needed and missing."""
-    from stepward.validator.dynamics.analysis import is_installed
-
     learns, output = options["learn"] is not None, options["output"]
     if learns and (options["baseline"] is not None or output is not None):
         raise click.UsageError("--learn only writes a baseline: give it without --baseline and --output")
@@ -85,7 +83,15 @@ def _check(options: dict[str, Any]) -> None:
     if output is not None and output.suffix not in (".html", ".png"):
         raise click.UsageError(f"--output: `{output}` ends neither in .html nor in .png")
     needs = learns or options["baseline"] is not None or (output is not None and output.suffix == ".png")
-    if needs and not is_installed():
+    if needs:
+        require_analysis()
+
+
+def require_analysis() -> None:
+    """Raise MachineError if the extra `analysis` is not installed."""
+    from stepward.validator.dynamics.analysis import is_installed
+
+    if not is_installed():
         raise MachineError("baselines and PNG files need the extra `analysis`", f"install it: {EXTRA}")
 
 
@@ -167,7 +173,7 @@ def _report(
     from stepward.validator.dynamics.analysis import analyzed
     from stepward.validator.report.dynamics import analysis_data, fleet_name, render_fleet
 
-    baselines = {} if options["baseline"] is None else _baselines(options["baseline"])
+    baselines = {} if options["baseline"] is None else baselines_in(options["baseline"])
     found = [
         analyzed(courses, baselines.get((courses[0].program, courses[0].family)), options["window"])
         for courses in fleets
@@ -188,7 +194,8 @@ def _report(
     sys.exit(ALARM if any(alarm.kind in kinds for one in found for alarm in one.alarms) else 0)
 
 
-def _baselines(file: Path) -> dict[tuple[str, str], Baseline]:
+def baselines_in(file: Path) -> dict[tuple[str, str], Baseline]:
+    """Return the baselines in a file, by program and task family; raises MachineError."""
     from stepward.validator.dynamics.baseline import BaselineRefused, read_baselines
 
     help = "make it with `stepward analyze RUNS --learn FILE`"

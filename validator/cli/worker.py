@@ -8,15 +8,17 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, redirect_stdout
+from contextlib import ExitStack, closing, contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from stepward.validator.cli.held import break_option
 from stepward.validator.cli.machine import (
+    FILE,
     LEASE,
     MachineError,
     driving_options,
@@ -29,9 +31,15 @@ from stepward.validator.cli.machine import (
 
 if TYPE_CHECKING:
     from stepward.validator.cli.machine import Means
+    from stepward.validator.cli.worker_status import Log
+    from stepward.validator.dynamics.guard import DriftGuard
+    from stepward.vm.journal.store import Journal
     from stepward.vm.language.policy import Policy
     from stepward.vm.machine.plan import Plan
     from stepward.vm.machine.worker import Worker
+
+LOOK: Final = 30.0
+"""Seconds between two looks for drift."""
 
 
 @click.command()
@@ -51,6 +59,8 @@ if TYPE_CHECKING:
 )
 @driving_options
 @break_option
+@click.option("--baseline", type=FILE, metavar="FILE", help="Open the breaker of a program whose runs drift from this.")
+@click.option("--family-by", metavar="NAME", help="The input that is the task family, as for `stepward analyze`.")
 @policy_options
 @click.option(
     "--at-once", type=click.IntRange(1), default=4, show_default=True, metavar="N", help="Drive N runs at once."
@@ -115,23 +125,61 @@ def worker(folder: Path, **options: Any) -> None:
             programs[name] = programs.get(name, frozenset()) | {plan.digest}
         pace = Pace(options["at_once"], options["poll"], options["grace"])
         driving = Worker(machine, programs, log, pace)
+        guard = _guard(journal, options)
         status: dict[str, int] = {}
         if options["status_port"] is not None:
             with _port_explained(options["status_port"]):
                 status["status_port"] = stack.enter_context(status_served(options["status_port"], driving.counts))
         log("started", {"pid": os.getpid(), "programs": sorted(programs), **status})
         with redirect_stdout(sys.stderr):  # output of a tool is no part of the log
-            asyncio.run(_work(driving, once=options["once"]))
+            asyncio.run(_work(driving, guard, log, once=options["once"]))
         machine.let_go()  # tools that were interrupted end with this process
         log("ended", {"taken": driving.counts.taken})
 
 
-async def _work(worker: Worker, *, once: bool) -> None:
-    """Let a worker work until it is to end, by a signal or because nothing is due."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+async def _work(worker: Worker, guard: DriftGuard | None, log: Log, *, once: bool) -> None:
+    """Let a worker work until it is to end, by a signal or because nothing is due, and a guard look at its runs."""
+    loop, stop, done = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     for one in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(one, stop.set)
-    await worker.work(stop, once=once)
+    guarding = None if guard is None else asyncio.create_task(_watch(guard, log, stop, done))
+    try:
+        await worker.work(stop, once=once)
+    finally:
+        done.set()
+        if guarding is not None:
+            await guarding
+
+
+async def _watch(guard: DriftGuard, log: Log, stop: asyncio.Event, done: asyncio.Event) -> None:
+    """Let a guard look every LOOK seconds, and once more when nothing is due any more."""
+    from stepward.vm.journal.store import JournalError
+
+    while not done.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), LOOK)
+        if stop.is_set():
+            return
+        try:
+            opened = await asyncio.to_thread(guard.look, time.time())
+        except JournalError:
+            log("store_failed", {"for": "drift"})
+            continue
+        for switch in opened:
+            log("opened", {"breaker": switch.name, "why": switch.why})
+
+
+def _guard(journal: Journal, options: dict[str, Any]) -> DriftGuard | None:
+    """Return what opens breakers for drift, or None if there are no baselines; raises MachineError."""
+    if options["baseline"] is None:
+        if options["family_by"] is not None:
+            raise click.UsageError("--family-by is for --baseline")
+        return None
+    from stepward.validator.cli.analyze import baselines_in, require_analysis
+    from stepward.validator.dynamics.guard import DriftGuard
+
+    require_analysis()
+    return DriftGuard(journal, baselines_in(options["baseline"]), options["family_by"])
 
 
 def _plans(folder: Path, options: dict[str, Any], policies: list[Policy]) -> list[Plan]:
