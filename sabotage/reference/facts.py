@@ -275,6 +275,6 @@ def undeclared_inputs(program: Program) -> list[str]:
             *(name for tree in expressions_of(part, program.language) for name in sorted(names_read(tree))),
         ]
         for name in names:
-            if len(holder(name, program)[0]) == 1 and name[0] not in given | outputs:
+            if len(holder(name, program)[0]) == 1 and name[0] not in given | outputs and "/" not in name[0]:
                 found[name[0]] = None
     return list(found)

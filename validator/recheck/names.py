@@ -103,7 +103,7 @@ class Lookup:
         sources: Sequence[Source] = self.variables.get(first, ())
         if self._names_errors and not sources and names[1:2] == ("error_name",) and first in self.calls:
             return Meant(names[:2], (Source("error_name", first, *self.calls[first]),), names[2:])
-        if not sources and not self.declares_inputs and first not in self.calls:
+        if not sources and not self.declares_inputs and first not in self.calls and "/" not in first:
             sources = (Source("input", first),)
         return Meant(names[:1], tuple(sources), names[1:]) if sources else None
 

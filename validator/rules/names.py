@@ -13,7 +13,7 @@ from stepward.validator.rules.intended import SECTIONS, intended
 from stepward.vm.expressions.fields import index_of, written
 from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.similar import MAX_CANDIDATES, near_words, only_near
-from stepward.vm.language.steps import ToolCall
+from stepward.vm.language.steps import InvokeStep, ToolCall
 from stepward.vm.reading.source import Correction, Place
 
 if TYPE_CHECKING:
@@ -64,12 +64,16 @@ class UndefinedVariable(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every reference that is no input, no output and no assigned name."""
         for reading in context.analyses.assignment.readings:
-            if reading.meant is None:
+            if reading.meant is None and not _is_left_out(context, reading.reference.names[0]):
                 message = f"nothing ever defines `{reading.reference.text()}`"
                 help, correction = self._suggestion(context, reading.reference, reading.place)
                 step = context.facts.flow.steps[reading.step].id
                 yield self.finding(message, help, reading.place, step=step, correction=correction)
-            elif reading.meant.fields and context.facts.meaning.typing.view(reading.meant).never:
+            elif (
+                reading.meant is not None
+                and reading.meant.fields
+                and context.facts.meaning.typing.view(reading.meant).never
+            ):
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
                 step = context.facts.flow.steps[reading.step].id
                 help, correction = self._field_suggestion(context, reading)
@@ -110,13 +114,24 @@ class UndefinedVariable(Rule):
             return f"`{first}` is a {context.facts.flow.steps[position[first]].type} step and has no output", None
         is_output = rest[:1] in (["output"], ["error"])
         is_many = len(known.variables) + len(known.outputs) > MAX_CANDIDATES
-        among = known.outputs if is_output else () if is_many else known.known()
+        inside = first.rpartition("/")[0]
+        among = [
+            name
+            for name in (known.outputs if is_output else () if is_many else known.known())
+            if name.rpartition("/")[0] == inside
+        ]
         words = near_words(first, among).replace("`", "`$", 1)
         otherwise = "declare it under `inputs`, or assign it with `output_key` or `set`"
         if is_output:
             words, otherwise = words.replace("`?", f".{rest[0]}`?"), "name a step that has an output"
         near = None if is_many else only_near(first, among)
         return words or otherwise, _replacement((near, *rest), place) if near else None
+
+
+def _is_left_out(context: Context, name: str) -> bool:
+    """Return whether a name is an input of a called program to which its call gives no argument: that is SW207."""
+    calls = (step for step in context.facts.flow.steps if isinstance(step, InvokeStep))
+    return "/" in name and any(call.type_of(name) is not None for call in calls)
 
 
 def _replacement(names: tuple[str, ...], place: Place) -> Correction:

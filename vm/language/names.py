@@ -129,8 +129,8 @@ class Names:
             return names[:1], names[1:]
         if self.has_error_names and len(names) > 1 and names[1] == "error_name" and first in self.outputs:
             return names[:2], names[2:]
-        # The checker uses a name with a dollar sign for an undefined value: that is no input either.
-        is_input = not self.declares_inputs and first not in self.outputs and not first.startswith("$")
+        # The checker uses a name with a dollar sign for an undefined value, and a called program declares its inputs.
+        is_input = not (self.declares_inputs or first in self.outputs or first.startswith("$") or "/" in first)
         return (names[:1], names[1:]) if is_input else None
 
     def known(self) -> set[str]:

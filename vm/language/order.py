@@ -97,7 +97,7 @@ def misorders(program: Program) -> Iterator[Misorder]:
             circle = {one for one in order.before[sub] if sub in order.before[one]}
             if circle and sub == min(circle):
                 way = tuple(ids[one] for one in _circle(sub, order))
-                text = " -> ".join(f"`{one}`" for one in way)
+                text = " → ".join(f"`{one}`" for one in way)
                 where = (*path, part.depends_on.index(way[1]))
                 yield Misorder(number, sub, way[1], f"`{part.id}` waits for itself: {text}", where, way)
 
@@ -125,7 +125,7 @@ def _of_branches(program: Program) -> Iterator[Misorder]:
             circle = {one for one in before[sub] if sub in before[one]}
             if sub == min(circle):
                 way = tuple(names[one] for one in _circle(sub, order))
-                text = " -> ".join(f"`{one}`" for one in way)
+                text = " → ".join(f"`{one}`" for one in way)
                 named = step.branches[names[sub]].depends_on
                 where = (*layout.path(number), "branches", names[sub], "depends_on", named.index(way[1]))
                 yield Misorder(number, sub, way[1], f"`{names[sub]}` waits for itself: {text}", where, way)

@@ -124,7 +124,7 @@ def _cycle(lists: Sequence[_Calls]) -> Problem | None:
             if inner.path in open_lists:
                 at = open_lists.index(inner.path)
                 names = [*(str(one[-2]) for one in open_lists[at:]), str(inner.path[-2])]
-                text = " -> ".join(f"`{name}`" for name in names)
+                text = " → ".join(f"`{name}`" for name in names)
                 begins = [*taken, (*path, "program")][at]
                 return Problem("SW110", f"`{names[0]}` calls itself: {text}", _HELP_FOR_CYCLES, Place(begins))
             if inner.path not in done:

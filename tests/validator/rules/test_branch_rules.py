@@ -34,7 +34,7 @@ def test_a_budget_of_steps_is_no_bound_of_a_loop_in_a_branch() -> None:
 def test_branches_that_wait_for_each_other_and_for_none() -> None:
     first, second = {"steps": [look("t")], "depends_on": ["b"]}, {"steps": [look("u")], "depends_on": ["a"]}
     assert found(a=first, b=second) == [
-        ("SW109", "`a` waits for itself: `a` -> `b` -> `a`", "remove `b` from the `depends_on` of `a`")
+        ("SW109", "`a` waits for itself: `a` → `b` → `a`", "remove `b` from the `depends_on` of `a`")
     ]
     assert [code for code, _, _ in found(a={**first, "depends_on": ["bb"]}, b={"steps": [look("u")]})] == ["SW109"]
 

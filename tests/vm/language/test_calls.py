@@ -49,8 +49,8 @@ def wide(count: int) -> dict[str, Any]:
 MISTAKES = {
     "unknown": (data(call(program="q")), "SW110", "`c` calls `q`, which `programs` does not list"),
     "none": ({"name": "t", "language": 2, "steps": [call()]}, "SW110", "`c` calls `p`, which `programs` does not list"),
-    "itself": (data(p=calling("p")), "SW110", "`p` calls itself: `p` -> `p`"),
-    "a circle": (data(programs={"p": calling("q"), "q": calling("p")}), "SW110", "`p` calls itself: `p` -> `q` -> `p`"),
+    "itself": (data(p=calling("p")), "SW110", "`p` calls itself: `p` → `p`"),
+    "a circle": (data(programs={"p": calling("q"), "q": calling("p")}), "SW110", "`p` calls itself: `p` → `q` → `p`"),
     "no language": ({**data(), "language": 1}, "SW002", "the step type `call` needs language 2"),
     "language 1": (data(p={"language": 1, "steps": [END]}), "SW002", "`language` can't be `1`"),
     "no program": ({**data(), "steps": [{"id": "c", "type": "call"}]}, "SW002",
