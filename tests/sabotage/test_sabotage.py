@@ -26,6 +26,7 @@ from stepward.sabotage.campaigns.shard import Shard
 from stepward.sabotage.campaigns.threats import page
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.choices import Drawn, Recorded
+from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.world import TOKENS_OF_A_REPLY
 from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
 from stepward.sabotage.target import Route, Target
@@ -39,6 +40,20 @@ REFUND = GOOD / "customer_refund.yaml"
 def counts(matrix: Matrix) -> dict[str, Any]:
     """What a matrix says but for seconds."""
     return {row.attack.name: (dict(row.outcomes), row.events, row.breach, row.misses) for row in matrix.rows}
+
+
+def test_a_process_can_be_killed_before_and_after_every_write_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[str] = []
+
+    async def pass_by(points: Points, name: str) -> None:
+        passed.append(name)
+
+    monkeypatch.setattr(Points, "pass_by", pass_by)
+    attack_program(Program.load(REFUND), (), Orders(0, 2, attacks=("killed-anywhere",)))
+    for when in ("before", "after"):
+        said = {name for name in passed if name.startswith(f"{when} the append of ")}
+        assert f"{when} the append of started" in said
+        assert any("attempt" in name for name in said)
 
 
 # -- the registry ------------------------------------------------------------------------------------------------------

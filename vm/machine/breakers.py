@@ -39,8 +39,8 @@ class Breakers:
     """The breakers of a store, as a machine heeds them. After `most` failures in a row it opens that of a tool.
 
     A failure is an error that the tool does not declare, a time-out, or an outcome that nobody knows. With None the
-    machine counts none. What the store says of open breakers is kept for LASTS seconds. It is asked again on the way of
-    a call that the machine makes to the store anyway, and by a call of its own only after LASTS seconds without one.
+    machine counts none. What the store says of open breakers is kept for LASTS seconds. A store that blocks is asked
+    again on the way of a call that goes to it anyway, and by a call of its own only after LASTS seconds without one.
     """
 
     def __init__(self, journal: Journal, most: int | None = None) -> None:
@@ -65,7 +65,7 @@ class Breakers:
 
     def beside(self, function: Callable[..., T], *args: Any) -> T:
         """Call a method of the store, and before it, if it is time, ask which breakers are open."""
-        if self.is_stale:
+        if self.is_stale and function != self.look:
             with contextlib.suppress(JournalError):  # the next call of a tool asks again, and raises it
                 self.look()
         return function(*args)

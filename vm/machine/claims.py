@@ -46,8 +46,7 @@ class Claims(Deliveries):
         while its last record has that number. Raises JournalError if the store can't be used.
         """
         now, ttl = self.clock.now() / 1e6, self._setup.lease_seconds
-        claim, breakers = self.journal.claim, self._setup.breakers
-        return await self._io(breakers.beside, claim, self._next_holder(), now, ttl, limit, programs, passed)
+        return await self._io(self.journal.claim, self._next_holder(), now, ttl, limit, programs, passed)
 
     async def due(self) -> dict[str, int]:
         """Return the number of runs that are due and that nobody drives, by the name of their program."""

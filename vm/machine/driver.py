@@ -205,7 +205,7 @@ class Driver:
         state, is_durable = last.state, urgency == DURABLE
         append = Append(self.run, expected, entries, state.status, now, is_durable, signature, due_of(state))
         try:
-            await setup.io(setup.breakers.beside, setup.journal.append, append, self.lease.fence)
+            await setup.io(setup.journal.append, append, self.lease.fence)
         except AppendConflict:
             await self._give_way()
             return

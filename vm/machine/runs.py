@@ -63,13 +63,13 @@ class Runs:
         """Call the journal: directly if it does not block or nothing else runs, else in a thread."""
         if not self.journal.blocks or INLINE.get():
             return function(*args)
-        return await asyncio.to_thread(function, *args)
+        return await asyncio.to_thread(self._setup.breakers.beside, function, *args)
 
     async def _leased(self, function: Callable[..., Lease | None], *args: Any) -> Lease | None:
         """Ask the journal for a lease. If the caller is cancelled meanwhile, the lease is released."""
         if not self.journal.blocks or INLINE.get():
             return await self._io(function, *args)
-        asked = asyncio.ensure_future(self._io(self._setup.breakers.beside, function, *args))
+        asked = asyncio.ensure_future(self._io(function, *args))
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:

@@ -117,7 +117,7 @@ def test_a_machine_asks_the_store_once_a_second_and_on_the_way_of_other_calls(mo
     monkeypatch.setattr(breakers, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     async def in_thread(function: Any, *args: Any) -> Any:
-        own.append(function.__name__)
+        own.append(args[0].__name__)
         return function(*args)
 
     monkeypatch.setattr(asyncio, "to_thread", in_thread)
