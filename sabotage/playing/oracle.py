@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.places import Place, frame_of, place_of
-from stepward.sabotage.playing.timing import is_spent, is_timed, may_end
+from stepward.sabotage.playing.timing import is_in_wave_to_count, is_spent, is_timed, may_end
 from stepward.sabotage.playing.waiting import let_pass
 from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, Asking, Performance, World
 from stepward.sabotage.reference import (
@@ -102,6 +102,8 @@ class Oracle:
         self.reads_rows = True
         """Whether the list of runs has to have the run as its records say, after every write."""
         self._steps = frozenset(step.id for step in self.target.program.layout.steps if step.type != "stage")
+        self._deaths: set[int] = set()
+        """The numbers of records that were written when a process died."""
         self._begin()
 
     def _begin(self) -> None:
@@ -116,6 +118,8 @@ class Oracle:
         self.records: list[dict[str, Any]] = []
         self._standing = Standing(target.siblings)
         self.turns: list[Turn] = []
+        self._to_come = set(self._deaths)
+        """Of these numbers, those that the reference has yet to hear of."""
         self._due: defaultdict[Any, list[Turn]] = defaultdict(list)
         """The turns of the reference, by branch: it says nothing of the order of those in different branches."""
         self._taken: Counter[Any] = Counter()
@@ -137,6 +141,7 @@ class Oracle:
         self._begin()
         self._read()
         self.durable = min(durable, len(self.records) - 1)
+        self._deaths = {death for death in self._deaths if death <= len(self.records)}
 
     def due(self, step: str) -> int:
         """Return the number of the next payload of a step, counted from 1."""
@@ -155,25 +160,15 @@ class Oracle:
         if self.rests:
             return
         self._begin_again()
-        self.is_adrift = self.rests = self.is_timed or self._is_in_wave_to_count()
+        self.is_adrift = self.rests = self.is_timed or is_in_wave_to_count(self.reference, self.target)
+        if not self.rests:
+            self._deaths.add(len(self.records))
+            self._interrupt()
 
-    def _is_in_wave_to_count(self) -> bool:
-        """Whether a crash ends a partial wave: smaller than its step, or with no budget for the remaining calls.
-
-        After that the reference can't know the waves of the attempts. Effects are still counted.
-        """
-        program, plan, reference = self.target.program, self.target.plan, self.reference
-        if program.max_tokens is None and program.max_cost is None:
-            return False
-        waiting = {one.step for one in reference.asked}
-        is_spent = program.max_tokens is not None and reference.tokens >= program.max_tokens
-        is_spent = is_spent or (program.max_cost is not None and reference.cost >= program.max_cost)
-        return any(
-            waiting.intersection(call.id for call in step.calls)
-            and (is_spent or (step.concurrency is not None and step.concurrency < len(step.calls)))
-            for step in plan.steps
-            if step.is_parallel
-        )
+    def _interrupt(self) -> None:
+        """Let the reference know that a process has died here."""
+        starts = self.intents
+        self.reference.interrupt(lambda one: ((one.step, one.visit, one.frame), one.attempt) in starts)
 
     def rest(self) -> None:
         """Stop reading the store, because from here on the attacker controls its content."""
@@ -196,6 +191,9 @@ class Oracle:
         for entry in self.run.store.read(self.run.id, len(self.records)):
             if self.is_timed:
                 return
+            if len(self.records) in self._to_come:
+                self._to_come.remove(len(self.records))
+                self._interrupt()
             record = json.loads(entry.record)
             self.records.append(record)
             self._standing.follow(record)

@@ -1,10 +1,11 @@
-"""Endings by rules and budgets while branches run: what these have done by then depends on timing."""
+"""What the reference can't know: endings that depend on timing, and waves of budgets that a crash has cut."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from stepward.sabotage.reference import Reference
+from stepward.sabotage.target import Target
 from stepward.vm.language.program import Program
 from stepward.vm.machine.run import Run
 
@@ -30,3 +31,22 @@ def is_spent(run: Run, reference: Reference, program: Program) -> bool:
         return False
     used, most = spent[run.reason]
     return most is not None and used >= most
+
+
+def is_in_wave_to_count(reference: Reference, target: Target) -> bool:
+    """Return whether a crash ends a partial wave: smaller than its step, or with no budget for the remaining calls.
+
+    After that the reference can't know the waves of the attempts.
+    """
+    program, plan = target.program, target.plan
+    if program.max_tokens is None and program.max_cost is None:
+        return False
+    waiting = {one.step for one in reference.asked}
+    is_spent = program.max_tokens is not None and reference.tokens >= program.max_tokens
+    is_spent = is_spent or (program.max_cost is not None and reference.cost >= program.max_cost)
+    return any(
+        waiting.intersection(call.id for call in step.calls)
+        and (is_spent or (step.concurrency is not None and step.concurrency < len(step.calls)))
+        for step in plan.steps
+        if step.is_parallel
+    )

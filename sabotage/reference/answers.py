@@ -71,6 +71,12 @@ class Waits(NamedTuple):
     request: Any = None
 
 
+class Cut(NamedTuple):
+    """The process died before the answer was written. `is_started`: the journal says that the attempt has started."""
+
+    is_started: bool
+
+
 Answer = Returned | Replied | Raised | TimedOut | Lost | Waits
 
 

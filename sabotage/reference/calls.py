@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepward.sabotage.reference.answers import Answer, Raised, Replied, Returned, TimedOut, Waits
+from stepward.sabotage.reference.answers import Answer, Cut, Raised, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.reference.facts import WORST, Tool
 from stepward.sabotage.reference.plain import NoValue, size, to_value
 from stepward.sabotage.reference.types import is_of
@@ -22,8 +22,8 @@ class Call:
 
     `phase` is `ready`, `asked`, `waits`, `doubt`, or how it ended: `success`, `fallback`, `failed`, `skipped`. `before`
     counts attempts in earlier rounds of a retried parallel step. `is_repeat`: the last performance did not happen and
-    is repeated. `is_blocked`: no policy allows the call. `may_have_happened`: the last attempt of a write left that
-    open, and another one follows.
+    is repeated. `cut`: the process died in its last attempt, which is made again. `is_blocked`: no policy allows the
+    call. `may_have_happened`: the last attempt of a write left that open, and another one follows.
     """
 
     step: Any
@@ -34,12 +34,13 @@ class Call:
     before: int = 0
     performance: int = 0
     is_repeat: bool = False
+    cut: Cut | None = None
     is_blocked: bool = False
     may_have_happened: bool = False
     args: dict[str, Any] = field(default_factory=dict)
     prompt: str = ""
     system: str | None = None
-    answer: Answer | None = None
+    answer: Answer | Cut | None = None
     value: Any = None
     error: str = ""
     name: str = ""
@@ -50,6 +51,11 @@ class Call:
     def is_model(self) -> bool:
         """Whether the call asks a model, not a tool."""
         return bool(self.step.type == "llm")
+
+    @property
+    def cost(self) -> int:
+        """The steps that the next attempt costs: one, unless it is the first, or is paid for ("Control flow" 10)."""
+        return int(self.attempt > 0 and not (self.cut is not None and self.cut.is_started))
 
     @property
     def is_same_performance(self) -> bool:
@@ -129,6 +135,7 @@ def judge(call: Call, most_bytes: int) -> None:
     """Decide the next phase of an answered call: its end, another attempt, doubt, or waiting."""
     answer = call.answer
     assert answer is not None
+    assert not isinstance(answer, Cut), "the call is made again"
     call.answer, call.may_have_happened = None, False
     is_asking = isinstance(answer, Waits) and size(to_value(answer.request)) <= most_bytes
     if is_asking and call.tool.suspends and not call.is_model:

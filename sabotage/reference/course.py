@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Literal
 
 from stepward.sabotage.reference import facts
-from stepward.sabotage.reference.answers import Answer, Asked, Raised, Replied, TimedOut
+from stepward.sabotage.reference.answers import Answer, Asked, Cut, Raised, Replied, TimedOut
 from stepward.sabotage.reference.bodies import name_of
 from stepward.sabotage.reference.calls import Call, fitting
 from stepward.sabotage.reference.data import GONE, left_without
@@ -138,6 +138,20 @@ class Reference(Waits):
         if isinstance(answer, Replied) and answer.cost > 0:
             self.cost += answer.cost
         if not self.asked or self._is_ordered or self._members:
+            self._go_on()
+
+    def interrupt(self, is_started: Callable[[Asked], bool]) -> None:
+        """Let the process die, which ends a wave ("Parallel, Choices"). `is_started` says whether the journal has the
+        start of an attempt."""
+
+        def cut() -> list[Call]:
+            # With `depends_on` there are no waves.
+            calls = [one for one in self._calls if one.phase == "asked" and one.answer is None and not self._is_ordered]
+            for call in calls:
+                call.answer = Cut(is_started(self._asked(call)))
+            return calls
+
+        if self._everywhere(cut):
             self._go_on()
 
     def takes(self, step: str, output: Any) -> bool:

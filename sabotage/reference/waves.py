@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from stepward.sabotage.reference.answers import Moved
+from stepward.sabotage.reference.answers import Cut, Moved
 from stepward.sabotage.reference.calls import Call, judge
 from stepward.sabotage.reference.data import Changes, left_with, left_without
 from stepward.sabotage.reference.echoes import echoes, sought
@@ -102,23 +102,31 @@ class Waves(Run):
 
     def _wave(self, step: Any, wave: list[Call]) -> Pause:
         """Start an attempt of each call of a wave, and continue when all have returned ("Parallel, Choices")."""
-        self._afford(sum(call.attempt > 0 for call in wave))
-        new = [call for call in wave if not call.is_same_performance]
+        self._afford(sum(call.cost for call in wave))
+        new = [call for call in wave if call.cut is None and not call.is_same_performance]
         self._ask_rules(step, [(call.step, None if call.is_model else call.args) for call in new])
         if any(call.is_model for call in wave):
             self._afford_model()
         self._heed_cancellation()
         self._begin(step)
+        for call in new:
+            call.performance += 1
+            self._starts(call.step, None if call.is_model else call.args)
         for call in wave:
-            if not call.is_same_performance:
-                call.performance += 1
-                self._starts(call.step, None if call.is_model else call.args)
-            self.steps += call.attempt > 0  # every attempt after the first costs one ("Control flow" 10)
-            call.attempt, call.is_repeat, call.phase = call.attempt + 1, False, "asked"
+            self.steps += call.cost
+            call.attempt, call.is_repeat, call.cut, call.phase = call.attempt + 1, False, None, "asked"
         yield
         for call in wave:
-            judge(call, self._most_bytes)
-            self._find_echoes(call, self._secrets)
+            if isinstance(call.answer, Cut):
+                self._take_back(call, call.answer)
+            else:
+                judge(call, self._most_bytes)
+                self._find_echoes(call, self._secrets)
+
+    def _take_back(self, call: Call, cut: Cut) -> None:
+        """Let an attempt be made again, as a crash has ended its wave ("Parallel, Choices")."""
+        call.attempt, call.cut, call.answer, call.phase = call.attempt - 1, cut, None, "ready"
+        self.steps -= call.cost
 
     def _afford_model(self) -> None:
         """End the run before a call of a model if its tokens or its money are used up ("Control flow" 10)."""

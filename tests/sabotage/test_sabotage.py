@@ -15,6 +15,7 @@ import pytest
 from canaries import repeated_here
 from canaries_injection import CLOSED, takes_any_reply
 from canaries_replays import ASKS
+from machines import both, program, tool
 from paths import DATA, GOOD, ROOT
 from stepward.sabotage.attack import Family, Stateful
 from stepward.sabotage.campaign import Matrix, Orders, attack_program
@@ -28,6 +29,7 @@ from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.choices import Drawn, Recorded
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.world import TOKENS_OF_A_REPLY
+from stepward.sabotage.reference import Raised, Reference, Returned
 from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
 from stepward.sabotage.target import Route, Target
 from stepward.validator import ProgramValidator
@@ -174,6 +176,33 @@ def test_a_wave_that_a_crash_ends_may_be_one_that_the_tokens_do_not_suffice_for(
     program = Program.from_dict({"name": "both", "max_tokens": TOKENS_OF_A_REPLY, "steps": steps})
     matrix = attack_program(program, orders=Orders(attacks=(attack,)))
     assert matrix.ok, matrix.breaches[0].what
+
+
+def test_a_crash_ends_a_wave_and_the_next_one_has_what_was_to_be_tried_again() -> None:
+    parts = [{"id": f"s{number}", "type": "tool", "tool": tool} for number, tool in enumerate(("mail", "sign", "sign"))]
+    steps = [{"id": "all", "type": "parallel", "max_concurrency": 1, "parallel_steps": parts}]
+    tools = {"mail": {"effect": "write", "idempotent": True}, "sign": {"effect": "none"}}
+    program = Program.from_dict({"name": "waves", "tools": tools, "steps": steps})
+    matrix = attack_program(program, orders=Orders(attacks=("retries-after-crash",), examples=12))
+    assert matrix.ok, matrix.breaches[0].what
+
+
+@pytest.mark.parametrize("has_started", [True, False])
+def test_a_crash_ends_a_wave_and_no_attempt_is_charged_twice(has_started: bool) -> None:
+    failing = {"on_error": "retry", "max_retries": 3}
+    reference = Reference(program(both("p", tool("a", **failing), tool("b", **failing))))
+    reference.start({})
+    for name in "ab":
+        reference.answer(name, Raised())
+    reference.answer("a", Raised())
+    assert [(one.step, one.attempt, reference.steps) for one in reference.asked] == [("b", 2, 5)]
+    reference.interrupt(lambda _: has_started)
+    assert [(one.step, one.attempt) for one in reference.asked] == [("a", 3), ("b", 2)], "in one wave"
+    assert [one.performance for one in reference.asked] == [3, 2], "an attempt that is made again is no performance"
+    assert reference.steps == 6
+    for name in "ab":
+        reference.answer(name, Returned(1))
+    assert (reference.status, reference.steps) == ("SUCCESS", 6)
 
 
 def test_routes_lead_to_effects_that_chance_does_not_find() -> None:
