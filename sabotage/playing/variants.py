@@ -50,12 +50,13 @@ def lists_in(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def step_in(data: dict[str, Any], step: str) -> dict[str, Any]:
-    """Return a step, in whichever body it is."""
-    return next(one for steps in lists_in(data).values() for one in steps if one["id"] == step)
+    """Return a step, in whichever body it is, or in a called program: that of `charge/ask` is `ask` there."""
+    holder, name = _holder(data, step)
+    return next(one for steps in lists_in(holder).values() for one in steps if one["id"] == name)
 
 
 def calls_in(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the llm and tool steps and sub-steps in the data of a program."""
+    """Yield the llm and tool steps and sub-steps in the data of a program, and of those that it lists."""
     for steps in lists_in(data).values():
         for step in steps:
             if step["type"] in ("llm", "tool"):
@@ -63,8 +64,24 @@ def calls_in(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from step.get("parallel_steps", ())
             if "do" in step:
                 yield step["do"]
+    for program in data.get("programs", {}).values():
+        yield from calls_in(program)
 
 
 def call_in(data: dict[str, Any], step: str) -> dict[str, Any]:
-    """Return the call of a step."""
-    return next(call for call in calls_in(data) if call["id"] == step)
+    """Return the call of a step; one in a called program is changed for each call of that program."""
+    holder, name = _holder(data, step)
+    return next(call for call in calls_in({**holder, "programs": {}}) if call["id"] == name)
+
+
+def _holder(data: dict[str, Any], step: str) -> tuple[dict[str, Any], str]:
+    """Return the data of the program in which a step stands, and the id that it has there."""
+    holder, known, way = data, dict(data.get("programs", {})), step
+    while "/" in way:
+        ids = [one for steps in lists_in(holder).values() for one in steps if one["type"] == "call"]
+        own = next((one for one in ids if way.startswith(f"{one['id']}/")), None)
+        if own is None:
+            break
+        holder, way = known[own["program"]], way[len(own["id"]) + 1 :]
+        known |= holder.get("programs", {})
+    return holder, way

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
+from itertools import chain as joined
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.language.past import asked_steps
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import ToolCall, parts
+from stepward.vm.language.steps import InvokeStep, ToolCall, parts
 from stepward.vm.machine.continuing import (
     BUDGETS,
     ENDINGS,
@@ -87,9 +88,6 @@ def require_continuable(chain: Sequence[History], wanted: Wanted) -> None:
         raise RunRefused(f"run `{run}` has another head than the one that was named: look at it again")
     if state.is_erased and last.plan.has_sensitive:
         raise RunRefused(f"the sensitive values of run `{run}` were erased")
-    if last.plan.program.programs or wanted.program.programs:
-        whose = "the program" if wanted.program.programs else f"the program of run `{run}`"
-        raise RunRefused(f"{whose} calls others, and continuations with `programs` are not supported yet")
     if wanted.program.language != last.plan.program.language:
         raise RunRefused(
             f"the program has to say `language: {last.plan.program.language}`, as that of run `{run}` does"
@@ -142,7 +140,8 @@ def handed_over(
 def _require_tools_unchanged(program: Program, last: History) -> None:
     """Raise RunRefused if a program says of a tool that it takes or returns something else than was known before."""
     known = last.plan.meaning.manifest
-    for name, spec in (program.tools or {}).items():
+    called = (step.tools for step in program.layout.steps if isinstance(step, InvokeStep))
+    for name, spec in joined((program.tools or {}).items(), *(tools.items() for tools in called)):
         for what in ("args", "returns"):
             before = getattr(known.get(name), what, None)
             if before is not None and getattr(spec, what) not in (None, before):

@@ -92,8 +92,10 @@ def base_policies(chain: Sequence[History], others: Iterable[Policy]) -> list[Po
     They are those of the last run, one with the rules and tools of its program, one for the effects, and `others`.
     """
     last = chain[-1]
-    rules = tuple(map(plain_rule, last.plan.program.guardrails))
-    data: dict[str, Any] = {"policy": _program_name(last.run), "guardrails": rules, "tools": last.plan.program.tools}
+    program = last.plan.program
+    rules = tuple(map(plain_rule, program.guardrails))
+    tools = last.plan.meaning.manifest if program.programs else program.tools  # those of called programs, too
+    data: dict[str, Any] = {"policy": _program_name(last.run), "guardrails": rules, "tools": tools}
     kept = {name: value for name, value in data.items() if value}
     found: dict[str, Policy] = {}
     for policy in (

@@ -12,6 +12,7 @@ from stepward.vm.errors import ProgramError
 
 NO = ValueError("no")
 NUMBER = {"type": "number"}
+RICH: dict[str, Any] = {"after_failure": True, "grant": {"steps": 20}}
 
 
 def call(name: str, **more: Any) -> dict[str, Any]:
@@ -24,6 +25,10 @@ def called(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def made(*steps: dict[str, Any], p: dict[str, Any], **more: Any) -> Program:
     return program(*steps, language=2, inputs={"a": {}}, programs={"p": p}, **more)
+
+
+def going_on(*steps: dict[str, Any], p: dict[str, Any], **more: Any) -> Program:
+    return program(*steps, **{"language": 2, "inputs": {}, "programs": {"p": p}, **more})
 
 
 TWICE = (call("one", args={"x": "$a"}), call("two", args={"x": 2}), end("z", ["$one.output", "$two.output"]))
@@ -264,12 +269,53 @@ def test_the_digest_covers_the_called_program() -> None:
     assert Program.from_dict(one.to_dict()) == one
 
 
-def test_what_is_not_supported_yet_is_refused_in_words() -> None:
-    whole = made(*TWICE, p=called(end("e", outcome="failure")))
+def test_a_run_that_was_interrupted_in_a_call_goes_on_with_its_rules_and_writes() -> None:
+    """What a step of a call has done counts for the rules of the caller; its writes are not made again."""
+    p = called(tool("t", "write", args={"v": "$x"}), tool("u", "again", args={"v": "$x"}), end("e"))
+    rule = {"name": "r", "at_most_once": {"step": "two/t"}}
     bench = Bench()
-    assert bench.run(whole, a=1).status == "FAILED"
-    with pytest.raises(RunRefused, match="continuations with `programs` are not supported yet"):
-        bench.vm.continue_run_sync("run", whole, after_failure=True)
+    run = bench.checked(bench.run(made(*TWICE, p=p, guardrails=[rule], max_steps=6), a=1))
+    assert (run.status, run.step, bench.tools.steps()) == ("BUDGET_EXCEEDED", "two/u", ["one/t", "one/u", "two/t"])
+    for number, (name, args, said) in enumerate(
+        [
+            ("two", {"x": 9}, "guardrail `r` forbids `two/t` to start"),
+            ("new", {"x": 2}, "a run before this one, from `run` on, has called tool `write` in this way"),
+            ("new", {"x": 7}, None),
+        ]
+    ):
+        whole = going_on({**call(name), "args": args}, p=p)
+        again = bench.vm.continue_run_sync(f"run~{number}" if number else "run", whole, {}, **RICH)
+        assert (said or "") in again.error
+        assert bench.checked(again).status == ("FAILED" if said else "SUCCESS")
+    assert bench.tools.steps()[3:] == ["new/t", "new/u"]
+
+
+def test_a_continuation_takes_no_harm_from_a_tool_in_a_called_program() -> None:
+    """What a called program said of a tool holds for what goes on, and a called program of that says nothing else."""
+    tools = {"write": {"effect": "write", "idempotent": False, "args": {"v": NUMBER}}}
+    p = called(tool("t", "write", args={"v": 1}), tool("u", "write", args={"v": 2}), tools=tools)
+    bench = Bench({"write": 1})
+    whole = Program.from_dict(
+        {"name": "bare", "language": 2, "programs": {"p": p}, "steps": [call("c", args={"x": 1})]}
+    )
+    bench.run(whole.model_copy(update={"max_steps": 2}))
+    for wrong in ({"v": {"type": "string"}}, {}):
+        inner = {**p, "tools": {"write": {"args": wrong}}}
+        other = whole.model_copy(update={"programs": made(*TWICE, p=inner).programs})
+        with pytest.raises(RunRefused, match="says something else about the `args` of `write`"):
+            bench.vm.continue_run_sync("run", other, {}, **RICH)
+    text = called(tool("t", "write", args={"v": "text"}))
+    again = bench.vm.continue_run_sync("run", going_on(call("c", args={"x": 1}), p=text, tools=None), {}, **RICH)
+    assert "`v`: must be a number" in again.error
+    assert len(bench.tools.asked) == 1
+
+
+def test_a_move_of_a_program_that_calls_is_refused_in_words() -> None:
+    bench = Bench({"asks": Suspend("well?")})
+    whole = made(tool("q", "asks"), *TWICE, p=called(end("e")))
+    bench.run(whole, a=1)
+    with pytest.raises(RunRefused, match="moves to a version with `programs` are not supported yet"):
+        bench.vm.migrate_sync("run", whole, by="ada")
 
 
 def test_a_program_that_a_machine_can_not_run_is_refused() -> None:
