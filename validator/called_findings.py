@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from stepward.validator.findings import Finding
+from stepward.vm.expressions.inner_names import legible
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import InvokeStep
@@ -26,7 +27,7 @@ def in_called_programs(findings: Iterable[Finding], program: Program) -> list[Fi
     found: dict[object, Finding] = {}
     homes = _prefixes(program.layout)
     for finding in findings:
-        one = finding
+        one = _legible(finding)
         for prefix in _around(homes, one.place.path):
             if not one.code.startswith(_OF_PATHS):
                 one = replace(one, message=_without(one.message, prefix), help=_without(one.help, prefix))
@@ -39,6 +40,12 @@ def in_called_programs(findings: Iterable[Finding], program: Program) -> list[Fi
             one = replace(one, message=f"in `{file}`: {one.message}")
         found.setdefault((one.code, one.place, one.message), one)
     return list(found.values())
+
+
+def _legible(finding: Finding) -> Finding:
+    """Return a finding that may quote texts of called programs, with their names as people read them."""
+    labels = tuple(replace(label, text=legible(label.text)) for label in finding.related)
+    return replace(finding, message=legible(finding.message), help=legible(finding.help), related=labels)
 
 
 def _prefixes(layout: Layout) -> dict[Path, list[str]]:

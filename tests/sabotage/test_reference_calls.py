@@ -13,6 +13,7 @@ import pytest
 from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.lockstep import lockstep
 from stepward.sabotage.drawn.machine import Parted
+from stepward.sabotage.playing.variants import call_in, calls_in, step_in
 from stepward.vm.machine import apply, bodies, decide, items
 from stepward.vm.machine.plan import NOWHERE
 
@@ -45,6 +46,17 @@ def test_in_lockstep_on_programs_with_calls() -> None:
 @pytest.mark.parametrize("first", range(24, 204, 60))
 def test_in_lockstep_on_many_programs_with_calls(first: int) -> None:
     assert endings(first, first + 60)
+
+
+def test_attacks_find_the_steps_of_called_programs() -> None:
+    """A variant of a program under attack changes a step of a program that is called by its path."""
+    inner = {"steps": [{"id": "b", "type": "tool", "tool": "t"}]}
+    outer = {"programs": {"q": inner}, "steps": [{"id": "d", "type": "call", "program": "q"}]}
+    data = {"programs": {"p": outer}, "steps": [{"id": "c", "type": "call", "program": "p"}]}
+    call_in(data, "c/d/b")["timeout_seconds"] = 1
+    assert inner["steps"][0]["timeout_seconds"] == 1
+    assert step_in(data, "c/d")["program"] == "q"
+    assert [one["id"] for one in calls_in(data)] == ["b"]
 
 
 def takes_any_argument(patch: pytest.MonkeyPatch) -> None:

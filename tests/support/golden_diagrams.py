@@ -48,9 +48,10 @@ GOLDEN: Final = {
     "post_checkout": ROOT / "specs/programs/good/post_checkout.yaml",
     "gold_bonus": ROOT / "specs/programs/bad/SW401/gold-bonus.yaml",
     "expense_approval": ROOT / "specs/programs/bad/SW103/subtle.yaml",
+    "marketplace_payout": ROOT / "specs/programs/good/marketplace_payout.yaml",
     "rented_machine": ROOT / "specs/programs/bad/SW405/visits-used-up.yaml",
 }
-"""Plain, with a parallel step, with a path, with what no run reaches, and with a path that goes round a loop."""
+"""Plain, with a parallel step, with a path, with what no run reaches, with calls, and with a path around a loop."""
 
 
 def node(source: str, name: str) -> str:

@@ -23,6 +23,7 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     ForEachStep,
+    InvokeStep,
     LlmCall,
     ParallelStep,
     SetStep,
@@ -122,9 +123,7 @@ class _Drawing:
     def _node(self, name: str, step: AnyPart, more: Iterable[Line], *, is_dead: bool) -> Node:
         spec = self.meaning.tool(step.tool) if isinstance(step, ToolCall) else None
         is_declared = not isinstance(step, ToolCall) or step.tool in self.meaning.manifest
-        said = lines_of(step, spec, is_declared=is_declared)
-        if self._ends_item(step):
-            said = (line._replace(text=line.text.replace("end: ", "end of the item: ")) for line in said)
+        said = lines_of(step, spec, is_declared=is_declared, is_called=self._is_of_call(step))
         lines = (*said, *self._rule_lines(step), *more)
         kind = self._kind(step)
         return Node(
@@ -160,6 +159,18 @@ class _Drawing:
     def _ends_item(self, step: AnyPart) -> bool:
         """Return whether a step ends the present item of a `for_each` step, and not the run."""
         return isinstance(step, EndStep) and self.flow.layout.owner(self.flow.position[step.id]) is not None
+
+    def _is_of_call(self, step: AnyPart) -> bool | None:
+        """Return whether an end, or what comes behind a body, is of a called program; None where it is of no body."""
+        layout = self.flow.layout
+        if isinstance(step, Stage):
+            return step.role != "joined" and isinstance(self._owner_of(step), InvokeStep)
+        owner = layout.owner(self.flow.position[step.id]) if isinstance(step, EndStep) else None
+        return None if owner is None else isinstance(layout.steps[owner], InvokeStep)
+
+    def _owner_of(self, stage: Stage) -> AnyStep:
+        layout = self.flow.layout
+        return layout.steps[layout.body_of(self.flow.position[stage.id]).owner]
 
     def _box(self, number: int, step: ParallelStep) -> Box:
         is_dead = self._is_dead(number)

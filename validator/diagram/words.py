@@ -8,6 +8,7 @@ from typing import Any, Final, assert_never
 
 from stepward.validator.diagram.picture import Line, Tone
 from stepward.validator.report.text import columns_of, safe, width
+from stepward.vm.expressions.inner_names import legible
 from stepward.vm.language.guardrails import (
     AllOf,
     AnyOf,
@@ -63,6 +64,7 @@ def wrapped(text: str, limit: int = COLUMNS, most: int = LINES, *, by_clause: bo
 
     A line may exceed the limit a little where that saves a line; `by_clause` breaks before each `and` and `or`.
     """
+    text = legible(text)
     shown = safe(text[: limit * most * 2].replace("\n", " ")).strip()
     clauses = _CLAUSE.split(shown) if by_clause and columns_of(shown) > limit + _SLACK else [shown]
     lines = [line for clause in clauses for line in _folded(clause, limit)]
@@ -110,17 +112,27 @@ def _fitting(text: str, limit: int) -> str:
 
 def shortened(text: str, limit: int) -> str:
     """Return a text on one line; an ellipsis replaces what does not fit."""
-    shown = safe(text[: limit * 2].replace("\n", " "))
+    shown = safe(legible(text[: limit * 2]).replace("\n", " "))
     return shown if columns_of(shown) <= limit else f"{_fitting(shown, limit - 1).rstrip()}…"
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
-def lines_of(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool = True) -> Iterator[Line]:
-    """Yield the lines of a step's node: its id, then what it does; `spec` are the facts about its tool."""
+def lines_of(
+    step: AnyPart, spec: ToolSpec | None, *, is_declared: bool = True, is_called: bool | None = None
+) -> Iterator[Line]:
+    """Yield the lines of a step's node: its id, then what it does; `spec` are the facts about its tool.
+
+    `is_called` says of what belongs to a body whether that is a called program.
+    """
     yield from _lines(step.id, "name")
-    yield from _action_lines(step, spec, is_declared=is_declared)
+    if isinstance(step, Stage):
+        yield Line((_CALL_STAGES if is_called else _STAGES)[step.role])
+    elif isinstance(step, EndStep) and is_called is not None:
+        yield from _lines(f"end of the {'call' if is_called else 'item'}: {step.outcome}")
+    else:
+        yield from _action_lines(step, spec, is_declared=is_declared)
     if isinstance(step, Failing) and step.on_error == "retry":
         yield Line(f"retried: {step.max_retries} attempts in all", "retry")
     for entry in (step.retry or ()) if isinstance(step, Call) else ():
@@ -161,7 +173,7 @@ def _action_lines(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) ->
         case ForEachStep():
             yield from _lines(_body_words(step))
         case Stage():
-            yield Line(_STAGES[step.role])
+            raise AssertionError(f"`{step.id}` does nothing")
         case _:
             assert_never(step)
 
@@ -174,6 +186,8 @@ def _body_words(step: ForEachStep) -> str:
 
 _STAGES: Final = {"next": "next item", "failed": "an item failed", "joined": "all branches have ended"}
 """The words for the stages of steps with bodies."""
+
+_CALL_STAGES: Final = {"next": "the call has ended", "failed": "the call failed"}
 
 
 def _words_of(step: WaitStep | EndStep) -> str:
@@ -213,9 +227,9 @@ def whole_of(step: AnyPart) -> str:
     """Return the text of a step that its node may have cut."""
     match step:
         case ConditionStep():
-            return "\n".join(one.text for one in step.expressions).strip()
+            return legible("\n".join(one.text for one in step.expressions).strip())
         case SetStep():
-            return "\n".join(_assignment(name, value) for name, value in step.set.items())
+            return legible("\n".join(_assignment(name, value) for name, value in step.set.items()))
         case LlmCall():
             return " | ".join(step.allowed_outputs or ())
         case ComputeStep():
@@ -223,7 +237,7 @@ def whole_of(step: AnyPart) -> str:
         case ToolCall() | ParallelStep() | EndStep() | ForEachStep() | Stage():
             return ""
         case WaitStep():
-            return str(step.asked)
+            return legible(str(step.asked))
         case _:
             assert_never(step)
 

@@ -29,6 +29,11 @@ def of_word(word: str) -> str:
     return _CODE.sub(lambda found: chr(int(found.group(1), 16)), word) if JOINT in word else word
 
 
+def legible(text: str) -> str:
+    """Return a text as people read it: with the names for which its words stand, `$charge/amount`."""
+    return of_word(text)
+
+
 def names_of(words: str) -> tuple[str, ...]:
     """Return the names of a reference without brackets; the first one may stand for a name of a called program."""
     first, *fields = words.split(".")

@@ -54,7 +54,17 @@ def test_every_kept_diagram_has_its_program() -> None:
 # -- a grammar of Mermaid, written from its documentation and sharing nothing with what writes it ----------------------
 
 LABEL = r'"((?:<b>|</b>|<br/>|#\d+;|[^"#&<>;:`*%|\\{}\[\]~^@])*)"'
-SHAPES = [r"\(\(%s\)\)", r"\(\[%s\]\)", r"\(%s\)", r"\[\[%s\]\]", r"\[/%s\\\]", r"\[%s\]", r"\{\{%s\}\}", r">%s\]"]
+SHAPES = [
+    r"\(\(%s\)\)",
+    r"\(\[%s\]\)",
+    r"\(%s\)",
+    r"\[\[%s\]\]",
+    r"\[/%s\\\]",
+    r"\[/%s/\]",
+    r"\[%s\]",
+    r"\{\{%s\}\}",
+    r">%s\]",
+]
 NODE = re.compile(r"(\w+)(?:" + "|".join(shape % LABEL for shape in SHAPES) + ")")
 EDGE = re.compile(rf"(\w+) (?:-->|-\.->|==>)(?:\|{LABEL}\|)? (\w+)")
 SUBGRAPH = re.compile(rf"subgraph (\w+) \[{LABEL}\]")
@@ -117,7 +127,7 @@ def decoded(label: str) -> str:
 def test_mermaid_text_follows_the_grammar_and_shows_every_step(name: str, tmp_path: Path) -> None:
     chart = Chart(drawn(GOLDEN.get(name, EVERYTHING), "mermaid", tmp_path))
     program = Program.load(GOLDEN[name]) if name in GOLDEN else Program.from_yaml(EVERYTHING)
-    for number, step in enumerate(program.steps):
+    for number, step in enumerate(program.layout.steps):
         assert step.id in chart.labels[f"s{number}"]
     entry = "s0fork" if program.steps[0].type == "parallel" else "s0"
     assert ("start", entry) in {edge[:2] for edge in chart.edges}

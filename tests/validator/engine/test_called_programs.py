@@ -21,7 +21,9 @@ from called_programs import as_items, called_program, flat_text
 from comparing import compare, dead_steps
 from small_runs import all_runs
 from stepward.validator import ProgramValidator, Report, Verdict, validator
+from stepward.validator.called_findings import in_called_programs
 from stepward.vm import Program
+from stepward.vm.expressions.inner_names import JOINT
 from stepward.vm.language import programs
 
 CHUNK = 5
@@ -101,6 +103,32 @@ def test_drawn_programs_ask_of_every_kind() -> None:
         broken = truth(as_items(data)).broken
         counts.update(("inside" if rule.startswith("c") else "around", bool(broken[rule])) for rule in broken)
     assert all(counts[kind, is_so] for kind in ("inside", "around", "twice") for is_so in (True, False))
+
+
+def test_findings_show_no_words_of_the_layout() -> None:
+    """Texts of a called program have other names in the layout of its caller; a finding quotes them as written."""
+    inner = {
+        "inputs": {"l": {"type": "array", "items": {"type": "string"}, "maxItems": 3}},
+        "steps": [
+            {
+                "id": "each",
+                "type": "for_each",
+                "items": "$l",
+                "as": "one",
+                "do": {"id": "t", "type": "tool", "tool": "t"},
+            },
+            {"id": "is", "type": "condition", "condition": "$each.output[0] > 1", "then": "e", "otherwise": "e"},
+            {"id": "e", "type": "end"},
+        ],
+    }
+    step = {"id": "c", "type": "call", "program": "p", "args": {"l": ["a"]}}
+    data = {"name": "x", "language": 2, "inputs": {}, "programs": {"p": inner}, "steps": [step]}
+    findings = in_called_programs(
+        ProgramValidator(Program.from_dict(data)).validate().findings, Program.from_dict(data)
+    )
+    told = [text for one in findings for text in (one.message, one.help, *(label.text for label in one.related))]
+    assert not [text for text in told if JOINT in text]
+    assert any("`$each.output[0]`" in text for text in told)
 
 
 # -- planted mistakes --------------------------------------------------------------------------------------------------
