@@ -131,13 +131,13 @@ def test_in_lockstep_on_programs_that_wait() -> None:
 
 @pytest.mark.slow
 def test_in_lockstep_on_all_of_them_often() -> None:
-    count = asked_for("STEPWARD_LOCKSTEP", 150, 600)
+    count = asked_for("STEPWARD_LOCKSTEP", 75, 600)
     runs = [
         *good_runs(size(1, 12)),
         *small_runs(1000, 1000 + size(60, 300)),
         *secret_runs(1000, 1000 + count // 3),
         *wide_runs(1000, 1000 + count, 2),
-        *budget_runs(size(30, 60)),
+        *budget_runs(size(20, 60)),
     ]
 
     @settings(COMMON, max_examples=size(20, 150))
@@ -147,7 +147,7 @@ def test_in_lockstep_on_all_of_them_often() -> None:
         runs.extend(lockstep(DrawnCase(made, f"{seed} {fate}")) for fate in range(2))
 
     look()
-    assert len(runs) > size(400, 1_500)
+    assert len(runs) > size(200, 1_500)
     # What never happens in the search is not tested by it.
     assert {one.ending for one in runs} >= ENDINGS
     assert frozenset[str]().union(*(one.met for one in runs)) >= MET

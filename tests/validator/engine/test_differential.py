@@ -51,9 +51,9 @@ CHUNKS = max(1, asked_for("STEPWARD_DIFFERENTIAL", 500, 1400) // CHUNK)
 COUNTED_CHUNKS = 5
 ALONE = {
     # Programs that each layer is asked about alone, and the share of properties that it may leave open.
-    "finite abstraction": (size(120, 300), 0.02),
-    "explicit search": (size(120, 300), 0.02),
-    "block formula": (size(100, 200), 0.02),
+    "finite abstraction": (size(60, 300), 0.02),
+    "explicit search": (size(60, 300), 0.02),
+    "block formula": (size(50, 200), 0.02),
 }
 
 

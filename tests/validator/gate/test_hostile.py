@@ -58,7 +58,7 @@ def test_a_small_hostile_program_is_a_program_like_others(one: Hostile) -> None:
     except ProgramError:
         assert one.name == "enum of which none is of its type"
         return
-    report = ProgramValidator(program, time_limit=3).validate()
+    report = ProgramValidator(program, time_limit=1).validate()
     assert not report.failures
     assert not {"SW006", "SW106"} & codes(report), "it is not judged at all"
 

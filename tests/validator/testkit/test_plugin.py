@@ -51,7 +51,10 @@ def test_a_suite_says_what_it_has_not_taken(tmp_path: Path, workers: list[str]) 
     assert status == 0, text
     assert "coverage of `small` by 2 runs: 3 of 5 (60 %)" in text
     assert "small.yaml:5:77  `large` takes `otherwise`, to `little`" in text
-    status, text = run_pytest(tmp_path, "--stepward-coverage", "small.yaml", *workers, second=1)
+
+
+def test_a_suite_may_take_all_of_it(tmp_path: Path) -> None:
+    _, text = run_pytest(tmp_path, "--stepward-coverage", "small.yaml", second=1)
     assert "coverage of `small` by 2 runs: 5 of 5 (100 %)" in text
 
 

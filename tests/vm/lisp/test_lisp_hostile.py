@@ -20,9 +20,8 @@ MOST = 64 << 20
 @pytest.mark.parametrize(
     ("steps", "every"),
     [
-        pytest.param(20_000, 7, id="few"),
-        pytest.param(size(50_000, 300_000), 1, id="all", marks=pytest.mark.slow),
-        pytest.param(size(300_000, 1_000_000), 23, id="long", marks=pytest.mark.slow),
+        pytest.param(size(20_000, 300_000), 1, id="all", marks=pytest.mark.slow),
+        pytest.param(size(100_000, 1_000_000), 23, id="long", marks=pytest.mark.slow),
     ],
 )
 def test_hostile_programs_end_with_an_error_within_bounded_memory(steps: int, every: int) -> None:

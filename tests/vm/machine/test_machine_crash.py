@@ -34,8 +34,11 @@ def some(faults: list[str]) -> str:
 @pytest.mark.parametrize("share", [0, 1])
 @pytest.mark.parametrize("program", ["every", "refund"])
 def test_no_kill_doubles_or_loses_a_write(tmp_path: Path, program: str, share: int) -> None:
-    """Each point of the run; behind each effect the recovery is killed at many points too, elsewhere at its first."""
-    said = campaign(tmp_path, program=program, share=[share, 2], depth=[1, size(3, 12)])
+    """Each point of the run; behind each effect the recovery is killed at many points too, elsewhere at its first.
+
+    By day half of the points: before and after every second append, and around the effects between them.
+    """
+    said = campaign(tmp_path, program=program, share=[share, size(4, 2)], depth=[1, size(3, 12)])
     assert not said["faults"], some(said["faults"])
     # The reference run tells where the points are: a kill that misses its point would prove nothing.
     assert said["killed"] >= said["trials"]
