@@ -100,8 +100,10 @@ test: .venv/installed-test .typing/stepward
 	@$(MAKE) --no-print-directory --jobs 2 lint bytecode
 	$(BIN)/python -m pytest -q -n 3 --dist worksteal
 
+# A test that hangs shows where, and ends its worker; the others go on. The longest take some minutes on an idle machine.
 nightly: .venv/installed-test
-	STEPWARD_MANY=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+	STEPWARD_MANY=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations 30 \
+		-o faulthandler_timeout=3600 -o faulthandler_exit_on_timeout=true
 
 fast: .venv/installed-test
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
