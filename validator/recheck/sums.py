@@ -16,6 +16,9 @@ from stepward.vm.language.steps import ForEachStep, SetStep
 MAX_ROUNDS: Final = 50
 """The most rounds over all assignments; without a result after them, every kind is possible."""
 
+MAX_FIELDS: Final = 20
+"""The most fields below a name that are told apart: a field that copies a field of itself has no end."""
+
 Kinds = frozenset[str]
 Given = Callable[[Source, Names], Kinds]
 """Returns the kinds of a value from outside, or of a field of it."""
@@ -33,18 +36,26 @@ class AssignedKinds:
             if isinstance(step, SetStep | ForEachStep)
             for name, tree in reading.put_by_set(number).items()
         }
-        self._kinds: dict[Source, Kinds] = dict.fromkeys(self._trees, NOTHING)
+        self._kinds: dict[tuple[Source, Names], Kinds] = {(source, ()): NOTHING for source in self._trees}
+        self._settle()
+
+    def _settle(self) -> None:
+        """Widen the kinds of all names and fields that were asked for, until nothing changes."""
         for _ in range(MAX_ROUNDS):
-            found = {source: self._of(tree) for source, tree in self._trees.items()}
+            found = {key: self._written(*key) for key in list(self._kinds)}
             if found == self._kinds:
-                break
+                return
             self._kinds.update(found)
-        else:
-            self._kinds = dict.fromkeys(self._trees, KINDS)
+        self._kinds = dict.fromkeys(self._kinds, KINDS)
 
     def of_sum(self, tree: Arithmetic) -> Kinds:
         """Return the kinds that a `+` may give; all that it takes where it must fail."""
-        return self._of(tree) or JOINED
+        known = len(self._kinds)
+        found = self._of(tree)
+        if len(self._kinds) > known:
+            self._settle()
+            found = self._of(tree)
+        return found or JOINED
 
     def _of(self, tree: Expression | None) -> Kinds:
         if tree is None:
@@ -66,9 +77,15 @@ class AssignedKinds:
     def _at(self, source: Source, fields: Names) -> Kinds:
         if source.kind != "set":
             return self._given(source, fields)
+        if len(fields) > MAX_FIELDS:
+            return KINDS
+        return self._kinds.setdefault((source, fields), NOTHING)
+
+    def _written(self, source: Source, fields: Names) -> Kinds:
+        """Return the kinds of what a `set` writes, or of a field of it, as far as they are known."""
         tree = self._trees[source]
         if not fields:
-            return self._kinds[source]
+            return self._of(tree)
         if not isinstance(tree, Built):
             return KINDS
         part = held(tree, fields).tree

@@ -235,3 +235,24 @@ def test_what_was_put_in_is_what_is_read(value: str, sets: list[Any], question: 
     report = ProgramValidator(Program.from_dict(program)).validate()
     assert "SW902" not in [one.code for one in report.findings]
     assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.PROVED]
+
+
+@pytest.mark.parametrize("again", ["{f: $b.f}", "{f: $b.f.f}", "{f: [$b.f]}", "{f: $b}", "{g: $b.f, f: $b.g}"])
+def test_a_value_that_is_built_of_itself_breaks_nothing(again: str) -> None:
+    text = f"""
+language: 2
+name: itself
+tools: {{get: {{effect: read, returns: {{type: array, items: {{type: string}}}}}}, book: {{effect: write}}}}
+guardrails: [{{name: r, followed_by: {{first: {{step: begin}}, then: {{tool: book}}}}}}]
+steps:
+  - {{id: first, type: tool, tool: get, output_key: t}}
+  - {{id: put, type: set, set: {{b: {{f: $t}}}}}}
+  - {{id: again, type: set, set: {{b: {again}}}}}
+  - {{id: join, type: set, set: {{c: "$b.f + ['x']"}}}}
+  - {{id: begin, type: set, set: {{}}}}
+  - {{id: act, type: tool, tool: book}}
+  - {{id: ask, type: condition, condition: "$c contains 'x'", then: end, otherwise: end}}
+  - {{id: end, type: end}}
+"""
+    report = ProgramValidator(Program.from_yaml(text)).validate()
+    assert not {"SW902", "SW903"} & {one.code for one in report.findings}
