@@ -8,6 +8,8 @@ from example_tools.values import id_of
 from stepward.vm import ToolError
 
 __all__ = [
+    "book_flight",
+    "book_hotel",
     "book_parcel",
     "charge_deposit",
     "confirm_booking",
@@ -15,8 +17,11 @@ __all__ = [
     "quote_road",
     "release_room",
     "reserve_room",
+    "return_flight",
+    "return_hotel",
     "return_parcel",
     "send_payment_link",
+    "send_tickets",
 ]
 """The tools, without the errors that they raise."""
 
@@ -67,3 +72,25 @@ def book_parcel(parcel_id: str, carrier: str) -> str:
 
 def return_parcel(parcel_id: str) -> str:
     return id_of("RET", parcel_id)
+
+
+def book_flight(trip_id: str) -> str:
+    return id_of("FLT", trip_id)
+
+
+def book_hotel(trip_id: str, nights: int) -> str:
+    if nights > 20:
+        raise ToolError("SoldOut", f"no room for {nights} nights")
+    return id_of("HTL", trip_id, nights)
+
+
+def return_flight(flight: str) -> str:
+    return id_of("FLR", flight)
+
+
+def return_hotel(hotel: str) -> str:
+    return id_of("HTR", hotel)
+
+
+def send_tickets(flight: str, hotel: str) -> str:
+    return id_of("TIX", flight, hotel)

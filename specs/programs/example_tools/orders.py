@@ -88,3 +88,23 @@ def add_note(order_id: str, note: str) -> str:
 
 def log_event(event_id: str, verdict: str) -> str:
     return id_of("LOG", event_id, verdict)
+
+
+def reserve_line(order_id: str, sku: str, pieces: int) -> str:
+    return id_of("RSV", order_id, sku, pieces)
+
+
+def give_back_stock(order_id: str) -> str:
+    return id_of("GBK", order_id)
+
+
+def account_risk(order_id: str) -> int:
+    return 55
+
+
+def ask_risk_desk(order_id: str, risk: int) -> Suspend:
+    return Suspend({"question": f"may {order_id} leave with a risk of {risk}?"})
+
+
+def ship_lines(order_id: str, pieces: int) -> str:
+    return id_of("SHL", order_id, pieces)

@@ -105,6 +105,8 @@ def test_items_that_need_different_values_have_them_in_a_witness() -> None:
         ("question_desk", "SW401", "question-desk"),
         ("card_collection", "SW401", "card-collection"),
         ("supplier_quotes", "SW404", "supplier-quotes"),
+        ("trip_booking", "SW406", "trip-booking"),
+        ("order_release", "SW401", "order-release"),
     ],
 )
 def test_the_mistake_of_a_twin_is_found_with_a_run_and_the_good_one_is_proved(good: str, code: str, bad: str) -> None:

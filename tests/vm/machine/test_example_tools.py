@@ -124,6 +124,11 @@ INPUTS: dict[str, dict[str, Any]] = {
         "budget": 100,
         "wishes": [{"article": article, "price": price} for article, price in (("desk", 80), ("lamp", 30), ("pen", 2))],
     },
+    "order_release": {
+        "order_id": "ORD-000042",
+        "lines": [{"sku": sku, "pieces": pieces} for sku, pieces in (("mug", 4), ("lamp", 1))],
+    },
+    "trip_booking": {"trip_id": "TRP-000042", "nights": 3},
     "parcel_carrier": {"parcel_id": "PCL-000001"},
     "password_reset": {"account_id": "ACC-000001", "customer_email": "ann@example.com"},
     "post_checkout": {
