@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from canaries import Canary
-from stepward.vm.journal import chain, receipts, sealing, verify
+from stepward.vm.journal import chain, pruning, receipts, sealing, verify
 from stepward.vm.journal.canonical import Sealed, read_canonical, restored
+from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import NO_DIGEST, Record, digest_of, read_record
 from stepward.vm.journal.sealing import SALT_BYTES
 from stepward.vm.journal.signing import VerifyKey
 from stepward.vm.journal.sqlite_file import DatabaseFile
-from stepward.vm.journal.store import Entry, Head, JournalError
+from stepward.vm.journal.store import Append, Entry, Head, JournalError, Lease
 from stepward.vm.machine import driver, history, replay, runs
 
 READS = {
@@ -193,6 +194,17 @@ def receipts_of_any_run(patch: pytest.MonkeyPatch) -> None:
 
 def receipts_say_what_they_like(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replay, "misreports", lambda *_: [])
+
+
+def ids_are_free_again(patch: pytest.MonkeyPatch) -> None:
+    """Stores forget pruned runs when another run gets the id of one."""
+    whole = MemoryJournal.create
+
+    def create(store: MemoryJournal, append: Append, *rest: Any) -> Lease | None:
+        store._kept.pop(append.run, None)
+        return whole(store, append, *rest)
+
+    patch.setattr(MemoryJournal, "create", create)
 
 
 def half_signed_receipts(patch: pytest.MonkeyPatch) -> None:
@@ -396,6 +408,34 @@ CANARIES: tuple[Canary, ...] = (
         READS,
         sqlite_in_its_own_words,
         smallest={"inputs": {}, **LOOKED, "flips": [[0, 0]]},
+    ),
+    Canary(
+        "any-kept-signature",
+        "what is kept of a pruned run is signed",
+        "pruned-audited",
+        READS,
+        lambda patch: patch.setattr(pruning.Pruned, "signer", lambda _, keys: next(iter(keys), None)),
+    ),
+    Canary(
+        "no-receipts-of-pruned-runs",
+        "a receipt is compared with what is kept of a pruned run",
+        "pruned-audited",
+        READS,
+        lambda patch: patch.setattr(pruning.Pruned, "misfit", lambda *_: None),
+    ),
+    Canary(
+        "receipts-of-an-end-before-an-erasure",
+        "a receipt for the end of a run says how it ended, whatever came later",
+        "pruned-audited",
+        SECRET,
+        lambda patch: patch.setattr(pruning, "GOING", ("SUCCESS", "SUCCESS?")),
+    ),
+    Canary(
+        "forgets-pruned-ids",
+        "the id of a pruned run is given to no other run",
+        "pruned-audited",
+        READS,
+        ids_are_free_again,
     ),
     Canary("believes-the-list", "what a run is, its records say", "list-of-runs-edited", READS, believes_the_list),
 )

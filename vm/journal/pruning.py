@@ -22,6 +22,9 @@ from stepward.vm.journal.verdict import Fault, Verdict
 VERSION: Final = 1
 _TEXTS: Final = ("name", "program", "run", "status")
 _FIELDS: Final = {*_TEXTS, "at", "by", "digests", "ended", "key", "signature", "trace", "v"}
+GOING: Final = ("RUNNING", "SUSPENDED", "IN_DOUBT")
+"""The statuses of a run that has not ended."""
+
 _DIGEST_BYTES: Final = 32
 _HELP: Final = "bring it back from a copy that verifies"
 
@@ -116,8 +119,9 @@ class Pruned:
             )
         if self.digests[receipt.seq] != receipt.digest:
             return f"record {receipt.seq} of the pruned run was not the one that a receipt was given for"
-        is_last = receipt.seq == len(self.digests) - 1
-        if is_last and (receipt.status, receipt.trace) != (self.status, self.trace):
+        # What follows the end, such as an erasure, changes neither.
+        is_end = receipt.seq == len(self.digests) - 1 or receipt.status not in GOING
+        if is_end and (receipt.status, receipt.trace) != (self.status, self.trace):
             return "a receipt says another end of the pruned run than is kept"
         return None
 

@@ -126,5 +126,5 @@ class Retention(Claims):
 
 def _ended(history: History) -> int:
     """Return when a run ended, in microseconds since the epoch."""
-    at: int = next(record.at for record in reversed(history.records) if record.kind == "ended")
+    at: int = next(record.at for record in reversed(history.records) if "ends" in record.body)
     return at

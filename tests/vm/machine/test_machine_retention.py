@@ -60,6 +60,18 @@ def test_runs_that_ended_long_ago_are_pruned_and_no_others() -> None:
         bench.vm.get_sync("old")
 
 
+def test_a_run_is_pruned_whichever_record_ends_it() -> None:
+    bench = Bench({"b": ValueError("no")})
+    bench.run(program(tool("a", "again", is_terminal=True)), "by a step")
+    bench.run(program(tool("b", "again"), end()), "by a failure")
+    bench.tools.answers["ask"] = [Suspend("may I?")]
+    bench.run(ASKS, "cancelled")
+    bench.vm.cancel_sync("cancelled")
+    assert "ended" not in bench.kinds("by a step")
+    bench.clock.time += 1
+    assert pruned(bench) == {"cancelled": None, "by a failure": None, "by a step": None}
+
+
 def test_an_id_that_was_pruned_is_never_used_again() -> None:
     bench = Bench()
     bench.run(SMALL)
