@@ -15,6 +15,7 @@ from stepward.sabotage.playing.machines import Machine
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.sabotage.playing.world import Asking
+from stepward.vm.machine.keys import shown
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
 
@@ -145,7 +146,7 @@ def _stopped(case: Case, before: int) -> tuple[Trial, Run]:
 
     def decide(asking: Asking) -> Answer | None:
         call = asking.call
-        is_unknown = call.writes and not call.is_idempotent and not trial.world.settled[call.id]
+        is_unknown = call.writes and not call.is_idempotent and not trial.world.settled[shown(asking.frame, call.id)]
         return Answer(how) if is_unknown else None
 
     trial.world.decides.append(decide)

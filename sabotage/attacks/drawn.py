@@ -222,6 +222,14 @@ class DrawnBranches(_Drawn):
     theme = "branches"
 
 
+class DrawnItems(_Drawn):
+    """Programs with `for_each` steps whose items run at once, a few at a time, beside and within other bodies."""
+
+    family = Family.TRANSITIONS
+    action = "small programs with items that run at once, whose calls return in any order"
+    theme = "items"
+
+
 class DrawnSizes(_Drawn):
     """Outputs, payloads and variables as large as allowed, or a byte larger, in characters of one to four bytes."""
 

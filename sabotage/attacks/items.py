@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from stepward.sabotage.attack import Need
@@ -22,7 +23,8 @@ _FIRST: Final[tuple[Any, ...]] = (0, 7, None, "", [])
 """The values of which one is written for a carried variable."""
 
 ITEMS = Need(
-    "there is no for_each step", lambda target: not all(body.is_branch for body in target.plan.bodies.values())
+    "there is no for_each step whose items come in order",
+    lambda target: not all(body.is_branch or body.is_beside for body in target.plan.bodies.values()),
 )
 
 
@@ -49,14 +51,17 @@ def _split(records: list[Data], first: Data) -> tuple[list[Data], list[Data]]:
 
 def _item(trial: Trial, records: list[Data]) -> tuple[int, int]:
     """Pick an item that ended. Return the numbers of its first record and of the one behind it."""
-    seq = picked(trial.case, records, lambda record: _is_item(record) and _end_of(records, record["seq"]) is not None)
+    beside = trial.target.siblings.beside
+    seq = picked(trial.case, records, lambda one: _is_item(one, beside) and _end_of(records, one["seq"]) is not None)
     end = _end_of(records, seq)
     assert end is not None, "it was picked for that"
     return seq, end
 
 
-def _is_item(record: Data) -> bool:
-    return record["kind"] == "item" and not isinstance(frame_of(record["body"])[-1][3], str)
+def _is_item(record: Data, beside: Collection[str]) -> bool:
+    """Return whether an item starts with a record that has to come behind the one before it."""
+    frame = frame_of(record["body"])
+    return record["kind"] == "item" and not isinstance(frame[-1][3], str) and frame[-1][0] not in beside
 
 
 def _named(record: Data) -> str:
@@ -203,16 +208,18 @@ def frame_exchanged(trial: Trial, records: list[Data]) -> Forged:
     seq = _in_item(case, records)
     frame = frame_of(records[seq]["body"])
     depth = pick_index(case, "frame", len(frame))
-    others = _others(records, frame, depth)
+    others = _others(records, frame, depth, trial.target.siblings.beside)
     other = others[pick_index(case, "other frame", len(others))]
     case.log(f"put record {seq} into frame {other}, in place of {frame[depth]}")
     return changed(records, seq, _within(trial, records[seq], (*frame[:depth], other, *frame[depth + 1 :])))
 
 
-def _others(records: list[Data], frame: FrameName, depth: int) -> list[FrameMember]:
+def _others(records: list[Data], frame: FrameName, depth: int, beside: Collection[str]) -> list[FrameMember]:
     """Return what may stand in a frame in place of one of its members."""
     step, visit, round_, one = frame[depth]
     others: list[FrameMember] = [(step, visit + 1, round_, one), (step, visit, round_ + 1, one)]
+    if step in beside:  # an item that runs at the same time may be at the same step
+        return others
     if isinstance(one, int):
         return [*others, (step, visit, round_, one + 1), *([(step, visit, round_, one - 1)] if one else [])]
     frames = {frame_of(record["body"])[: depth + 1] for record in records}

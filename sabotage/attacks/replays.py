@@ -120,7 +120,7 @@ class ReconciledAtOnce(Attack):
         happened = any(effect.key == doubt.key for effect in trial.world.effects)
         output = trial.payload(doubt.step) if happened else None
         if not happened:
-            trial.world.settled[doubt.step] += 1
+            trial.world.settled[doubt.place] += 1
         count = case.pick("processes", st.integers(2, 3))
         verdict: Any = "done" if happened else "not_done"
         case.act(f"{count} processes reconcile `{doubt.step}` at once: {verdict}", count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any
 
@@ -69,16 +69,17 @@ def cursor_edited(trial: Trial, records: list[Data]) -> Forged:
 def step_forgotten(trial: Trial, records: list[Data]) -> Forged:
     """The record with which a step was left is removed."""
     case = trial.case
-    seq = picked(case, records, lambda record: "next" in record["body"] and _behind(records, record) is not None)
+    beside = trial.target.siblings.beside
+    seq = picked(case, records, lambda one: "next" in one["body"] and _behind(records, one, beside) is not None)
     case.log(f"drop record {seq}, with which `{records[seq]['body']['step']}` was left")
-    end = _behind(records, records[seq])
+    end = _behind(records, records[seq], beside)
     assert end is not None, "it was picked for that"
     return Forged(changed(records, seq).records, end)
 
 
-def _behind(records: list[Data], left: Data) -> int | None:
+def _behind(records: list[Data], left: Data, beside: Collection[str]) -> int | None:
     """Return the number of the next record that can't come before one, None without one: others are of siblings."""
-    branch = branch_of(left["body"].get("frame", ()))
+    branch = branch_of(left["body"].get("frame", ()), beside)
     for record in records[left["seq"] + 1 :]:
         frame = frame_of(record["body"])
         is_sibling = frame[: len(branch)] != branch and branch[: len(frame)] != frame

@@ -36,9 +36,9 @@ def compare_held(machine: Machine, run: Run) -> None:
     first, last = json.loads(entries[0].record)["at"], json.loads(entries[-1].record)["at"]
     is_then = first <= row.started * 1e6 + 1 and last <= row.updated * 1e6 + 1 <= machine.clock.time + 2
     equal("times in the list of runs", is_then, True, f"{row}, first record {first}, last {last}")
-    latest = {called.asked.step: called for called in machine.calls.values()}
+    latest = {(called.asked.step, called.asked.frame): called for called in machine.calls.values()}
     for suspension in run.suspensions:
-        called = latest[suspension.step]
+        called = latest[suspension.step, suspension.frame]
         equal("token", suspension.token, called.token)
         equal("run of a token", suspension.token.rpartition(".")[0], run.id)
         if not machine.world.plan.has_sensitive:
@@ -50,7 +50,7 @@ def compare_held(machine: Machine, run: Run) -> None:
     for doubt in run.doubts:
         equal("tool in doubt", doubt.tool, machine.world.calls[doubt.step].tool)
         if not any(place[0] == doubt.step for place in machine.world.lost):
-            equal("key in doubt", doubt.key, latest[doubt.step].key)
+            equal("key in doubt", doubt.key, latest[doubt.step, doubt.frame].key)
 
 
 async def compare_idle(machine: Machine, run: Run) -> None:

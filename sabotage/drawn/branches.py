@@ -107,7 +107,7 @@ def branch_program(seed: str) -> dict[str, Any]:
         data = with_compute({**data, "language": 2, "max_steps": 400}, Random(f"{seed}/compute"), BRANCHES.computes)
         data = with_order(with_errors(data, Random(f"{seed}/errors"), BRANCHES.errors), Random(seed), BRANCHES.ordered)
         data = _with_guard(data, Random(f"{seed}/guard"))
-        program = _bounded(data)
+        program = bounded(data)
         has_branches = bool(program.layout.forks)
         if has_branches and not list(sibling_reads(program, Meaning(program).read_at)) and not list(crossings(program)):
             return data
@@ -128,7 +128,7 @@ def _with_guard(data: dict[str, Any], chance: Random) -> dict[str, Any]:
     return data | {"guardrails": [*data.get("guardrails", ()), rule]}
 
 
-def _bounded(data: dict[str, Any]) -> Program:
+def bounded(data: dict[str, Any]) -> Program:
     """Bound the loops in branches, and return the program."""
     while True:
         program = Program.from_dict(data)

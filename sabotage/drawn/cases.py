@@ -14,6 +14,7 @@ from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import LATE, LOST, RAISING, Manner
 from stepward.sabotage.drawn.guards import guards_case
 from stepward.sabotage.drawn.invoked import invoked_case
+from stepward.sabotage.drawn.items import items_case
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.policies import policies_case
@@ -237,6 +238,7 @@ _MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {
     "bodies": lambda _, seed: bodies_case(seed),
     "branches": lambda _, seed: branches_case(seed),
     "calls": lambda _, seed: invoked_case(seed),
+    "items": lambda _, seed: items_case(seed),
     "rules": _ruled,
     "budgets": _budgeted,
     "order": _ordered,

@@ -125,7 +125,7 @@ class World:
         self.calls: dict[str, CallPlan] = {call.id: call for step in plan.steps for call in step.calls}
         self.top = {step.id for step in plan.program.layout.steps}
         self.weights = self.chance("weights").choice(manner.weights)
-        self.has_branches = bool(plan.program.layout.forks)
+        self.has_branches = plan.program.layout.has_siblings
         self.cancelled_at = 0 if self.has_branches else self.chance("cancel").choice([0] * 9 + [1, 2, 3])
         """The number of the call during which the run is cancelled; 0 for never."""
         self.plan = plan

@@ -25,6 +25,7 @@ from stepward.sabotage.reference import (
     facts,
 )
 from stepward.sabotage.reference.plain import Unworded, same, written
+from stepward.sabotage.stores.plain_records import branch_of
 from stepward.vm import (
     DeliveryRefused,
     ExecutionVM,
@@ -38,6 +39,7 @@ from stepward.vm.journal.verify import verify
 from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.history import History
+from stepward.vm.machine.keys import shown
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import misfits, replayer
 from stepward.vm.machine.state import Limits
@@ -228,7 +230,7 @@ class _Pair:
                     self.met.add("cancelled at work")
                 said = self.world.answer(*asked.place)
                 self.met.add(type(said).__name__)
-                self.reference.answer(asked.step, said)
+                self.reference.answer(asked.step, said, asked.frame)
 
     def _next(self) -> list[Asked]:
         """Return the calls to answer next: all of a wave, or one of those in a step with `depends_on`."""
@@ -251,11 +253,11 @@ class _Pair:
             self.people.append(("cancel", who))
             run_id = self.machine.run
             return await outlived(self.machine, 0, lambda vm: vm.cancel(run_id, by=who or None), ("cancel",))
-        held = [*reference.waiting, *reference.doubtful]
+        held = reference.held
         if reference.resting and (not held or chance.random() < SHARE_OF_TIME):
             self.met.add("time passed")
             return await let_pass(self.machine, reference, outlived, self.answer)
-        step = chance.choice(held)
+        phase, step, frame = chance.choice(held)
         payload = self.world.value(step, chance) if chance.random() < 0.8 else chance.choice((None, 5, "zz", {}))
         by = chance.choice(PEOPLE)
         most = len(self.case.later)
@@ -263,15 +265,17 @@ class _Pair:
         policies, said = self.case.held(later), self.machine.respelled(payload)
         request: Request
         verdict: Any = None
-        if step in reference.waiting:
-            token, kind = next(one.token for one in run.suspensions if one.step == step), "resumed"
+        if phase == "waits":
+            token = next(one.token for one in run.suspensions if (one.step, one.frame) == (step, frame))
+            kind = "resumed"
             request = lambda vm: vm.resume(token, said, by=by or None)  # noqa: E731
             due = self._resumed(step, payload, by, policies)
             self.met |= {due, f"resumed {due == 'taken'}"}
         else:
             verdict = chance.choice(VERDICTS)
             run_id, kind = self.machine.run, "reconciled"
-            request = lambda vm: vm.reconcile(run_id, step, verdict, said, by=by or None)  # noqa: E731
+            place = shown(frame, step)
+            request = lambda vm: vm.reconcile(run_id, place, verdict, said, by=by or None)  # noqa: E731
             due = self._reconciled(step, verdict, payload, by, policies)
             self.met |= {due, f"{verdict} {due == 'taken'}"}
         if due == "taken":
@@ -286,10 +290,10 @@ class _Pair:
         if due == "taken":  # the machine comes first: what it writes says how large the state of both is
             if verdict != "abandon":
                 reference.add_policies(policies, self.case.waived(policies))
-            is_taken = (
-                reference.reconcile(step, verdict, payload, by) if verdict else reference.resume(step, payload, by)
-            )
-            assert is_taken
+            if verdict:
+                assert reference.reconcile(step, verdict, payload, by, frame)
+            else:
+                assert reference.resume(step, payload, by, frame)
         return run
 
     def _resumed(self, step: str, payload: Any, by: str, policies: Sequence[Policy]) -> str:
@@ -432,9 +436,10 @@ def _listed(steps: Sequence[str], world: World) -> list[str]:
     return sorted(steps) if world.has_branches else list(steps)
 
 
-def _by_place(moves: list[Moved]) -> list[Moved]:
+def _by_place(moves: list[Moved], plan: Plan) -> list[Moved]:
     """Return moves in order, those of each branch together: timing decides what happens between them."""
-    return sorted(moves, key=lambda move: str([member for member in move.frame if isinstance(member[3], str)]))
+    beside = {plan.steps[owner].id for owner in plan.program.layout.beside}
+    return sorted(moves, key=lambda move: str(branch_of(move.frame, beside)))
 
 
 _UNCAUGHT: Final = ("set", "condition", "wait", "end")
@@ -450,8 +455,8 @@ def _compare_moves(moves: list[Moved], log: list[Moved], plan: Plan) -> None:
         if move.step in kinds
     ]
     said = [move for move in log if move.step in kinds]
-    if plan.program.layout.forks:
-        top, said = _by_place(top), _by_place(said)
+    if plan.program.layout.has_siblings:
+        top, said = _by_place(top, plan), _by_place(said, plan)
     equal("moves", top, said)
     # A sub-step ended as its last record of the visit says. Sub-steps of a step that never joined are not in the log.
     last = {(move.step, move.visit, move.frame): move for move in moves if move.step not in kinds}

@@ -11,6 +11,7 @@ from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.places import Place
 from stepward.sabotage.playing.world import Asking
 from stepward.vm.errors import StepwardError
+from stepward.vm.machine.keys import shown
 from stepward.vm.machine.refusals import DeliveryRefused
 from stepward.vm.machine.run import Run
 
@@ -52,7 +53,7 @@ def in_doubt(trial: Trial) -> Run:
         place = asking.place
         if place not in seen:
             seen.append(place)
-        is_lost = seen.index(place) == number and not trial.world.settled[asking.call.id]
+        is_lost = seen.index(place) == number and not trial.world.settled[shown(asking.frame, asking.call.id)]
         return Answer(kind) if is_lost else None
 
     trial.world.decides.append(decide)

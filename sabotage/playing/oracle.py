@@ -132,7 +132,7 @@ class Oracle:
         self._unwritten: set[tuple[Place, int]] = set()
         """The attempts whose answers are not in the store."""
         self._performing: dict[str, Performance] = {}
-        """The last performance of each step."""
+        """The last performance of each step; in items that run at once, of each step in each of them."""
         self._delivered: Counter[str] = Counter()
 
     def _begin_again(self) -> None:
@@ -213,7 +213,7 @@ class Oracle:
             if any(record["kind"] == "cancel" for record in self.records):
                 raise Breach(Invariant.ENDINGS, f"`{body['step']}` starts after the run was cancelled")
             self.intents[note["key"]] = self.intents[place_of(body), note["attempt"]] = record["seq"]
-            self._performing[body["step"]] = place_of(body), note["performance"]
+            self._performing[shown(self._branch_of(frame_of(body)), body["step"])] = place_of(body), note["performance"]
         elif kind in ("attempt", "doubt", "resumed", "reconciled"):
             self._answered(kind, body, note)
         elif kind == "waited":
@@ -234,28 +234,26 @@ class Oracle:
 
     def _answered(self, kind: str, body: dict[str, Any], note: dict[str, Any]) -> None:
         step, place = body["step"], place_of(body)
-        before, last = self._performing.get(step, (place, 1))
+        before, last = self._performing.get(shown(self._branch_of(frame_of(body)), body["step"]), (place, 1))
         performance = note.get("performance") or (last if before == place else 1)
         if kind == "resumed" or (kind == "reconciled" and note["verdict"] == "done"):
             payload = self._payloads.get((step, self.due(step)))
             self._delivered[step] += 1
-            is_resumed, reference = kind == "resumed", self.reference
-            accepted = reference.resume(step, payload) if is_resumed else reference.reconcile(step, "done", payload)
-            if not accepted:
+            if not self.reference.takes_now(step, payload, place[2]):
                 raise Breach(Invariant.DATA, f"`{step}` took {_shown(payload)}, which is not of its type")
         elif kind == "reconciled":
-            self.reference.reconcile(step, note["verdict"])
+            self.reference.reconcile(step, note["verdict"], frame=place[2])
         elif kind == "doubt":
             if self._unwritten:  # the process is gone, with its answers
                 self._begin_again()
                 return
             self._awaited(place)
-            self.reference.answer(step, Lost())
+            self.reference.answer(step, Lost(), place[2])
         elif (place, note["attempt"]) in self._unwritten:
             self._unwritten.remove((place, note["attempt"]))
         else:
             self._awaited(place)
-            self.reference.answer(step, self._answer(place, note["attempt"]))
+            self.reference.answer(step, self._answer(place, note["attempt"]), place[2])
         # A fallback says that the last attempt was late, not that nothing happened.
         if body.get("kind") in ("success", "doubt", "suspended", "fallback") or kind in (
             "doubt",
@@ -304,15 +302,18 @@ class Oracle:
                 return _reference_answer(asking, answer)
         raise Breach(Invariant.KEPT, f"an outcome of `{place[0]}` is recorded, and nobody asked it")
 
+    def _branch_of(self, frame: FrameName) -> FrameName:
+        return branch_of(frame, self.target.siblings.beside)
+
     def _turned(self, kind: str, body: dict[str, Any]) -> None:
         """Compare a transition with that of the reference."""
         turn = Turn(body["step"], body["visit"], body.get("next"), frame_of(body))
         log = self.reference.log
         for move in log[self._logged :]:
             if move.step in self._steps:
-                self._due[branch_of(move.frame)].append(Turn(move.step, move.visit, move.next, move.frame))
+                self._due[self._branch_of(move.frame)].append(Turn(move.step, move.visit, move.next, move.frame))
         self._logged = len(log)
-        branch = branch_of(turn.frame)
+        branch = self._branch_of(turn.frame)
         number = self._taken[branch]
         self._taken[branch] += 1
         self.turns.append(turn)
@@ -361,7 +362,7 @@ class Oracle:
         """Record the answer of the world."""
         if not self.rests:
             self._unwritten.add((asking.place, asking.attempt))
-            self.reference.answer(asking.call.id, _reference_answer(asking, answer))
+            self.reference.answer(asking.call.id, _reference_answer(asking, answer), asking.frame)
             self._heed_timing()
 
     # -- at the end ----------------------------------------------------------------------------------------------------

@@ -178,11 +178,11 @@ class Trial:
         happened = any(effect.key == doubt.key for effect in self.world.effects)
         if not happened:
             case.log(f"reconcile `{doubt.step}`: not done")
-            self.world.settled[doubt.step] += 1
-            return case.do(machine.reconcile(run.id, doubt.step, "not_done", by=self._settler))
+            self.world.settled[doubt.place] += 1
+            return case.do(machine.reconcile(run.id, doubt.place, "not_done", by=self._settler))
         output = self.payload(doubt.step)
         case.log(f"reconcile `{doubt.step}`: done, with {to_json(output)}")
-        return case.do(machine.reconcile(run.id, doubt.step, "done", output, by=self._settler))
+        return case.do(machine.reconcile(run.id, doubt.place, "done", output, by=self._settler))
 
     @property
     def _settler(self) -> str | None:

@@ -14,7 +14,7 @@ from stepward.sabotage.playing.places import Place
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.target import Route, Target
 from stepward.vm.machine.clock import ManualClock, T
-from stepward.vm.machine.keys import FrameName
+from stepward.vm.machine.keys import FrameName, shown
 from stepward.vm.machine.models import ANY_NAME, ModelReply, ModelRequest
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, Tools
@@ -134,8 +134,8 @@ class World:
     is notified of every attempt.
 
     `asked` lists all attempts, `effects` lists each effect once: an idempotent tool does nothing when it is called
-    again under the same key. `settled` counts for each step how often its effect was found not to have happened, so
-    that the step is tried again.
+    again under the same key. `settled` counts for each step in its frame how often its effect was found not to have
+    happened, so that the step is tried again.
     """
 
     observer: Observer
@@ -158,7 +158,7 @@ class World:
             answer = decide(asking)
             if answer is not None:
                 return answer
-        again = self.settled[asking.call.id]
+        again = self.settled[shown(asking.frame, asking.call.id)]
         name = named(self._trial, f"{asking.name}, after {again} reconciliations" if again else asking.name)
         route = self._route and self._route.answer(asking.call.id, self._time(asking), asking.attempt)
         if route:

@@ -30,6 +30,10 @@ class Bodies(Later):
         """Perform the steps of a list, until an exception ends it."""
         raise NotImplementedError
 
+    def _items_at_once(self, step: Any, items: Any) -> Generator[None, None, str]:
+        """Perform the items of a step that has begun, several at once, and return how it ended."""
+        raise NotImplementedError
+
     def _for_each(self, step: Any) -> Generator[None, None, str]:
         """Perform a for_each step and return how it ended."""
         try:
@@ -49,6 +53,8 @@ class Bodies(Later):
             return self._without_output(step, str(error), name_of(error), GONE)
         self._ask_rules(step, [(step, None)])
         self._begin(step)
+        if step.max_concurrency > 1:
+            return (yield from self._items_at_once(step, items))
         before = {name: self._data.held.get((name,), GONE) for name in step.carry}
         self._carry(first)
         self._assigned_now(facts.assigned_by(step))
@@ -67,13 +73,16 @@ class Bodies(Later):
         if failed:
             why, name = next(iter(errors.values()))
             return self._without_output(step, why, name, _listed(errors))
+        return self._all_left(step, outputs, errors, [((name,), value) for name, value in last.items()])
+
+    def _all_left(self, step: Any, outputs: Any, errors: Errors, carried: Changes) -> str:
+        """End a for_each step that has succeeded."""
         if size(outputs) > self._room:
             raise Over("FAILED", "error")
         self._left = size(outputs)
         if step.type == "call":  # the inputs of the called program are gone with it
-            self._change([*left_with(step, self._called), *(((name,), GONE) for name in last)])
+            self._change([*left_with(step, self._called), *((name, GONE) for name, _ in carried)])
         else:
-            carried: Changes = [((name,), value) for name, value in last.items()]
             self._change([*left_with(step, outputs), *carried, ((step.id, "errors"), _listed(errors))])
         self._succeeded(step)
         return "joined"
@@ -146,7 +155,7 @@ class Bodies(Later):
     def _forget(self, step: Any) -> None:
         """Make the values and visits of a body undefined: an item starts without them, and leaves none."""
         gone: Changes = []
-        for where in _local(step):
+        for where in local(step):
             if where in self._data.held:
                 gone.append((where, GONE))
         self._data.change(gone)
@@ -154,7 +163,7 @@ class Bodies(Later):
             self._visits.pop(part.id, None)
             self._sizes.pop(part.id, None)
         assigned = [where for inner in facts.steps_inside(step) for where in facts.assigned_by(inner)]
-        self._assigned_now([*_local(step), *assigned])
+        self._assigned_now([*local(step), *assigned])
 
     def _carry(self, values: dict[str, Any]) -> None:
         gone = [((name,), GONE) for name, value in values.items() if value is GONE and (name,) in self._data.held]
@@ -166,7 +175,7 @@ class Bodies(Later):
             monitor.assigned(holders)
 
 
-def _local(step: Any) -> Iterator[Holder]:
+def local(step: Any) -> Iterator[Holder]:
     """Yield what belongs to the body of a step: all that its steps assign, but what its items carry on."""
     if step.type == "for_each":
         yield (vars(step)["as"],)

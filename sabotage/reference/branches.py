@@ -1,4 +1,4 @@
-"""Branches: bodies that run at once, each with a state of its own ("Branches")."""
+"""Branches: bodies that run at once, each with a state of its own ("Branches"). Items may be such bodies, too."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from copy import copy
 from typing import Any, Final
 
 from stepward.sabotage.reference import facts
+from stepward.sabotage.reference.bodies import local
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.computing import Computing
-from stepward.sabotage.reference.data import GONE, left_with, left_without
+from stepward.sabotage.reference.data import GONE, Changes, Holder, left_with, left_without
 from stepward.sabotage.reference.plain import Unworded, size
 from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Closed, Over
@@ -34,10 +35,17 @@ _OWN: Final = (
 
 
 class Member:
-    """A branch: what it has for itself while it runs, and what it came to."""
+    """A branch: what it has for itself while it runs, and what it came to.
 
-    def __init__(self, name: str, branch: Any) -> None:
-        self.name, self.branch = name, branch
+    `needs` are the names of the branches that it depends on, `given` what its names are when it begins, and `gone` what
+    counts as assigned when it ends.
+    """
+
+    def __init__(self, name: str | int, steps: list[Any], rules: Any) -> None:
+        self.name, self.steps, self.guardrails = name, steps, rules
+        self.needs: tuple[str, ...] = ()
+        self.given: Changes = []
+        self.gone: list[Holder] = [where for inner in facts.all_steps(steps) for where in facts.assigned_by(inner)]
         self.own: dict[str, Any] = {}
         self.course: Generator[None, None, None] | None = None
         self.rules: list[RuleMonitor] = []
@@ -95,7 +103,15 @@ class Branches(Computing):
     def _fork(self, step: Any) -> Generator[None, None, str]:
         """Perform the branches of a step and return how it ended."""
         self._begin(step)
-        members = [Member(name, branch) for name, branch in sorted(step.branches.items())]
+        members = []
+        for name, branch in sorted(step.branches.items()):
+            members.append(Member(name, list(branch.steps), branch.guardrails))
+            members[-1].needs = branch.depends_on
+        yield from self._beside(step, members)
+        return self._come_together(step, members)
+
+    def _beside(self, step: Any, members: list[Member]) -> Generator[None, None, None]:
+        """Perform branches until none goes on."""
         self._members = members
         while True:
             while sum(self._advance(step, member, members) for member in members):
@@ -107,15 +123,32 @@ class Branches(Computing):
             yield
         self._members = []
         self._calls, self._at = [], step.id
-        return self._come_together(step, members)
+
+    def _items_at_once(self, step: Any, items: Any) -> Generator[None, None, str]:
+        """Perform the items of a step that has begun, several at once, and return how it ended."""
+        members = [Member(number, list(step.body), step.guardrails) for number in range(len(items))]
+        for number, (member, item) in enumerate(zip(members, items, strict=True)):
+            index: Changes = [] if step.index_as is None else [((step.index_as,), number)]
+            member.given = [((vars(step)["as"],), item), *index]
+            member.gone = [*local(step), *member.gone]
+        yield from self._beside(step, members)
+        self._join_rules(members)
+        self._assigned_now([*local(step), *(where for one in members[:1] for where in one.gone)])
+        ended = [(number, one.closed) for number, one in enumerate(members) if one.closed is not None]
+        errors = {
+            number: (Unworded(f"{step.id}[{number}] {closed.reason}"), closed.name)
+            for number, closed in ended
+            if closed.status != "SUCCESS"
+        }
+        outputs = [None if number in errors or closed.output is GONE else closed.output for number, closed in ended]
+        return self._all_left(step, tuple(outputs), errors, [])
 
     def _advance(self, step: Any, member: Member, members: list[Member]) -> bool:
         """Let a branch go on as far as it can; return whether others may go on because of that."""
         if member.closed is not None:
             return False
         if member.course is None:
-            needed = [one for one in members if one.name in member.branch.depends_on]
-            if not all(one.is_good for one in needed):
+            if not _may_start(step, member, members):
                 return False
             self._start_branch(step, member, members)
         with self._within(member):
@@ -126,8 +159,9 @@ class Branches(Computing):
                 next(member.course)
             except Closed as closed:
                 member.closed = closed
-                inside = facts.all_steps(member.branch.steps)
-                self._assigned_now([where for inner in inside for where in facts.assigned_by(inner)])
+                if step.type == "for_each" and step.do is not None and closed.status == "SUCCESS":
+                    closed.output = self._data.held.get((step.do.id, "output"), GONE)
+                self._assigned_now(member.gone)
                 self._broken += [one.rule.name for one in member.rules if one.is_broken(closed.status, closed.reason)]
                 self._rules = [one for one in self._rules if one not in member.rules]
         return member.closed is not None
@@ -142,9 +176,9 @@ class Branches(Computing):
 
     def _start_branch(self, step: Any, member: Member, members: list[Member]) -> None:
         earlier = _before(member, members)
-        changes = [change for one in earlier for change in _left_by(one)]
-        inside = {part.id for part in facts.parts_in(member.branch.steps)}
-        own = [RuleMonitor(rule, self.program, self._tool, inside) for rule in member.branch.guardrails]
+        changes = [*(change for one in earlier for change in _left_by(one)), *member.given]
+        inside = {part.id for part in facts.parts_in(member.steps)}
+        own = [RuleMonitor(rule, self.program, self._tool, inside) for rule in member.guardrails]
         member.rules = own
         member.own = {
             "_data": self._data.with_changes(changes, ()),
@@ -164,12 +198,15 @@ class Branches(Computing):
             "_is_begun": False,
             "_is_ordered": False,
             "_members": [],
-            "_sizes": self._sizes | {one.name: _size_left(one) for one in earlier},
+            "_sizes": self._sizes | {str(one.name): _size_left(one) for one in earlier},
             "_resting": None,
         }
-        for part in facts.parts_in(member.branch.steps):
+        for part in facts.parts_in(member.steps):
             member.own["_visits"].pop(part.id, None)
-        member.course = self._list(list(member.branch.steps))
+        if step.type == "for_each":
+            with self._within(member):
+                self._assigned_now(member.gone)
+        member.course = self._list(member.steps)
 
     def _fold(self) -> None:
         """Let rules remember what branches did that end with the run."""
@@ -194,14 +231,9 @@ class Branches(Computing):
                 continue
             name = "Dependency" if member.closed is None else member.closed.name
             failed.append(name)
-            changes += left_without(facts.AsPart(member.name), Unworded(f"{member.name} {name}"), name)
-        output = {one.name: one.closed.output for one in members if one.is_good and one.closed.output is not GONE}  # type: ignore[union-attr]
-        inside = [
-            where
-            for one in members
-            for inner in facts.all_steps(one.branch.steps)
-            for where in facts.assigned_by(inner)
-        ]
+            changes += left_without(facts.AsPart(str(member.name)), Unworded(f"{member.name} {name}"), name)
+        output = {str(one.name): one.closed.output for one in members if one.is_good and one.closed.output is not GONE}  # type: ignore[union-attr]
+        inside = [where for one in members for where in one.gone]
         outcome = "joined" if not failed else "skipped" if step.on_error == "skip" else "failed"
         if size(output) > self._room:
             raise Over("FAILED", "error")
@@ -218,11 +250,20 @@ class Branches(Computing):
         return outcome
 
 
+def _may_start(step: Any, member: Member, members: list[Member]) -> bool:
+    """Return whether a branch may start: what it depends on has succeeded, and of items few enough go on."""
+    if step.type == "for_each":
+        started = [one for one in members if one.course is not None]
+        going = [one for one in started if one.closed is None]
+        return member is members[len(started)] and len(going) < int(step.max_concurrency)
+    return all(one.is_good for one in members if one.name in member.needs)
+
+
 def _before(member: Member, members: list[Member]) -> list[Member]:
     """Return the branches on which one depends, at any distance."""
-    names = set(member.branch.depends_on)
+    names = set(member.needs)
     for _ in members:
-        names |= {name for one in members if one.name in names for name in one.branch.depends_on}
+        names |= {name for one in members if one.name in names for name in one.needs}
     return [one for one in members if one.name in names]
 
 
@@ -234,7 +275,7 @@ def _size_left(member: Member) -> int:
 
 def _left_by(member: Member) -> list[Any]:
     assert member.closed is not None
-    return left_with(facts.AsPart(member.name), member.closed.output)
+    return left_with(facts.AsPart(str(member.name)), member.closed.output)
 
 
 def _in_branch(rule: RuleMonitor, earlier: list[RuleMonitor]) -> RuleMonitor:

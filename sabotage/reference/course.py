@@ -124,12 +124,12 @@ class Reference(Waits):
         self._course = self._run()
         self._go_on()
 
-    def answer(self, step: str, answer: Answer) -> None:
-        """Give an answer to a waiting call.
+    def answer(self, step: str, answer: Answer, frame: Any = None) -> None:
+        """Give an answer to a waiting call; `frame` is where it is, needed only for items that run at once.
 
         The run continues when every call of the wave has its answer; in a step with `depends_on`, after each answer.
         """
-        call = self._find(step, "asked")
+        call = self._find(step, "asked", frame)
         assert call.answer is None, "a call is answered once"
         assert not isinstance(answer, TimedOut) or call.step.timeout_seconds is not None, "it can't be late"
         call.answer = answer
@@ -164,16 +164,27 @@ class Reference(Waits):
             return False
         return True
 
-    def resume(self, step: str, payload: Any, by: str = "") -> bool:
+    def takes_now(self, step: str, output: Any, frame: Any) -> bool:
+        """Deliver the output of a step that waits or is in doubt. Return False for an ill-typed one."""
+        return self._delivered(
+            next(one for one in self._found(step, frame) if one.phase in ("waits", "doubt")), output, ""
+        )
+
+    def resume(self, step: str, payload: Any, by: str = "", frame: Any = None) -> bool:
         """Deliver the output of a suspended step. Return False for an ill-typed one: the step still waits ("Failure"
         8)."""
-        return self._delivered(self._find(step, "waits"), payload, by)
+        return self._delivered(self._find(step, "waits", frame), payload, by)
 
     def reconcile(
-        self, step: str, verdict: Literal["done", "not_done", "abandon"], output: Any = None, by: str = ""
+        self,
+        step: str,
+        verdict: Literal["done", "not_done", "abandon"],
+        output: Any = None,
+        by: str = "",
+        frame: Any = None,
     ) -> bool:
         """Settle a step in doubt. Return False for an ill-typed output ("Failure" 7)."""
-        call = self._find(step, "doubt")
+        call = self._find(step, "doubt", frame)
         if verdict == "done":
             return self._delivered(call, output, by)
         if verdict == "abandon":
@@ -205,8 +216,24 @@ class Reference(Waits):
         self._go_on()
         return True
 
-    def _find(self, step: str, phase: str) -> Call:
-        return next(call for call in self._all_calls() if call.step.id == step and call.phase == phase)
+    def _find(self, step: str, phase: str, frame: Any) -> Call:
+        return next(call for call in self._found(step, frame) if call.phase == phase)
+
+    def _found(self, step: str, frame: Any) -> list[Call]:
+        """Return the calls of a step, in one frame or in all."""
+        placed = self._everywhere(lambda: [(call, self._frames) for call in self._calls])
+        return [call for call, where in placed if call.step.id == step and frame in (None, where)]
+
+    def _placed(self, phase: str) -> list[tuple[Call, Any]]:
+        """Return the calls in a phase, each with its frame."""
+        return self._everywhere(lambda: [(call, self._frames) for call in self._calls if call.phase == phase])
+
+    @property
+    def held(self) -> tuple[tuple[str, str, Any], ...]:
+        """What waits for somebody: the phase `waits` or `doubt`, the step, and its frame; in program order."""
+        return tuple(
+            (phase, call.step.id, frame) for phase in ("waits", "doubt") for call, frame in self._placed(phase)
+        )
 
     def _go_on(self) -> None:
         assert self._course is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -127,6 +127,12 @@ class AsPart:
 def branch_names(program: Program) -> set[str]:
     """Return the names of all branches of a program."""
     return {name for step in all_steps(program.whole_steps) if step.type == "parallel" for name in step.branches}
+
+
+def are_beside(frames: Iterable[tuple[Any, ...]], program: Program) -> bool:
+    """Return whether one of some frames is of a branch, or of an item that runs beside others."""
+    beside = {step.id for step in all_steps(program.steps) if step.type == "for_each" and step.max_concurrency > 1}
+    return any(isinstance(one[3], str) or one[0] in beside for one in frames)
 
 
 def items_named(step: Any) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Cut, Moved
 from stepward.sabotage.reference.calls import Call, judge
 from stepward.sabotage.reference.data import Changes, left_with, left_without
@@ -71,7 +72,7 @@ class Waves(Run):
         `max_concurrency` sub-steps ("Parallel, Choices"; "Branches, Choices")."""
         ready = [call for call in self._calls if call.phase == "ready"]
         is_bounded = self.program.max_tokens is not None or self.program.max_cost is not None
-        is_bounded = is_bounded or any(isinstance(one[3], str) for one in self._frames)
+        is_bounded = is_bounded or facts.are_beside(self._frames, self.program)
         return ready[: step.max_concurrency] if is_bounded and step.type == "parallel" else ready
 
     def _prepared(self, call: Call) -> tuple[str, str] | None:

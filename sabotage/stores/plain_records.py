@@ -4,7 +4,7 @@ product."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -139,10 +139,22 @@ def _under(prefix: str, part: Mapping[str, Any]) -> dict[str, Any]:
 _Frame = tuple[tuple[Any, ...], ...]
 
 
-def branch_of(frame: Sequence[Sequence[Any]]) -> _Frame:
-    """Return the frame of the innermost branch to which a frame belongs; empty outside of branches."""
+def items_at_once(program: Mapping[str, Any]) -> frozenset[str]:
+    """Return the ids of the for_each steps of a program whose items run at once."""
+    return frozenset(step["id"] for step in all_steps(program) if _most_at_once(step) > 1)
+
+
+def _most_at_once(step: Mapping[str, Any]) -> int:
+    return int(step.get("max_concurrency", 1)) if step.get("type") == "for_each" else 0
+
+
+def branch_of(frame: Sequence[Sequence[Any]], beside: Collection[str]) -> _Frame:
+    """Return the frame of the innermost branch to which a frame belongs; empty outside of branches.
+
+    The items of the for_each steps `beside` run at once, and are branches, too.
+    """
     found = tuple(map(tuple, frame))
-    while found and not isinstance(found[-1][3], str):
+    while found and not isinstance(found[-1][3], str) and found[-1][0] not in beside:
         found = found[:-1]
     return found
 
@@ -154,17 +166,19 @@ class _Traces:
     def __init__(self, program: Mapping[str, Any]) -> None:
         self.program = program
         self.branches = {step["id"]: sorted(step["branches"]) for step in all_steps(program) if "branches" in step}
+        self.beside = items_at_once(program)
         self.open: dict[_Frame, _Trace] = {(): _Trace(program)}
         self.ended: dict[_Frame, bytes] = {}
         self.forks: dict[_Frame, tuple[Any, ...]] = {}
-        """The steps whose branches run, by the branch in which each is: its frame, its id and its visit."""
+        """The steps whose branches run, by the branch in which each is: its frame, its id, its visit, and the names of
+        its branches or the numbers of its items."""
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Take in a record."""
         body = record["body"]
         frame = tuple(map(tuple, body.get("frame", ())))
-        branch = branch_of(frame)
-        is_join = record["kind"] == "joined" and body["step"] in self.branches
+        branch = branch_of(frame, self.beside)
+        is_join = record["kind"] == "joined" and (body["step"] in self.branches or body["step"] in self.beside)
         if "ends" in body and not is_join:
             if () in self.forks:
                 self._join(())
@@ -175,8 +189,9 @@ class _Traces:
             self.open[branch].trace = _extended(bytes(32), _item(record))
             return
         here = self.open[branch]
-        if record["kind"] == "opened" and body["step"] in self.branches:
-            self.forks[branch] = (frame, body["step"], body["visit"])
+        if record["kind"] == "opened" and (body["step"] in self.branches or body["step"] in self.beside):
+            names = self.branches.get(body["step"]) or list(range(len(body["items"])))
+            self.forks[branch] = (frame, body["step"], body["visit"], names)
             here.trace = _extended(here.trace, _item(record))
         elif is_join:
             self._join(branch)
@@ -190,9 +205,9 @@ class _Traces:
 
     def _join(self, branch: _Frame) -> None:
         """Put the branches of the step that runs in a branch together."""
-        frame, step, visit = self.forks.pop(branch)
+        frame, step, visit, names = self.forks.pop(branch)
         members = bytes(32)
-        for name in self.branches[step]:
+        for name in names:
             one = (*frame, (step, visit, 1, name))
             if one in self.open:
                 self._close(one)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.stores.plain_records import all_steps, branch_of
+from stepward.sabotage.stores.plain_records import all_steps, branch_of, items_at_once
 from stepward.sabotage.stores.through import ThroughStore
 from stepward.vm.journal.store import Append, Journal, Lease
 
@@ -16,10 +16,12 @@ _SETTLES: Final = ("attempt", "resumed", "blocked", "rejected")
 
 
 class Siblings(NamedTuple):
-    """The calls of the step of each call, which is one of them, and those on which each call depends."""
+    """The calls of the step of each call, which is one of them, and those on which each call depends; and the for_each
+    steps whose items run at once."""
 
     calls: Mapping[str, frozenset[str]]
     needs: Mapping[str, frozenset[str]]
+    beside: frozenset[str]
 
 
 def siblings_of(program: Mapping[str, Any]) -> Siblings:
@@ -31,7 +33,7 @@ def siblings_of(program: Mapping[str, Any]) -> Siblings:
         calls = frozenset(part["id"] for part in parts)
         found |= dict.fromkeys(calls, calls)
         needs |= {part["id"]: frozenset(part.get("depends_on", ())) for part in parts}
-    return Siblings(found, needs)
+    return Siblings(found, needs, items_at_once(program))
 
 
 class Standing:
@@ -56,7 +58,7 @@ class Standing:
         self._ended = self._ended or body.get("ends", "")
         self._is_cancelled = self._is_cancelled or kind == "cancel"
         frame = tuple(map(tuple, body.get("frame", ())))
-        branch = branch_of(frame)
+        branch = branch_of(frame, self._siblings.beside)
         if kind == "item" and branch == frame and branch:
             self._branches[branch] = {}
             return

@@ -32,10 +32,24 @@ def test_machine_and_reference_agree_on_programs_with_branches(chunk: int) -> No
     assert len(endings) > 2
 
 
-def finds(first: int, last: int) -> bool:
+ITEM_CHUNKS = max(1, int(os.environ.get("STEPWARD_ITEMS_LOCKSTEP", "40")) // CHUNK)
+
+
+@pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(ITEM_CHUNKS)])
+def test_machine_and_reference_agree_on_programs_with_items_at_once(chunk: int) -> None:
+    endings: Counter[str] = Counter()
+    for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        case = drawn_case("items", str(number))
+        if case is not None:
+            assert case.program.layout.beside
+            endings[lockstep(case).ending[0]] += 1
+    assert len(endings) > 2
+
+
+def finds(first: int, last: int, theme: str = "branches") -> bool:
     """Return whether some program shows a difference."""
     for number in range(first, last):
-        case = drawn_case("branches", str(number))
+        case = drawn_case(theme, str(number))
         try:
             if case is not None:
                 lockstep(case)

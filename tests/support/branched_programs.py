@@ -25,10 +25,12 @@ OF_BRANCHES: Final = (
 
 def branched_program(seed: int) -> dict[str, Any]:
     """Return the program of a seed."""
-    return _Maker(Random(f"{seed}/branches")).program()
+    return BranchedMaker(Random(f"{seed}/branches")).program()
 
 
-class _Maker:
+class BranchedMaker:
+    """Draws one program. Its step `both` is the one with bodies."""
+
     def __init__(self, chance: Random) -> None:
         self.chance = chance
         self.ids: list[str] = []

@@ -131,11 +131,15 @@ class Enumeration:
         self.broken: set[str] = set()
         self.states = 0
 
-    def run(self) -> set[str]:
-        """Return the names of the rules that some run breaks."""
+    def starts(self) -> list[State]:
+        """Return the states before the first step."""
         inputs = [[("f", value) for value in (False, True)], [("g", value) for value in ("a", "b")]]
         first = self.program["steps"][0]["id"]
-        pending = [State(first, env, None, tuple(0 for _ in self.judges)) for env in product(*inputs)]
+        return [State(first, env, None, tuple(0 for _ in self.judges)) for env in product(*inputs)]
+
+    def run(self) -> set[str]:
+        """Return the names of the rules that some run breaks."""
+        pending = self.starts()
         seen = set(pending)
         while pending:
             for following in self._next(pending.pop()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from canaries import Canary
 from canaries_load import READ, TEXT
 from canaries_transitions import no_meaning
-from stepward.vm.machine import apply, branches, deliveries, forks, history, replay, runs
+from stepward.vm.machine import apply, branches, decide, deliveries, forks, history, replay, runs
 from stepward.vm.machine.forks import leaves
+from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.slots import UNDEFINED
+from stepward.vm.machine.state import Fork
 from stepward.vm.values import FrozenMap
 
 LOOKS = {
@@ -228,7 +231,21 @@ def measures_no_join(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(branches, "size_refusal", lambda *_: None)
 
 
+def starts_too_many_items(patch: pytest.MonkeyPatch) -> None:
+    """All items of a step start at once, whatever `max_concurrency` says."""
+    real = forks.may_start
+
+    def may_start(plan: Plan, fork: Fork) -> Iterable[int]:
+        if fork.items is None:
+            return real(plan, fork)
+        return [at for at, one in enumerate(fork.branches) if one.state is None and not one.is_done][:1]
+
+    for module in (forks, branches, decide, replay):
+        patch.setattr(module, "may_start", may_start)
+
+
 CANARIES = [
+    Canary("starts-too-many-items", "at most so many items run at once", "drawn-items", READ, starts_too_many_items),
     Canary(
         "takes-any-branch", "a record belongs to the branch of its step", "frame-exchanged", LOOKS, takes_any_branch
     ),

@@ -141,14 +141,14 @@ class ProgramFacts:
 
     @cached_property
     def in_branches(self) -> frozenset[int]:
-        """The steps of branches, and their starts.
+        """The steps of branches, and their starts; the steps of items that run at once.
 
         They cost nothing where the least cost of a path is asked for: the steps of a sibling on the path need not have
         been started.
         """
         layout = self.flow.layout
         starts = {branch for fork in layout.forks.values() for branch in fork.branches}
-        return frozenset(starts.union(*(layout.inside(branch) for branch in starts)))
+        return frozenset(starts.union(*map(layout.inside, layout.sibling_bodies)))
 
     def decided_branch(self, number: int) -> str | int | None:
         """Return the branch that a condition step takes by constants alone, or None when they do not decide."""

@@ -1,5 +1,8 @@
 """Rules whose memory each branch has for itself: what happens in a branch is not before anything in a sibling.
 
+Items of a for_each step that run at once are siblings, too. In the graph they come one after another, as a loop. Each
+item begins with what came before all of them, and behind the last one counts what any of them did.
+
 The step graph has the branches of a parallel step one after another. A path through it is one way in which they can
 interleave, and a rule that counts starts needs no more. A rule that asks what came before does: each branch begins with
 what came before all of them, and with what those did that it depends on; behind them all counts.
@@ -9,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.monitors import RuleMonitor
@@ -21,6 +24,7 @@ from stepward.vm.language.automata import bound
 from stepward.vm.language.guardrails import AnyGuard, AnyRule, AnySelector, FollowedBy, Never, Requires
 from stepward.vm.language.layout import Fork, Layout
 from stepward.vm.language.selectors import Match
+from stepward.vm.language.steps import Stage
 from stepward.vm.language.transitions import Transition
 
 if TYPE_CHECKING:
@@ -45,11 +49,19 @@ class _Slots:
         self.end = first + 2 + len(needed)
 
 
+class _Items(NamedTuple):
+    """Where the state of the monitor holds the memories of items that run at once: that before all of them, and the
+    joint one of those that have ended."""
+
+    forked: int
+    gathered: int
+
+
 class SiblingMonitor(Monitor):
-    """The monitor of a `requires` in a program with branches. Its state is a list of memories, written as one."""
+    """The monitor of a `requires` in a program with siblings. Its state is a list of memories, written as one."""
 
     def __init__(self, inner: RuleMonitor, layout: Layout) -> None:
-        self.inner = inner
+        self.inner, self.layout = inner, layout
         self.asks_ends = inner.asks_ends
         blank = inner.start()
         assert isinstance(blank, tuple)
@@ -67,7 +79,11 @@ class SiblingMonitor(Monitor):
                 self.branches[branch] = slots, index
                 body = layout.bodies[branch]
                 self.stages |= {stage: (slots, index) for stage in (body.next, body.failed) if stage is not None}
-        own = self.starts.keys() | self.branches.keys() | self.stages.keys() | self.joins.keys()
+        self.items: dict[int, _Items] = {}
+        for position in sorted(layout.beside):
+            self.items[position] = self.items[layout.bodies[position].next] = _Items(self.count, self.count + 1)
+            self.count += 2
+        own = self.starts.keys() | self.branches.keys() | self.stages.keys() | self.joins.keys() | self.items.keys()
         self.watched = None if inner.watched is None else own | set(inner.watched)
 
     def start(self) -> State:
@@ -112,16 +128,31 @@ class SiblingMonitor(Monitor):
             forgotten = dict.fromkeys(range(slots.forked, slots.end), self.blank)
             found = self.inner.leave(step, gathered, transition, call_outcomes)
             return [self._written(state, {**forgotten, 0: one}) for one in _levels(found)]
+        if step in self.items and isinstance(self.layout.steps[step], Stage):
+            return self._between_items(step, state, transition)
         found = self.inner.leave(step, self._read(state), transition, call_outcomes)
         return [
             self._written(state, {0: one, **self._gathered(step, state, transition, one)}) for one in _levels(found)
         ]
+
+    def _between_items(self, step: int, state: State, transition: Transition) -> list[State]:
+        """Return the states after the stage between items: the next one does not know what others did."""
+        items = self.items[step]
+        gathered = most(self._read(state, items.gathered), self._read(state))
+        if transition.kind == "item":
+            found = self.inner.leave(step, self._read(state, items.forked), transition)
+            return [self._written(state, {0: one, items.gathered: gathered}) for one in _levels(found)]
+        forgotten = dict.fromkeys(items, self.blank)
+        found = self.inner.leave(step, gathered, transition)
+        return [self._written(state, {**forgotten, 0: one}) for one in _levels(found)]
 
     def _gathered(self, step: int, state: State, transition: Transition, after: Levels) -> dict[int, Levels]:
         """Return what changes beside the present memory: where branches part, and where one has ended."""
         if step in self.starts and transition.kind == "success":
             slots = self.starts[step]
             return {slots.forked: after, slots.gathered: after}
+        if step in self.items and transition.kind == "success":
+            return dict.fromkeys(self.items[step], after)
         if step in self.stages:
             slots, index = self.stages[step]
             known = {slots.gathered: most(self._read(state, slots.gathered), after)}
@@ -141,11 +172,10 @@ def most(*memories: Sequence[int]) -> Levels:
 
 
 def not_judged_beside_branches(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> str:
-    """Return why a rule is not judged in a program with branches, or an empty text; `owner` is as in `hits_in`."""
-    if not facts.flow.layout.forks:
-        return ""
-    if isinstance(rule, FollowedBy):
-        return "what follows is not proved yet where branches run at once"
+    """Return why a rule is not judged in a program with siblings, or an empty text; `owner` is as in `hits_in`."""
+    layout = facts.flow.layout
+    if isinstance(rule, FollowedBy) and layout.has_siblings:
+        return f"what follows is not proved yet where {'branches' if layout.forks else 'items'} run at once"
     if not isinstance(rule, Never) or rule.when is None:
         return ""
     return reads_sibling(facts, rule.when, [hit.step for hit in hits_in(facts, rule.never, owner)])
@@ -187,4 +217,4 @@ def monitor_of(rule: AnyRule, analyses: Analyses, *, doubtless: bool = False, ow
     found = bound(rule, analyses.facts.meaning, partial(hits_in, analyses.facts, owner=owner))
     monitor = RuleMonitor(analyses, found, doubtless=doubtless, owner=owner)
     layout = analyses.facts.flow.layout
-    return SiblingMonitor(monitor, layout) if layout.forks and isinstance(rule, Requires) else monitor
+    return SiblingMonitor(monitor, layout) if layout.has_siblings and isinstance(rule, Requires) else monitor

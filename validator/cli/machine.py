@@ -436,9 +436,9 @@ def _advice(run: Run, found: History, options: dict[str, Any]) -> Iterator[str]:
         yield f"\nthe run waits until {moment(int(run.due * 1e6))}; then a worker takes it up, or you do:\n"
         yield f"  stepward runs recover {shlex.quote(run.id)}{more}\n"
     for doubt in run.doubts:
-        yield f"\n`{doubt.step}` is in doubt: {safe(doubt.why)}\n"
+        yield f"\n`{doubt.place}` is in doubt: {safe(doubt.why)}\n"
         yield f"  look whether `{doubt.tool}` happened, under the idempotency key {doubt.key}, then say so:\n"
-        command = f"stepward runs reconcile {shlex.quote(run.id)} {shlex.quote(doubt.step)}"
+        command = f"stepward runs reconcile {shlex.quote(run.id)} {shlex.quote(doubt.place)}"
         before, after = _who(found, doubt.tool)
         yield f"    it did:      {command} done --output JSON{before}{more}{after}\n"
         yield f"    it did not:  {command} not-done{more}{_BY}\n"

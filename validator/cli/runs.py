@@ -284,10 +284,12 @@ def resume(token: str, payload: str, **options: Any) -> None:
 def reconcile(run: str, step: str, verdict: str, output: str | None, **options: Any) -> None:
     """Record whether a write in doubt has happened.
 
+    STEP is the id of its step, and in items that run at once its place, such as `each[3]/pay`.
     done: the write of STEP happened, and the run continues. not-done: it did not happen, so it is repeated with its
     key, and the run continues. abandon: the run ends CANCELLED.
     """
     from stepward.validator.cli.values import value_of
+    from stepward.vm.machine.runs import run_of
 
     if verdict == "done" and output is None:
         raise click.UsageError("`done` needs --output, what the tool returned; `null` where it returns nothing")
@@ -298,7 +300,8 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
         if verdict != "abandon":
             means.require(found.plan)
         calls = _present_calls(found)
-        spec = next((call.returns for call in calls if call.id == step), None)
+        ids = {step, *(doubt.step for doubt in run_of(found).doubts if doubt.place == step)}
+        spec = next((call.returns for call in calls if call.id in ids), None)
         value = None if output is None else value_of(output, spec, "the output")
         said: Any = verdict.replace("-", "_")
         machine = means.machine(journal, load_policies(options))

@@ -171,7 +171,7 @@ def _action_lines(step: AnyPart, spec: ToolSpec | None, *, is_declared: bool) ->
         case ParallelStep():
             yield Line("branches" if step.branches else "parallel")
         case ForEachStep():
-            yield from _lines(_body_words(step))
+            yield from _each_lines(step)
         case Stage():
             raise AssertionError(f"`{step.id}` does nothing")
         case _:
@@ -182,6 +182,12 @@ def _body_words(step: ForEachStep) -> str:
     if isinstance(step, InvokeStep):
         return f"call {step.program}"
     return "branch" if isinstance(step, BranchStep) else f"for each {step.item_name} in {step.items}"
+
+
+def _each_lines(step: ForEachStep) -> Iterator[Line]:
+    yield from _lines(_body_words(step))
+    if step.is_beside:
+        yield Line(f"up to {step.max_concurrency} at once", "faint")
 
 
 _STAGES: Final = {"next": "next item", "failed": "an item failed", "joined": "all branches have ended"}

@@ -12,7 +12,7 @@ from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.refusals import Unreadable
 from stepward.vm.language.layout import Layout
-from stepward.vm.language.steps import BranchStep
+from stepward.vm.language.steps import BranchStep, ForEachStep
 
 
 class Sibling(NamedTuple):
@@ -41,9 +41,27 @@ def siblings(layout: Layout) -> dict[int, Sibling]:
 
 
 def in_branches(layout: Layout) -> frozenset[int]:
-    """Return the steps of branches, and their starts: those of a sibling on a path need not have been performed."""
+    """Return the steps of branches, with their starts, and those of items that run at once.
+
+    Those of a sibling on a path need not have been performed.
+    """
     starts = {start for fork in layout.forks.values() for start in fork.branches}
-    return frozenset(starts.union(*(layout.inside(start) for start in starts)))
+    return frozenset(starts.union(*(layout.inside(start) for start in (*starts, *items_at_once(layout)))))
+
+
+def items_at_once(layout: Layout) -> dict[int, int]:
+    """Return the for_each steps whose items run at once, each with the stage between its items.
+
+    Raises Unreadable for one that stops after an item that fails, or that carries variables from item to item.
+    """
+    found: dict[int, int] = {}
+    for owner, body in layout.bodies.items():
+        step = layout.steps[owner]
+        if isinstance(step, ForEachStep) and step.max_concurrency > 1:
+            if body.failed is not None or step.carry:
+                raise Unreadable(f"the items of `{step.id}` depend on each other, and run at once")
+            found[owner] = body.next
+    return found
 
 
 def require_readable(reading: Parsed, control: Control) -> None:
@@ -64,7 +82,7 @@ def require_readable(reading: Parsed, control: Control) -> None:
         for number in ends:
             del following[number]
     if following:
-        raise Unreadable("a loop in a branch has no bound")
+        raise Unreadable("a loop beside which others go on has no bound")
 
 
 def _read(reading: Parsed, number: int) -> Iterator[Names]:

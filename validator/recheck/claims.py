@@ -51,7 +51,7 @@ def watcher(claim: Property, reading: Reading) -> Watcher:
         rule, owner = own[claim.number - 1]
         kind, watch = _KINDS[type(rule)]
         if rule.name == claim.rule and kind == claim.property:
-            if reading.layout.forks:
+            if reading.in_branches:
                 seen: Any = reading if owner is None else Within(reading, owner)
                 watch = beside_branches(rule, seen, watch)
             return watch(rule, reading) if owner is None else _within(watch, rule, reading, owner)

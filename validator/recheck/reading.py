@@ -30,7 +30,7 @@ class Reading(Parsed):
     def control(self) -> Control:
         """The control flow; raises Unreadable where it is not well defined."""
         found = Control(self.layout)
-        if self.layout.forks:
+        if self.in_branches:
             require_readable(self, found)
         return found
 

@@ -2,9 +2,13 @@
 
 The layout has the branches one after another. What a branch does depends on nothing that its siblings do at the same
 time, so that this is one of their orders. What came before a branch is what came before all of them, and what those did
-that it depends on. The numbers of a memory are those of the present place, and then, for each fork in the order of the
-layout: those from before its branches, those of its branches that have ended, joined, and those of each branch on which
-another depends.
+that it depends on. Items of a for_each step that run at once are a loop there: what came before an item is what came
+before all of them, and behind the last one counts what any of them did.
+
+The numbers of a memory are those of the present place, and then, for each fork in the order of the layout: those from
+before its branches, those of its branches that have ended, joined, and those of each branch on which another depends.
+Behind them, for each for_each step whose items run at once, are those from before its items, and those of its items
+that have ended, joined.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from stepward.validator.recheck.apart import Sibling, siblings
+from stepward.validator.recheck.apart import Sibling, items_at_once, siblings
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.followed import State
@@ -25,6 +29,7 @@ from stepward.validator.recheck.selectors import matches
 from stepward.validator.recheck.steps import Steps
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.guardrails import AnyRule, FollowedBy, Never, Requires
+from stepward.vm.language.steps import Stage
 
 
 class _Room(NamedTuple):
@@ -37,7 +42,7 @@ class _Room(NamedTuple):
 
 
 class SiblingWatcher(RequiresWatcher):
-    """A `requires` in a program with branches."""
+    """A `requires` in a program with siblings."""
 
     def __init__(self, rule: Requires, reading: Reading) -> None:
         super().__init__(rule, reading)
@@ -56,12 +61,16 @@ class SiblingWatcher(RequiresWatcher):
             of = {one: count + 2 + number for number, one in enumerate(needed)}
             self._rooms[owner] = _Room(count, count + 1, of, count + 2 + len(of))
             count += 2 + len(of)
+        self._items: dict[int, tuple[int, int]] = {}
+        for owner, stage in sorted(items_at_once(layout).items()):
+            self._items[owner] = self._items[stage] = (count, count + 1)
+            count += 2
         self._count = count
 
     @cached_property
     def seen(self) -> Collection[int]:
         """The steps at which it may be broken, or change its memory."""
-        return {*super().seen, *self._rooms, *self._branch, *self._stage, *self._join}
+        return {*super().seen, *self._rooms, *self._branch, *self._stage, *self._join, *self._items}
 
     def start(self) -> Memory:
         """Return the memory before the run."""
@@ -79,7 +88,9 @@ class SiblingWatcher(RequiresWatcher):
         """Return the memory after this exit of a step."""
         parts = [self._part(memory, number) for number in range(self._count)]
         blank = super().start()
-        if step in self._branch:
+        if step in self._items:
+            self._with_items(parts, step, exit_)
+        elif step in self._branch:
             room = self._rooms[self._branch[step].fork]
             parts[0] = _highest(parts[room.outside], *(parts[room.of[one]] for one in self._branch[step].before))
         elif step in self._join:
@@ -99,6 +110,21 @@ class SiblingWatcher(RequiresWatcher):
                 parts[room.of[one.place]] = parts[0]
         return tuple(level for part in parts for level in part)
 
+    def _with_items(self, parts: list[Memory], step: int, exit_: Exit) -> None:
+        """Change the parts of a memory where items that run at once begin, or between two of them."""
+        outside, joined = self._items[step]
+        if not isinstance(self.reading.steps[step], Stage):
+            parts[0] = super().after(step, parts[0], exit_)
+            if exit_.transition.kind == "success":
+                parts[outside] = parts[joined] = parts[0]
+            return
+        parts[joined] = _highest(parts[joined], parts[0])
+        if exit_.transition.kind == "item":
+            parts[0] = super().after(step, parts[outside], exit_)
+            return
+        parts[0] = super().after(step, parts[joined], exit_)
+        parts[outside] = parts[joined] = super().start()
+
 
 def _highest(first: Memory, *others: Memory) -> Memory:
     found = list(first)
@@ -110,9 +136,9 @@ def _highest(first: Memory, *others: Memory) -> Memory:
 def beside_branches(
     rule: AnyRule, reading: Reading, watch: Callable[[Any, Reading], Watcher]
 ) -> Callable[[Any, Reading], Watcher]:
-    """Return what makes the watcher of a rule in a program with branches; raises Refused where it is not checked."""
+    """Return what makes the watcher of a rule in a program with siblings; raises Refused where it is not checked."""
     if isinstance(rule, FollowedBy):
-        raise Refused("what follows is not checked where branches run at once")
+        raise Refused("what follows is not checked where branches or items run at once")
     if isinstance(rule, Never) and rule.when is not None:
         require_no_sibling(reading, rule.when, matches(rule.never, reading))
     return SiblingWatcher if isinstance(rule, Requires) else watch

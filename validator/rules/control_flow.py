@@ -277,7 +277,7 @@ class UnboundedCycle(Rule):
         steps, flow = context.facts.flow.steps, context.facts.flow
         beside = endless_branches(flow)
         for own in map(list, beside):
-            message = f"nothing bounds the loop {_loop_words(context, own)} in a branch, beside which others go on"
+            message = f"nothing bounds the loop {_loop_words(context, own)} beside which others go on"
             place = Place((*flow.layout.path(own[0]), "id"))
             yield self.finding(message, "add `max_visits` to one of its steps", place, step=steps[own[0]].id)
         if context.facts.program.max_steps is not None or flow.ambiguous_arms:

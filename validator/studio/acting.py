@@ -74,13 +74,14 @@ def _reconcile(operator: Operator, found: History, asked: Mapping[str, Any], by:
     step, verdict = text_of(asked, "step"), text_of(asked, "verdict")
     if verdict not in VERDICTS:
         raise Refused("`verdict` is `done`, `not_done` or `abandon`")
-    if all(doubt.step != step for doubt in run_of(found).doubts):
+    doubts = [doubt.step for doubt in run_of(found).doubts if step in (doubt.step, doubt.place)]
+    if not doubts:
         raise Refused(f"`{step}` of run `{found.run}` is not in doubt")
     if verdict != "abandon":
         operator.require(found.plan)
     output = None
     if verdict == "done":
-        returns, text = _returns(found, step), text_of(asked, "payload")
+        returns, text = _returns(found, doubts[0]), text_of(asked, "payload")
         is_nothing = not text.strip() and (returns is None or returns.admits("null"))
         output = None if is_nothing else value_typed(text, returns, "what it returned")
     said: Any = verdict

@@ -90,7 +90,7 @@ def _shown(value: Any) -> str:
 
 
 def _settle_form(run: Run, doubt: Doubt, returns: TypeSpec | None) -> Element:
-    head = element("p", element("b", element("code", doubt.step), " is in doubt: "), doubt.why, class_="asks")
+    head = element("p", element("b", element("code", doubt.place), " is in doubt: "), doubt.why, class_="asks")
     known = add_all(
         element("dl"),
         [element("dt", "tool"), element("dd", doubt.tool), element("dt", "key"), element("dd", doubt.key)],
@@ -102,7 +102,7 @@ def _settle_form(run: Run, doubt: Doubt, returns: TypeSpec | None) -> Element:
     field = element("textarea", name="payload", rows=2, placeholder=f"for example {example}" if example else None)
     output = element("label", "What it returned, if it happened ", field)
     hint = element("small", *coded(f"{_capital(advice_on(returns))}."))
-    return _form("reconcile", run.id, doubt.step, head, look, known, choice, output, hint, "Settle")
+    return _form("reconcile", run.id, doubt.place, head, look, known, choice, output, hint, "Settle")
 
 
 def _form(what: str, run: str, step: str, *parts: Element | str, asks: str | None = None) -> Element:

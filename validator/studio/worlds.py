@@ -277,13 +277,13 @@ class World:
                 return None
             self._not_done.add(doubt.key)
             self.story.append(f"`{doubt.step}` is in doubt. Somebody looks, and says: it did not happen.")
-            return do(machine.reconcile(run.id, doubt.step, "not_done", by=SETTLER))
+            return do(machine.reconcile(run.id, doubt.place, "not_done", by=SETTLER))
         try:
             output = self._output(place)
         except NoExample:
             return None
         self.story.append(f"`{doubt.step}` is in doubt. Somebody looks, and says: it happened.")
-        return do(machine.reconcile(run.id, doubt.step, "done", output, by=SETTLER))
+        return do(machine.reconcile(run.id, doubt.place, "done", output, by=SETTLER))
 
     def _output(self, place: Place) -> Any:
         """Return what a write has returned: what was recorded, or what is made up; may raise NoExample."""

@@ -70,7 +70,7 @@ class Bench:
         """Settle the first write of a run that is in doubt; raises LookupError if none is."""
         if not run.doubts:
             raise LookupError(f"run `{run.id}` has no write in doubt: it is {run.status}")
-        return self._seen(self.machine.reconcile_sync(run.id, run.doubts[0].step, verdict, output, by=by))
+        return self._seen(self.machine.reconcile_sync(run.id, run.doubts[0].place, verdict, output, by=by))
 
     def _seen(self, run: Run) -> Run:
         self.tools.check()

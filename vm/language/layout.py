@@ -60,6 +60,8 @@ class Layout:
         self.forks: dict[int, Fork] = {}
         self.forked: set[int] = set()
         """The steps that have branches, the starts of these, and the stages that join them."""
+        self.beside: set[int] = set()
+        """The for_each steps whose items run at once."""
         self.owners: dict[int, int] = {}
         self._paths: list[Path] = []
         self._after: dict[int, int | None] = {}
@@ -131,6 +133,18 @@ class Layout:
             leaving += (Exit("again"),) if step.on_error == "retry" else ()
             self._place(found, Stage.of(step.id, "failed", leaving), path, owner)
         self.bodies[here] = Body(here, here + 1, ends_at, failed, len(found))
+        if step.is_beside:
+            self.beside.add(here)
+
+    @property
+    def has_siblings(self) -> bool:
+        """Whether branches or items run at once."""
+        return bool(self.forks or self.beside)
+
+    @property
+    def sibling_bodies(self) -> frozenset[int]:
+        """The owners of bodies that may run at the same time as others: branches, and for_each steps whose items do."""
+        return frozenset(self.beside.union(*(fork.branches for fork in self.forks.values())))
 
     def path(self, step: int, sub: int | None = None) -> Path:
         """Return the path, in the document, of the step at a position, or of one of its sub-steps.

@@ -132,13 +132,13 @@ def _of_branches(program: Program) -> Iterator[Misorder]:
 
 
 def endless_branches(flow: Flow) -> list[tuple[int, ...]]:
-    """Return the loops in branches that no `max_visits` bounds, each as the positions of its steps.
+    """Return the loops in branches, and in items that run at once, that no `max_visits` bounds, each as the positions
+    of its steps.
 
-    Such a branch may never end, and its siblings go on beside it.
+    Such a branch or item may never end, and its siblings go on beside it.
     """
     layout = flow.layout
-    starts = {branch for fork in layout.forks.values() for branch in fork.branches}
-    inside = {number for branch in starts for number in layout.inside(branch)}
+    inside = {number for owner in layout.sibling_bodies for number in layout.inside(owner)}
     free = {number for number in inside if flow.steps[number].max_visits is None}
     ahead = {
         number: [one.to for one in flow.transitions[number] if one.to in free and one.kind not in ("item", "again")]

@@ -30,7 +30,7 @@ from stepward.vm.machine.data import completed, computed, filled
 from stepward.vm.machine.events import Event, event, unsealed
 from stepward.vm.machine.plan import NOWHERE, BodyPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, empty, get, put
-from stepward.vm.machine.state import Branch, Each, Failure, Frame, Reader, State
+from stepward.vm.machine.state import Branch, Each, Failure, Fork, Frame, Reader, State
 from stepward.vm.values import FrozenMap
 
 # -- what comes next ---------------------------------------------------------------------------------------------------
@@ -127,6 +127,8 @@ def begun(plan: Plan, state: State, step: StepPlan, happened: Event) -> State:
     first = tuple((slot, said["carry"][name]) for name, slot in body.carried.items())
     items = said["items"]
     visit = get(state.slots, step.visits)[0]
+    if body.is_beside:
+        return state._replace(fork=Fork(step.position, visit, (Branch(),) * len(items), items))
     room = empty(len(items))
     each = Each(step.position, visit, items=items, before=before, first=first, carried=first, outputs=room, errors=room)
     return state._replace(at=body.next, each=each, slots=put(state.slots, first) if first else state.slots)
@@ -160,7 +162,7 @@ def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Fai
     frame = state.frames[-1]
     each = frame.each
     body = plan.bodies[each.at]
-    if body.is_branch:
+    if body.is_branch or body.is_beside:
         return _end_branch(plan, state, ending, output, failure)
     broken = plan.watch.complaints_of(state.monitors, body.owner, *ending)
     if ending.status == "SUCCESS":
@@ -186,9 +188,10 @@ def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Fai
 
 
 def _end_branch(plan: Plan, state: State, ending: Ending, output: Any, failure: Failure) -> State:
-    """Return the state of a branch that has ended: what it came to."""
+    """Return the state of a branch that has ended, or of an item that ran beside others: what it came to."""
     frame = state.frames[-1]
     body = plan.bodies[frame.each.at]
+    output = get(state.slots, body.result) if body.result != NOWHERE else output
     broken = plan.watch.complaints_of(state.monitors, body.owner, *ending)
     has_failed = ending.status != "SUCCESS"
     result = Branch(None, True, UNDEFINED if has_failed else output, failure if has_failed else None, state.trace)
@@ -227,10 +230,13 @@ def output_of(body: BodyPlan, each: Each) -> Any:
 def errors_of(each: Each) -> tuple[Any, ...]:
     """Return the errors of the items that failed."""
     found = ((number, get(each.errors, number)) for number in range(each.item))
+    return listed((number, failure) for number, failure in found if failure is not UNDEFINED)
+
+
+def listed(failures: Iterable[tuple[int, Failure]]) -> tuple[Any, ...]:
+    """Return the errors of items as a value: an object for each that failed."""
     return tuple(
-        FrozenMap({"error": failure.error, "error_name": failure.name, "index": number})
-        for number, failure in found
-        if failure is not UNDEFINED
+        FrozenMap({"error": failure.error, "error_name": failure.name, "index": number}) for number, failure in failures
     )
 
 
@@ -260,15 +266,22 @@ def joined_trace(trace: bytes, each: Each) -> bytes:
 
 
 def trace_of_branches(plan: Plan, state: State) -> bytes:
-    """Return the trace hash of a state with that of its branches, in the order of their names, whatever came first."""
+    """Return the trace hash of a state with that of its branches, in the order of their names, whatever came first.
+
+    Those of items are in the order of the items.
+    """
     fork = state.fork
     assert fork is not None
     members = NO_DIGEST
-    for number in plan.program.layout.forks[fork.at].written:
+    for number in _in_written_order(plan, fork):
         branch = fork.branches[number]
         trace = branch.trace if branch.state is None else folded_trace(plan, branch.state, len(state.frames) + 1)
         members = _with_member(members, trace)
     return sha256(TRACE_TAG + state.trace + members).digest()
+
+
+def _in_written_order(plan: Plan, fork: Fork) -> Iterable[int]:
+    return range(len(fork.branches)) if fork.items is not None else plan.program.layout.forks[fork.at].written
 
 
 def memories_of(plan: Plan, state: State) -> tuple[Any, ...]:
@@ -281,7 +294,8 @@ def memories_of(plan: Plan, state: State) -> tuple[Any, ...]:
         one.monitors if one.is_done else forked if one.state is None else memories_of(plan, one.state)
         for one in fork.branches
     ]
-    joined = plan.watch.joined(state.monitors, ends, plan.program.layout.forks[fork.at].before)
+    before = (frozenset(),) * len(ends) if fork.items is not None else plan.program.layout.forks[fork.at].before
+    joined = plan.watch.joined(state.monitors, ends, before)
     return plan.watch.shared(joined, state.monitors)
 
 

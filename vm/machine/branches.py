@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.language.steps.catching import DEPENDENCY
-from stepward.vm.machine.bodies import cleared, memories_of, trace_of_branches
+from stepward.vm.machine.bodies import cleared, listed, memories_of, trace_of_branches
 from stepward.vm.machine.calls import after, ended, named, place_of, size_of, size_refusal
 from stepward.vm.machine.events import Event, event
-from stepward.vm.machine.forks import MisfitError, branch_of, may_start
+from stepward.vm.machine.forks import MisfitError, branch_of, may_start, member
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.leaving import Done, enter, failure_changes, leave, noticed, step_of
 from stepward.vm.machine.ordering import output_changes
-from stepward.vm.machine.plan import Plan, StepPlan
+from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, get, put
 from stepward.vm.machine.state import Branch, Each, Failure, Fork, Frame, State
 from stepward.vm.machine.traces import traced
@@ -40,14 +42,15 @@ def _fork(state: State) -> Fork:
 
 def _name(plan: Plan, state: State, number: int) -> FrameName:
     fork = _fork(state)
-    branch = plan.program.layout.forks[fork.at].branches[number]
-    return (*state.frame, (plan.steps[fork.at].id, fork.visit, 1, plan.steps[branch].id))
+    return (*state.frame, (plan.steps[fork.at].id, fork.visit, 1, member(plan, fork, number).name))
 
 
 def failures_of(plan: Plan, state: State) -> list[tuple[str, Failure]]:
     """Return the branches that have failed, by name, or that are not started because of that; raises MisfitError for
     one that goes on."""
     fork = _fork(state)
+    if fork.items is not None:
+        return []  # those that fail are skipped
     layout = plan.program.layout.forks[fork.at]
     ids = [plan.steps[position].id for position in layout.branches]
     found: dict[int, Failure] = {}
@@ -65,6 +68,8 @@ def failures_of(plan: Plan, state: State) -> list[tuple[str, Failure]]:
 
 def is_joined(plan: Plan, state: State) -> bool:
     """Return whether all branches have ended, those aside that can't start."""
+    if _fork(state).items is not None:
+        return all(branch.is_done for branch in _fork(state).branches)
     try:
         failures_of(plan, state)
     except MisfitError:
@@ -79,10 +84,10 @@ def join(plan: Plan, state: State) -> Event:
     branch is held to it by itself, because which sibling leaves something first depends on timing.
     """
     fork = _fork(state)
-    step, last = plan.steps[fork.at], plan.steps[plan.program.layout.forks[fork.at].join]
+    step, last = plan.steps[fork.at], plan.steps[_join_of(plan, fork)]
     said = place_of(state, step.id, fork.visit)
     failures = failures_of(plan, state)
-    size = size_of(plan, FrozenMap(_outputs(plan, state)))
+    size = size_of(plan, _output(plan, state))
     too_large = size_refusal(state, step, size, state.limits.state_bytes)
     if too_large is not None:
         return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
@@ -94,6 +99,19 @@ def join(plan: Plan, state: State) -> Event:
     kind = _outcome_of(step)
     name = str(said.get("error_name", ""))
     return event("joined", said | {"kind": kind, **after(plan, last, kind, name)})
+
+
+def _join_of(plan: Plan, fork: Fork) -> int:
+    """Return the position of the stage behind what runs at once."""
+    return plan.bodies[fork.at].next if fork.items is not None else plan.program.layout.forks[fork.at].join
+
+
+def _output(plan: Plan, state: State) -> Any:
+    """Return the output of the step: that of each branch by its name, or of each item, None for one without."""
+    fork = _fork(state)
+    if fork.items is None:
+        return FrozenMap(_outputs(plan, state))
+    return tuple(None if one.output is UNDEFINED else one.output for one in fork.branches)
 
 
 def _outcome_of(step: StepPlan) -> str:
@@ -122,21 +140,23 @@ def forked(plan: Plan, state: State, event: Event) -> State:
 
 
 def begun(plan: Plan, state: State, event: Event) -> State:
-    """Apply the start of a branch."""
+    """Apply the start of a branch, or of an item that runs beside others."""
     frame = tuple(map(tuple, event.body["frame"]))
     number, fork = branch_of(plan, state, frame), _fork(state)
     if number is None or frame != _name(plan, state, number) or number not in may_start(plan, fork):
         raise MisfitError("a branch starts that can't start now")
-    layout = plan.program.layout.forks[fork.at]
-    position = layout.branches[number]
+    position, _, before = member(plan, fork, number)
     body = plan.bodies[position]
     given = [
         change
-        for one in sorted(layout.before[number])
-        for change in _bound(plan.steps[layout.branches[one]], fork.branches[one])
+        for one in sorted(before)
+        for change in _bound(plan.steps[member(plan, fork, one).owner], fork.branches[one])
     ]
-    earlier = [fork.branches[one].monitors for one in sorted(layout.before[number])]
-    given_size = sum(_size(fork.branches[one].output) for one in layout.before[number])
+    earlier = [fork.branches[one].monitors for one in sorted(before)]
+    given_size = sum(_size(fork.branches[one].output) for one in before)
+    if fork.items is not None:
+        given += [(body.item, fork.items[number])]
+        given += [] if body.index == NOWHERE else [(body.index, number)]
     memories = plan.watch.shared(plan.watch.forked(state.monitors, earlier), state.monitors)
     own = state._replace(
         at=body.first,
@@ -150,6 +170,8 @@ def begun(plan: Plan, state: State, event: Event) -> State:
         fork=None,
         result=None,
     )
+    if fork.items is not None:
+        own = noticed(plan, own, body.next)
     branches = (*fork.branches[:number], Branch(own), *fork.branches[number + 1 :])
     shared = plan.watch.shared(state.monitors, own.monitors)
     return state._replace(fork=fork._replace(branches=branches), monitors=shared)
@@ -167,9 +189,12 @@ def _bound(step: StepPlan, branch: Branch) -> list[tuple[int, object]]:
 def joined_branches(plan: Plan, state: State, event: Event) -> State:
     """Apply the end of a step with branches."""
     fork, kind = _fork(state), event.body["kind"]
-    step, layout = plan.steps[fork.at], plan.program.layout.forks[fork.at]
+    step = plan.steps[fork.at]
     if event.body["step"] != step.id or event.body["visit"] != fork.visit:
         raise MisfitError(f"`joined` of `{event.body['step']}` where `{step.id}` is joined")
+    if fork.items is not None:
+        return _joined_items(plan, state, event)
+    layout = plan.program.layout.forks[fork.at]
     failures = dict(failures_of(plan, state))
     if kind == "success" and failures:
         raise MisfitError(f"`{step.id}` can't end as {kind} here")
@@ -191,3 +216,19 @@ def joined_branches(plan: Plan, state: State, event: Event) -> State:
     trace, monitors = trace_of_branches(plan, state), memories_of(plan, state)
     state = state._replace(fork=None, trace=trace, monitors=monitors)
     return leave(plan, noticed(plan, state, layout.join), step, event, transition, done)
+
+
+def _joined_items(plan: Plan, state: State, event: Event) -> State:
+    """Apply the end of a for_each step whose items ran at once."""
+    fork = _fork(state)
+    step, body = plan.steps[fork.at], plan.bodies[fork.at]
+    transition = plan.steps[body.next].leaving("success", "")
+    if event.body["kind"] != "success" or transition is None or not is_joined(plan, state):
+        raise MisfitError(f"`{step.id}` can't end as {event.body['kind']} here")
+    failed = [(number, one.failure) for number, one in enumerate(fork.branches) if one.failure is not None]
+    output = _output(plan, state)
+    changes = [*output_changes(step, output), (body.errors, listed(failed))]
+    done = Done(changes, _size(output), (step.part,))
+    trace, monitors = trace_of_branches(plan, state), memories_of(plan, state)
+    state = noticed(plan, state._replace(fork=None, trace=trace, monitors=monitors), body.next)
+    return leave(plan, state, step, event, transition, done)

@@ -13,7 +13,7 @@ from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.events import MOVED, Result, event, unsealed
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History
-from stepward.vm.machine.keys import Token
+from stepward.vm.machine.keys import Token, shown
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
@@ -112,6 +112,7 @@ class Deliveries(Runs):
     ) -> Run:
         """Settle a write that is in doubt, and continue the run.
 
+        `step` is its id, or its place where several items wait with it: `each[3]/pay`.
         `done`: it happened, and `output` is what it returned; `not_done`: it did not, so it is performed again under
         its key; `abandon`: the run ends CANCELLED. `by` names the person. Raises DeliveryRefused if the step is not in
         doubt, the output is not of its type, or a policy requires another person; RunRefused if the run is to go on,
@@ -136,7 +137,7 @@ class Deliveries(Runs):
                 self._settle(driver, here, call, "reconciled", result.value, {"verdict": "done", **who})
             elif verdict in ("not_done", "abandon"):
                 visit = visits_of(here, found.plan.steps[here.at])
-                body = place_of(here, step, visit)
+                body = place_of(here, call.id, visit)
                 if verdict == "abandon":
                     body |= {"ends": "CANCELLED", "reason": "abandoned"}
                 driver.record(event("reconciled", body, {"verdict": verdict, **who}))
@@ -219,9 +220,19 @@ def _delivered(plan: Plan, here: State, call: CallPlan, payload: Any) -> Result:
 
 
 def _doubted(found: History, name: str) -> tuple[State, CallPlan]:
-    """Return the call in doubt of a step, and the state as its frame sees it; raises DeliveryRefused without one."""
-    for here in leaves(found.plan, found.state):
-        for call, call_state in zip(found.plan.steps[here.at].calls, here.calls or (), strict=False):
-            if call.id == name and call_state.phase == "doubt":
-                return here, call
-    raise DeliveryRefused(f"`{name}` is not in doubt in run `{found.run}`")
+    """Return the call in doubt of a step, and the state as its frame sees it.
+
+    `name` is the step, or its place: `each[3]/pay`. Raises DeliveryRefused if it names no call in doubt, or several.
+    """
+    doubts = {
+        shown(here.frame, call.id): (here, call)
+        for here in leaves(found.plan, found.state)
+        for call, call_state in zip(found.plan.steps[here.at].calls, here.calls or (), strict=False)
+        if name in (call.id, shown(here.frame, call.id)) and call_state.phase == "doubt"
+    }
+    if not doubts:
+        raise DeliveryRefused(f"`{name}` is not in doubt in run `{found.run}`")
+    if len(doubts) > 1 and name not in doubts:
+        several = ", ".join(f"`{place}`" for place in doubts)
+        raise DeliveryRefused(f"`{name}` is in doubt in several places of run `{found.run}`, name one: {several}")
+    return doubts.get(name) or next(iter(doubts.values()))

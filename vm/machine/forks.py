@@ -1,4 +1,5 @@
 """Branches that run at once: the state of a run as one of its branches sees it, and the state of the run after it.
+Items of a for_each step that run at once are branches, too, which are all alike.
 
 While branches run, the state of the run is that of the step with the branches, which waits. Each branch has a state of
 its own. What belongs to the run as a whole, such as its budgets, is kept in the state of the run. The size of the
@@ -8,7 +9,8 @@ state is not: what siblings have left by now depends on timing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, Event
@@ -55,8 +57,44 @@ def _status(plan: Plan, state: State) -> str:
     return IN_DOUBT if IN_DOUBT in found else SUSPENDED
 
 
+class Member(NamedTuple):
+    """What is told of a branch or an item: the position of the step that owns its body, and its name in a frame.
+
+    `before` are the branches before it.
+    """
+
+    owner: int
+    name: str | int
+    before: frozenset[int] = frozenset()
+
+
+def member(plan: Plan, fork: Fork, number: int) -> Member:
+    """Return what is told of one of the branches of a fork."""
+    if fork.items is not None:
+        return Member(fork.at, number)
+    layout = plan.program.layout.forks[fork.at]
+    owner = layout.branches[number]
+    return Member(owner, plan.steps[owner].id, layout.before[number])
+
+
+def number_of(plan: Plan, fork: Fork, name: str | int) -> int | None:
+    """Return the number of the branch or item of this name, or None."""
+    if fork.items is not None:
+        return name if type(name) is int and 0 <= name < len(fork.branches) else None
+    ids = [plan.steps[position].id for position in plan.program.layout.forks[fork.at].branches]
+    return ids.index(str(name)) if name in ids else None
+
+
 def may_start(plan: Plan, fork: Fork) -> Iterator[int]:
-    """Yield the branches that may start now: all that they depend on have succeeded."""
+    """Yield the branches that may start now: all that they depend on have succeeded.
+
+    Items start in their order, while fewer than `max_concurrency` go on; one that waits for somebody goes on, too.
+    """
+    if fork.items is not None:
+        has_room = sum(branch.state is not None for branch in fork.branches) < plan.bodies[fork.at].most_beside
+        new = (number for number, branch in enumerate(fork.branches) if branch.state is None and not branch.is_done)
+        yield from islice(new, 1 if has_room else 0)
+        return
     needs = plan.program.layout.forks[fork.at].needs
     for number, branch in enumerate(fork.branches):
         is_new = branch.state is None and not branch.is_done
@@ -72,11 +110,11 @@ def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:
     if state.fork is None or frame == state.frame:
         return None
     depth, fork = len(state.frame), state.fork
-    ids = [plan.steps[position].id for position in plan.program.layout.forks[fork.at].branches]
     if len(frame) > depth and frame[:depth] == state.frame:
         step, visit, turn, name = frame[depth]
-        if (step, visit, turn) == (plan.steps[fork.at].id, fork.visit, 1) and name in ids:
-            return ids.index(str(name))
+        found = number_of(plan, fork, name)
+        if (step, visit, turn) == (plan.steps[fork.at].id, fork.visit, 1) and found is not None:
+            return found
     raise MisfitError(f"an event is in the frame {frame}, which is not open")
 
 

@@ -185,8 +185,9 @@ class StepPlan:
                 # Who may start next follows from the records, so that every start has one.
                 call.has_intent = True
                 call.before = frozenset(self.calls[one].id for one in before)
-        owners = [plan.meaning.flow.steps[owner] for owner in plan.program.layout.owners_of(position)]
-        self.is_in_branch = any(isinstance(owner, BranchStep) for owner in owners)
+        around = plan.program.layout.owners_of(position)
+        self.is_in_branch = not plan.program.layout.sibling_bodies.isdisjoint(around)
+        owners = [plan.meaning.flow.steps[owner] for owner in around]
         for call in self.calls:
             call.programs += tuple(name for owner in owners if isinstance(owner, InvokeStep) for name in owner.names)
         for call in self.calls if self.is_in_branch else ():
@@ -204,7 +205,7 @@ class StepPlan:
 
 
 class BodyPlan:
-    """The body of a for_each step or of a branch, by slots and positions.
+    """The body of a for_each step or of a branch, by slots and positions; `most_beside` items run at once.
 
     `carried` are the slots of the variables that items carry on, `locals` those that are undefined when an item starts,
     `counts` those of the visits of its steps. `is_once`: it is performed once, and its output is that of the step.
@@ -222,6 +223,8 @@ class BodyPlan:
         self.attempts = step.max_retries if step.on_error == "retry" else 1
         self.is_branch = isinstance(step, BranchStep)
         self.is_once = step.is_once
+        self.most_beside = step.max_concurrency
+        self.is_beside = step.is_beside
         self.item = NOWHERE if self.is_once else plan.slot((step.item_name,))
         self.index = NOWHERE if step.index_as is None else plan.slot((step.index_as,))
         self.errors = NOWHERE if self.is_once else plan.slot((step.id, "errors"))

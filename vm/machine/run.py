@@ -14,7 +14,7 @@ from stepward.vm.machine.continuing import Continues, continues_of
 from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import MOVED, Spent
 from stepward.vm.machine.history import History
-from stepward.vm.machine.keys import FrameName
+from stepward.vm.machine.keys import FrameName, shown
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import State, snapshot
 from stepward.vm.machine.views import View, traced, view
@@ -42,6 +42,11 @@ class Doubt(NamedTuple):
     key: str
     why: str
     frame: FrameName = ()
+
+    @property
+    def place(self) -> str:
+        """The step with its frame, as `reconcile` takes it: `each[3]/pay`."""
+        return shown(self.frame, self.step)
 
 
 class Run:

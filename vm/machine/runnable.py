@@ -33,7 +33,7 @@ def require_runnable(meaning: Meaning) -> None:
     problems += [
         Problem(
             "SW105",
-            f"nothing bounds a loop in a branch: {', '.join(f'`{flow.steps[one].id}`' for one in loop)}",
+            f"nothing bounds a loop beside which others go on: {', '.join(f'`{flow.steps[one].id}`' for one in loop)}",
             "add `max_visits` to one of its steps",
             Place(flow.layout.path(loop[0])),
         )

@@ -119,11 +119,15 @@ class Branch(NamedTuple):
 
 
 class Fork(NamedTuple):
-    """The branches of a step that has started: its position, its visit, and the branches in the order of the layout."""
+    """The branches of a step that has started: its position, its visit, and the branches in the order of the layout.
+
+    The items of a for_each step that run at once are such branches, in the order of the list; `items` are the items.
+    """
 
     at: int
     visit: int
     branches: tuple[Branch, ...]
+    items: tuple[Any, ...] | None = None
 
 
 class State(NamedTuple):
@@ -277,6 +281,7 @@ def _plain(plan: Plan, state: State) -> dict[str, Any]:
     fork, _ = data.pop("fork"), data.pop("result")
     if fork is not None:
         data["fork"] = [fork.at, fork.visit, [_plain_branch(plan, state, branch) for branch in fork.branches]]
+        data["fork"] += [] if fork.items is None else [fork.items]
     if frames or each is not None or broken:  # the snapshots of programs without bodies stay what they were
         data["frames"] = [[_plain_each(plan, one.each), one.idle, one.trace.hex(), one.name] for one in frames]
         data |= {"each": each and _plain_each(plan, each), "broken": broken}

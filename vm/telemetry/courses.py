@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from stepward.vm.journal.records import Record
@@ -60,10 +61,13 @@ class Course:
 Frame = tuple[tuple[Any, ...], ...]
 
 
-def branch_of(frame: Frame) -> Frame:
-    """Return the frame of the innermost branch that a frame is in, or is itself; empty outside of branches."""
-    depth = max((number for number, member in enumerate(frame, start=1) if isinstance(member[3], str)), default=0)
-    return frame[:depth]
+def branch_of(frame: Frame, beside: Collection[str]) -> Frame:
+    """Return the frame of the innermost branch that a frame is in, or is itself; empty outside of branches.
+
+    The items of the for_each steps `beside` run at once, as branches do.
+    """
+    depths = (at for at, member in enumerate(frame, start=1) if isinstance(member[3], str) or member[0] in beside)
+    return frame[: max(depths, default=0)]
 
 
 def frame_of(record: Record) -> Frame:

@@ -26,24 +26,29 @@ class Part(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """A program: its name, and its steps and sub-steps by their ids in records."""
+    """A program: its name, its steps and sub-steps by their ids in records, and the for_each steps whose items run at
+    once."""
 
     name: str
     parts: dict[str, Part]
+    beside: frozenset[str] = frozenset()
 
 
 def outline_of(document: bytes) -> Outline:
     """Return the outline of a stored program; steps of programs that it calls have the ids of calls before theirs."""
     program = json.loads(document)
     parts: dict[str, Part] = {}
+    beside: set[str] = set()
     for step, prefix in _all_steps(program["steps"], _listed(program, {}), ""):
         subs, id = step.get("parallel_steps", ()), _key(prefix, step["id"])
+        if step["type"] == "for_each" and step.get("max_concurrency", 1) > 1:
+            beside.add(id)
         own = (id,) if step["type"] in ("llm", "tool", "wait") else ()
         parts[id] = _part(step, prefix, "", tuple(_key(prefix, sub["id"]) for sub in subs) or own)
         for sub in subs:
             name = _key(prefix, sub["id"])
             parts[name] = _part(sub, prefix, id, (name,))
-    return Outline(shown(program["name"]), parts)
+    return Outline(shown(program["name"]), parts, frozenset(beside))
 
 
 _Known = Mapping[str, tuple[Mapping[str, Any], Any]]

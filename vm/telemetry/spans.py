@@ -122,7 +122,8 @@ class Spans:
     def _turn(self, record: Record) -> None:
         """Go on in the branch of a record."""
         frame = frame_of(record)
-        branch = branch_of(frame[:-1] if record.kind == "item" else frame)
+        beside = self._outline.beside
+        branch = branch_of(frame[:-1] if record.kind == "item" else frame, beside)
         if branch != self._branch:
             if not self._has_left:
                 self._others[self._branch] = here = Course(self._around, self._arrived)
@@ -130,7 +131,7 @@ class Spans:
             there = self._others.pop(branch, None) or Course([], record.at)
             self._branch, self._visit, self._around, self._arrived = branch, there.visit, there.around, there.arrived
             self._has_left = False
-        if record.kind == "item" and branch != branch_of(frame):
+        if record.kind == "item" and branch != branch_of(frame, beside):
             self._others[frame] = Course([*self._around], record.at)
 
     def _end_branches(self, record: Record) -> None:

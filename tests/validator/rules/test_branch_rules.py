@@ -23,7 +23,7 @@ def look(name: str, **more: Any) -> dict[str, Any]:
 def test_a_budget_of_steps_is_no_bound_of_a_loop_in_a_branch() -> None:
     again = {"id": "c", "type": "condition", "condition": "$see.output", "then": "seen", "otherwise": "see"}
     steps = [look("see", next_step="c"), again, {"id": "seen", "type": "end"}]
-    message = "nothing bounds the loop `see` → `c` in a branch, beside which others go on"
+    message = "nothing bounds the loop `see` → `c` beside which others go on"
     assert found(a={"steps": steps}, b={"steps": [look("u")]}) == [
         ("SW105", message, "add `max_visits` to one of its steps")
     ]

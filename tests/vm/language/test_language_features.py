@@ -19,6 +19,7 @@ import systems
 from bodied_programs import bodied_program
 from branched_programs import branched_program
 from called_programs import called_program
+from concurrent_programs import concurrent_program
 from language_features import every_feature, expression_features, features_of, type_features
 from ordered_programs import ordered_program
 from paths import DATA
@@ -30,6 +31,7 @@ from stepward.sabotage.drawn.bodies import body_program
 from stepward.sabotage.drawn.branches import branch_program
 from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.invoked import invoking_program
+from stepward.sabotage.drawn.items import items_program
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.vm.errors import PolicyError, ProgramError
 from stepward.vm.language.steps import STEP_MODELS
@@ -55,7 +57,6 @@ EXEMPT = {
     "Policy.continues": CONTINUED,
     "Policy.performed": CONTINUED,
     "Requires.already": CONTINUED,
-    "ForEachStep.max_concurrency": "more than 1 is not supported yet: the loader refuses it",
     **{
         f"CalledProgram.{field}": "as that of a program, or judged by `test_calls.py` and `test_machine_calls.py`"
         for field in ("description", "file", "language", "name", "programs", "tools", "version")
@@ -109,7 +110,8 @@ def by_bodied() -> set[str]:
 
 
 def by_branched() -> set[str]:
-    return set().union(*(features_of(branched_program(seed)) for seed in range(FEWER // 4)))
+    made = [make(seed) for seed in range(FEWER // 4) for make in (branched_program, concurrent_program)]
+    return set().union(*map(features_of, made))
 
 
 def by_called() -> set[str]:
@@ -127,8 +129,8 @@ def by_wide() -> set[str]:
             continue
     timed = [drawn_case("time", str(seed)) for seed in range(20)]
     found |= set().union(*(features_of(case.program.to_dict()) for case in timed if case is not None))
-    found = found.union(*(features_of(branch_program(str(seed))) for seed in range(20)))
-    return found.union(*(features_of(invoking_program(str(seed))) for seed in range(20)))
+    drawn = [make(str(seed)) for seed in range(20) for make in (branch_program, items_program, invoking_program)]
+    return found.union(*map(features_of, drawn))
 
 
 def by_random() -> set[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 from collections import Counter
 from random import Random
 from typing import Any
@@ -11,13 +9,10 @@ from typing import Any
 import pytest
 
 from machines import Bench, assign, check, end, program, tool
-from stepward.sabotage.drawn.mishaps import MortalStore
-from stepward.sabotage.playing.points import Killed
-from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, Program, Run, Suspend, ToolContext
+from siblings import killed, took
+from stepward.vm import InDoubt, Run, Suspend
 from stepward.vm.errors import ProgramError
-from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.history import fold, load
-from stepward.vm.machine.replay import replay
 from stepward.vm.machine.state import Limits, snapshot
 
 NO = ValueError("no")
@@ -92,7 +87,7 @@ def test_a_branch_waits_for_others_reads_their_outputs_and_fails_without_them() 
     ("branches", "message"),
     [
         ({"a": branch(end("e", "$b.output")), "b": branch(end("f"))}, "runs at the same time"),
-        ({"a": branch(tool("t", next_step="t"))}, "nothing bounds a loop in a branch: `t`"),
+        ({"a": branch(tool("t", next_step="t"))}, "nothing bounds a loop beside which others go on: `t`"),
         ({"a": branch(end("e"), depends_on=["x"])}, "`x` is no branch of `p`"),
         ({"a": branch(end("e"), depends_on=["b"]), "b": branch(end("f"), depends_on=["a"])}, "waits for itself"),
         ({"a": branch(assign("s", x="1"))}, "a body assigns `x`, which belongs to the steps around it"),
@@ -155,54 +150,6 @@ def test_a_debt_is_paid_behind_it_and_not_beside_it(steps: Any, is_broken: bool)
 
 
 # -- concurrency -------------------------------------------------------------------------------------------------------
-
-
-UNLIMITED = Limits()
-
-
-class Timed:
-    """Tools that take some seconds each, on the clock of a loop that never really waits."""
-
-    def __init__(self, seconds: dict[str, float], answer: str = "") -> None:
-        self.seconds, self.answer = seconds, answer
-
-    def has(self, name: str) -> bool:
-        return bool(name)
-
-    async def call(self, name: str, args: Any, context: ToolContext) -> Any:
-        del name, args
-        await asyncio.sleep(self.seconds.get(context.step, 0))
-        return self.answer or context.step
-
-
-class FastLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time jumps to the next timer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def time(self) -> float:
-        return self.now
-
-    def _run_once(self) -> None:
-        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            self.now = max(self.now, self._scheduled[0].when())  # type: ignore[attr-defined]
-        super()._run_once()  # type: ignore[misc]
-
-
-def took(data: Program, seconds: dict[str, float], answer: str = "", limits: Limits = UNLIMITED) -> tuple[Run, float]:
-    loop, journal = FastLoop(), MemoryJournal()
-    tools = Timed(seconds, answer)
-    vm = ExecutionVM(tools, None, journal, checker=None, clock=ManualClock(), limits=limits)
-    try:
-        run = loop.run_until_complete(vm.run(data, {}, run_id="run"))
-    finally:
-        loop.close()
-    played = replay(journal, "run")
-    assert played is not None
-    assert played.faults == ()
-    return run, loop.now
 
 
 DIAMOND = fork(
@@ -362,27 +309,6 @@ def test_a_budget_that_is_used_up_ends_the_run_once_all_calls_have_come_back() -
 # -- crashes -----------------------------------------------------------------------------------------------------------
 
 
-class Paying:
-    """Tools that count under which key each effect happened; some give up the processor first."""
-
-    def __init__(self, chance: Random) -> None:
-        self.chance = chance
-        self.done: Counter[str] = Counter()
-        self.keys: set[str] = set()
-
-    def has(self, name: str) -> bool:
-        return bool(name)
-
-    async def call(self, name: str, args: Any, context: ToolContext) -> Any:
-        del args
-        for _ in range(self.chance.choice((0, 1, 4))):
-            await asyncio.sleep(0)
-        if name == "again" and context.idempotency_key not in self.keys:
-            self.keys.add(context.idempotency_key)
-            self.done[context.step] += 1
-        return context.step
-
-
 CRASHING = (
     fork(
         "p",
@@ -396,38 +322,8 @@ CRASHING = (
 EFFECTS = ("a1", "a3", "b1", "x1", "y1", "c1", "last")
 
 
-def killed(seed: int) -> int:
-    """Kill processes at writes until a run has ended; return how many died."""
-    chance = Random(seed)
-    journal, tools, clock = MemoryJournal(), Paying(chance), ManualClock()
-    deaths = 0
-    data = made(*CRASHING)
-    run: Run | None = None
-    for number in itertools.count():
-        store = MortalStore(journal, chance) if deaths < 3 else journal
-        vm = ExecutionVM(tools, None, store, checker=None, clock=clock)
-        try:
-            if number == 0 or journal.head("run") is None:
-                run = vm.run_sync(data, {}, run_id="run")
-            else:
-                found = asyncio.run(vm.recover())
-                run = found[0] if found else vm.get_sync("run")
-        except Killed:
-            deaths += 1
-            clock.time += 120_000_000
-            continue
-        if run.is_over:
-            break
-        clock.time += 120_000_000
-    assert run is not None
-    assert (run.status, run.output) == ("SUCCESS", ("a3", "c1"))
-    assert tools.done == Counter(EFFECTS)
-    played = replay(journal, "run")
-    assert played is not None
-    assert played.faults == ()
-    return deaths
-
-
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(4)])
 def test_killed_processes_double_lose_and_block_nothing(chunk: int) -> None:
-    assert sum(killed(seed) for seed in range(chunk * 15, (chunk + 1) * 15)) >= 25
+    data = made(*CRASHING)
+    died = sum(killed(seed, data, ("a3", "c1"), Counter(EFFECTS)) for seed in range(chunk * 15, (chunk + 1) * 15))
+    assert died >= 25

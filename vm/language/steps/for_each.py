@@ -24,7 +24,9 @@ OnItemError = Literal["fail", "skip"]
 
 
 class ForEachStep(FailingStep):
-    """Performs its body once for each item of a list, in order. Its output has one entry for each item.
+    """Performs its body once for each item of a list. Its output has one entry for each item, in order.
+
+    With `max_concurrency` above 1, as many items run at once.
 
     The field `as` names the item in the body. It is no attribute, because the word is Python's: see `item_name`.
     """
@@ -63,8 +65,7 @@ class ForEachStep(FailingStep):
                 "body_form", "a for_each step has either `steps` or `do`", {"help": "list the steps under `steps`"}
             )
         if given.get("max_concurrency", 1) > 1:
-            why = "items side by side are not supported yet: `max_concurrency` of a for_each step is 1"
-            raise PydanticCustomError("not_yet", why, {"help": "remove `max_concurrency`"})
+            _require_apart(given)
         return super()._of(given)
 
     @property
@@ -72,6 +73,11 @@ class ForEachStep(FailingStep):
         """The variable that is the item in the body."""
         name: str = vars(self)["as"]
         return name
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether items run at once."""
+        return self.max_concurrency > 1
 
     @property
     def body(self) -> tuple[AnyStep, ...]:
@@ -108,3 +114,14 @@ class ForEachStep(FailingStep):
     def exits(self) -> tuple[Exit, ...]:
         """The exits of its start: to its items, and those of a failure, because the items may be no list."""
         return (SUCCESS, *self.failures(can_fall_back=False))
+
+
+def _require_apart(given: dict[str, Any]) -> None:
+    """Raise PydanticCustomError for a step whose items run at once, and can't do so with these fields."""
+    if given.get("carry"):
+        why = "items that run at once can't carry variables on: `carry` needs an order of items"
+        raise PydanticCustomError("body_form", why, {"help": "remove `max_concurrency`"})
+    if given.get("on_item_error", "fail") == "fail":
+        why = "that items which run at once stop after one has failed is not supported yet"
+        help = "write `on_item_error: skip`, and look at `errors` of the step behind it"
+        raise PydanticCustomError("not_yet", why, {"help": help})

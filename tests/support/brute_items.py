@@ -1,0 +1,108 @@
+"""The truth about a small program whose items run at once: every interleaving of them, for every short list.
+
+Written from the language's text alone, for the programs of `concurrent_programs`. What an item remembers for a
+`requires` is what came before all items, and what it did itself; behind the items counts what any of them did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+from brute_branches import Enumeration, Event, Judge, Member, State
+
+NOT_BEGUN = Member()
+
+
+class ItemEnumeration(Enumeration):
+    """All runs of a program."""
+
+    def __init__(self, program: Mapping[str, Any]) -> None:
+        self.program = program
+        self.top = {step["id"]: step for step in program["steps"]}
+        self.fork = self.top["both"]
+        self.body = {step["id"]: step for step in self.fork["steps"]}
+        parts = {**self.top, **self.body}
+        self.judges = [Judge(rule, parts) for rule in program["guardrails"]]
+        self.own = [Judge(rule, parts, self.body.keys()) for rule in self.fork.get("guardrails", ())]
+        self.apart = [judge for judge in self.judges if "requires" in judge.rule] + self.own
+        self.judges += self.own
+        self.locals = frozenset(
+            {"i", "v", *(f"{one}.{what}" for one in self.body for what in ("output", "error", "error_name"))}
+        )
+        self.broken: set[str] = set()
+        self.states = 0
+
+    def starts(self) -> list[State]:
+        """Return the states before the first step."""
+        most = self.program["inputs"]["l"]["maxItems"]
+        lists = [found for size in range(most + 1) for found in product((False, True), repeat=size)]
+        first = self.program["steps"][0]["id"]
+        return [
+            State(first, (("f", f), ("g", g), ("l", items)), None, tuple((0,) for _ in self.judges))
+            for f in (False, True)
+            for g in ("a", "b")
+            for items in lists
+        ]
+
+    def _told(self, rules: tuple[Any, ...], events: list[Event], place: int = 0) -> tuple[Any, ...]:
+        """Let all rules see events outside of the items (place 0), or in one of them (from 1 on)."""
+        for event in events:
+            known = []
+            for judge, memories in zip(self.judges, rules, strict=True):
+                here = place if judge in self.apart else 0
+                memory, is_broken = judge.sees(memories[here], event)
+                if is_broken:
+                    self.broken.add(judge.rule["name"])
+                known.append((*memories[:here], memory, *memories[here + 1 :]))
+            rules = tuple(known)
+        return rules
+
+    def _next(self, state: State) -> Iterator[State]:
+        if state.members is None and self.top[state.at] is self.fork:
+            rules = self._told(state.rules, [Event("starts", "both", state.env)])
+            members = (NOT_BEGUN,) * len(dict(state.env)["l"])
+            rules = tuple(
+                ((0 if judge in self.own else memories[0]),) * (1 + len(members)) if judge in self.apart else memories
+                for judge, memories in zip(self.judges, rules, strict=True)
+            )
+            yield state._replace(members=members, rules=rules)
+            return
+        yield from super()._next(state)
+
+    def _beside(self, state: State, members: tuple[Member, ...]) -> Iterator[State]:
+        """Yield what may come next where items run: something in one of them, the start of one, or the end of all."""
+        items = dict(state.env)["l"]
+        running = sum(bool(member.at) and not member.ended for member in members)
+        new = [place for place, member in enumerate(members) if member == NOT_BEGUN]
+        if new and running < self.fork["max_concurrency"]:
+            place = new[0]
+            rules = self._told(state.rules, [Event("assigns", "both", self.locals)], place + 1)
+            env = tuple(sorted((*state.env, ("i", items[place]))))
+            yield self._put(state, place, Member(self.fork["steps"][0]["id"], env), rules)
+        for place, member in enumerate(members):
+            if member == NOT_BEGUN or member.ended:
+                continue
+            step = self.body[member.at]
+            for events, at, env, visits, _ in self._performed(self.fork["steps"], step, member.env, member.visits):
+                rules = self._told(state.rules, events, place + 1)
+                if at in self.body:
+                    yield self._put(state, place, Member(at, env, visits), rules)
+                else:
+                    rules = self._told(rules, [Event("assigns", "both", self.locals)], place + 1)
+                    yield self._put(state, place, Member(ended=at), rules)
+        if all(member.ended for member in members):
+            yield from self._joined(state, members)
+
+    def _joined(self, state: State, members: tuple[Member, ...]) -> Iterator[State]:
+        del members
+        rules = tuple((max(memories),) if judge in self.apart else memories for judge, memories in self._paired(state))
+        done = [Event("assigns", "both", self.locals | {"both.output", "both.error"}), Event("succeeds", "both")]
+        rules = self._told(rules, done)
+        target = self._following(self.program["steps"], self.fork)
+        if target in self.top:
+            yield State(target, state.env, None, rules)
+
+    def _paired(self, state: State) -> Iterator[tuple[Judge, Any]]:
+        return zip(self.judges, state.rules, strict=True)
