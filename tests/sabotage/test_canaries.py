@@ -25,7 +25,7 @@ WANTED = os.environ.get("STEPWARD_CANARIES")
 PLAYED = [canary for canary in ALL if WANTED in (None, canary.attack, canary.name)]
 assert PLAYED, f"there is no canary or attack `{WANTED}`"
 
-CHUNK = 112
+CHUNK = 56
 CHUNKS = [PLAYED[start : start + CHUNK] for start in range(0, len(PLAYED), CHUNK)]
 WHOLE = list({repr((canary.attack, canary.program, canary.policies)): canary for canary in PLAYED}.values())
 """Canaries that differ in what they attack: on the whole machine the others would be the same campaign."""
