@@ -11,6 +11,7 @@ from stepward.vm.errors import DocumentError, Problem, ProgramError
 from stepward.vm.language import guardrails
 from stepward.vm.language.editions import Written, misplaced_past, missing_language
 from stepward.vm.language.manifest import ToolSpec
+from stepward.vm.language.node import is_quoted_number
 from stepward.vm.language.nulls import TYPE_MAPS, without_nulls
 from stepward.vm.language.other_words import (
     in_place_of,
@@ -456,6 +457,8 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
             help = f"begin each entry with `-`; `{next(iter(given))}` is the `id` of the first"
         if kind == "tuple_type" and field in _LISTS_OF_ERRORS:
             help = _LISTS_OF_ERRORS[field]
+        if kind in ("int_type", "number_type") and not is_quoted_number(given, is_whole=kind == "int_type"):
+            help = f"write {wanted}"
         if kind == "string_type" and isinstance(given, bool | int):
             help = f'put it in quotes: `"{str(given).lower()}"`'
         return f"{field} must be {wanted}, not {_value_words(given)}", help
@@ -469,11 +472,8 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
     if kind == "string_pattern_mismatch":
         return f"`{given}` is not an id", "an id has no spaces, dots, quotes or `$`"
     if kind in ("greater_than", "greater_than_equal"):
-        least = context.get("ge", context.get("gt"))
-        return (
-            f"{field} must be {'at least' if 'ge' in context else 'more than'} {least}, not {given}",
-            "write a larger number",
-        )
+        least = f"at least {context['ge']}" if "ge" in context else f"more than {context['gt']}"
+        return f"{field} must be {least}, not {given}", "write a larger number"
     if kind in ("too_short", "string_too_short"):
         return f"{field} is empty", "give it at least one entry" if kind == "too_short" else "give it a text"
     message = str(complaint["msg"])

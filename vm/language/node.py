@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
@@ -29,6 +30,12 @@ def number_of(value: Any) -> Any:
         return exact(value)
     except ValueRefused as error:
         raise PydanticCustomError("number_refused", "{reason}", {"reason": str(error)}) from None
+
+
+def is_quoted_number(value: Any, *, is_whole: bool) -> bool:
+    """Return whether a value is a text that is a number, or a whole number, without its quotes."""
+    form = "-?[0-9]+" if is_whole else "-?[0-9]+([.][0-9]+)?"
+    return isinstance(value, str) and re.fullmatch(form, value) is not None
 
 
 def _frozen(value: Any) -> Any:

@@ -198,6 +198,30 @@ def test_a_value_that_the_field_does_not_take_is_named_with_the_field(
     assert help_for(kind, word, value) == help
 
 
+NUMBERS = {
+    "tool": "max_retries timeout_seconds max_visits",
+    "llm": "temperature max_output_tokens",
+    "for_each": "max_items max_concurrency",
+    "parallel": "max_concurrency",
+    "wait": "seconds",
+}
+
+
+@pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind in NUMBERS for field in NUMBERS[kind].split()])
+def test_what_is_no_number_is_told_to_be_one_and_only_a_quoted_number_loses_its_quotes(kind: str, field: str) -> None:
+    is_whole = field.startswith("max_")
+    wanted = "a whole number" if is_whole else "a number"
+    quoted = ["3", "-1"] + ["2.5"] * (not is_whole)
+    others: list[Any] = [True, False, [1], {"a": 1}, "soon", "3 s", ""] + ([1.5, "2.5"] if is_whole else [])
+    if kind == "wait":  # a text in `seconds` may be a reference
+        quoted, others = [], [one for one in others if not isinstance(one, str)]
+    for value in [*quoted, *others]:
+        step = {"id": "a", "type": kind, field: value}
+        problems = refused({"name": "p", "language": 2, "steps": [step]})
+        helps = {one.message: one.help for one in problems if f"`{field}` must be {wanted}, not " in one.message}
+        assert list(helps.values()) == ["write it without quotes" if value in quoted else f"write {wanted}"], value
+
+
 @pytest.mark.parametrize("value", [[{"id": "b", "type": "tool", "tool": "t"}], [5]])
 def test_a_list_under_another_name_is_not_said_to_be_none(value: Any) -> None:
     assert help_for("parallel", "substeps", value, without="parallel_steps") == "did you mean `parallel_steps`?"
