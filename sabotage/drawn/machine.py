@@ -306,16 +306,15 @@ class Machine:
         """Let the lease of a dead process end. The outcome of a write that it had started is lost."""
         self.clock.time += 2 * LEASE
         self._replied = set()
-        started: dict[str, Attempt] = {}
+        started: dict[tuple[str, str], Attempt] = {}
         for record in self.records():
-            step = record["body"].get("step")
             if record["kind"] == "intent":
-                started[step] = place_on_record(record)
+                started[_where(record)] = place_on_record(record)
             elif record["kind"] in ("attempt", "doubt"):
-                started.pop(step, None)
+                started.pop(_where(record), None)
         self.world.lost |= {
             place
-            for step, place in started.items()
+            for (step, _), place in started.items()
             if self.world.calls[step].writes and not self.world.calls[step].keeps_key
         }
 
@@ -338,3 +337,8 @@ class Machine:
         found = load(self.journal, self.run, self.stored_plan)
         assert found is not None
         return found
+
+
+def _where(record: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the step of a record and its frame: items that run at once may be at one step."""
+    return record["body"]["step"], str(record["body"].get("frame", ()))
