@@ -123,10 +123,14 @@ class Fix:
 
 
 class PolicyTag(NamedTuple):
-    """The names of a policy and of its rule, or of the tool that it tells facts of. Names may hold any character."""
+    """The names of a policy and of its rule, or of the tool that it tells facts of. Names may hold any character.
+
+    `continues`: the rule is in force in a run that continues another, where no waiver counts.
+    """
 
     policy: str
     rule: str
+    continues: bool = False
 
     def __str__(self) -> str:
         """Return both names for a reader: `policy/rule`."""

@@ -20,7 +20,7 @@ def with_waivers(findings: Iterable[Finding], meaning: Meaning, today: datetime.
 
 def _with_waiver(finding: Finding, meaning: Meaning, today: datetime.date) -> Finding:
     assert finding.policy is not None, "a waiver is for a finding of a policy"
-    name, rule = finding.policy
+    name, rule, _ = finding.policy
     expired = ""
     for policy in meaning.policies:
         for waiver in policy.waivers_of(meaning.program.name, rule, finding.code) if policy.policy == name else ():

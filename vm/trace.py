@@ -57,7 +57,8 @@ class Started(TraceRecord):
     """The run starts. `program` is the digest of its program, `policies` are digests, `waived` names of waived rules.
 
     `inputs` have their defaults; `by` is who started it, if somebody said so. `envelope` has the `caller` of a gateway
-    that asked for it, the version of its `gate`, and `settles_own`.
+    that asked for it, the version of its `gate`, and `settles_own`. `due` is when the time of the run is over, if
+    that is limited.
     """
 
     kind: ClassVar[str] = "started"
@@ -67,6 +68,7 @@ class Started(TraceRecord):
     waived: tuple[str, ...]
     by: str | None = None
     envelope: Mapping[str, Any] | None = None
+    due: datetime.datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +269,8 @@ class Rejected(LeavingRecord):
 class Ended(TraceRecord):
     """The run ended: at an `end` step, which `step` names, or from outside of the program.
 
-    `in_doubt` are the ids of writes that may have happened.
+    `in_doubt` are the ids of writes that may have happened. `time` is what the clock of the machine said
+    when the time of the run was over.
     """
 
     kind: ClassVar[str] = "ended"
@@ -277,6 +280,7 @@ class Ended(TraceRecord):
     visit: int | None = None
     output: Any = None
     in_doubt: tuple[str, ...] = ()
+    time: datetime.datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -406,6 +406,7 @@ DESK: Final[Mapping[str, Any]] = {
 DUNNING: Final[Mapping[str, Any]] = {
     "name": "specimen_dunning",
     "language": 2,
+    "timeout_seconds": 300_000_000,
     "inputs": {"amount": _MONEY},
     "tools": {
         "look": {"effect": "read", "returns": {"type": "boolean"}},
@@ -421,7 +422,7 @@ DUNNING: Final[Mapping[str, Any]] = {
         {"id": "done", "type": "end"},
     ],
 }
-"""Waits for a number of seconds, and until a time."""
+"""Waits for a number of seconds, and until a time; its runs may take some nine years."""
 
 SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]]] = {
     "approval": (APPROVAL, (DESK,)),

@@ -22,7 +22,7 @@ from stepward.sabotage.drawn.room import room_case
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.spelled import misread_text
 from stepward.sabotage.drawn.stalls import stalls_case
-from stepward.sabotage.drawn.waiting import with_waits
+from stepward.sabotage.drawn.waiting import with_limit, with_waits
 from stepward.sabotage.drawn.wide import Theme, wide_program
 from stepward.sabotage.drawn.within import within_case
 from stepward.vm import Policy, Program, ProgramError
@@ -219,7 +219,7 @@ def _computing(_: str, seed: str) -> DrawnCase:
 def _timed(_: str, seed: str) -> DrawnCase:
     chance = Random(f"waits {seed}")
     case = chance.choice((lambda one: _of_theme("all", one), bodies_case, branches_case))(seed)
-    waits = Program.from_dict(with_waits(case.program.to_dict(), chance, 1.0))
+    waits = Program.from_dict(with_limit(with_waits(case.program.to_dict(), chance, 1.0), chance, 0.5))
     return case._replace(program=waits) if _is_runnable(waits) else case
 
 

@@ -11,7 +11,7 @@ from stepward.sabotage.drawn.waiting import with_waits
 from stepward.vm import Program
 from stepward.vm.machine.state import Limits
 
-BUDGETS: Final = ("max_steps", "max_stalled_steps", "max_tokens", "max_cost")
+BUDGETS: Final = ("max_steps", "max_stalled_steps", "max_tokens", "max_cost", "timeout_seconds")
 SMALL: Final = BODIES._replace(kinds=(*("call",) * 5, "condition", "set", "for_each", "end"), most_steps=4)
 """The theme of the programs that are called."""
 

@@ -254,7 +254,8 @@ class _Pair:
             run_id = self.machine.run
             return await outlived(self.machine, 0, lambda vm: vm.cancel(run_id, by=who or None), ("cancel",))
         held = reference.held
-        if reference.resting and (not held or chance.random() < SHARE_OF_TIME):
+        is_timed = reference.resting or self.case.program.timeout_seconds is not None
+        if is_timed and (not held or chance.random() < SHARE_OF_TIME):
             self.met.add("time passed")
             return await let_pass(self.machine, reference, outlived, self.answer)
         phase, step, frame = chance.choice(held)

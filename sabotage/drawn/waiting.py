@@ -51,3 +51,14 @@ def _all_waiting(steps: list[dict[str, Any]], chance: Random) -> list[dict[str, 
 def _waiting(step: dict[str, Any], chance: Random) -> dict[str, Any]:
     kept: dict[str, Any] = {name: step[name] for name in _KEPT if name in step}
     return {"id": step["id"], "type": "wait", **chance.choice(WAITS), **kept}
+
+
+LIMITS: Final = (432_000, 1_296_000.5, 2_160_000, 4_752_000)
+"""How long runs may take: days from the ends of all waits, so that no leap of a clock decides what comes first."""
+
+
+def with_limit(data: dict[str, Any], chance: Random, share: float) -> dict[str, Any]:
+    """Return a program whose runs may take some days, in a `share` of the cases, else the same one."""
+    if chance.random() >= share:
+        return data
+    return {**data, "language": 2, "timeout_seconds": chance.choice(LIMITS)}

@@ -17,7 +17,7 @@ from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.places import Place, frame_of, place_of
 from stepward.sabotage.playing.timing import is_in_wave_to_count, is_spent, is_timed, may_end
-from stepward.sabotage.playing.waiting import let_pass
+from stepward.sabotage.playing.waiting import let_pass, run_out
 from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, Asking, Performance, World
 from stepward.sabotage.reference import (
     Answer as ReferenceAnswer,
@@ -220,6 +220,8 @@ class Oracle:
             let_pass(self.reference, self.records)
         elif kind == "ended" and body.get("reason") == "cancelled":
             self._stopped()
+        elif kind == "ended" and body.get("reason") == "time":
+            run_out(self.reference, self.records)
         self._named(body.get("in_doubt", ()))
         self._is_over = self._is_over or "ends" in body
         is_left = "step" in body and not body.keys().isdisjoint(("next", "ends", "closes"))
@@ -379,7 +381,7 @@ class Oracle:
         self.look()
         self._judge_effects(run)
         self._judge_store(run)
-        if self._is_stopped or is_spent(run, self.reference, self.target.program):
+        if self._is_stopped or run.reason == "time" or is_spent(run, self.reference, self.target.program):
             return  # the last step depends on when the run was cancelled, or on whose reply was first
         reference = self.reference
         if (run.status, run.reason) != (reference.status, reference.reason):

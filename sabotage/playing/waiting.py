@@ -1,4 +1,4 @@
-"""Waits, as the oracle judges them: none ends before its time."""
+"""Waits, and the time of a run, as the oracle judges them: none ends before its time."""
 
 from __future__ import annotations
 
@@ -20,3 +20,11 @@ def let_pass(reference: Reference, records: Sequence[Mapping[str, Any]]) -> None
     for resting in reference.resting:  # one that is over at once does not rest
         if (resting.step, resting.visit, resting.frame) == place:
             reference.let_pass(resting)
+
+
+def run_out(reference: Reference, records: Sequence[Mapping[str, Any]]) -> None:
+    """End the reference, because the last record says that the time of its run is over. Raises Breach if it was not."""
+    lasts, began = reference.program.timeout_seconds, records[0]["at"]
+    if lasts is None or records[-1]["note"]["time"] < began + lasts * 1_000_000:
+        raise Breach(Invariant.BOUNDS, "the run ends before its time is over")
+    reference.run_out()

@@ -246,7 +246,7 @@ class Reference(Waits):
     def _end(self, over: Over) -> None:
         """End the run: after that, nothing happens ("Control flow" 8)."""
         self.status, self.reason = over.status, over.reason
-        if over.reason in ("cancelled", "guardrail", "max_steps", "max_tokens", "cost"):
+        if over.reason in ("cancelled", "guardrail", "max_steps", "max_tokens", "cost", "time"):
             self.in_doubt = self._everywhere(self._doubts)
         self._fold()
         self.ended_beside = bool(self._members)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.reference.branches import Branches
 from stepward.sabotage.reference.plain import NoValue, to_value
+from stepward.sabotage.reference.run import Over
 from stepward.sabotage.reference.templates import filled, names_in
 
 _TIME: Final = re.compile(
@@ -45,6 +46,14 @@ class Waits(Branches):
         """Let the time of a wait pass."""
         self._passed = resting
         self._go_on()
+
+    def run_out(self) -> None:
+        """End the run, because its time is over ("The time of a run")."""
+        self._end(Over("BUDGET_EXCEEDED", "time"))
+
+    def _end(self, over: Over) -> None:
+        """End the run."""
+        raise NotImplementedError
 
     _passed: Resting | None = None
     """The wait that is over, as somebody has just said."""

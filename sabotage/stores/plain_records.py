@@ -40,7 +40,8 @@ _BODIES: Final[Mapping[str, frozenset[str]]] = {
 """The keys that a body of each kind may have."""
 
 _NOTES: Final[Mapping[str, frozenset[str]]] = {
-    "started": frozenset({"limits", "run", "by", "envelope"}),
+    "started": frozenset({"limits", "run", "by", "envelope", "due"}),
+    "ended": frozenset({"time"}),
     "intent": frozenset({"attempt", "performance", "key", "token"}),
     "attempt": frozenset({"attempt", "performance", "started", "took", "tokens", "cost", "model", "cached", "due"}),
     "reconciled": frozenset({"verdict", "by"}),
@@ -72,7 +73,8 @@ def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> 
         least = 2 if kind == "governed" or note.keys() & {"by", "cached", "due", "envelope"} else 1
         least = 6 if "turn" in body else 5 if kind == "moved" else 4 if "continues" in body else least
         least = 3 if "frame" in body or kind in ("opened", "item", "closed") else least
-        if record["v"] != (7 if kind in ("waiting", "waited") else least):
+        least = 7 if kind in ("waiting", "waited") else least
+        if record["v"] != (8 if (kind == "started" and "due" in note) or (kind == "ended" and note) else least):
             yield f"record {record['seq']}, `{kind}`, is of version {record['v']}"
     yield from _odd_intents(run, made)
     due = trace_hash(made, json.loads(program)).hex()

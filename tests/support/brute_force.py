@@ -168,7 +168,7 @@ class Search:
     def _following(self, state: Any, spent: int, limit: int | None) -> Iterator[tuple[int, Any]]:
         number, values, visits, memory = state
         step = self.steps[number]
-        self._stopped(step, memory, is_cancelled=True)
+        self._stopped(step, memory, is_cancelled="timeout_seconds" not in self.program)
         if number in self.bounds:
             place = self.counter[number]
             count = visits[place]

@@ -129,6 +129,13 @@ def rare_programs() -> list[dict[str, Any]]:
             max_steps=4,
             inputs={"day": {"type": "string"}},
         ),
+        # The time of the run may be over before what is owed starts.
+        _rare(
+            [pay, book],
+            {"followed_by": {"first": {"step": "p"}, "then": {"step": "q"}}, "ends": "any"},
+            language=2,
+            timeout_seconds=60,
+        ),
         # A wait that reads what is undefined, and one that a rule asks for.
         _rare(
             [ask | {"type": "tool", "tool": "count"}, {"id": "w", "type": "wait", "seconds": "$v"}, pay, end],

@@ -224,10 +224,11 @@ class RuleMonitor(Monitor):
     def _may_run_out(self, step: int) -> bool:
         """Whether an exhausted budget may prevent the start of a step.
 
-        The cost of a reply, and whether a step changes a value, are not known before the run.
+        The cost of a reply, how long a call takes, and whether a step changes a value, are not known before the run.
         """
         program = self.facts.program
-        if program.max_stalled_steps is not None or self.analyses.bounds.may_run_out:
+        is_limited = program.max_stalled_steps is not None or program.timeout_seconds is not None
+        if is_limited or self.analyses.bounds.may_run_out:
             return True
         calls = self.facts.flow.steps[step].calls
         return bool(program.model_budgets) and any(isinstance(call, LlmCall) for _, call in calls)

@@ -54,7 +54,8 @@ class Origin:
     @property
     def tag(self) -> PolicyTag | None:
         """The names of policy and rule, by which a waiver can name either; None for a rule of the program."""
-        return PolicyTag(self.policy.policy, self.name) if self.policy else None
+        policy = self.policy
+        return None if policy is None else PolicyTag(policy.policy, self.name, policy.continues is not None)
 
     @property
     def of_policy(self) -> str:

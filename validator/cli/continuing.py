@@ -89,17 +89,17 @@ def continuing(options: dict[str, Any]) -> Continuing | None:
 def granted(text: str) -> tuple[str, Any]:
     """Return what `--grant` adds, and to which budget; raises ValueUnreadable."""
     from stepward.validator.cli.values import ValueUnreadable
-    from stepward.vm.machine.continuing import BUDGETS
+    from stepward.vm.machine.continuing import BUDGETS, FRACTIONS
 
     name, _, written = text.partition("=")
     try:
         number = Decimal(written)
     except InvalidOperation:
         number = Decimal(0)
-    is_whole = name == "cost" or number == number.to_integral_value()
+    is_whole = name in FRACTIONS or number == number.to_integral_value()
     if name not in BUDGETS or not number.is_finite() or number <= 0 or not is_whole:
         raise ValueUnreadable(f"`--grant {text}` adds nothing to a budget", "write `--grant steps=20`")
-    return name, number if name == "cost" else int(number)
+    return name, number if name in FRACTIONS else int(number)
 
 
 def pairs_read(given: Sequence[str]) -> dict[str, str]:
@@ -158,7 +158,11 @@ def left_over(before: Before, program: Program, plan: Plan) -> str:
 def _help(why: str, before: Before) -> str:
     """Return what to do about the refusal of a program."""
     if "the operator may grant more" in why:
-        return "add, for example, `--grant steps=20`"
+        return (
+            "add, for example, `--grant time=3600`"
+            if "`timeout_seconds`" in why
+            else "add, for example, `--grant steps=20`"
+        )
     if why.startswith("input ") and why.endswith(" is missing"):
         there = ", ".join(f"`{name}`" for name in sorted(set(before.reads.values()))) or "nothing"
         return f"run `{before.run}` has {there}: name one with `--read INPUT=NAME`, or give the input a default"

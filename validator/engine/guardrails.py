@@ -472,6 +472,8 @@ class _Judge:
         help = "if this path can happen, fix it; if not, say why: `# stepward: ignore[SW408] reason`"
         if self.origin.policy is not None:
             help = "if this path can happen, fix it; if not, ask for a waiver in the policy"
+            if self.origin.policy.continues is not None:
+                help = "exclude this path by a condition: no waiver counts in a continuation"
         return self._outcome("SW408", message, help, number, evidence)
 
     def _claim(self, kind: str, step: str) -> str:

@@ -142,8 +142,11 @@ def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) ->
         following = id_after([one.run for one in chain])
         if journal.head(following) is not None:
             raise PlanRefused(f"run `{asked.run}` is continued already, by run `{following}`", "look at that one")
-        if allowed_budgets(found, grant)["steps"] <= 0:
+        left = allowed_budgets(found, grant)
+        if left["steps"] <= 0:
             raise PlanRefused(f"run `{asked.run}` has no steps left", "the operator grants more: `--grant steps=20`")
+        if left.get("time", 1) <= 0:
+            raise PlanRefused(f"run `{asked.run}` has no time left", "the operator grants more: `--grant time=3600`")
         policies = derived_policies(chain, base_policies(chain, present), Start((), {}))
     except RunRefused as error:
         raise PlanRefused(str(error), _help(str(error))) from None

@@ -16,7 +16,7 @@ MAX_REPLY: Final = 50_000
 """Characters of the longest reply that is looked at."""
 
 _OTHERWISE: Final = {
-    "copy the entries that you use from `list_tools`, or leave the section out.": "leave the section out.",
+    "copy those that you use from `list_tools`, or leave it out.": "leave it out.",
     "- `llm`: `prompt`, `system`,": "- `llm`: `prompt`,",
 }
 """What the lesson says otherwise than a plan needs it."""

@@ -360,9 +360,9 @@ class FollowedByWatcher(Watcher):
 
     @cached_property
     def may_run_out(self) -> bool:
-        """Whether the budget of steps, or of steps without progress, may be used up before Q starts."""
+        """Whether the budget of steps, of steps without progress, or of time may be used up before Q starts."""
         program = self.reading.program
-        if program.max_stalled_steps is not None:
+        if program.max_stalled_steps is not None or program.timeout_seconds is not None:
             return True
         most = None if program.max_steps is None else Budget(self.reading).most()
         return program.max_steps is not None and (most is None or most > program.max_steps)

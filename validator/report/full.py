@@ -157,7 +157,10 @@ def _with(values: list[str]) -> Iterator[str]:
 def _help(finding: Finding) -> Iterator[str]:
     if finding.policy is not None:
         # A waiver is for a program, but SW407 on a policy's rule is about the policy itself.
-        waiver = "" if finding.code == "SW407" else "; only a waiver in the policy can suppress it"
+        waiver = "; only a waiver in the policy can suppress it"
+        if finding.policy.continues:
+            waiver = "; no waiver counts in a continuation"
+        waiver = "" if finding.code == "SW407" else waiver
         yield f"policy: {safe(str(finding.policy))}{waiver}"
     if finding.help:
         yield f"help: {safe(finding.help)}"

@@ -10,15 +10,19 @@ from typing import Any, Final, NamedTuple
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.store import Entry, JournalError
 
-VERSIONS: Final = (1, 2, 3, 4, 5, 6, 7)
+VERSIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
 """Versions of a record. The second adds LATER_KINDS and LATER_NOTES, the third BODY_KINDS and records with a frame, the
 fourth first records with `continues`, the fifth MOVE_KINDS, the sixth first records with `turn`, the seventh
-WAIT_KINDS. A record has the lowest version that it needs, so that the bytes of older kinds of records do not change."""
+WAIT_KINDS, the eighth TIME_NOTES. A record has the lowest version that it needs, so that the bytes of older kinds of
+records do not change."""
 
 LATER_KINDS: Final = frozenset({"governed"})
 BODY_KINDS: Final = frozenset({"opened", "item", "closed"})
 MOVE_KINDS: Final = frozenset({"moved"})
 WAIT_KINDS: Final = frozenset({"waiting", "waited"})
+TIME_NOTES: Final = frozenset({("started", "due"), ("ended", "time")})
+"""The kinds of records of runs that end when their time is over, each with the field of its note that says so."""
+
 LATER_NOTES: Final = frozenset({"by", "cached", "due", "envelope"})
 
 # Digests of different things never coincide: the digested bytes start with the tag of their kind.
@@ -57,6 +61,8 @@ def version_of(
 
     `is_in_body`: and a frame; `continues`: and the run that its run continues; `turn`: and the turn that its run is.
     """
+    if any((kind, name) in TIME_NOTES for name in note):
+        return 8
     if kind in WAIT_KINDS:
         return 7
     if turn:

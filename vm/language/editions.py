@@ -30,6 +30,8 @@ class Written(NamedTuple):
     tools: Mapping[str, ToolSpec]
     guardrails: Sequence[Guardrail]
     layout: Layout
+    timeout: object
+    """Its `timeout_seconds`, None without it."""
 
 
 def misplaced_past(program: Written) -> Problem | None:
@@ -199,6 +201,8 @@ def _of_compute(program: Written) -> Iterator[Use]:
 
 
 def _of_time(program: Written) -> Iterator[Use]:
+    if program.timeout is not None:
+        yield Use("`timeout_seconds` of a program", Place(("timeout_seconds",), key=True))
     for number, step in enumerate(program.layout.steps):
         if step.type == "wait":
             yield Use("a `wait` step", Place((*program.layout.path(number), "type")))

@@ -75,7 +75,8 @@ def build_program(data: Any, document: Document | None, patterns: str | None = R
         message = f"the program has {total:,} steps; {MAX_STEPS:,} are the limit"
         raise ProgramError(name, (Problem("SW004", message, "split the program", Place(("steps",), key=True)),))
     program._document = document
-    written = Written(program.inputs or {}, program.tools or {}, program.guardrails, program.layout)
+    parts = (program.inputs or {}, program.tools or {}, program.guardrails, program.layout)
+    written = Written(*parts, program.timeout_seconds)
     refused = misplaced_past(written)
     if refused is None and program.language == 1:
         refused = missing_language(written, says_1="language" in program.model_fields_set)

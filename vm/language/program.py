@@ -14,6 +14,7 @@ from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.node import ExactNumber, Node
 from stepward.vm.language.programs import CalledProgram, expanded
 from stepward.vm.language.steps import AnyStep, Count, Step, VariableName
+from stepward.vm.language.steps.wait import LONGEST_WAIT
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.document import Document
 from stepward.vm.values import to_json
@@ -38,6 +39,7 @@ class Program(Node):
     max_stalled_steps: Count | None = None
     max_tokens: Count | None = None
     max_cost: Annotated[ExactNumber, Field(gt=0)] | None = None
+    timeout_seconds: Annotated[ExactNumber, Field(gt=0, le=LONGEST_WAIT)] | None = None
 
     kind: ClassVar[str] = "program"
     _document: Document | None = PrivateAttr(None)

@@ -41,6 +41,7 @@ class CalledProgram(Node):
     max_stalled_steps: Count | None = None
     max_tokens: Count | None = None
     max_cost: Annotated[ExactNumber, Field(gt=0)] | None = None
+    timeout_seconds: Annotated[ExactNumber, Field(gt=0)] | None = None
 
     kind: ClassVar[str] = "called program"
 

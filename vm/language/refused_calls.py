@@ -17,7 +17,7 @@ from stepward.vm.reading.source import Path, Place
 MAX_DEPTH: Final = 30
 """The most calls that may be open at once."""
 
-BUDGETS: Final = ("max_steps", "max_stalled_steps", "max_tokens", "max_cost")
+BUDGETS: Final = ("max_steps", "max_stalled_steps", "max_tokens", "max_cost", "timeout_seconds")
 
 _HELP_FOR_CYCLES: Final = "make a loop of steps in one program, with `max_visits`"
 

@@ -79,6 +79,7 @@ def _started(plan: Plan, state: State, event: Event) -> State:
         limits=Limits(*event.note["limits"]),
         by=str(event.note.get("by", "")),
         caller=_caller(event),
+        ends_by=event.note.get("due", 0),
         trace=traced(state.trace, event),
     )
 

@@ -37,7 +37,7 @@ Load = Callable[[str], History | None]
 def link_of(found: History) -> Continues | None:
     """Return what a run says of the one before it, or None; raises JournalError if that is malformed."""
     try:
-        return continues_of(found.records[0].body)
+        return continues_of(found.events[0].body)
     except (TypeError, KeyError):
         raise JournalError(f"run `{found.run}` does not say in words of the format which run it continues") from None
 

@@ -14,6 +14,7 @@ from stepward.vm.language.steps import InvokeStep, ToolCall, parts
 from stepward.vm.machine.continuing import (
     BUDGETS,
     ENDINGS,
+    FRACTIONS,
     Start,
     allowed_budgets,
     base_policies,
@@ -62,9 +63,9 @@ def checked_grant(grant: Mapping[str, Any]) -> dict[str, Any]:
             number = exact(amount) if isinstance(amount, int | float | Decimal) else 0
         except ValueRefused:
             number = 0
-        is_whole = name == "cost" or isinstance(number, int)
+        is_whole = name in FRACTIONS or isinstance(number, int)
         if isinstance(amount, bool) or not is_whole or number <= 0:
-            raise RunRefused(f"{'a' if name == 'cost' else 'a whole'} number above 0 can be granted of `{name}`")
+            raise RunRefused(f"{'a' if name in FRACTIONS else 'a whole'} number above 0 can be granted of `{name}`")
         found[name] = number
     return found
 
@@ -81,6 +82,8 @@ def require_continuable(chain: Sequence[History], wanted: Wanted) -> None:
         raise RunRefused(f"run `{run}` has ended FAILED: it is continued only if that is asked for")
     if state.status not in (*ENDINGS, "FAILED"):
         raise RunRefused(f"run `{run}` has ended {state.status}: only {' and '.join(ENDINGS)} can be continued")
+    if state.moved:
+        raise RunRefused(f"run `{run}` was to move to another version, and has ended before that: start a new run")
     count = sum(not one.state.moved for one in chain[:-1])
     if count >= wanted.most:
         raise RunRefused(f"run `{chain[0].run}` was continued {count} times, and `max_continuations` is {wanted.most}")

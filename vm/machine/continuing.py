@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import is_sealed
@@ -16,19 +17,30 @@ from stepward.vm.language.past import continued
 from stepward.vm.language.policy import Performed, Policy, plain
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import LlmCall
+from stepward.vm.language.steps.wait import LONGEST_WAIT
 from stepward.vm.machine.effects import digest_of_arguments
+from stepward.vm.machine.events import MOVED
 from stepward.vm.machine.history import History, fold
 from stepward.vm.machine.monitors import Watch
 from stepward.vm.machine.plan import meaning_under
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.state import Each, State
-from stepward.vm.values import arithmetic
+from stepward.vm.values import arithmetic, exact
 
 ENDINGS: Final = ("BUDGET_EXCEEDED", "STALLED")
 """How a run ends that may be continued; after FAILED only somebody who asks for it may."""
 
-BUDGETS: Final = {"steps": "max_steps", "tokens": "max_tokens", "cost": "max_cost"}
-"""The budgets of a chain, each with the field of a program that bounds it."""
+BUDGETS: Final = {"steps": "max_steps", "tokens": "max_tokens", "cost": "max_cost", "time": "timeout_seconds"}
+"""The budgets of a chain, each with the field of a program that bounds it. Time is in seconds."""
+
+FRACTIONS: Final = ("cost", "time")
+"""The budgets that need not be whole numbers."""
+
+_FOR_MODELS: Final = ("tokens", "cost")
+"""The budgets that only calls of models use up."""
+
+_AFTER_THE_END: Final = ("refused", "erased", "cancel")
+"""The records that others may append to a run that has stopped."""
 
 
 class Continues(NamedTuple):
@@ -205,11 +217,23 @@ def allowed_budgets(last: History, granted: Mapping[str, Any]) -> dict[str, Any]
     program, state = last.plan.program, last.state
     most: dict[str, Any] = {"steps": min(program.max_steps or state.limits.steps, state.limits.steps)}
     most |= {"tokens": program.max_tokens, "cost": program.max_cost}
-    return {
-        name: arithmetic("+", arithmetic("-", limit, getattr(state, name)), granted.get(name, 0))
-        for name, limit in most.items()
-        if limit is not None
-    }
+    left = {name: arithmetic("-", limit, getattr(state, name)) for name, limit in most.items() if limit is not None}
+    if state.ends_by:
+        left["time"] = exact(Decimal(_time_left(last)) / 1_000_000)
+    allowed = {name: arithmetic("+", amount, granted.get(name, 0)) for name, amount in left.items()}
+    return allowed | ({"time": min(allowed["time"], LONGEST_WAIT)} if "time" in allowed else {})
+
+
+def _time_left(last: History) -> int:
+    """Return what a run has left of its time, in microseconds: the time after its end does not count.
+
+    One that moves to another version has at least a microsecond left, so that the run behind it can always be created.
+    """
+    stops = (
+        one for one in reversed(last.records) if one.kind not in _AFTER_THE_END and one.body.get("reason") != MOVED
+    )
+    left: int = last.state.ends_by - next(stops).at
+    return max(left, 1) if last.state.moved else left
 
 
 def bounded(program: Program, allowed: Mapping[str, Any]) -> Program:
@@ -219,11 +243,11 @@ def bounded(program: Program, allowed: Mapping[str, Any]) -> Program:
     for name, most in allowed.items():
         field = BUDGETS[name]
         own = getattr(program, field)
-        if name != "steps" and not asks:
+        if name in _FOR_MODELS and not asks:
             continue  # it spends none of it
         if most <= 0:
             raise RunRefused(
-                f"no {name} are left of `{field}`: the operator may grant more"
+                f"no {name} {'is' if name == 'time' else 'are'} left of `{field}`: the operator may grant more"
                 if name != "cost"
                 else f"nothing is left of `{field}`: the operator may grant more"
             )

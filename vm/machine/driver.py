@@ -29,7 +29,7 @@ from stepward.vm.machine.ordered import MAX_PENDING, Asleep, keep_going
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import OPEN, State
-from stepward.vm.machine.timely import LONGEST_SLEEP, next_action
+from stepward.vm.machine.timely import LONGEST_SLEEP, is_out_of_time, next_action, time_left
 from stepward.vm.machine.tools import ToolContext
 from stepward.vm.machine.waiting import notify_first_wait
 from stepward.vm.values import FrozenMap, as_text
@@ -264,7 +264,7 @@ class Driver:
             await self._wait_until_due(call, asleep)
             return
         with asleep():
-            await self._sleep(self.setup.retry_delay(call.attempt))
+            await self._sleep(min(self.setup.retry_delay(call.attempt), time_left(self)))
 
     async def _sleep(self, seconds: float) -> None:
         """Wait; the end comes early if this machine is to stop."""
@@ -292,6 +292,8 @@ class Driver:
         note: dict[str, Any] = {"attempt": call.attempt, "performance": call.performance}
         token = ""
         if (self.state.is_cancelled or self.is_stopping) and not call.is_started:
+            return
+        if is_out_of_time(self) and not call.is_started:
             return
         if await is_held(self, plan):
             return
@@ -350,6 +352,7 @@ class Driver:
         await self.flush()
         # A clock that was set back makes no delay longer than the program says.
         until = min(call.due, setup.clock.now() + entry.delay(before.attempt - before.base))
+        until = min(until, self.state.ends_by or until)
         while (left := until - setup.clock.now()) > 0 and not (self.state.is_cancelled or self.is_stopping):
             if self._may_park():
                 self._is_parked = True

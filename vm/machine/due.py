@@ -14,15 +14,15 @@ def due_of(state: State) -> float | None:
     """Return the time from which on a machine can go on with a run, in seconds since the epoch; NOW for any time.
 
     None if nobody can: the run is over, or it waits for a delivery. Otherwise it is the time at which the first wait is
-    over. Where all that is left besides are calls whose next attempt is delayed, it is the time of the first of both.
+    over, or the time of the run. Where all that is left besides are calls whose next attempt is delayed, it is the time
+    of the first of all.
     """
     if state.is_over:
         return None
     if state.is_cancelled:
         return NOW
-    wait = first_wait(state)
     found = [_due_of_calls(state)] if state.status == "RUNNING" else []
-    return min([*found, wait / 1e6] if wait else found, default=None)
+    return min([*found, *(due / 1e6 for due in (first_wait(state), state.ends_by) if due)], default=None)
 
 
 def first_wait(state: State) -> int:

@@ -52,6 +52,7 @@ from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, is_id, run_of
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import Limits, before
+from stepward.vm.machine.timeouts import limit_note
 from stepward.vm.machine.tools import Tools
 from stepward.vm.machine.turns import Said, link_behind
 from stepward.vm.machine.waiting import ThreadLoop, wait
@@ -248,8 +249,8 @@ class ExecutionVM(Migrations):
 
         `reads` names the variables and outputs of the run that become inputs of the program: by the name of the input,
         or only their names where these are the same. With `head`, the digest of the last record that the caller has
-        seen, a run that has changed since is refused. `grant` adds to what the run has left of `steps`, `tokens` and
-        `cost`: only the operator may decide that. `after_failure` allows it after FAILED, too. A chain has
+        seen, a run that has changed since is refused. `grant` adds to what is left of `steps`, `tokens`, `cost` and
+        `time` (seconds): only the operator may decide that. `after_failure` allows it after FAILED, too. A chain has
         `max_continuations` at most. The other parameters are those of `run`.
 
         The new run is under the policies of this machine and of the run before, in the state in which that has left
@@ -332,10 +333,11 @@ class ExecutionVM(Migrations):
         if plan.patterns is not None:
             body["patterns"] = plan.patterns
         body |= more
-        note = {"limits": self._limits, "run": run, **who}
+        start = self.clock.now()
+        note = {"limits": self._limits, "run": run, **who, **limit_note(plan, start)}
         nobody = Lease(run, 0, 0.0)
         driver = Driver(setup, plan, run, before(plan), Entry(-1, b"", NO_DIGEST), nobody)
-        driver.record(unsealed("started", body, note) if plan.has_sensitive else event("started", body, note))
+        driver.record(unsealed("started", body, note) if plan.has_sensitive else event("started", body, note), start)
         first = driver.pending[0]
         size = len(first.entry.record)
         if plan.has_sensitive:  # the record has references in place of values
@@ -351,8 +353,7 @@ class ExecutionVM(Migrations):
             driver.secrets = {}
         signature = None if setup.key is None else setup.key.sign_head(run, 0, first.entry.digest)
         now = self.clock.now() / 1e6
-        # Of queued runs, those that were written first are due first.
-        due = due_of(first.state) if ttl else now
+        due = due_of(first.state) if ttl else now  # of queued runs, those that were written first come first
         append = Append(run, -1, [first.entry], first.state.status, now, not ttl, signature, due)
         name = plan.program.name
         lease = await self._leased(self.journal.create, append, name, self._next_holder(), ttl)

@@ -40,6 +40,7 @@ from stepward.vm.machine.ordering import open_calls
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, State, before, visits_of
+from stepward.vm.machine.timeouts import ending_misfit, start_misfit
 from stepward.vm.machine.traces import as_once_traced
 from stepward.vm.machine.turns import is_turn, stray
 from stepward.vm.machine.waits import dated, overdue
@@ -207,7 +208,10 @@ def misfits(found: History) -> list[Fault]:
     for number, happened in enumerate(found.events):
         after = applied(plan, state, happened, number)
         try:
-            why = _misfit(plan, found.run, state, happened) if number else _start_misfit(plan, happened)
+            if number:
+                why = _misfit(plan, found.run, state, happened)
+            else:
+                why = _start_misfit(plan, happened) or start_misfit(plan, happened.note, found.records[0].at)
         except ErasedError:  # it can't be checked, as in `_misfit`
             why = None
         except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError):
@@ -253,6 +257,8 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
         return _waiver_misfit(plan, plan.terms[state.governed + 1].policies, happened.body["waived"])
     if kind in FROM_OUTSIDE:
         return None
+    if kind == "ended" and happened.note:
+        return ending_misfit(plan, whole, happened)
     if whole.fork is not None and "ends" in happened.body and kind not in DELIVERIES:  # it concerns all branches
         return None if _is_decided(plan, whole, happened) else _undecided(happened)
     if kind == "waited":

@@ -87,7 +87,7 @@ class Run:
     def continues(self) -> Continues | None:
         """The run that this one continues, with what it reads of it; None for a run that continues none."""
         found = self._history()
-        return None if found is None else continues_of(found.records[0].body)
+        return None if found is None else continues_of(found.events[0].body)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.status})"

@@ -142,7 +142,8 @@ class State(NamedTuple):
     is. `broken` are the rules of bodies that frames have broken, with the reasons. `fork` are the branches that run:
     each has a state of its own, and `result` is what it came to when it has ended.
     `moved` is the digest of the version to which the run moves, empty for none. `due` is the time at which the wait
-    that goes on is over, in microseconds since the epoch, 0 without a wait.
+    that goes on is over, and `ends_by` that at which the time of the run is over, in microseconds since the epoch; 0
+    without one.
     """
 
     status: str = RUNNING
@@ -174,6 +175,7 @@ class State(NamedTuple):
     result: Branch | None = None
     moved: str = ""
     due: int = 0
+    ends_by: int = 0
 
     @property
     def frame(self) -> FrameName:
@@ -251,6 +253,7 @@ OF_RUN: Final = (
     "governed",
     "caller",
     "broken",
+    "ends_by",
 )
 """The parts of a state that belong to the run as a whole, not to a branch of it."""
 
@@ -274,7 +277,7 @@ def _plain(plan: Plan, state: State) -> dict[str, Any]:
     }
     data = state._asdict()
     del data["slots"]
-    for name in ("moved", "due"):  # the snapshots of other runs stay what they were
+    for name in ("moved", "due", "ends_by"):  # the snapshots of other runs stay what they were
         if not data[name]:
             del data[name]
     frames, each, broken = data.pop("frames"), data.pop("each"), data.pop("broken")

@@ -1,7 +1,11 @@
-"""What a run does next by the clock of the machine that drives it: a wait that is over ends before anything else."""
+"""What a run does next by the clock of the machine that drives it.
+
+A run whose time is over ends before anything else, and a wait that is over ends before the rest.
+"""
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final, Protocol
 
 from stepward.vm.machine.decide import NOBODY, UnderWay, decide
@@ -10,6 +14,7 @@ from stepward.vm.machine.events import Action, Event
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import State
+from stepward.vm.machine.timeouts import is_late, run_out
 from stepward.vm.machine.waits import dated, overdue
 
 LONGEST_SLEEP: Final = 30.0
@@ -26,6 +31,8 @@ class Timed(Protocol):
 
 def next_action(run: Timed, under_way: UnderWay = NOBODY) -> Action:
     """Return the next action; `under_way` is that of `decide`."""
+    if is_out_of_time(run):
+        return run_out(run.plan, run.state, run.setup.clock.now())
     due, clock = first_wait(run.state), run.setup.clock
     if due:
         found = overdue(run.plan, run.state, due if run.plan.one_by_one else clock.now())
@@ -35,7 +42,17 @@ def next_action(run: Timed, under_way: UnderWay = NOBODY) -> Action:
     return dated(action, clock.now()) if isinstance(action, Event) and action.kind == "waiting" else action
 
 
+def is_out_of_time(run: Timed) -> bool:
+    """Return whether the time of a run is over, so that no call starts any more; never in the replay of a witness."""
+    return bool(run.state.ends_by) and not run.plan.one_by_one and is_late(run.state, run.setup.clock.now())
+
+
+def time_left(run: Timed) -> float:
+    """Return the seconds until the time of a run is over; infinity without a limit."""
+    return max(run.state.ends_by - run.setup.clock.now(), 0) / 1e6 if run.state.ends_by else inf
+
+
 def seconds_left(run: Timed) -> float | None:
-    """Return the seconds until the first wait of a run is over, LONGEST_SLEEP at most; None without a wait."""
-    due = first_wait(run.state)
+    """Return the seconds until a wait of a run is over, or its time: LONGEST_SLEEP at most, None without any."""
+    due = min((one for one in (first_wait(run.state), run.state.ends_by) if one), default=0)
     return max(min((due - run.setup.clock.now()) / 1e6, LONGEST_SLEEP), 0.0) if due else None

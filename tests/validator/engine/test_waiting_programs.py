@@ -32,6 +32,19 @@ def test_the_checker_says_what_happens_in_programs_that_wait() -> None:
     assert left_open <= properties / 100
 
 
+def test_the_time_of_a_run_may_be_over_before_any_step() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(size(12, 120)):
+        data = small_program(7_000 + seed)
+        ids = [step["id"] for step in data["steps"] if step["type"] != "end"]
+        owing = {"first": {"step": ids[0]}, "then": {"step": Random(seed).choice(ids)}}
+        rules = [*data.get("guardrails", ()), {"name": "owing", "followed_by": owing, "ends": "any"}]
+        found = compare({**data, "language": 2, "timeout_seconds": 60, "guardrails": rules})
+        counts.update(found.counts)
+        assert not found.wrong or all("not legal" in text for text in found.wrong), (seed, found.wrong)
+    assert counts["truly broken followed_by"] > size(3, 30)
+
+
 def said(data: dict[str, Any]) -> set[tuple[str, str | None]]:
     """Return what is found in a program, but for budgets, which waits use up."""
     return {(one.code, one.step) for one in check_program(Program.from_dict(data)) if not one.code.startswith("SW6")}

@@ -240,7 +240,7 @@ def test_a_chain_does_not_go_on_for_ever() -> None:
     world = World()
     with pytest.raises(PlanRefused, match="`max_continuations` is 0"):
         world.plan(GOOD, max_continuations=0)
-    for grant in ({"steps": -1}, {"steps": "many"}, {"time": 5}):
+    for grant in ({"steps": -1}, {"steps": "many"}, {"patience": 5}):
         with pytest.raises(PlanRefused, match="granted"):
             world.plan(GOOD, grant=grant)
 

@@ -209,6 +209,11 @@ def test_of_a_vacuous_rule_no_waiver_is_spoken() -> None:
     assert "  = policy: money/no-refund" in lines
 
 
+def test_in_a_continuation_no_waiver_is_promised() -> None:
+    lines = render(result(finding(policy=PolicyTag("money", "no-refund", continues=True))), "full").splitlines()
+    assert "  = policy: money/no-refund; no waiver counts in a continuation" in lines
+
+
 def test_without_a_text_the_place_in_the_program_is_said() -> None:
     bare = finding(span=None, file="pkg.mod:NAME", related=(Label(Place(("guardrails", 0)), "the rule"),))
     assert render(result(bare), "full").splitlines()[:5] == [

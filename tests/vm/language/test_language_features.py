@@ -63,7 +63,7 @@ EXEMPT = {
     },
     **{
         f"CalledProgram.{field}": "a budget of a file counts only when it runs alone: `test_calls.py`"
-        for field in ("max_cost", "max_stalled_steps", "max_steps", "max_tokens")
+        for field in ("max_cost", "max_stalled_steps", "max_steps", "max_tokens", "timeout_seconds")
     },
     **{
         f"InvokeStep.{field}": "as the field of a for_each step, which is made"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -41,6 +42,9 @@ from trace_judge import Judge
 CASES: Final = size(60, 2_000)
 PROVED_EVERY: Final = 3
 """The gate is asked about every third continuation: its proofs take most of the time."""
+
+SHARE_OF_TIMED: Final = 0.25
+"""The share of the runs that have a time limit."""
 
 BOUNDS: Final = {"steps": "max_steps", "tokens": "max_tokens"}
 
@@ -84,6 +88,8 @@ def interrupted(seed: int) -> tuple[Case, Run] | None:
     chance, data = Random(f"interrupted {seed}"), small_program(seed)
     data["max_steps"] = chance.randint(2, len(data["steps"]) + 1)
     data["tools"] = dict(TOOLS)
+    if Random(f"timed {seed}").random() < SHARE_OF_TIMED:
+        data |= {"language": 2, "timeout_seconds": 1_000}
     rules = [*data["guardrails"], *more_rules(chance)]
     own = [rule for rule in rules if chance.random() < 0.5]
     of_policy = [rule for rule in rules if rule not in own]
@@ -113,6 +119,8 @@ def following(case: Case, number: int, last: History) -> tuple[dict[str, Any], d
     chance = case.chance
     while True:
         data = renamed(small_program(chance.randrange(100_000)), number)
+        if "timeout_seconds" in case.data:
+            data |= {"language": 2, **chance.choice([{}, {"timeout_seconds": chance.choice([60, 5_000])}])}
         if data.get("language") == case.data.get("language"):
             break
     reads: dict[str, str] = {}
@@ -172,6 +180,8 @@ def play(seed: int, seen: Seen) -> None:
         last = case.history(runs[-1].id)
         data, reads = following(case, number, last)
         grant = {"steps": case.chance.choice([3, 6, 12, 30])}
+        if "timeout_seconds" in case.data:
+            grant |= case.chance.choice([{}, {"time": 10}])
         try:
             run = case.machine.continue_run_sync(
                 runs[-1].id, Program.from_dict(data), reads, grant=grant, after_failure=case.chance.random() < 0.3
@@ -196,10 +206,9 @@ def _look_at(case: Case, parts: list[dict[str, Any]], runs: list[Run], granted: 
     faults = verify(case.journal, runs[-1].id, replay=replayer(case.journal, runs[-1].id)).faults
     if faults:
         wrong(f"it is not verified: {faults[0].what}")
-    spent = sum(run.steps for run in runs)
-    if spent > case.data["max_steps"] + granted["steps"]:
-        wrong(f"the chain has spent {spent} steps")
     histories = [case.history(run.id) for run in runs]
+    for what in _exceeded(case, histories, granted):
+        wrong(what)
     done = [_effects(history) for history in histories]
     earlier = set().union(*map(set, done[:-1]))
     repeated = [effect for effect in done[-1] if effect in earlier]
@@ -221,6 +230,19 @@ def _look_at(case: Case, parts: list[dict[str, Any]], runs: list[Run], granted: 
     seen.counts["blocked by a rule"] += runs[-1].reason == "guardrail"
     if seen.counts["continuations"] % PROVED_EVERY == 0:
         _hold_against_enumeration(case, parts[-1], histories[-1], earlier, judge, seen)
+
+
+def _exceeded(case: Case, histories: list[History], granted: Counter[str]) -> Iterator[str]:
+    """Yield what a chain spends too much of: its steps, and the time that its last run may take."""
+    spent = sum(history.state.steps for history in histories)
+    if spent > case.data["max_steps"] + granted["steps"]:
+        yield f"the chain has spent {spent} steps"
+    if "timeout_seconds" in case.data:
+        *earlier, (first, *_) = (history.records for history in histories)
+        most = (case.data["timeout_seconds"] + granted["time"]) * 1_000_000
+        left = most - sum(records[-1].at - records[0].at for records in earlier)
+        if "due" not in first.note or first.note["due"] - first.at > left:
+            yield "the chain may go on beyond its time"
 
 
 def _effects(history: History) -> list[tuple[str, str]]:
@@ -271,6 +293,9 @@ def _hold_against_enumeration(
     broken = {rule for rule, _ in judge.breaches if rule in proved and rule in {one["name"] for one in rules}}
     seen.wrong += [f"{case.seed}: {rule} is proved, and broken" for rule in broken]
     whole = {**data, "max_steps": program.max_steps, "guardrails": json.loads(json.dumps(rules))}
+    if program.timeout_seconds is not None:
+        whole["timeout_seconds"] = 60
+        seen.counts["held with a time limit"] += 1
     try:
         # The gate knows the digests of writes and not their arguments: any call of their tools may be a repeated one.
         found = truth({**whole, "performed": [(tool, None) for tool in {tool for tool, _ in done}]})

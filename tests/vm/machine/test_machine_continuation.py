@@ -248,7 +248,7 @@ def test_a_continuation_has_what_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    "grant", [{"steps": 0}, {"steps": -1}, {"steps": True}, {"steps": 1.5}, {"time": 3}, {"cost": "5"}]
+    "grant", [{"steps": 0}, {"steps": -1}, {"steps": True}, {"steps": 1.5}, {"patience": 3}, {"cost": "5"}]
 )
 def test_what_is_no_grant_is_refused(grant: Any) -> None:
     world = World()
