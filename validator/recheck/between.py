@@ -22,7 +22,7 @@ from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
 from stepward.vm.expressions.syntax import Expression
-from stepward.vm.expressions.template import lone_reference
+from stepward.vm.expressions.template import embedded, lone_reference
 from stepward.vm.language.steps import BranchStep, FailingPart, ForEachStep, InvokeStep, ParallelStep, SetStep, Stage
 
 
@@ -187,7 +187,9 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
 
 
 def _is_list(steps: Steps, step: ForEachStep) -> bool:
-    """Return whether the items are always a list that is short enough: an input, or a part of one or of an item."""
+    """Return whether the items are always a list that is short enough: written down, an input, or a part of one."""
+    if isinstance(step.items, tuple):
+        return not any(embedded(step.items)) and (step.max_items is None or len(step.items) <= step.max_items)
     names = lone_reference(step.items)
     meant = None if names is None else steps.reading.lookup.meaning(names)
     if names is None or meant is None or any(source.kind not in ("input", "item") for source in meant.sources):

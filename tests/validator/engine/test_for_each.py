@@ -218,3 +218,30 @@ def test_a_path_says_that_a_for_each_starts_and_not_that_it_succeeds() -> None:
     assert (first.words, first.to_data()["how"]) == ("starts", "starts")
     assert second.words == "goes on to an item"
     assert all(move.words == "succeeds" for move in found.evidence.path if move.step == "p" and move.how == "succeeds")
+
+
+@pytest.mark.parametrize("items", ["[true, false]", "[]", "[{a: 1}]"])
+def test_a_list_that_is_written_down_is_there(items: str) -> None:
+    text = f"""
+language: 2
+name: written
+inputs: {{}}
+tools: {{pay: {{effect: write}}, note: {{effect: read}}}}
+guardrails: [{{name: r, protects: {{tool: pay}}, requires: {{step: other}}}}]
+steps:
+  - id: each
+    type: for_each
+    items: {items}
+    as: x
+    max_items: 2
+    on_item_error: skip
+    steps: [{{id: inner, type: tool, tool: note}}]
+    catch: [{{errors: [any], then: pays}}]
+    next_step: end
+  - {{id: other, type: tool, tool: note}}
+  - {{id: pays, type: tool, tool: pay}}
+  - {{id: end, type: end}}
+"""
+    report = ProgramValidator(Program.from_yaml(text)).validate()
+    assert "SW902" not in [one.code for one in report.findings]
+    assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.PROVED]
