@@ -237,9 +237,9 @@ steps:
     on_item_error: skip
     steps: [{{id: inner, type: tool, tool: note}}]
     catch: [{{errors: [any], then: pays}}]
-    next_step: end
+    next_step: other
   - {{id: other, type: tool, tool: note}}
-  - {{id: pays, type: tool, tool: pay}}
+  - {{id: pays, type: tool, tool: pay, next_step: end}}
   - {{id: end, type: end}}
 """
     report = ProgramValidator(Program.from_yaml(text)).validate()
