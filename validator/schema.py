@@ -74,6 +74,7 @@ _DESCRIPTIONS: Final = {
     "max_delay_seconds": "the longest delay before an attempt",
     "seconds": "how long it waits: a number of seconds, or a reference to one",
     "until": "until when it waits: a time of RFC 3339, or a text with references that becomes one",
+    "deadline_seconds": "the time after which a tool that suspends the run has no answer any more",
     "on_timeout": "whether the step fails or goes on with `fallback` when every attempt timed out",
     "fallback": "the output when every attempt timed out",
     "max_visits": "how often a run may start this step",
@@ -84,6 +85,7 @@ _DESCRIPTIONS: Final = {
     "policy": "the name of the policy",
     "applies_to": "patterns for names of programs or paths of their files; all programs if absent",
     "allow": "the tools that may be called at all",
+    "requires_deadline": "whether each call that may suspend a run has to say `deadline_seconds`",
     "waivers": "exceptions from rules for a program, with a reason and a last day",
     "sensitive": "whether the value must stay out of prompts, traces and journals",
 }

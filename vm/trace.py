@@ -114,9 +114,10 @@ class Attempt(LeavingRecord):
     `outcome` is `success`, `fallback`, `skipped` or `failed`; `again` if it is tried again, `doubt` if nobody knows,
     `suspended` if somebody has to resume it. `output` is that of a success or fallback, `error` the text of a failure,
     `error_name` its name in a program of language 2, `request` the question of a suspension, `rule` why a reply was
-    rejected (`allowed_outputs` or `returns`). `took` is in seconds, `due` the time before which the next attempt does
-    not start. `tokens`, `cost` and `model` are those of a model call; `cached` says that its reply came from a cache
-    and cost nothing. `unknown` says that a write that is tried again may have happened.
+    rejected (`allowed_outputs` or `returns`). `took` is in seconds. `due` is the time before which the next attempt
+    does not start, or the deadline of a suspension. `tokens`, `cost` and `model` are those of a model call; `cached`
+    says that its reply came from a cache and cost nothing. `unknown` says that a write that is tried again may have
+    happened.
     """
 
     kind: ClassVar[str] = "attempt"
@@ -224,6 +225,23 @@ class Waited(LeavingRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Expired(LeavingRecord):
+    """The deadline of a suspended call had passed by the clock of a machine, which said `time`.
+
+    `outcome` is `failed` or `skipped`; `again` if the call is made again, not before `due` if there is one; `doubt` if
+    it is a write that may have happened. `unknown` says that a write that is made again may have happened.
+    """
+
+    kind: ClassVar[str] = "expired"
+    outcome: Outcome
+    error: str
+    error_name: str | None = None
+    unknown: bool = False
+    time: datetime.datetime
+    due: datetime.datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Assigned(LeavingRecord):
     """A `set` step gave variables their values."""
 
@@ -325,6 +343,7 @@ AnyRecord = (
     | Closed
     | Waiting
     | Waited
+    | Expired
     | Branched
     | Assigned
     | Passed

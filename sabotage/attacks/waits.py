@@ -1,4 +1,5 @@
-"""Waits: a run that goes on before its time, because of a clock that somebody sets, or of what a journal says."""
+"""Waits and deadlines: a run that goes on before its time, because of a clock that somebody sets or of what a journal
+says, and an answer that comes too late."""
 
 from __future__ import annotations
 
@@ -7,14 +8,18 @@ from typing import Final
 from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, with_note
 from stepward.sabotage.attacks.tampering import pick_index
-from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.places import place_of
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Data
+from stepward.vm import DeliveryRefused
 from stepward.vm.language.steps import WaitStep
 
+DATED: Final = Need("no call has a deadline", lambda target: any(call.deadline for call in target.calls.values()))
 TIMED: Final = Need(
-    "no step waits for a time", lambda target: any(isinstance(step.step, WaitStep) for step in target.plan.steps)
+    "no step waits for a time, or has a deadline",
+    lambda target: DATED.is_met(target) or any(isinstance(step.step, WaitStep) for step in target.plan.steps),
 )
 
 SHARES: Final = (1, 2, 1_000, 1_000_000)
@@ -22,7 +27,8 @@ SHARES: Final = (1, 2, 1_000, 1_000_000)
 
 
 class TakenUpBeforeItsTime(Attack):
-    """A process whose clock shows a time before the end of a wait takes up all runs; later one does at the very end."""
+    """A process whose clock shows a time before the end of a wait, or before a deadline, takes up all runs; later one
+    does at the very end."""
 
     family = Family.TIME
     surface = "clock of a process that takes up runs"
@@ -60,6 +66,60 @@ class TakenUpBeforeItsTime(Attack):
         return Outcome.ABSORBED
 
 
+_ENDS: Final = ("waited", "expired")
+
+
+def _begins(record: Data) -> bool:
+    """Return whether a record says when a wait is over, or a deadline passes."""
+    is_held = record["kind"] == "waiting" or record["body"].get("kind") == "suspended"
+    return is_held and "due" in record["note"]
+
+
+class AnswerAfterTheDeadline(Attack):
+    """Somebody answers after the deadline has passed, before any process has noticed that, or after one has; and a
+    process whose clock is set back gets the answer again."""
+
+    family = Family.TIME
+    surface = "token of a call whose deadline has passed"
+    action = "used to answer all the same"
+    invariant = Invariant.DELIVERY
+    defence = "whoever takes an answer first records which deadlines have passed by its clock"
+    needs = (DATED,)
+
+    def play(self, case: Case) -> Outcome:
+        """Play until a call has a deadline, let it pass, and answer."""
+        from hypothesis import strategies as st
+
+        trial = Trial(case)
+        run = trial.start()
+        for _ in range(20):
+            if run.is_over or (run.suspensions and run.due):
+                break
+            run = trial.deliver(run, trial.machine())
+        case.needs(not run.is_over and run.suspensions and run.due)
+        (held, *_), due = run.suspensions, int((run.due or 0.0) * 1e6)
+        payload = case.pick("answer", trial.target.output(trial.target.calls[held.step]))
+        trial.clock.time = due + 1
+        case.act(f"answer `{held.step}` after the deadline")
+        try:
+            case.do(trial.machine().resume(held.token, payload))
+        except DeliveryRefused:
+            pass
+        else:
+            raise Breach(Invariant.DELIVERY, f"`{held.step}` takes an answer after its deadline")
+        if case.pick("by a clock that is set back", st.booleans()):
+            trial.clock.time = due - 1_000_000
+        try:
+            case.do(trial.machine().resume(held.token, payload))
+        except DeliveryRefused:
+            pass
+        else:
+            raise Breach(Invariant.DELIVERY, f"`{held.step}` takes an answer after its deadline was recorded")
+        trial.clock.time = due + 2
+        trial.oracle.judge(trial.carry_on(trial.reload()))
+        return Outcome.BLOCKED
+
+
 @rewriting(
     surface="times of a wait in the journal",
     action="changed, so that the wait was over sooner",
@@ -67,14 +127,15 @@ class TakenUpBeforeItsTime(Attack):
     needs=(TIMED,),
 )
 def wait_cut_short(trial: Trial, records: list[Data]) -> Forged:
-    """The record of a wait says another end, or the record of its end another time."""
+    """The record of a wait or of a deadline says another end, or the record of its end another time."""
     case = trial.case
-    kinds = case.needs([record["seq"] for record in records if record["kind"] in ("waiting", "waited")])
+    kinds = case.needs([record["seq"] for record in records if _begins(record) or record["kind"] in _ENDS])
     seq = kinds[pick_index(case, "record", len(kinds))]
     record = records[seq]
-    if record["kind"] == "waiting":
+    if _begins(record):
         case.log(f"write into record {seq} that the wait is over a second sooner")
         return changed(records, seq, with_note(record, due=record["note"]["due"] - 1_000_000))
-    begun = next(one for one in reversed(records[:seq]) if one["kind"] == "waiting")
+    place = place_of(record["body"])
+    begun = next(one for one in reversed(records[:seq]) if _begins(one) and place_of(one["body"]) == place)
     case.log(f"write into record {seq} that the wait ended a microsecond too soon")
     return changed(records, seq, with_note(record, time=begun["note"]["due"] - 1))

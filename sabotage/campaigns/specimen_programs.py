@@ -424,6 +424,58 @@ DUNNING: Final[Mapping[str, Any]] = {
 }
 """Waits for a number of seconds, and until a time; its runs may take some nine years."""
 
+ESCALATION: Final[Mapping[str, Any]] = {
+    "name": "specimen_escalation",
+    "language": 2,
+    "inputs": {"amount": _MONEY},
+    "tools": {
+        "ask": {"effect": "none", "suspends": True, "returns": {"type": "boolean"}},
+        "post": {"effect": "write", "idempotent": True, "suspends": True, "args": {"sum": {"type": "integer"}}},
+    },
+    "guardrails": [
+        {
+            "name": "asked",
+            "protects": {"tool": "post"},
+            "requires": {"any_of": [{"step": "manager"}, {"step": "director"}]},
+        }
+    ],
+    "steps": [
+        {
+            "id": "manager",
+            "type": "tool",
+            "tool": "ask",
+            "deadline_seconds": 86_400,
+            "output_key": "allowed",
+            "catch": [{"errors": ["Deadline"], "then": "director"}, {"errors": ["any"], "then": "no"}],
+            "next_step": "decide",
+        },
+        {
+            "id": "director",
+            "type": "tool",
+            "tool": "ask",
+            "deadline_seconds": 172_800,
+            "output_key": "allowed",
+            "retry": [{"errors": ["Deadline"], "max_attempts": 2, "delay_seconds": 60}],
+            "error_step": "no",
+            "next_step": "decide",
+        },
+        {"id": "decide", "type": "condition", "condition": "$allowed", "then": "post", "otherwise": "no"},
+        {
+            "id": "post",
+            "type": "tool",
+            "tool": "post",
+            "args": {"sum": "$amount"},
+            "deadline_seconds": 3_600,
+            "max_retries": 2,
+            "error_step": "no",
+            "next_step": "done",
+        },
+        {"id": "done", "type": "end"},
+        {"id": "no", "type": "end", "outcome": "failure"},
+    ],
+}
+"""Deadlines of calls that suspend the run: one that fails, and one that is tried again."""
+
 SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]]] = {
     "approval": (APPROVAL, (DESK,)),
     "loop": (LOOP, ()),
@@ -436,6 +488,7 @@ SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], 
     "branches": (BRANCHES, ()),
     "chain": (CHAIN, ()),
     "dunning": (DUNNING, ()),
+    "escalation": (ESCALATION, ()),
 }
 """The specimens by name, each with its policies."""
 

@@ -205,15 +205,19 @@ def _compare_due_times(machine: Machine, records: Sequence[dict[str, Any]]) -> N
         body, note = record["body"], record["note"]
         if record["kind"] == "joined" and body["kind"] == "again":
             made.clear()  # each round of a parallel step counts anew
-        if record["kind"] != "attempt":
+        if record["kind"] not in ("attempt", "expired"):
             continue
+        is_attempt = record["kind"] == "attempt"
         place = body["step"], body["visit"], str(body.get("frame"))
-        made[place] = made.get(place, 0) + 1
-        if place in before:
+        made[place] = made.get(place, 0) + is_attempt
+        if is_attempt and place in before:
             equal("start that is due", note["started"] >= before.pop(place), True, str(place))
         entry = _entry(machine, body)
         due = None if entry is None else int(_delay(entry, made[place]) * 1_000_000)
-        equal("due", note.get("due"), None if due is None else note["started"] + note["took"] + due, str(place))
+        if body["kind"] == "suspended":
+            continue  # `compare_waits` compares deadlines
+        ended = note["started"] + note["took"] if is_attempt else note["time"]
+        equal("due", note.get("due"), None if due is None else ended + due, str(place))
         if due is not None:
             before[place] = note["due"]
 

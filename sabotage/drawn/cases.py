@@ -22,13 +22,16 @@ from stepward.sabotage.drawn.room import room_case
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.spelled import misread_text
 from stepward.sabotage.drawn.stalls import stalls_case
-from stepward.sabotage.drawn.waiting import with_limit, with_waits
+from stepward.sabotage.drawn.waiting import with_deadlines, with_limit, with_waits
 from stepward.sabotage.drawn.wide import Theme, wide_program
 from stepward.sabotage.drawn.within import within_case
 from stepward.vm import Policy, Program, ProgramError
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import Limits
+
+SHARE_OF_APPROVALS: Final = 0.5
+"""The share of programs of the theme `time` in which most calls suspend the run."""
 
 MOST_DRAWS: Final = 5
 """The number of programs that are drawn for one case until one has types without contradiction."""
@@ -218,8 +221,12 @@ def _computing(_: str, seed: str) -> DrawnCase:
 
 def _timed(_: str, seed: str) -> DrawnCase:
     chance = Random(f"waits {seed}")
+    if chance.random() < SHARE_OF_APPROVALS:
+        case = _of_theme("people", seed)
+        return case._replace(program=Program.from_dict(with_deadlines(case.program.to_dict(), chance)))
     case = chance.choice((lambda one: _of_theme("all", one), bodies_case, branches_case))(seed)
-    waits = Program.from_dict(with_limit(with_waits(case.program.to_dict(), chance, 1.0), chance, 0.5))
+    timed = with_limit(with_waits(case.program.to_dict(), chance, 1.0), chance, 0.5)
+    waits = Program.from_dict(with_deadlines(timed, chance))
     return case._replace(program=waits) if _is_runnable(waits) else case
 
 

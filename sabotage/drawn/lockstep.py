@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from stepward.sabotage.drawn import around
 from stepward.sabotage.drawn.fate import PEOPLE, World, given
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Machine, Parted, Processes, equal
-from stepward.sabotage.drawn.passing import compare_waits, let_pass
+from stepward.sabotage.drawn.passing import catch_up, compare_waits, let_pass, may_pass
 from stepward.sabotage.playing.oracle import odd_of
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.quiet import without_log_of_caches
@@ -74,7 +74,7 @@ def _moves(found: History) -> list[Moved]:
 
 def _move(kind: str, body: Mapping[str, Any]) -> Moved | None:
     how = str(body.get("kind", ""))
-    if kind in ("attempt", "resumed", "reconciled"):
+    if kind in ("attempt", "expired", "resumed", "reconciled"):
         if how not in ("success", "fallback", "failed", "skipped"):
             return None
     elif kind == "joined":
@@ -177,6 +177,7 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
                 await pair.erase(run)
             pair.compare_records(run)
             met = frozenset(pair.met | {move.how for move in reference.log} | ({"died"} if machine.died else set()))
+            met |= {"expired"} & {record.kind for record in found.records}
             return RunSummary((reference.status, reference.reason), met, len(found.records))
         run = await pair.settle(run, turn)
     raise AssertionError("that run does not end")
@@ -254,7 +255,7 @@ class _Pair:
             run_id = self.machine.run
             return await outlived(self.machine, 0, lambda vm: vm.cancel(run_id, by=who or None), ("cancel",))
         held = reference.held
-        is_timed = reference.resting or self.case.program.timeout_seconds is not None
+        is_timed = may_pass(reference) or self.case.program.timeout_seconds is not None
         if is_timed and (not held or chance.random() < SHARE_OF_TIME):
             self.met.add("time passed")
             return await let_pass(self.machine, reference, outlived, self.answer)
@@ -343,6 +344,7 @@ class _Pair:
         if machine.parted is not None:
             raise machine.parted
         equal("row after every append", machine.journal.odd, None)
+        catch_up(machine, reference, self.answer)
         if self.is_timed(run):
             equal("ending", (run.status, run.reason), (reference.status, reference.reason), run.error)
             equal("misfits of an honest journal", [fault.what for fault in misfits(machine.history())], [])

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from stepward.sabotage.drawn.machine import Machine, equal
 from stepward.sabotage.reference import Reference
 from stepward.vm import ExecutionVM, Run
 from stepward.vm.machine.due import first_wait
 from stepward.vm.machine.forks import leaves
+from stepward.vm.machine.keys import FrameName
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.state import AWAITED, State
+
+TOGETHER: Final = 1_000_000
+"""Microseconds within which waits and deadlines are over together."""
 
 Outlived = Callable[[Machine, int, Callable[[ExecutionVM], Awaitable[Run]], Collection[str]], Awaitable[Run]]
 
@@ -21,14 +27,21 @@ async def let_pass(machine: Machine, reference: Reference, outlived: Outlived, a
     """
     found, run_id = machine.history(), machine.run
     ends_by = found.state.ends_by
-    machine.clock.time = max(machine.clock.time, min(due for due in (first_wait(found.state), ends_by) if due))
+    first = min(due for due in (first_wait(found.state), ends_by) if due)
+    # What is over within the same second passes together: the clock goes on with each look at it.
+    machine.clock.time = max(machine.clock.time, first) + TOGETHER
     if 0 < ends_by <= machine.clock.time:
         run = await outlived(machine, 0, lambda vm: _recovered(vm, run_id), ("ended",))
         reference.run_out()
         return run
-    passed = [one.frame for one in leaves(found.plan, found.state) if 0 < one.due <= machine.clock.time]
-    run = await outlived(machine, 0, lambda vm: _recovered(vm, run_id), ("waited",))
+    over = list(leaves(found.plan, found.state))
+    passed = [one.frame for one in over if 0 < one.due <= machine.clock.time]
+    late = [call for one in over for call in _late(found.plan, one, machine.clock.time)]
+    run = await outlived(machine, 0, lambda vm: _recovered(vm, run_id), ("waited", "expired"))
     reference.now = machine.clock.time
+    if late:
+        reference.pass_deadlines(late)
+        answer()
     for resting in reference.resting:
         if resting.frame in passed and not reference.is_over:
             reference.let_pass(resting)
@@ -38,6 +51,25 @@ async def let_pass(machine: Machine, reference: Reference, outlived: Outlived, a
 
 async def _recovered(vm: ExecutionVM, run: str) -> Run:
     return (await vm.recover(run))[0]
+
+
+def catch_up(machine: Machine, reference: Reference, answer: Callable[[], None]) -> None:
+    """Let pass what was over by itself while the machine drove the run: a short wait, after the lease of a dead one."""
+    ended = {_place(record.body) for record in machine.history().records if record.kind == "waited"}
+    while over := [one for one in reference.resting if (one.step, one.visit, one.frame) in ended]:
+        reference.let_pass(over[0])
+        answer()
+
+
+def _late(plan: Plan, here: State, now: int) -> list[tuple[str, FrameName]]:
+    """Return the calls whose deadlines have passed, of a step as its frame sees it."""
+    calls = zip(plan.steps[here.at].calls, here.calls or (), strict=False)
+    return [(call.id, here.frame) for call, state in calls if state.phase == AWAITED and 0 < state.due <= now]
+
+
+def may_pass(reference: Reference) -> bool:
+    """Return whether a run waits for a time, or for something that has a deadline."""
+    return bool(reference.resting or reference.deadlines)
 
 
 def compare_waits(machine: Machine, reference: Reference) -> None:
@@ -53,6 +85,17 @@ def compare_waits(machine: Machine, reference: Reference) -> None:
         begun = (record for record in reversed(found.records) if record.kind == "waiting")
         note = next(record.note for record in begun if _place(record.body) == place)
         equal("end of a wait", note["due"], note["started"] + one.lasts if one.until is None else one.until)
+    calls = {
+        (call.id, one.frame): state.due
+        for one in leaves(found.plan, found.state)
+        for call, state in zip(found.plan.steps[one.at].calls, one.calls or (), strict=False)
+        if state.phase == AWAITED and state.due
+    }
+    equal("deadlines", set(calls), set(reference.deadlines))
+    for held, lasts in reference.deadlines.items():
+        asked = (one for one in reversed(found.records) if one.body.get("kind") == "suspended")
+        note = next(one.note for one in asked if (_place(one.body)[0], _place(one.body)[2]) == held)
+        equal("a deadline", (note["due"], calls[held]), (note["started"] + note["took"] + lasts,) * 2)
 
 
 def _place(body: Mapping[str, Any]) -> tuple[str, int, tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Wait steps, put into drawn programs in place of some that set a variable."""
+"""Time in drawn programs: steps that wait in place of some that set a variable, and deadlines of suspended calls."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ GOOD: Final[tuple[dict[str, Any], ...]] = (
 WAITS: Final = (*GOOD, {"seconds": "$x"}, {"seconds": "$v"}, {"until": "$s"}, {"until": "2050-01-01T00:00:0$x"})
 """The same, and some that fail, for some values or always."""
 
+DEADLINES: Final = (864_000, 864_000.0000001, 1_000_000)
+"""How long suspended calls wait. No clock of a case gets to a deadline by itself."""
+
+SHARE_OF_DEADLINES: Final = 0.8
+
 _KEPT: Final = ("next_step", "is_terminal", "outcome", "max_visits")
 
 
@@ -29,6 +34,35 @@ def with_waits(data: dict[str, Any], chance: Random, share: float) -> dict[str, 
         return data
     steps = _all_waiting(data["steps"], chance)
     return data if steps == data["steps"] else {**data, "language": 2, "steps": steps}
+
+
+def with_deadlines(data: dict[str, Any], chance: Random) -> dict[str, Any]:
+    """Return a program in which some calls of tools that suspend have a deadline. It is not changed."""
+    slow = {name for name, tool in data.get("tools", {}).items() if tool.get("suspends")}
+    steps = _all_dated(data["steps"], chance, slow)
+    return data if steps == data["steps"] else {**data, "language": 2, "steps": steps}
+
+
+def _all_dated(steps: list[dict[str, Any]], chance: Random, slow: set[str]) -> list[dict[str, Any]]:
+    found = []
+    for step in steps:
+        dated = dict(step)
+        if step.get("tool") in slow and chance.random() < SHARE_OF_DEADLINES:
+            dated["deadline_seconds"] = chance.choice(DEADLINES)
+            if "error_step" in dated and "retry" not in dated and chance.random() < 0.5:
+                dated["catch"] = [{"errors": [chance.choice(("Deadline", "any"))], "then": dated.pop("error_step")}]
+        for name in ("steps", "parallel_steps"):
+            if name in step:
+                dated[name] = _all_dated(step[name], chance, slow)
+        if "do" in step:
+            dated["do"] = _all_dated([step["do"]], chance, slow)[0]
+        if "branches" in step:
+            dated["branches"] = {
+                name: {**branch, "steps": _all_dated(branch["steps"], chance, slow)}
+                for name, branch in step["branches"].items()
+            }
+        found.append(dated)
+    return found
 
 
 def _all_waiting(steps: list[dict[str, Any]], chance: Random) -> list[dict[str, Any]]:

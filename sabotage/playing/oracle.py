@@ -17,7 +17,7 @@ from stepward.sabotage.invariants import Breach, Invariant
 from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.places import Place, frame_of, place_of
 from stepward.sabotage.playing.timing import is_in_wave_to_count, is_spent, is_timed, may_end
-from stepward.sabotage.playing.waiting import let_pass, run_out
+from stepward.sabotage.playing.waiting import expire, let_pass, run_out
 from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, Asking, Performance, World
 from stepward.sabotage.reference import (
     Answer as ReferenceAnswer,
@@ -216,8 +216,8 @@ class Oracle:
             self._performing[shown(self._branch_of(frame_of(body)), body["step"])] = place_of(body), note["performance"]
         elif kind in ("attempt", "doubt", "resumed", "reconciled"):
             self._answered(kind, body, note)
-        elif kind == "waited":
-            let_pass(self.reference, self.records)
+        elif kind in ("waited", "expired"):
+            (let_pass if kind == "waited" else expire)(self.reference, self.records)
         elif kind == "ended" and body.get("reason") == "cancelled":
             self._stopped()
         elif kind == "ended" and body.get("reason") == "time":

@@ -1,4 +1,4 @@
-"""Waits, and the time of a run, as the oracle judges them: none ends before its time."""
+"""Waits, deadlines and the time of a run, as the oracle judges them: none is over before its time."""
 
 from __future__ import annotations
 
@@ -28,3 +28,16 @@ def run_out(reference: Reference, records: Sequence[Mapping[str, Any]]) -> None:
     if lasts is None or records[-1]["note"]["time"] < began + lasts * 1_000_000:
         raise Breach(Invariant.BOUNDS, "the run ends before its time is over")
     reference.run_out()
+
+
+def expire(reference: Reference, records: Sequence[Mapping[str, Any]]) -> None:
+    """Let the deadline of a call pass, as the last record says. Raises Breach if it had not passed."""
+    last = records[-1]
+    place = place_of(last["body"])
+    asked = [one for one in records if one["body"].get("kind") == "suspended" and place_of(one["body"]) == place]
+    due = asked[-1]["note"].get("due") if asked else None
+    if due is None or last["note"]["time"] < due:
+        raise Breach(Invariant.GRAPH, f"the deadline of `{place[0]}` passes before its time")
+    if (place[0], place[2]) not in reference.deadlines:
+        raise Breach(Invariant.ENDINGS, f"the deadline of `{place[0]}` passes, and it waits for nothing")
+    reference.pass_deadlines([(place[0], place[2])])

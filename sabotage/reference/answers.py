@@ -77,7 +77,11 @@ class Cut(NamedTuple):
     is_started: bool
 
 
-Answer = Returned | Replied | Raised | TimedOut | Lost | Waits
+class Expired(NamedTuple):
+    """Nobody answered a suspended call within the step's `deadline_seconds`."""
+
+
+Answer = Returned | Replied | Raised | TimedOut | Lost | Waits | Expired
 
 
 class Moved(NamedTuple):

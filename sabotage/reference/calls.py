@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepward.sabotage.reference.answers import Answer, Cut, Raised, Replied, Returned, TimedOut, Waits
+from stepward.sabotage.reference.answers import Answer, Cut, Expired, Raised, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.reference.facts import WORST, Tool
 from stepward.sabotage.reference.plain import NoValue, size, to_value
 from stepward.sabotage.reference.types import is_of
@@ -97,7 +97,8 @@ def meaning_of(call: Call, answer: Answer, most_bytes: int) -> AnswerMeaning:
     if isinstance(answer, Raised):
         listed = () if call.is_model else (name for name in answer.names if name in call.tool.errors)
         return AnswerMeaning(False, why=f"raised: {answer.why}", name=next(iter(listed), "Unexpected"))
-    name = "Timeout" if isinstance(answer, TimedOut) else "BadOutput" if isinstance(answer, Waits) else "Unexpected"
+    names = {TimedOut: "Timeout", Waits: "BadOutput", Expired: "Deadline"}
+    name = names.get(type(answer), "Unexpected")
     return AnswerMeaning(False, why=type(answer).__name__, may_have_happened=True, name=name)
 
 
@@ -158,6 +159,11 @@ def judge(call: Call, most_bytes: int) -> None:
         call.phase = "doubt"
     else:
         call.fails(said.why, said.name)
+
+
+def has_deadline(call: Call) -> bool:
+    """Return whether a call may wait only for some time."""
+    return call.step.type == "tool" and call.step.deadline_seconds is not None
 
 
 def _attempts(call: Call, name: str, *, is_open: bool) -> int:

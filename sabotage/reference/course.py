@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from fractions import Fraction
 from typing import Any, Literal
 
 from stepward.sabotage.reference import facts
-from stepward.sabotage.reference.answers import Answer, Asked, Cut, Raised, Replied, TimedOut
+from stepward.sabotage.reference.answers import Answer, Asked, Cut, Expired, Raised, Replied, TimedOut
 from stepward.sabotage.reference.bodies import name_of
-from stepward.sabotage.reference.calls import Call, fitting
+from stepward.sabotage.reference.calls import Call, fitting, has_deadline, judge
 from stepward.sabotage.reference.data import GONE, left_without
 from stepward.sabotage.reference.echoes import numbers_in, sought
 from stepward.sabotage.reference.expressions import CannotEvaluate, holds
@@ -174,6 +175,21 @@ class Reference(Waits):
         """Deliver the output of a suspended step. Return False for an ill-typed one: the step still waits ("Failure"
         8)."""
         return self._delivered(self._find(step, "waits", frame), payload, by)
+
+    @property
+    def deadlines(self) -> dict[tuple[str, Any], int]:
+        """The suspended steps that have a deadline, with their frames, and how long each waits, in microseconds."""
+        waiting = [(call, frame) for call, frame in self._placed("waits") if has_deadline(call)]
+        return {(call.step.id, frame): _in_microseconds(call.step.deadline_seconds) for call, frame in waiting}
+
+    def pass_deadlines(self, places: Collection[tuple[str, Any]]) -> None:
+        """Let the deadlines of suspended steps in their frames pass at once ("Deadlines")."""
+        for step, frame in places:
+            call = self._find(step, "waits", frame)
+            assert has_deadline(call), "it has no deadline"
+            call.answer = Expired()
+            judge(call, self._most_bytes)
+        self._go_on()
 
     def reconcile(
         self,
@@ -375,3 +391,8 @@ class Reference(Waits):
             self._secrets |= set(numbers_in(value, paths))
         self._succeeded(step)
         return self._leave(step, "set")
+
+
+def _in_microseconds(seconds: Any) -> int:
+    exact = Fraction(seconds) * 1_000_000
+    return -(-exact.numerator // exact.denominator)

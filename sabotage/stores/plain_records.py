@@ -27,6 +27,7 @@ _BODIES: Final[Mapping[str, frozenset[str]]] = {
     "closed": frozenset({"step", "visit", "output"}) | _LEAVES,
     "waiting": frozenset({"step", "visit"}),
     "waited": frozenset({"step", "visit"}) | _LEAVES,
+    "expired": _CALL - {"output"} | _LEAVES | {"unknown"},
     "branched": frozenset({"step", "visit", "branch"}) | _LEAVES,
     "assigned": frozenset({"step", "visit", "values"}) | _LEAVES,
     "passed": frozenset({"step", "visit", "error", "error_name"}) | _LEAVES,
@@ -47,6 +48,7 @@ _NOTES: Final[Mapping[str, frozenset[str]]] = {
     "reconciled": frozenset({"verdict", "by"}),
     "waiting": frozenset({"started", "due"}),
     "waited": frozenset({"time"}),
+    "expired": frozenset({"time", "due"}),
     **dict.fromkeys(("moved", "resumed", "cancel", "refused", "erased"), frozenset({"by"})),
 }
 
@@ -54,7 +56,7 @@ _SORTED: Final = ("waived", "references")
 _ITEMS: Final = frozenset(
     ["started", "governed", "moved", "waited", "branched", "assigned", "passed", "ended", "opened", "item", "closed"]
 )
-_ITEMS_THAT_SETTLE: Final = ("attempt", "resumed", "reconciled", "blocked", "rejected")
+_ITEMS_THAT_SETTLE: Final = ("attempt", "expired", "resumed", "reconciled", "blocked", "rejected")
 _SETTLED: Final = ("success", "fallback", "skipped", "failed")
 
 
@@ -73,7 +75,7 @@ def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> 
         least = 2 if kind == "governed" or note.keys() & {"by", "cached", "due", "envelope"} else 1
         least = 6 if "turn" in body else 5 if kind == "moved" else 4 if "continues" in body else least
         least = 3 if "frame" in body or kind in ("opened", "item", "closed") else least
-        least = 7 if kind in ("waiting", "waited") else least
+        least = 9 if kind == "expired" else 7 if kind in ("waiting", "waited") else least
         if record["v"] != (8 if (kind == "started" and "due" in note) or (kind == "ended" and note) else least):
             yield f"record {record['seq']}, `{kind}`, is of version {record['v']}"
     yield from _odd_intents(run, made)

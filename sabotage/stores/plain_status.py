@@ -12,7 +12,7 @@ from stepward.vm.journal.store import Append, Journal, Lease
 
 _HELD: Final = ("doubt", "suspended")
 _BEGUN: Final = ("open", "again")
-_SETTLES: Final = ("attempt", "resumed", "blocked", "rejected")
+_SETTLES: Final = ("attempt", "expired", "resumed", "blocked", "rejected")
 
 
 class Siblings(NamedTuple):

@@ -71,7 +71,7 @@ def _records(stored: StoredRun) -> Iterator[dict[str, Any]]:
             return
         if written != raw or not isinstance(record, dict) or {one: type(record[one]) for one in record} != _FIELDS:
             return
-        if record["v"] not in (1, 2, 3, 4, 5, 6, 7, 8) or record["seq"] != number or record["prev"] != before.hex():
+        if record["v"] not in (1, 2, 3, 4, 5, 6, 7, 8, 9) or record["seq"] != number or record["prev"] != before.hex():
             return
         before = digest
         yield record

@@ -130,6 +130,7 @@ CORE = (
         "computing",
         "data",
         "decide",
+        "deadlines",
         "due",
         "effects",
         "events",

@@ -155,7 +155,7 @@ def test_in_lockstep_on_all_of_them_often() -> None:
 
 # -- mistakes of the machine are found ---------------------------------------------------------------------------------
 
-REAL_OUTCOME, REAL_TEXT, REAL_BUDGETS = calls._outcome, machine_data._text, calls._used_up
+REAL_OUTCOME, REAL_TEXT, REAL_BUDGETS = calls.outcome_of, machine_data._text, calls._used_up
 
 
 def sloppy_budget(plan: Any, state: Any, cost: int) -> bool:
@@ -181,7 +181,7 @@ MISTAKES: dict[str, tuple[str, Any]] = {
     "a budget of money that is never used up": ("calls._used_up", no_money),
     "a rule that is never asked": ("monitors.Watch.objection", lambda *_: None),
     "a branch that never goes stale": ("monitors.bound", never_stale),
-    "a write that is never in doubt": ("calls._outcome", no_doubt),
+    "a write that is never in doubt": ("calls.outcome_of", no_doubt),
     "an output that stays when a step fails": ("apply.failure_changes", lambda step, error, _: [(step.error, error)]),
     "retries in place of repeats": ("calls._is_new_performance", lambda *_: True),
     "a list of allowed tools that nobody asks": ("calls.forbidden", lambda *_: None),

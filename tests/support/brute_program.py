@@ -269,6 +269,8 @@ def _error_names(step: dict[str, Any], tool: dict[str, Any], *, writes: bool) ->
         names.append("BadOutput")
         if "timeout_seconds" in step and step.get("on_timeout") != "fallback":
             names.append("Timeout")
+        if "deadline_seconds" in step and tool.get("suspends"):
+            names.append("Deadline")
     return names
 
 

@@ -101,8 +101,8 @@ def counts_no_digits(patch: pytest.MonkeyPatch) -> None:
 
 
 def tries_once_more(patch: pytest.MonkeyPatch) -> None:
-    outcome = calls._outcome
-    patch.setattr(calls, "_outcome", lambda call, tried, result: outcome(call, tried - 1, result))
+    outcome = calls.outcome_of
+    patch.setattr(calls, "outcome_of", lambda call, tried, result: outcome(call, tried - 1, result))
 
 
 def _forgets(patch: pytest.MonkeyPatch, forget: Callable[[State], State]) -> None:

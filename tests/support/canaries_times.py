@@ -33,7 +33,7 @@ MAILED = {"inputs": {}, "mail, visit 1, attempt 1": FALSE}
 
 
 def time_outs_are_failures(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, calls, "_is_unknown", ('result.answer in ("timeout", "doubt")', 'result.answer == "doubt"'))
+    rewrite(patch, calls, "is_unknown_after", ('result.answer in ("timeout", "doubt")', 'result.answer == "doubt"'))
 
 
 def first_answer_counts(patch: pytest.MonkeyPatch) -> None:

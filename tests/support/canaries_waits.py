@@ -6,9 +6,9 @@ import pytest
 
 from canaries import Canary
 from rewriting import rewrite
-from stepward.sabotage.campaigns.specimen_programs import DUNNING
-from stepward.vm.machine import apply, replay, timely, waits
-from stepward.vm.machine.waits import overdue
+from stepward.sabotage.campaigns.specimen_programs import DUNNING, ESCALATION
+from stepward.vm.machine import apply, deliveries, replay, timely, waits
+from stepward.vm.machine.deadlines import overdue
 
 
 def goes_on_a_day_early(patch: pytest.MonkeyPatch) -> None:
@@ -26,6 +26,15 @@ def any_due(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, replay, "_matches", ('decided.kind == "waiting"', "False"))
 
 
+def any_deadline(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, replay, "_due_misfit", ('return None if note.get("due") == due', "return None if True"))
+
+
+def late_answers_count(patch: pytest.MonkeyPatch) -> None:
+    """Take an answer without a look at the clock."""
+    patch.setattr(deliveries, "overdue", lambda plan, state, now: None)
+
+
 CANARIES = (
     Canary(
         "goes-on-a-day-early",
@@ -35,5 +44,20 @@ CANARIES = (
         goes_on_a_day_early,
     ),
     Canary("any-end", "a replay holds the end of a wait against its time", "wait-cut-short", DUNNING, any_end),
+    Canary(
+        "a-day-before-the-deadline",
+        "a deadline passes at its time by the clock",
+        "taken-up-before-its-time",
+        ESCALATION,
+        goes_on_a_day_early,
+    ),
+    Canary("any-deadline", "a replay computes when a deadline passes", "wait-cut-short", ESCALATION, any_deadline),
+    Canary(
+        "late-answers-count",
+        "whoever takes an answer first records which deadlines have passed",
+        "answer-after-the-deadline",
+        ESCALATION,
+        late_answers_count,
+    ),
     Canary("any-due", "a replay computes when a wait is over", "wait-cut-short", DUNNING, any_due),
 )

@@ -14,6 +14,7 @@ def rare_programs() -> list[dict[str, Any]]:
     pay = {"id": "p", "type": "tool", "tool": "pay", "args": {"x": 1}}
     book = {"id": "q", "type": "tool", "tool": "book"}
     ask = {"id": "a", "type": "tool", "tool": "ask", "output_key": "v", "on_error": "skip"}
+    sign = {"id": "s", "type": "tool", "tool": "sign", "deadline_seconds": 60}
     begin = {"id": "b", "type": "set", "set": {"k": 0, "j": 1}}
     count = {"id": "s", "type": "set", "set": {"k": "$k + 1"}}
     asked = {"id": "a", "type": "tool", "tool": "ask", "output_key": "v", "max_visits": 1, "error_step": "c"}
@@ -152,11 +153,52 @@ def rare_programs() -> list[dict[str, Any]]:
             {"protects": {"step": "p"}, "requires": {"step": "w"}},
             language=2,
         ),
+        # An approval that nobody gives in time, and one that is asked for again; a rule asks for it.
+        _rare(
+            [
+                sign | {"catch": [{"errors": ["Deadline"], "then": "p"}], "output_key": "ok2", "next_step": "c"},
+                check("$ok2", "p", "e"),
+                pay | {"is_terminal": True},
+                {"id": "e", "type": "end", "outcome": "failure"},
+            ],
+            {"protects": {"step": "p"}, "requires": {"step": "s"}},
+            language=2,
+        ),
+        _rare(
+            [
+                sign | {"retry": [{"errors": ["Deadline"], "max_attempts": 2}], "error_step": "q", "next_step": "p"},
+                pay | {"is_terminal": True},
+                book | {"is_terminal": True},
+            ],
+            {"protects": {"step": "p"}, "requires": {"step": "s"}},
+            language=2,
+            max_steps=4,
+        ),
+        # Deadlines of sub-steps, one of which is skipped.
+        _rare(
+            [
+                {
+                    "id": "b",
+                    "type": "parallel",
+                    "parallel_steps": [sign | {"on_error": "skip"}, sign | {"id": "t", "output_key": "done"}],
+                    "catch": [{"errors": ["Deadline"], "then": "q"}, {"errors": ["any"], "then": "e"}],
+                },
+                {"id": "e", "type": "end"},
+                book | {"next_step": "p"},
+                pay,
+            ],
+            {"protects": {"step": "p"}, "requires": {"step": "t"}},
+            language=2,
+        ),
     ]
+
+
+SLOW: dict[str, Any] = {"effect": "read", "suspends": True, "echoes": False, "returns": {"type": "boolean"}}
+"""The tool `sign`: somebody answers, or nobody does."""
 
 
 def _rare(steps: list[dict[str, Any]], rule: dict[str, Any], **more: Any) -> dict[str, Any]:
     used = dict.fromkeys(part["tool"] for part in all_parts(steps) if part["type"] == "tool")
-    tools = {name: TOOLS[name] for name in used}
+    tools = {name: SLOW if name == "sign" else TOOLS[name] for name in used}
     guardrails = [{"name": "rule0", **rule}]
     return {"name": "rare", "inputs": INPUTS, **more, "tools": tools, "guardrails": guardrails, "steps": steps}

@@ -46,7 +46,7 @@ def read_record(raw, seq):
     record = json.loads(raw.decode())
     if canonical(record).encode() != raw or {name: type(item) for name, item in record.items()} != FIELDS:
         raise ValueError("it is not canonical, or no record")
-    if record["v"] not in (1, 2, 3, 4, 5, 6, 7, 8) or record["seq"] != seq:
+    if record["v"] not in (1, 2, 3, 4, 5, 6, 7, 8, 9) or record["seq"] != seq:
         raise ValueError("it has another version or number")
     return record, list(references(record["body"]))
 

@@ -15,7 +15,7 @@ ALWAYS = {"started", "governed", "moved", "waited", "branched", "assigned", "pas
     "item",
     "closed",
 }
-SOMETIMES = ("attempt", "resumed", "reconciled", "blocked", "rejected")
+SOMETIMES = ("attempt", "expired", "resumed", "reconciled", "blocked", "rejected")
 
 
 def canonical(value: Any) -> str:

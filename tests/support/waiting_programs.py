@@ -43,3 +43,18 @@ def _waiting(steps: list[dict[str, Any]], chance: Random) -> list[dict[str, Any]
         for branch in step.get("branches", {}).values():
             branch["steps"] = _waiting(branch["steps"], chance)
     return [first_wait(steps, chance), *steps]
+
+
+def with_deadlines(data: dict[str, Any], chance: Random) -> dict[str, Any]:
+    """Return a program in which tools without effect suspend, and most calls of them have a deadline."""
+    found = {**deepcopy(data), "language": 2}
+    slow = [name for name, tool in found["tools"].items() if tool.get("effect") in ("read", "none")]
+    for name in slow:
+        found["tools"][name]["suspends"] = True
+    for step in found["steps"]:
+        for part in (step, *step.get("parallel_steps", ())):
+            if part.get("tool") in slow and chance.random() < 0.8:
+                part["deadline_seconds"] = chance.choice((1, 86_400))
+                if "error_step" in part and "retry" not in part and chance.random() < 0.6:
+                    part["catch"] = [{"errors": [chance.choice(("Deadline", "any"))], "then": part.pop("error_step")}]
+    return found

@@ -76,6 +76,7 @@ def _unknown_rule(policy: PolicyFile, number: int, waiver: WaiverOutline) -> Fil
 
     outline = policy.outline
     lists = [name for name, entries in (("allow", outline.allowed), ("four_eyes", outline.four_eyes)) if entries]
+    lists += ["requires_deadline"] if outline.requires_deadline else []
     rules = {*(rule.name for rule in outline.rules), *outline.tools, *lists}
     if waiver.rule in rules or waiver.rule in RULE_BY_CODE:
         return None

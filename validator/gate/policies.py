@@ -35,7 +35,7 @@ class WaiverOutline(NamedTuple):
 
 class PolicyOutline(NamedTuple):
     """The parts of a policy that findings on the whole run need: its name, its guardrails in order, the tools of which
-    it states facts, its waivers, and the tools that its lists name."""
+    it states facts, its waivers, the tools that its lists name, and whether it asks for deadlines."""
 
     name: str
     rules: tuple[PolicyRule, ...]
@@ -43,11 +43,12 @@ class PolicyOutline(NamedTuple):
     waivers: tuple[WaiverOutline, ...] = ()
     allowed: tuple[str, ...] = ()
     four_eyes: tuple[str, ...] = ()
+    requires_deadline: bool = False
 
     @classmethod
     def from_data(cls, data: list[Any]) -> PolicyOutline:
         """Return the outline that was stored as JSON."""
-        name, rules, tools, waivers, allowed, four_eyes = data
+        name, rules, tools, waivers, allowed, four_eyes, requires_deadline = data
         return cls(
             name,
             tuple(PolicyRule(*rule) for rule in rules),
@@ -55,6 +56,7 @@ class PolicyOutline(NamedTuple):
             tuple(WaiverOutline(*waiver) for waiver in waivers),
             tuple(allowed),
             tuple(four_eyes),
+            requires_deadline,
         )
 
 
@@ -100,6 +102,7 @@ class PolicyFile:
                 tuple(WaiverOutline(waiver.program, waiver.rule, waiver.expiry) for waiver in policy.waivers),
                 tuple(entry.tool for entry in policy.allow or ()),
                 policy.four_eyes or (),
+                policy.requires_deadline,
             )
         return self._outline
 

@@ -42,6 +42,8 @@ def late_errors(part: AnyPart, tool: Tool) -> list[str]:
         names += tool(part.tool).errors or ()
         if tool(part.tool).effect == "write":
             return names  # late or of a wrong type, it is in doubt
+        if part.deadline_seconds is not None and tool(part.tool).suspends:
+            names.append("Deadline")
     names.append("BadOutput")
     if part.timeout_seconds is not None and part.on_timeout != "fallback":
         names.append("Timeout")

@@ -35,6 +35,7 @@ _WORDS: Final = {
     "assigned": "set",
     "doubt": "in doubt",
     "waiting": "waits",
+    "expired": "deadline passed",
 }
 
 
@@ -102,6 +103,8 @@ def _details(happened: Event) -> Iterator[str]:
         yield to_json(body["output"])
     if happened.body.get("kind") == "again":
         yield "again"
+    if happened.kind == "expired" and happened.body["kind"] == "doubt":
+        yield "in doubt"
     if "ends" in body:
         yield f"ends {body['ends']}"
 

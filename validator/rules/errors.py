@@ -22,6 +22,7 @@ from stepward.vm.language.steps import (
 )
 from stepward.vm.language.steps.catching import (
     BAD_OUTPUT,
+    DEADLINE,
     DEPENDENCY,
     RESERVED,
     TIMEOUT,
@@ -120,9 +121,10 @@ class UnusedCatch(Rule):
     Reports names in `catch` and `retry` with which the step can't fail, and names that an entry above takes already. An
     `any` is reported if the entries above take every error. A step can fail with the errors that its tool declares, and
     with those of the machine that apply to it: `Timeout` needs `timeout_seconds`, and `Visits` needs `max_visits`.
+    `Deadline` needs a tool that suspends, with `deadline_seconds`.
     `Dependency` needs a sub-step that depends on one with `on_error: skip`. A for_each step can fail with the errors
-    that end its items, and with those of its list. A write never fails with `Timeout` or
-    `BadOutput`: the run is IN_DOUBT.
+    that end its items, and with those of its list. A write never fails with `Timeout`,
+    `Deadline` or `BadOutput`: the run is IN_DOUBT.
 
     ## Why it is bad
     The name is misspelt, or the manifest does not know the error. Then the error that was meant ends the run, or goes
@@ -210,7 +212,8 @@ def _must_not_repeat(context: Context, call: AnyCall) -> bool:
 
 def _repeated(context: Context, call: AnyCall) -> tuple[str, ...]:
     """Return the errors after which an attempt is repeated, although the call does not fail with them."""
-    late = () if call.timeout_seconds is None else (TIMEOUT,)
+    late: tuple[str, ...] = () if call.timeout_seconds is None else (TIMEOUT,)
+    late += (DEADLINE,) if isinstance(call, ToolCall) and call.deadline_seconds is not None else ()
     is_write = isinstance(call, ToolCall) and context.facts.meaning.tool(call.tool).effect == "write"
     return (*late, BAD_OUTPUT) if is_write else late
 
@@ -219,8 +222,12 @@ def _why_never(context: Context, step: AnyPart | Failing, name: str) -> tuple[st
     """Return why a step never fails with an error, and what to do."""
     remove = f"remove `{name}`"
     is_write = isinstance(step, ToolCall) and context.facts.meaning.tool(step.tool).effect == "write"
-    if name in (TIMEOUT, BAD_OUTPUT) and is_write:
+    if name in (TIMEOUT, DEADLINE, BAD_OUTPUT) and is_write:
         return "a write that is late or returns a wrong type is in doubt", remove
+    if name == DEADLINE and isinstance(step, ToolCall):
+        if not context.facts.meaning.tool(step.tool).suspends:
+            return f"`{step.tool}` does not suspend", remove
+        return "it has no `deadline_seconds`", f"{remove}, or add `deadline_seconds`"
     if name == TIMEOUT and isinstance(step, Call) and step.timeout_seconds is not None:
         return "a time-out uses the `fallback`", remove
     if name == TIMEOUT:

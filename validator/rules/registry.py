@@ -23,6 +23,7 @@ from stepward.validator.rules.control_flow import (
     UnboundedCycle,
     UnreachableStep,
 )
+from stepward.validator.rules.deadlines import MissingDeadline
 from stepward.validator.rules.effects import EffectInLoop, FallbackForEffect, ParallelRace, RetriedEffect, SiblingRead
 from stepward.validator.rules.errors import UnhandledError, UnusedCatch
 from stepward.validator.rules.feasibility import InfeasibleStep
@@ -113,6 +114,7 @@ RULES: Final[tuple[type[Rule], ...]] = (
     EffectInLoop,
     FallbackForEffect,
     BudgetTooSmall,
+    MissingDeadline,
     UnusedSuppression,
     UnusedWaiver,
     UnknownToolInPolicy,

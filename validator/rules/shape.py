@@ -21,6 +21,7 @@ from stepward.vm.language.steps import (
     LlmCall,
     Routed,
     Stage,
+    ToolCall,
     parts,
 )
 from stepward.vm.reading.source import Path, Place
@@ -65,10 +66,10 @@ class Schema(Rule):
     ## What it does
     Reports unknown fields (and suggests the nearest known one), missing fields, and values of a wrong type. It also
     reports fields that contradict each other (`next_step` beside `is_terminal: true`, `on_error: skip` beside
-    `error_step`, `allowed_outputs` beside `returns`), and fields that never apply (`outcome` on a step after which the
-    run goes on, `fallback` without `on_timeout: fallback`). Types without a value (`minimum: 5, maximum: 3`) and
-    allowed outputs that no reply can equal are reported too. `depends_on` belongs to the sub-steps of a parallel
-    step; a message of its own says so.
+    `error_step`, `allowed_outputs` beside `returns`), and fields that never apply. These are `outcome` on a step
+    after which the run goes on, `fallback` without `on_timeout: fallback`, and `deadline_seconds` for a tool that does
+    not suspend. Types without a value (`minimum: 5, maximum: 3`) and allowed outputs that no reply can equal are
+    reported too. `depends_on` belongs to the sub-steps of a parallel step; a message of its own says so.
 
     ## Why it is bad
     If a misspelt field were ignored, a retry, a bound or a guard that its author relies on would be missing without a
@@ -114,8 +115,17 @@ class Schema(Rule):
                 yield self.finding(message, "add `max_items`", place, step=step.id)
         for site in context.facts.meaning.calls:
             yield from self._failure(site.call, Place(site.path))
+            yield from self._deadline(context, site.call, Place(site.path))
             if isinstance(site.call, LlmCall):
                 yield from self._replies(site.call, Place(site.path))
+
+    def _deadline(self, context: Context, call: AnyCall, place: Place) -> Iterator[Finding]:
+        if not isinstance(call, ToolCall) or call.deadline_seconds is None:
+            return
+        if call.tool in context.facts.meaning.manifest and not context.facts.meaning.tool(call.tool).suspends:
+            message = f"`deadline_seconds` never applies: `{call.tool}` does not suspend"
+            help = f"remove it, or write `suspends: true` for `{call.tool}`"
+            yield self.finding(message, help, place.child("deadline_seconds"), step=call.id)
 
     @staticmethod
     def _named(context: Context) -> Iterator[tuple[AnyRule, Place]]:

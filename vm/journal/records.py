@@ -10,16 +10,17 @@ from typing import Any, Final, NamedTuple
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.store import Entry, JournalError
 
-VERSIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
+VERSIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 """Versions of a record. The second adds LATER_KINDS and LATER_NOTES, the third BODY_KINDS and records with a frame, the
 fourth first records with `continues`, the fifth MOVE_KINDS, the sixth first records with `turn`, the seventh
-WAIT_KINDS, the eighth TIME_NOTES. A record has the lowest version that it needs, so that the bytes of older kinds of
-records do not change."""
+WAIT_KINDS, the eighth TIME_NOTES, the ninth DEADLINE_KINDS. A record has the lowest version that it needs, so that the
+bytes of older kinds of records do not change."""
 
 LATER_KINDS: Final = frozenset({"governed"})
 BODY_KINDS: Final = frozenset({"opened", "item", "closed"})
 MOVE_KINDS: Final = frozenset({"moved"})
 WAIT_KINDS: Final = frozenset({"waiting", "waited"})
+DEADLINE_KINDS: Final = frozenset({"expired"})
 TIME_NOTES: Final = frozenset({("started", "due"), ("ended", "time")})
 """The kinds of records of runs that end when their time is over, each with the field of its note that says so."""
 
@@ -61,6 +62,8 @@ def version_of(
 
     `is_in_body`: and a frame; `continues`: and the run that its run continues; `turn`: and the turn that its run is.
     """
+    if kind in DEADLINE_KINDS:
+        return 9
     if any((kind, name) in TIME_NOTES for name in note):
         return 8
     if kind in WAIT_KINDS:

@@ -206,6 +206,10 @@ def _of_time(program: Written) -> Iterator[Use]:
     for number, step in enumerate(program.layout.steps):
         if step.type == "wait":
             yield Use("a `wait` step", Place((*program.layout.path(number), "type")))
+        for sub, call in step.calls:
+            if call.type == "tool" and call.deadline_seconds is not None:
+                place = Place((*program.layout.path(number, sub), "deadline_seconds"), key=True)
+                yield Use("`deadline_seconds`", place)
 
 
 SAY_2: Final = Correction(Place(), "2", "language", is_number=True)

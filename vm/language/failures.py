@@ -26,6 +26,7 @@ from stepward.vm.language.steps.catching import (
     BAD_ARGUMENTS,
     BAD_OUTPUT,
     BAD_VALUE,
+    DEADLINE,
     DECLARED,
     DEPENDENCY,
     TIMEOUT,
@@ -53,13 +54,14 @@ def started_names(part: BaseStep, tool: Tool) -> tuple[str, ...]:
     """Return the names with which a call that has started can fail, or a parallel step one of whose calls has; nothing
     for other steps.
 
-    The time-out and the bad output of a write are no failures: it is in doubt.
+    The time-out, the passed deadline and the bad output of a write are no failures: it is in doubt.
     """
     match part:
         case ToolCall():
             spec = tool(part.tool)
             own = (*(spec.errors or ()), UNEXPECTED)
-            return own if spec.effect == "write" else (*own, *_unfit(part))
+            late = (DEADLINE,) if part.deadline_seconds is not None and spec.suspends else ()
+            return own if spec.effect == "write" else (*own, *late, *_unfit(part))
         case LlmCall():
             return (UNEXPECTED, *_unfit(part))
         case ParallelStep():

@@ -73,7 +73,10 @@ def _allowed(value: Any) -> Any:
 
 
 class Policy(Node):
-    """Facts about tools, an allow-list, guardrails and waivers, for the programs that it applies to."""
+    """Facts about tools, an allow-list, guardrails and waivers, for the programs that it applies to.
+
+    `requires_deadline`: each call that may suspend a run has to say `deadline_seconds`.
+    """
 
     # `continues` is the id of the first run of a chain, `performed` are writes of a run in it. Only the machine writes
     # them: into the policies that it derives for a run that continues another.
@@ -84,6 +87,7 @@ class Policy(Node):
     tools: dict[str, ToolSpec] | None = None
     allow: Annotated[tuple[Annotated[Allowed, BeforeValidator(_allowed)], ...], Field(strict=False)] | None = None
     four_eyes: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
+    requires_deadline: bool = False
     guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False)] = ()
     waivers: Annotated[tuple[Waiver, ...], Field(strict=False)] = ()
     continues: SkipJsonSchema[str | None] = None

@@ -28,7 +28,7 @@ from stepward.vm.machine.monitors import Part
 from stepward.vm.machine.ordering import is_due, output_changes, waits
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan, policy_digest
 from stepward.vm.machine.slots import UNDEFINED, put
-from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Limits, State, visits_of
+from stepward.vm.machine.state import AWAITED, FRESH, OPEN, READY, SETTLED, CallState, Limits, State, visits_of
 from stepward.vm.machine.traces import traced
 from stepward.vm.machine.waits import waited, waiting
 from stepward.vm.values import FrozenMap, arithmetic
@@ -312,7 +312,7 @@ def _with_call(state: State, step: StepPlan, sub: int, call_state: CallState) ->
     phases = {call.phase for number, call in enumerate(calls) if step.order is None or not waits(step, number, calls)}
     status = RUNNING
     if not phases & {READY, OPEN} and not state.is_cancelled:
-        status = IN_DOUBT if "doubt" in phases else SUSPENDED if "suspended" in phases else RUNNING
+        status = IN_DOUBT if "doubt" in phases else SUSPENDED if AWAITED in phases else RUNNING
     return state._replace(calls=calls, status=status)
 
 
@@ -324,7 +324,26 @@ def _doubt(plan: Plan, state: State, event: Event) -> State:
 
 
 def _resumed(plan: Plan, state: State, event: Event) -> State:
-    return _settled_from_outside(plan, state, event, "suspended")
+    return _settled_from_outside(plan, state, event, AWAITED)
+
+
+def _expired(plan: Plan, state: State, event: Event) -> State:
+    state, step, sub, call_state = _begin(plan, state, event)
+    if call_state.phase != AWAITED or not call_state.due:
+        raise MisfitError(f"`{step.calls[sub].id}` has no deadline")
+    if event.note["time"] < call_state.due:
+        raise MisfitError(f"the deadline of `{step.calls[sub].id}` passes before its time")
+    body = event.body
+    call_state = call_state._replace(
+        phase=READY if body["kind"] == "again" else body["kind"],
+        value=None,
+        error=body["error"],
+        token="",
+        is_unknown=bool(body.get("unknown")),
+        name=body.get("error_name", ""),
+        due=event.note.get("due", 0),
+    )
+    return _settle(plan, state._replace(status=RUNNING), step, sub, call_state, event)
 
 
 def _reconciled(plan: Plan, state: State, event: Event) -> State:
@@ -343,7 +362,7 @@ def _settled_from_outside(plan: Plan, state: State, event: Event, phase: str) ->
     state, step, sub, call_state = _begin(plan, state, event)
     if call_state.phase != phase:
         raise MisfitError(f"`{step.calls[sub].id}` is not held")
-    call_state = call_state._replace(phase="success", value=event.body["output"], error="", token="", name="")
+    call_state = call_state._replace(phase="success", value=event.body["output"], error="", token="", name="", due=0)
     return _settle(plan, state._replace(status=RUNNING), step, sub, call_state, event)
 
 
@@ -450,6 +469,7 @@ _HANDLERS: Final[dict[str, Callable[[Plan, State, Event], State]]] = {
     "closed": closed,
     "waiting": waiting,
     "waited": waited,
+    "expired": _expired,
     "branched": _branched,
     "assigned": _assigned,
     "passed": _passed,

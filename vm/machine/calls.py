@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, assert_never
 
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
@@ -401,23 +400,25 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     call = step.calls[attempt.sub]
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     tried = attempt.attempt - base
-    kind = _outcome(call, tried, result)
+    kind = outcome_of(call, tried, result)
     body = {"kind": kind, **place_of(state, call.id, attempt.visit)}
     if kind == "success":
         body["output"] = result.value
     elif kind == "suspended":
         body["request"] = result.value
+        if call.deadline is not None:
+            note = note | {"due": min(int(note["started"] + note["took"]) + call.deadline, LARGEST)}
     elif kind == "fallback":
         body["output"] = call.call.fallback
     else:
         body["error"] = result.error
         body |= named(plan, result.name) if kind != "doubt" else {}
     if kind == "again":
-        if _is_unknown(call, result):
+        if is_unknown_after(call, result):
             body["unknown"] = True
         entry = call.retry_of(result.name)
         if entry is not None:
-            note = note | {"due": due_after(entry, tried, note)}
+            note = note | {"due": due_after(entry, tried, int(note["started"] + note["took"]))}
     if result.rule:
         body["rule"] = result.rule
     if kind in SETTLED and not step.is_parallel:
@@ -425,17 +426,18 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     return unsealed("attempt", body, note) if plan.has_sensitive else event("attempt", body, note)
 
 
-def due_after(entry: Retry, tried: int, note: Mapping[str, Any]) -> int:
-    """Return the earliest time of the next attempt, in microseconds; `note` is that of the one that failed."""
-    return min(int(note["started"] + note["took"]) + entry.delay(tried), LARGEST)
+def due_after(entry: Retry, tried: int, failed: int) -> int:
+    """Return the earliest time of the next attempt; `failed` is when the last one did; both in microseconds."""
+    return min(failed + entry.delay(tried), LARGEST)
 
 
-def _outcome(call: CallPlan, tried: int, result: Result) -> str:
+def outcome_of(call: CallPlan, tried: int, result: Result) -> str:
+    """Return what an attempt comes to; `tried` is how many attempts there were in this round."""
     if result.answer == "output":
         return "success"
     if result.answer == "suspended":
         return "suspended"
-    is_unknown = _is_unknown(call, result)
+    is_unknown = is_unknown_after(call, result)
     if is_unknown and not call.is_idempotent:
         return "doubt"
     if tried < call.tries(result.name, is_unknown=is_unknown):
@@ -447,6 +449,6 @@ def _outcome(call: CallPlan, tried: int, result: Result) -> str:
     return "skipped" if call.on_error == "skip" else "failed"
 
 
-def _is_unknown(call: CallPlan, result: Result) -> bool:
+def is_unknown_after(call: CallPlan, result: Result) -> bool:
     """Return whether an answer leaves open whether the effect happened."""
     return call.writes and result.answer in ("timeout", "doubt")

@@ -9,6 +9,7 @@ from stepward.vm.machine.ask import typed
 from stepward.vm.machine.authority import require_name, two_people
 from stepward.vm.machine.calls import oversize, place_of, successor_fields
 from stepward.vm.machine.continuing import id_after
+from stepward.vm.machine.deadlines import overdue
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.events import MOVED, Result, event, unsealed
 from stepward.vm.machine.forks import leaves
@@ -44,8 +45,9 @@ class Deliveries(Runs):
     async def resume(self, token: str, payload: Any = None, *, by: str | None = None) -> Run:
         """Resume the step of a token with `payload` as its output; return the run when it stops again.
 
-        `by` names the person. Raises DeliveryRefused for a token that is used or of something else, for a payload of
-        the wrong type, and if a policy requires another person; the journal of the token's run records the refusal.
+        `by` names the person. Raises DeliveryRefused for a token that is used or of something else, after the deadline
+        of the step, for a payload of the wrong type, and if a policy requires another person; the journal of the
+        token's run records the refusal.
         Raises RunBusy for a lease beyond the longest possible one, and RunRefused if the run broke a rule of this
         machine's policies.
         """
@@ -82,13 +84,35 @@ class Deliveries(Runs):
             waits = True
             await self.clock.sleep(0.02)  # the holder of the lease uses the token, or releases the run
         driver, found = taken
-        objection = two_people(found.plan, found.state, call, by or "")
+        if overdue(driver.plan, driver.state, self.clock.now()) is not None:
+            here, call = await self._in_time(driver, found, read, who)
+        objection = two_people(found.plan, driver.state, call, by or "")
         if objection is not None:
             await self._io(self.journal.release, driver.lease)
             await self._refuse(read.run, "resume", objection[1], who)
             raise DeliveryRefused(objection[1])
         self._settle(driver, here, call, "resumed", result.value, who)
         return await self._drive(driver)
+
+    async def _in_time(
+        self, driver: Driver, found: History, token: Token, who: Mapping[str, Any]
+    ) -> tuple[State, CallPlan]:
+        """Record what is over by the clock of this machine; return the call of a token, and the state that it sees.
+
+        Raises DeliveryRefused if its deadline has passed. The run is let go then: whoever takes up runs goes on.
+        """
+        while (happened := overdue(driver.plan, driver.state, self.clock.now())) is not None:
+            driver.record(happened)
+        still = _awaited(found._replace(state=driver.state), token)
+        if still is not None:
+            return still
+        try:
+            await driver.flush()
+        finally:
+            await self._io(self.journal.release, driver.lease)
+        late = "the deadline of the step has passed"
+        await self._refuse(token.run, "resume", late, who)
+        raise DeliveryRefused(late)
 
     def _settle(
         self,

@@ -49,19 +49,9 @@ MAX_CHARACTER: Final = 4
 ANY_TIME, COMMITS, DURABLE = 0, 1, 2
 """The urgency of the next commit: at any time; before the next call; or before the next call, and durable."""
 
-_URGENCY: Final = {
-    "intent": DURABLE,
-    "governed": COMMITS,
-    "doubt": DURABLE,
-    "reconciled": DURABLE,
-    "resumed": DURABLE,
-    "ended": DURABLE,
-    "moved": DURABLE,
-    "waiting": DURABLE,
-    "cancel": DURABLE,
-    "erased": DURABLE,
-    "rejected": COMMITS,
-}
+_URGENCY: Final = dict.fromkeys(
+    ("intent", "doubt", "reconciled", "resumed", "expired", "ended", "moved", "waiting", "cancel", "erased"), DURABLE
+) | {"governed": COMMITS, "rejected": COMMITS}
 
 _FOREIGN: Final = ("cancel", "refused")
 """The records that others may append to a run while it is driven."""

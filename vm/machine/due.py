@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stepward.vm.machine.state import OPEN, READY, State
+from stepward.vm.machine.state import AWAITED, OPEN, READY, State
 
 NOW: Final = 0.0
 """Any time is late enough."""
@@ -13,9 +13,9 @@ NOW: Final = 0.0
 def due_of(state: State) -> float | None:
     """Return the time from which on a machine can go on with a run, in seconds since the epoch; NOW for any time.
 
-    None if nobody can: the run is over, or it waits for a delivery. Otherwise it is the time at which the first wait is
-    over, or the time of the run. Where all that is left besides are calls whose next attempt is delayed, it is the time
-    of the first of all.
+    None if nobody can: the run is over, or it waits for a delivery without a deadline. Otherwise it is the time at
+    which the first wait is over, the first deadline passes, or the time of the run is over. Where all that is left
+    besides are calls whose next attempt is delayed, it is the time of the first of all.
     """
     if state.is_over:
         return None
@@ -26,9 +26,11 @@ def due_of(state: State) -> float | None:
 
 
 def first_wait(state: State) -> int:
-    """Return the time at which the first wait of a run is over, in microseconds since the epoch; 0 without a wait."""
+    """Return the time at which the first wait of a run is over, or its first deadline passes, in microseconds since the
+    epoch; 0 without either."""
     if state.fork is None:
-        return state.due
+        deadlines = (call.due for call in state.calls or () if call.phase == AWAITED and call.due)
+        return state.due or min(deadlines, default=0)
     inner = [first_wait(branch.state) for branch in state.fork.branches if branch.state is not None]
     return min((due for due in inner if due), default=0)
 

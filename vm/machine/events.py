@@ -35,6 +35,7 @@ Kind = Literal[
     "closed",
     "waiting",
     "waited",
+    "expired",
     "branched",
     "assigned",
     "passed",

@@ -30,6 +30,7 @@ from stepward.vm.machine.continuing import (
     bounded,
     derived_policies,
 )
+from stepward.vm.machine.due import first_wait
 from stepward.vm.machine.events import MOVED, Event, event
 from stepward.vm.machine.handing import readable, stated_type, type_of, values_read
 from stepward.vm.machine.history import History, applied
@@ -94,6 +95,8 @@ def require_movable(last: History, version: Version) -> None:
     step = plan.steps[state.at]
     if state.frames or state.each or state.fork or not (step.calls or state.due) or step.is_parallel:
         raise RunRefused(f"run `{run}` waits within `{step.id}`: it can move when it waits on a step of its own")
+    if first_wait(state) != state.due:
+        raise RunRefused(f"`{step.id}`, on which run `{run}` waits, has a deadline: it can move at a step without one")
     if step.transitions["success"].to < 0:
         raise RunRefused(f"run `{run}` ends with `{step.id}`, on which it waits: nothing is left to move")
     if state.is_cancelled:

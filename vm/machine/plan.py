@@ -37,6 +37,7 @@ from stepward.vm.language.steps import (
     parts,
 )
 from stepward.vm.language.steps.catching import Retry
+from stepward.vm.language.steps.wait import microseconds
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
@@ -91,9 +92,11 @@ class CallPlan:
         match call:
             case LlmCall():
                 self.is_model, self.tool, self.allowed = True, "", call.allowed_outputs
+                self.deadline: int | None = None
                 spec, is_known = ToolSpec(effect="read"), True
             case ToolCall():
                 self.is_model, self.tool, self.allowed = False, call.tool, None
+                self.deadline = microseconds(call.deadline_seconds)
                 spec, is_known = plan.meaning.tool(call.tool), call.tool in plan.meaning.manifest
             case _:
                 assert_never(call)

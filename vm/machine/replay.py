@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.canonical import ErasedError, Sealed, opened
+from stepward.vm.journal.canonical import LARGEST, ErasedError, Sealed, opened
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.records import Record
 from stepward.vm.journal.store import Entry, Journal
@@ -29,6 +29,7 @@ from stepward.vm.machine.branches import branch_started
 from stepward.vm.machine.calls import Visit, due_after, objection_to, place_of, prepare, successor_fields
 from stepward.vm.machine.chains import Load, chain_before, link_misfit, link_of, reader, turn_link_misfit
 from stepward.vm.machine.data import completed, refused
+from stepward.vm.machine.deadlines import overdue
 from stepward.vm.machine.decide import UnderWay, decide
 from stepward.vm.machine.events import Action, Call, Calls, Event
 from stepward.vm.machine.forks import may_start, seen_at
@@ -43,7 +44,7 @@ from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, S
 from stepward.vm.machine.timeouts import ending_misfit, start_misfit
 from stepward.vm.machine.traces import as_once_traced
 from stepward.vm.machine.turns import is_turn, stray
-from stepward.vm.machine.waits import dated, overdue
+from stepward.vm.machine.waits import dated
 
 FROM_OUTSIDE: Final = ("cancel", "refused", "erased")
 """The events that the machine does not decide."""
@@ -261,9 +262,9 @@ def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
         return ending_misfit(plan, whole, happened)
     if whole.fork is not None and "ends" in happened.body and kind not in DELIVERIES:  # it concerns all branches
         return None if _is_decided(plan, whole, happened) else _undecided(happened)
-    if kind == "waited":
+    if kind in ("waited", "expired"):
         due = overdue(plan, state._replace(is_cancelled=False), happened.note["time"])
-        is_so = due is not None and _matches(due, happened) and happened.note.keys() == {"time"}
+        is_so = due is not None and _matches(due, happened) and happened.note == due.note
         return None if is_so else _undecided(happened)
     if kind in DELIVERIES:
         return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
@@ -448,11 +449,13 @@ def _name_misfit(call: CallPlan, kind: str, name: str) -> str | None:
 
 
 def _due_misfit(call: CallPlan, call_state: CallState, happened: Event) -> str | None:
-    """Return why the next attempt is due at another time, or None."""
-    entry = call.retry_of(happened.body["error_name"]) if happened.body["kind"] == "again" else None
-    note = happened.note
-    due = None if entry is None else due_after(entry, note["attempt"] - call_state.base, note)
-    return None if note.get("due") == due else f"the next attempt of `{call.id}` is due at another time"
+    """Return why the next attempt is due, or a deadline passes, at another time than it says, or None."""
+    note, kind, due = happened.note, happened.body["kind"], None
+    if kind == "suspended" and call.deadline is not None:
+        due = min(note["started"] + note["took"] + call.deadline, LARGEST)
+    elif kind == "again" and (entry := call.retry_of(happened.body["error_name"])) is not None:
+        due = due_after(entry, note["attempt"] - call_state.base, note["started"] + note["took"])
+    return None if note.get("due") == due else f"what follows the attempt of `{call.id}` is due at another time"
 
 
 def _intent_misfit(

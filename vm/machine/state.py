@@ -16,7 +16,8 @@ from stepward.vm.machine.slots import UNDEFINED, Slots, get
 
 READY: Final = "ready"
 OPEN: Final = "open"
-HELD: Final = ("suspended", "doubt")
+AWAITED: Final = "suspended"
+HELD: Final = (AWAITED, "doubt")
 SETTLED: Final = ("success", "fallback", "skipped", "failed")
 
 
@@ -39,7 +40,8 @@ class CallState(NamedTuple):
     counts attempts of the visit, `base` those of earlier rounds of a retried parallel step; `performance` counts
     performances, and `repeats` says that the last one did not happen and is to be repeated; `token` is the digest of
     the resume token; `is_unknown` says that the effect of the last attempt may have happened, and that it is to be
-    repeated; `name` is that of the error; `due` is the earliest time of the next attempt in microseconds, 0 for none.
+    repeated; `name` is that of the error; `due` is the earliest time of the next attempt, or the deadline of
+    a suspended one, in microseconds, 0 for none.
     """
 
     phase: str = READY

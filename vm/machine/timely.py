@@ -1,6 +1,6 @@
 """What a run does next by the clock of the machine that drives it.
 
-A run whose time is over ends before anything else, and a wait that is over ends before the rest.
+A run whose time is over ends before anything else; waits that are over and deadlines that have passed come next.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final, Protocol
 
+from stepward.vm.machine.deadlines import overdue
 from stepward.vm.machine.decide import NOBODY, UnderWay, decide
 from stepward.vm.machine.due import first_wait
 from stepward.vm.machine.events import Action, Event
@@ -15,7 +16,7 @@ from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import State
 from stepward.vm.machine.timeouts import is_late, run_out
-from stepward.vm.machine.waits import dated, overdue
+from stepward.vm.machine.waits import dated
 
 LONGEST_SLEEP: Final = 30.0
 """Seconds after which a machine that lets time pass looks at its clock, and for a request to cancel."""
@@ -53,6 +54,6 @@ def time_left(run: Timed) -> float:
 
 
 def seconds_left(run: Timed) -> float | None:
-    """Return the seconds until a wait of a run is over, or its time: LONGEST_SLEEP at most, None without any."""
+    """Return the seconds until a wait, a deadline or the time of a run is over, LONGEST_SLEEP at most, None without."""
     due = min((one for one in (first_wait(run.state), run.state.ends_by) if one), default=0)
     return max(min((due - run.setup.clock.now()) / 1e6, LONGEST_SLEEP), 0.0) if due else None

@@ -14,9 +14,8 @@ from stepward.vm.language.steps import WaitStep
 from stepward.vm.language.steps.wait import LONGEST_WAIT, microseconds, moment
 from stepward.vm.machine.calls import place_of, successor_fields
 from stepward.vm.machine.data import filled
-from stepward.vm.machine.due import first_wait
 from stepward.vm.machine.events import RUNNING, SUSPENDED, Action, Event, event
-from stepward.vm.machine.forks import MisfitError, leaves
+from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.leaving import Done, enter, leave, step_of
 from stepward.vm.machine.plan import Plan, StepPlan
 from stepward.vm.machine.state import Reader, State, visits_of
@@ -51,12 +50,8 @@ def dated(action: Action, now: int) -> Action:
     return action._replace(note={"started": now, "due": due})
 
 
-def overdue(plan: Plan, state: State, now: int) -> Event | None:
-    """Return the event that ends the wait that was over first, None if no wait is over at `now`, in microseconds."""
-    first = first_wait(state)
-    if not 0 < first <= now or state.is_over or state.is_cancelled:
-        return None
-    here = next(one for one in leaves(plan, state) if one.due == first)
+def wait_over(plan: Plan, here: State, now: int) -> Event:
+    """Return the event that ends a wait; `here` is the state as its frame sees it, `now` in microseconds."""
     step = plan.steps[here.at]
     leaving = successor_fields(plan, step.transitions["success"])
     return event("waited", {**place_of(here, step.id, visits_of(here, step)), **leaving}, {"time": now})

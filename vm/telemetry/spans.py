@@ -232,8 +232,9 @@ class Spans:
             case "intent":
                 visit.intents[id] = record
                 visit.phases[id] = OPEN
-            case "attempt" | "doubt":
-                self._call(record, below, id, visit.intents.pop(id, None))
+            case "attempt" | "doubt" | "expired":
+                if record.kind != "expired":  # the call was over when it suspended the run
+                    self._call(record, below, id, visit.intents.pop(id, None))
                 phase = record.body.get("kind", "doubt")
                 visit.phases[id] = "ready" if phase == "again" else phase
                 if phase in HELD:
@@ -471,6 +472,8 @@ def _fault(record: Record, outcome: str) -> str:
         return "timeout"
     if outcome == "doubt" or body.get("unknown"):
         return "in_doubt"
+    if record.kind == "expired":
+        return "deadline"
     if record.kind in ("passed", "blocked", "rejected"):
         return "visits" if record.kind == "passed" else record.kind
     return str(body["rule"]) if record.kind == "attempt" and "rule" in body else "failed"

@@ -246,3 +246,19 @@ def pay_seller(seller: str, amount: Decimal) -> str:
 
 def tell_buyer(order_id: str, text: str) -> str:
     return id_of("BUY", order_id, text)
+
+
+def ask_budget_manager(request: str, amount: Decimal) -> Suspend:
+    return Suspend({"question": f"may {request} spend {amount}?"})
+
+
+def ask_budget_director(request: str, amount: Decimal) -> Suspend:
+    return Suspend({"question": f"may {request} spend {amount}? the manager did not answer"})
+
+
+def release_money(request: str, amount: Decimal) -> str:
+    return id_of("TRF", request, amount)
+
+
+def tell_requester(request: str, text: str) -> str:
+    return id_of("TEL", request, text)

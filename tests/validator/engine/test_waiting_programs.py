@@ -1,5 +1,5 @@
-"""Differential: what is said of small programs with waits, against the enumeration of every run; a wait without a value
-that it reads changes no verdict, in bodies either; witnesses find times to wait for."""
+"""Differential: what is said of small programs with waits and deadlines, against the enumeration of every run; a wait
+without a value that it reads changes no verdict, in bodies either; witnesses find times to wait for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sizes import size
 from small_programs import small_program
 from stepward.validator import check_program
 from stepward.vm import Program
-from waiting_programs import with_waits, with_waits_in_bodies
+from waiting_programs import with_deadlines, with_waits, with_waits_in_bodies
 
 
 def test_the_checker_says_what_happens_in_programs_that_wait() -> None:
@@ -43,6 +43,32 @@ def test_the_time_of_a_run_may_be_over_before_any_step() -> None:
         counts.update(found.counts)
         assert not found.wrong or all("not legal" in text for text in found.wrong), (seed, found.wrong)
     assert counts["truly broken followed_by"] > size(3, 30)
+
+
+def test_the_checker_says_what_happens_in_programs_with_deadlines() -> None:
+    counts: Counter[str] = Counter()
+    dated = 0
+    for seed in range(size(25, 150)):
+        data = with_deadlines(small_program(3_000 + seed), Random(seed))
+        dated += "deadline_seconds" in str(data)
+        found = compare(data)
+        counts.update(found.counts)
+        assert not found.wrong or all("not legal" in text for text in found.wrong), (seed, found.wrong)
+    assert dated > size(10, 60)
+    assert sum(count for name, count in counts.items() if name.startswith("all unknown")) > size(50, 300)
+
+
+def test_a_witness_lets_a_deadline_pass_and_no_proof_counts_on_an_answer() -> None:
+    rule = {"name": "asked", "protects": {"step": "pay"}, "requires": {"step": "ask"}}
+    tools = {"ask": {"effect": "none", "suspends": True}, "write": {"effect": "write"}}
+    ask = tool("ask", "ask", deadline_seconds=60, catch=[{"errors": ["Deadline"], "then": "pay"}], next_step="pay")
+    data = {"language": 2, "tools": tools, "guardrails": [rule]}
+    (found,) = [one for one in check_program(program(ask, tool("pay", "write"), end(), **data)) if one.code == "SW401"]
+    assert found.evidence is not None
+    assert [(one.step, one.does) for one in found.evidence.witness.script] == [("ask", "misses its deadline")]
+    ask["catch"] = [{"errors": ["Deadline"], "then": "late"}]
+    fine = program(ask, tool("pay", "write", is_terminal=True), end("late", outcome="failure"), **data)
+    assert not [one for one in check_program(fine) if one.code == "SW401"]
 
 
 def said(data: dict[str, Any]) -> set[tuple[str, str | None]]:

@@ -32,6 +32,7 @@ NOT_MECHANICAL = {
     r"^keep only one of `first/transfer`": "both are one step of a called program",
     r"^remove one of the two, or rename it": "which of the two values is meant",
     r"^order the steps in the list": "which order is meant, only the author knows",
+    r"^add `deadline_seconds`, and say": "how long is enough, and what follows then",
     r"^add `tool`$": "so is the tool",
     r"^raise `maximum` to": "two fields of one type, of which either may be right",
     r"^start with the fields of a program": "there is no program to change",

@@ -81,6 +81,7 @@ SW503 retried-effect
 SW504 effect-in-loop warning
 SW505 fallback-for-effect
 SW601 budget-too-small
+SW603 missing-deadline
 SW701 unused-suppression warning
 SW702 unused-waiver warning
 SW703 unknown-tool-in-policy warning

@@ -272,8 +272,8 @@ def test_a_record_of_another_number_or_version_is_refused() -> None:
     entry = write_record(4, NO_DIGEST, "passed", "{}", "{}", 0)
     with pytest.raises(JournalError, match="entry 3 holds record 4"):
         read_record(entry._replace(seq=3))
-    later = entry.record.replace(b'"v":1}', b'"v":9}')
-    with pytest.raises(JournalError, match="record 4 has version 9; this is a reader of versions 1 to 8"):
+    later = entry.record.replace(b'"v":1}', b'"v":10}')
+    with pytest.raises(JournalError, match="record 4 has version 10; this is a reader of versions 1 to 9"):
         read_record(Entry(4, later, NO_DIGEST))
 
 

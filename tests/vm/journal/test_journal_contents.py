@@ -72,9 +72,9 @@ def test_tags_are_those_of_bodies_and_a_note_is_plain() -> None:
 
 
 def test_a_record_of_a_later_version_is_not_read_as_one_of_this() -> None:
-    later = GOOD.entries[3].record.replace(b'"v":1}', b'"v":9}')
+    later = GOOD.entries[3].record.replace(b'"v":1}', b'"v":10}')
     entries = [*GOOD.entries[:3], Entry(3, later, digest_of(later)), *GOOD.entries[4:]]
-    assert str(first_fault(entries)) == "record 3 has version 9; this is a reader of versions 1 to 8"
+    assert str(first_fault(entries)) == "record 3 has version 10; this is a reader of versions 1 to 9"
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ EXEMPT = {
         for field in ("is_terminal", "outcome=failure", "outcome=success", "output_key")
     },
     "InvokeStep.returns": "`test_machine_calls.py` judges it, and the reference plays it",
+    "Policy.requires_deadline": "the gate alone reads it: the programs of SW603",
     "Policy.four_eyes": "who settles a call: `test_machine_authority.py` judges it, generated runs name nobody",
 }
 """What no generator need make, and why."""

@@ -336,7 +336,7 @@ def test_the_page_lists_the_step_types_and_those_without_an_output() -> None:
 @pytest.mark.parametrize("kind", steps.SUB_STEP_MODELS)
 def test_the_table_of_steps_gives_a_sub_step_its_fields(kind: str) -> None:
     said = {"prompt", "system", "allowed_outputs", "returns", "cache", "model", "temperature", "max_output_tokens"}
-    own = {"llm": said, "tool": {"tool", "args"}}[kind]
+    own = {"llm": said, "tool": {"tool", "args", "deadline_seconds"}}[kind]
     assert table_of_steps()["sub-steps"] | own == fields(steps.SUB_STEP_MODELS[kind])
 
 

@@ -114,6 +114,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     "three_suppliers": {"item": "pallet", "pieces": 40},
     "suppliers_at_once": {"item": "pallet", "amount": 40},
     "invoice_dunning": {"invoice": "INV-000042"},
+    "spending_request": {"request": "REQ-000042", "amount": 900},
     "refund_order_lines": {
         "order_id": "ORD-000042",
         "lines": [{"sku": sku, "amount": amount} for sku, amount in (("mug", 12), ("sofa", 990), ("lamp", 60))],
@@ -175,7 +176,7 @@ def to_its_end(machine: ExecutionVM, clock: ManualClock, program: Program, paylo
     plan = Plan(program)
     run = machine.run_sync(program, INPUTS[program.name])
     for _ in range(100):
-        if not run.is_over and run.due is not None:
+        if not run.is_over and not run.suspensions and run.due is not None:
             clock.time = max(clock.time, int(run.due * 1e6) + 1)
             (run,) = machine.recover_sync(run.id)
             continue

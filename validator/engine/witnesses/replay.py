@@ -37,7 +37,7 @@ from stepward.vm.machine.models import ANY_NAME, ModelReply, ModelRequest
 from stepward.vm.machine.plan import Computed, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
-from stepward.vm.machine.tools import InDoubt, ToolContext, ToolError
+from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, ToolError
 from stepward.vm.values import FrozenMap
 
 T = TypeVar("T")
@@ -129,6 +129,8 @@ class _Script:
             raise ToolError(answer.error, ERROR) if answer.error else RuntimeError(ERROR)
         if answer.does == "returns no value":
             return object()
+        if answer.does == "misses its deadline":
+            return Suspend()
         if answer.does == "in doubt":
             raise InDoubt("nobody knows in this witness")
         self.clock.is_late = answer.does == "times out"

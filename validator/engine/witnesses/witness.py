@@ -23,7 +23,7 @@ VERSION: Final = 1
 MAX_BYTES: Final = 64 << 20
 """The most bytes of a witness file."""
 
-Does = Literal["returns", "fails", "times out", "in doubt", "returns no value"]
+Does = Literal["returns", "fails", "times out", "misses its deadline", "in doubt", "returns no value"]
 """The behaviours of a tool or a model in a call."""
 
 Code = Literal["SW202", "SW302", "SW305", "SW401", "SW402", "SW403", "SW404", "SW405", "SW406"]
@@ -35,6 +35,8 @@ def raised(name: str) -> tuple[Does, str]:
     match name:
         case "Timeout":
             return "times out", ""
+        case "Deadline":
+            return "misses its deadline", ""
         case "BadOutput":
             return "returns no value", ""
         case "Unexpected" | "":

@@ -34,14 +34,13 @@ DECLARED: Final = "Declared"
 UNCOVERED: Final = "Uncovered"
 """The names of a body that fails as the program declares, or at a condition no branch of which applies."""
 
-_NOT_YET: Final = ("Deadline",)
-"""Names that no step of this version can fail with."""
+DEADLINE: Final = "Deadline"
+"""The name of a call that suspended its run, and got no answer within `deadline_seconds`."""
 
 RESERVED: Final = frozenset(
     [
-        *(ANY, UNEXPECTED, TIMEOUT, BAD_OUTPUT, VISITS, DEPENDENCY, TOO_MANY_ITEMS, DECLARED, UNCOVERED),
+        *(ANY, UNEXPECTED, TIMEOUT, DEADLINE, BAD_OUTPUT, VISITS, DEPENDENCY, TOO_MANY_ITEMS, DECLARED, UNCOVERED),
         *UNSTARTED,
-        *_NOT_YET,
     ]
 )
 """The names that no tool may declare."""
