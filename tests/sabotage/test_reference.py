@@ -52,7 +52,7 @@ FORBIDDEN = (
 
 def test_it_knows_every_step_type() -> None:
     assert STEP_MODELS.keys() == STEP_TYPES, (
-        "STEP_TYPES in sabotage/reference/facts.py, and course.py says what it does"
+        "STEP_TYPES in sabotage/reference/facts.py, and sequence.py says what it does"
     )
 
 
