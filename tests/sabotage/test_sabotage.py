@@ -157,7 +157,7 @@ def test_every_attack_reaches_its_place_in_some_good_program() -> None:
     policies = [Policy.load(file) for file in sorted((ROOT / "specs/policies").glob("*.yaml"))]
     reached: set[str] = set()
     programs = ("customer_refund", "database_migration", "nightly_report", "release_notes", "failed_payment_recovery")
-    programs += ("team_budget", "suppliers_at_once", "invoice_dunning")
+    programs += ("team_budget", "suppliers_at_once", "invoice_dunning", "spending_request", "nightly_archive")
     for examples, name in product((2, 20), programs):
         left = tuple(attack.name for attack in ATTACKS if attack.name not in reached)
         if not left:

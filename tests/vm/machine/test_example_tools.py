@@ -108,6 +108,7 @@ INPUTS: dict[str, dict[str, Any]] = {
         "second_seller": "SLR-0002",
         "second_amount": Decimal("19.90"),
     },
+    "nightly_archive": {"tables": ["orders", "visits", "carts"]},
     "nightly_report": {"report_date": "2026-03-02", "recipients": ["ops@example.com"]},
     "discount_bands": {"order_id": "ORD-000042", "quantity": 100},
     "shipping_by_zone": {"parcel_id": "PCL-000042", "zone": "union", "weight_kg": Decimal("30.5")},
