@@ -65,8 +65,9 @@ def measure(program: dict[str, Any], limit: float, patience: float = PATIENCE) -
         started = time.monotonic()
         with (Path(folder) / "said").open("w+") as said:
             child = subprocess.Popen(command, stdout=said, stderr=said, preexec_fn=_capped)  # noqa: PLW1509
-            killed = False
+            killed, peak = False, 0.0
             while True:
+                peak = max(peak, _peak(child.pid))
                 pid, status, used = os.wait4(child.pid, os.WNOHANG)
                 if pid:
                     break
@@ -79,7 +80,19 @@ def measure(program: dict[str, Any], limit: float, patience: float = PATIENCE) -
             last = said.read()[-2000:].strip().splitlines()
         seconds = time.monotonic() - started
         ended = "killed" if killed else _ended(child.returncode, report, last)
-        return Measured(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, ended)
+        return Measured(seconds, used.ru_utime + used.ru_stime, peak or used.ru_maxrss / 1024, ended)
+
+
+def _peak(pid: int) -> float:
+    """Return the most memory that a process has had, in mebibytes; 0 where the system does not say it.
+
+    What `wait4` says begins with the memory of the process that forked.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
 def _ended(status: int, report: Path, last: list[str]) -> str:

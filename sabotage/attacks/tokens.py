@@ -96,7 +96,8 @@ def _wait_twice(data: dict[str, Any]) -> None:
         successor = step.get("next_step") or (following and following["id"])
         if step.get("tool") in waits and successor and not step.get("is_terminal"):
             step.update(next_step=step["id"], max_visits=2, error_step=successor)
-            step.pop("on_error", None)
+            for other in ("on_error", "catch"):
+                step.pop(other, None)
 
 
 class TokenRaced(TokenAttack):

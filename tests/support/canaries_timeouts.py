@@ -30,5 +30,11 @@ CANARIES = (
         "inherits-no-time", "a continuation has the time that is left", "time-asked-again", DUNNING, inherits_no_time
     ),
     Canary("any-limit", "a replay computes when the time of a run is over", "time-rewritten", DUNNING, any_limit),
-    Canary("any-ending", "a replay holds an ending against the time of the run", "time-rewritten", DUNNING, any_ending),
+    Canary(
+        "any-ending-in-time",
+        "a replay holds an ending against the time of the run",
+        "time-rewritten",
+        DUNNING,
+        any_ending,
+    ),
 )

@@ -32,7 +32,8 @@ from stepward.vm.machine.state import before, snapshot
 
 SEEDS = ["a", "b", "c"]
 GOOD = good_programs()
-FROM_OUTSIDE = ("started", "waited", "intent", "attempt", "resumed", "reconciled", "cancel", "refused", "erased")
+FROM_OUTSIDE = ("started", "waited", "expired", "intent", "attempt", "resumed", "reconciled")
+FROM_OUTSIDE += ("cancel", "refused", "erased")
 
 
 def history(bench: Bench, run: str) -> History:
