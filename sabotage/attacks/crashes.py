@@ -177,10 +177,12 @@ class KilledWhileDelivering(Attack):
         """Deliver once to count the points, then once for each of them, and twice each time."""
         from hypothesis import strategies as st
 
+        case.choices.made.setdefault("there is an answer in time", True)  # time that passes is no delivery
         waits = _stops(case)
         case.needs(waits)
         before = case.pick("deliveries before", st.integers(0, waits - 1))
         trial, run = _stopped(case, before)
+        case.needs(trial.answers(run))
         whole = Points()
         trial.deliver(run, trial.machine(whole))
         case.story.clear()
@@ -196,7 +198,8 @@ class KilledWhileDelivering(Attack):
     def _again(self, case: Case, trial: Trial, before: Run) -> None:
         """Repeat a delivery, and check that it is refused if and only if the store already has it."""
         waiting = before.doubts[0].step if before.doubts else before.suspensions[0].step
-        is_open = _waited_for(before)[0] in _waited_for(trial.reload())
+        is_late = before.due is not None and trial.clock.time >= before.due * 1e6
+        is_open = not is_late and _waited_for(before)[0] in _waited_for(trial.reload())
         try:
             trial.deliver(before, trial.machine())
         except DeliveryRefused:

@@ -216,6 +216,8 @@ def _routed(call: CallPlan, said: Mapping[str, Any]) -> Answer:
         "fails": Answer("fails", "it broke"),
         "times out": Answer("late") if call.timeout is not None else Answer("fails", "it hung"),
         "in doubt": Answer("unknown"),
+        "misses its deadline": Answer("suspends", {"asks": call.id}),
+        "returns no value": Answer("fails", "it returned no value"),
     }
     return kinds[said["does"]]
 

@@ -359,3 +359,10 @@ def test_a_silent_alarm_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_stateful_attacks_are_told_from_others() -> None:
     assert [attack.name for attack in ATTACKS if issubclass(attack, Stateful)] == ["actors-in-any-order"]
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_what_a_deadline_settles_is_no_delivery(seed: int) -> None:
+    program = Program.load(GOOD / "spending_request.yaml")
+    matrix = attack_program(program, orders=Orders(seed=seed, attacks=("killed-while-delivering",), examples=40))
+    assert matrix.ok, matrix.breaches[0].what
