@@ -13,7 +13,7 @@ from stepward.validator.recheck.definite import (
     never_ends_with_output,
     owner_of,
 )
-from stepward.validator.recheck.evaluation import Environment, references, splits, values
+from stepward.validator.recheck.evaluation import Environment, references, values
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit
 from stepward.validator.recheck.failures import errors_at, errors_before_items, errors_of_branches, leaving, told_apart
 from stepward.validator.recheck.flow import Transition
@@ -105,9 +105,8 @@ def _may_have_failed(steps: Steps, number: int, state: State) -> tuple[bool, boo
     names = decided_by(steps.reading, number)
     if steps.is_blind or not names:
         return bool(names), True
-    found = list(splits(names, steps.environment(names, number, state)))
-    said = [any(split[name] != UNDEFINED for name in names) for split in found]
-    return any(said), not all(said)
+    blocks = steps.environment(names, number, state)
+    return any(blocks[name] != (UNDEFINED,) for name in names), all(UNDEFINED in blocks[name] for name in names)
 
 
 def _branch_started(steps: Steps, number: int, step: BranchStep, state: State) -> Iterator[Exit]:

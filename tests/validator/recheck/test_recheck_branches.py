@@ -13,7 +13,12 @@ from stepward.validator.analysis.bodies import Bodies
 from stepward.validator.analysis.monitors import RuleMonitor
 from stepward.validator.analysis.siblings import SiblingMonitor
 from stepward.validator.engine import guardrails
+from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.findings import Property
+from stepward.validator.recheck.claims import Property as Claim
+from stepward.validator.recheck.claims import watcher
+from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.walking import explored
 from stepward.validator.validator import ProgramValidator
 from stepward.vm import Program
 
@@ -150,6 +155,21 @@ def test_a_wrong_join_gives_no_proof(
     found = judged(rule, first, second)
     assert found.verdict is Verdict.UNKNOWN
     assert "second checker" in found.evidence.reason
+
+
+@pytest.mark.parametrize("needs", [False, True])
+def test_a_search_goes_on_behind_branches_that_succeed(*, needs: bool) -> None:
+    """A payment in a branch that depends on another one, and one behind the join, are places that runs get to."""
+    second = {"steps": [call("paid", "pay")]} | ({"depends_on": ["a"]} if needs else {})
+    steps = [
+        {"id": "p", "type": "parallel", "branches": {"a": {"steps": [call("ok", "approve")]}, "b": second}},
+        call("last", "pay"),
+    ]
+    rule = {"name": "r", "never": {"tool": "pay"}}
+    data = {"name": "t", "language": 2, "inputs": {}, "tools": TOOLS, "guardrails": [rule], "steps": steps}
+    reading = Reading(Program.from_dict(data), (), UNLIMITED)
+    broken = explored(reading, watcher(Claim("never", "r", None, number=1), reading))
+    assert {reading.steps[step].id for step, _ in broken} == {"paid", "last"}
 
 
 def a_list_always_fits(patch: pytest.MonkeyPatch) -> None:
