@@ -6,14 +6,19 @@ import ast
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from typing import Any, Literal
 
 import networkx
 import pytest
+from pydantic import TypeAdapter
 
 from modules import home, imported, loaded_after, modules, nodes_of
 from paths import ROOT
+from stepward.vm.language.record import Record
+from stepward.vm.language.steps import STEP_MODELS, Step
 
 ALLOWED = {
     "vm": {"vm"},
@@ -171,6 +176,21 @@ def test_the_core_of_the_machine_knows_no_clock_and_no_chance() -> None:
 )
 def test_an_import_costs_what_it_must(code: str, without: set[str]) -> None:
     assert not loaded_after(code) & without
+
+
+def test_the_schema_of_each_step_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies hold steps of all types. Each process that loads a program makes all schemas, and waits for it."""
+    made: Counter[type[Record]] = Counter()
+    real = Record._schema.__func__
+
+    def schema(cls: type[Record], handler: Any, ref: str) -> Any:
+        made[cls] += 1
+        return real(cls, handler, ref)
+
+    monkeypatch.setattr(Record, "_schema", classmethod(schema))
+    TypeAdapter(dict[Literal["steps", "body"], tuple[Step, ...]])
+    assert set(made) > set(STEP_MODELS.values())
+    assert {cls.__name__: times for cls, times in made.items() if times > 1} == {}
 
 
 def test_a_check_of_a_clean_program_imports_no_heavy_library() -> None:

@@ -48,8 +48,10 @@ class Record:
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Return the schema that validates a mapping of fields and builds a record from it."""
         ref, begun = f"{cls.__module__}.{cls.__qualname__}", _BEGUN.get()
-        if ref in begun:  # a step in the body of a step of its own type
-            return core_schema.definition_reference_schema(ref)
+        reference = core_schema.definition_reference_schema(ref)
+        # A step in the body of a step of its own type, or of another type with a body: each would make all again.
+        if ref in begun or _is_made(reference, handler):
+            return reference
         token = _BEGUN.set(begun | {ref})
         try:
             return cls._schema(handler, ref)
@@ -99,6 +101,15 @@ class Record:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+def _is_made(reference: CoreSchema, handler: GetCoreSchemaHandler) -> bool:
+    """Return whether the schema in which a reference would stand has what it refers to."""
+    try:
+        handler.resolve_ref_schema(reference)
+    except LookupError:
+        return False
+    return True
 
 
 def _plain(value: Any) -> Any:
