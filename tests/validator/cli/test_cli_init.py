@@ -15,10 +15,13 @@ import yaml
 from click.testing import CliRunner, Result
 
 from paths import ROOT
+from sizes import MANY
 from stepward.validator.cli import main
 from stepward.validator.cli.init import TEMPLATES, project_of
 
 BIN = Path(sys.executable).parent
+DEFAULT = "approval"
+"""The project that `stepward init` makes without `--template`."""
 
 
 def invoke(*words: str) -> Result:
@@ -68,19 +71,29 @@ def test_every_guardrail_and_rule_of_a_new_project_is_proved(
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_drawn")
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_the_tests_of_a_new_project_pass_and_its_machine_holds(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_machine_of_a_new_project_holds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, sabotage, _ = made(name, tmp_path / "shop", monkeypatch)
+    few = () if MANY or name == DEFAULT else ("--examples", "1")  # by day one of them as it is printed
+    attacked = invoke(*shlex.split(sabotage)[1:], *few)
+    assert attacked.exit_code == 0, attacked.output
+    assert re.search(r"\nno breach: [1-9]\d* of \d+ attacks ran", attacked.stdout)
+
+
+@pytest.mark.slow
+def test_the_tests_of_new_projects_pass_and_their_files_are_formatted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, tests, sabotage, _ = made(name, tmp_path / "shop", monkeypatch)
-    ran = run_in_shell(tests)
+    """One process runs those of all projects: each would import everything again."""
+    tests = {made(name, tmp_path / name, monkeypatch)[1] for name in TEMPLATES}
+    assert tests == {"python -m pytest"}
+    monkeypatch.chdir(tmp_path)
+    ran = run_in_shell("python -m pytest")
     assert ran.returncode == 0, ran.stdout
+    assert all(f"{name}/test_{name.replace('-', '_')}.py" in ran.stdout for name in TEMPLATES), ran.stdout
     linted = run_in_shell(
         "ruff format --isolated --check --line-length 120 . && ruff check --isolated --select I,F,E4,E7,E9 ."
     )
     assert linted.returncode == 0, linted.stdout
-    attacked = invoke(*shlex.split(sabotage)[1:])
-    assert attacked.exit_code == 0, attacked.output
-    assert re.search(r"\nno breach: [1-9]\d* of \d+ attacks ran", attacked.stdout)
 
 
 @pytest.mark.slow
