@@ -21,9 +21,11 @@ from small_language import (
     Values,
     compiled,
     domain,
+    filled,
     frozen,
     parsed,
     reference,
+    templates,
 )
 
 LONGEST = 2
@@ -258,7 +260,9 @@ class _Search(Search):
         return frozen(value)
 
     def _first(self, value: Any, values: Values) -> Any:
-        return compiled(parsed(value), self.names.where)(values) if isinstance(value, str) else frozen(value)
+        if isinstance(value, str):
+            return compiled(parsed(value), self.names.where)(values)
+        return filled(value, self.names.where)(values) if templates(value) else frozen(value)
 
     def _put(self, values: Values, new: dict[str, Any]) -> Values:
         after = list(values)

@@ -34,11 +34,9 @@ from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.types import TypeSpec
 
-MAX_COPIES: Final = 20
-"""The longest chain of copies that is followed."""
-
-MAX_GIVERS: Final = 100
-"""The most references that are followed back to the sources of one reference."""
+MAX_COPIES: Final = 200
+"""The most references that are followed back to the sources of one reference: a field that copies a field of itself
+has no end."""
 
 
 class Origin(NamedTuple):
@@ -51,8 +49,24 @@ class Origin(NamedTuple):
 
 _NOWHERE: Final = Origin((), True)
 _ANYWHERE: Final = Origin(ANYTHING, True)
-_NOTHING_NEW: Final = Origin(())
-"""The origin of a variable that is set to itself: it adds no values."""
+
+
+class Copy(NamedTuple):
+    """A reference whose value a source copies; `is_field`: what is absent there is absent from the copy, too."""
+
+    names: Names
+    is_field: bool = True
+
+
+class Givers(NamedTuple):
+    """The sources behind some sources, after all copies, each with the fields below it.
+
+    The value says whether a field that may be absent there may be absent from what is asked for. `is_lost`: so may one
+    that nothing gives a value.
+    """
+
+    found: dict[tuple[Source, Names], bool]
+    is_lost: bool
 
 
 def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, bool]:
@@ -90,22 +104,27 @@ class Origins:
         self.reading = reading
         self.boundary = boundary
         self.lookup = reading.lookup
-        self._known: dict[tuple[Names, int], Origin] = {}
+        self._known: dict[Names, Origin] = {}
         self._by_sources: dict[tuple[Names, tuple[Source, ...]], Origin] = {}
-        self._known_givers: dict[Names, tuple[tuple[Source, Names], ...] | None] = {}
+        self._known_givers: dict[Names, Givers | None] = {}
 
     def of(self, names: Names) -> Origin:
         """Return the origin of a reference."""
-        return self._copied(names, 0)
+        if names not in self._known:
+            self._known[names] = _NOWHERE if self.lookup.meaning(names) is None else self._joined(self._givers(names))
+        return self._known[names]
 
     def by_sources(self, names: Names, sources: tuple[Source, ...]) -> Origin:
-        """Return the origin of a reference whose variable got its current value from one of some sources."""
+        """Return the origin of a reference whose variable got its current value from one of some sources.
+
+        Where one of them copies the variable itself, the value may have come from any source before.
+        """
         meant = self.lookup.meaning(names)
         if meant is None or len(meant.root) > 1:
             return self.of(names)  # an output or an error has one source, even if a variable has the name of its step
         key = (names, sources)
         if key not in self._by_sources:
-            self._by_sources[key] = self._given(sources, meant.fields, 0)
+            self._by_sources[key] = self._joined(self._traced([(source, meant.fields, True) for source in sources]))
         return self._by_sources[key]
 
     def root(self, names: Names) -> Names:
@@ -161,30 +180,16 @@ class Origins:
         """Return what a `set` assigns to a name; None where it can't be parsed."""
         return self.reading.put_by_set(source.step).get(source.name)
 
-    def _copied(self, names: Names, depth: int) -> Origin:
-        """Return the origin of a reference after so many copies.
-
-        Results are cached: between names that copy one another, the number of paths doubles with every copy.
-        """
-        found = self._known.get((names, depth))
-        if found is None:
-            found = self._known[names, depth] = self._meant(names, depth)
-        return found
-
-    def _meant(self, names: Names, depth: int) -> Origin:
-        meant = self.lookup.meaning(names)
-        if meant is None:
-            return _NOWHERE
-        if depth > MAX_COPIES:
+    def _joined(self, givers: Givers | None) -> Origin:
+        """Return what the sources behind a reference give together."""
+        if givers is None:
             return _ANYWHERE
-        return self._given(meant.sources, meant.fields, depth)
+        found = [(self._at(source, fields), counts) for (source, fields), counts in givers.found.items()]
+        blocks = tuple(dict.fromkeys(block for one, _ in found for block in one.blocks))
+        return Origin(blocks, givers.is_lost or any(counts and one.may_be_absent for one, counts in found))
 
-    def _given(self, sources: Sequence[Source], fields: Names, depth: int) -> Origin:
-        found = [self._at(source, fields, depth) for source in sources]
-        blocks = tuple(dict.fromkeys(block for one in found for block in one.blocks))
-        return Origin(blocks, any(one.may_be_absent for one in found))
-
-    def _at(self, source: Source, fields: Names, depth: int) -> Origin:
+    def _at(self, source: Source, fields: Names) -> Origin:
+        """Return what a source that copies nothing gives at some fields."""
         if source.kind != "set":
             spec, may_be_absent = field_type(self.spec(source), fields)
             return Origin(of_type(spec), may_be_absent)
@@ -192,29 +197,12 @@ class Origins:
         if isinstance(tree, Constant):
             return _written(tree.value, fields)
         if isinstance(tree, Built) and fields:
-            return self._in_built(tree, fields, depth)
-        if isinstance(tree, Reference):
-            if tree.names == (source.name,):
-                return _NOTHING_NEW
-            return self._copied((*tree.names, *fields), depth + 1)
+            return _in_built(tree, fields)
         if isinstance(tree, Arithmetic) and tree.joins and not fields:
             tree = replace(tree, joins=self._assigned_kinds.of_sum(tree))
         if tree is None or (fields and index_of(fields[0]) is not None):
             return _ANYWHERE
         return _NOWHERE if fields else Origin(result_blocks(tree))
-
-    def _in_built(self, tree: Built, fields: Names, depth: int) -> Origin:
-        """Return the origin of a field of a built value."""
-        part, is_field = held(tree, fields)
-        match part:
-            case None:
-                return _NOWHERE
-            case Constant(value=value):
-                return _written(value, ())
-            case Reference(names=names):
-                found = self._copied(names, depth + 1)
-                return found if is_field else Origin(found.blocks)  # it had a value then
-        return Origin(result_blocks(part))
 
     @cached_property
     def _assigned_kinds(self) -> AssignedKinds:
@@ -226,49 +214,57 @@ class Origins:
         `of` joins the sources by kind: it loses what the pattern of one source excludes.
         """
         givers = self._givers(names)
-        return block.kind == "undefined" or givers is None or any(self._gives(one, block) for one in givers)
+        if block.kind == "undefined" or givers is None or not givers.found:
+            return True
+        return any(self._gives(one, block) for one in givers.found)
 
     def _gives(self, giver: tuple[Source, Names], block: Block) -> bool:
         source, fields = giver
         if source.kind != "set":
             return allows(field_type(self.spec(source), fields)[0], block)
-        return any(meet(block, one) for one in self._at(source, fields, 0).blocks)
+        return any(meet(block, one) for one in self._at(source, fields).blocks)
 
-    def _givers(self, names: Names) -> tuple[tuple[Source, Names], ...] | None:
-        """Return the final sources of a reference, after all copies, each with the fields below it.
-
-        None where nothing gives the reference a value, or where there are too many.
-        """
+    def _givers(self, names: Names) -> Givers | None:
+        """Return the sources behind a reference; None where there are too many copies between them."""
         if names not in self._known_givers:
-            self._known_givers[names] = self._found_givers(names)
+            meant = self.lookup.meaning(names)
+            self._known_givers[names] = self._traced(
+                [] if meant is None else [(source, meant.fields, True) for source in meant.sources]
+            )
         return self._known_givers[names]
 
-    def _found_givers(self, names: Names) -> tuple[tuple[Source, Names], ...] | None:
-        found: dict[tuple[Source, Names], None] = {}
-        seen, pending = {names}, [names]
-        while pending:
-            meant = self.lookup.meaning(pending.pop())
-            if meant is None:
-                continue
-            for source in meant.sources:
-                copied = self._copied_from(source, meant.fields)
-                if copied is None:
-                    found[source, meant.fields] = None
-                    continue
-                if copied not in seen:
-                    seen.add(copied)
-                    pending.append(copied)
-                    if len(seen) > MAX_GIVERS:
-                        return None
-        return tuple(found) or None
+    def _traced(self, pending: list[tuple[Source, Names, bool]]) -> Givers | None:
+        """Follow all copies back from some sources, each with fields and whether what is absent there counts.
 
-    def _copied_from(self, source: Source, fields: Names) -> Names | None:
+        A reference is followed once. So names that copy one another, or themselves, add no values.
+        """
+        found: dict[tuple[Source, Names], bool] = {}
+        seen: set[tuple[Names, bool]] = set()
+        is_lost = False
+        for source, fields, counts in pending:
+            copy = self._copied_from(source, fields)
+            if copy is None:
+                found[source, fields] = counts or found.get((source, fields), False)
+                continue
+            names, still_counts = copy.names, counts and copy.is_field
+            if (names, still_counts) in seen:
+                continue
+            if len(seen) == MAX_COPIES:
+                return None
+            seen.add((names, still_counts))
+            meant = self.lookup.meaning(names)
+            is_lost |= meant is None and still_counts
+            pending += [(one, meant.fields, still_counts) for one in meant.sources] if meant is not None else []
+        return Givers(found, is_lost)
+
+    def _copied_from(self, source: Source, fields: Names) -> Copy | None:
         """Return the reference whose value a source copies, by itself or into a field of what it builds."""
         tree = self.tree(source) if source.kind == "set" else None
         if isinstance(tree, Built) and fields:
-            part, _ = held(tree, fields)
-            return part.names if isinstance(part, Reference) else None
-        return (*tree.names, *fields) if isinstance(tree, Reference) else None
+            part, is_field = held(tree, fields)
+            # What is put in had a value then.
+            return Copy(part.names, is_field) if isinstance(part, Reference) else None
+        return Copy((*tree.names, *fields)) if isinstance(tree, Reference) else None
 
     # -- sizes of numbers --------------------------------------------------------------------------------------------
 
@@ -317,6 +313,17 @@ class Origins:
             ):
                 return False
         return True
+
+
+def _in_built(tree: Built, fields: Names) -> Origin:
+    """Return the origin of a field of a built value that is no reference."""
+    part, _ = held(tree, fields)
+    match part:
+        case None:
+            return _NOWHERE
+        case Constant(value=value):
+            return _written(value, ())
+    return Origin(result_blocks(part))
 
 
 def _kinds(spec: TypeSpec | None) -> frozenset[str]:

@@ -17,7 +17,7 @@ from stepward.validator.recheck.claims import Property as Claim
 from stepward.validator.recheck.claims import watcher
 from stepward.validator.recheck.definite import Definite
 from stepward.validator.recheck.flow import Transition
-from stepward.validator.recheck.origins import Origins
+from stepward.validator.recheck.origins import Givers, Origins
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.search import is_ruled_out
 from stepward.validator.recheck.tracked import Tracked
@@ -330,7 +330,9 @@ def test_a_proof_that_leaves_out_what_one_source_gives_is_refused(monkeypatch: p
     claim = Claim("exclusive cases", "c", None, "c")
     assert verdicts(text)["c"] == "violated"
     assert not accepted(text, claim, [part])
-    monkeypatch.setattr(Origins, "_givers", lambda self, names: ((self.lookup.meaning(names).sources[0], ()),))
+    monkeypatch.setattr(
+        Origins, "_givers", lambda self, names: Givers({(self.lookup.meaning(names).sources[0], ()): True}, False)
+    )
     assert accepted(text, claim, [part])
 
 

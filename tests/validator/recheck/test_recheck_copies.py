@@ -1,0 +1,155 @@
+"""The second checker on copies: a value that copies itself, a sibling or a copy has no other values than its sources.
+
+Each right proof is accepted, and agrees with the enumeration of all runs. Each certificate is refused where a source
+gives a value more, by which the rule is broken.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import count, product
+from typing import Any
+
+import pytest
+
+from brute_force import truth
+from comparing import compare
+from sizes import MANY
+from stepward.validator import ProgramValidator, Verdict
+from stepward.validator.recheck.cells import ANYTHING
+from stepward.validator.recheck.certificates import digest, parsed, recheck_data
+from stepward.validator.recheck.reading import Reading
+from stepward.vm import Program
+
+Steps = list[dict[str, Any]]
+
+
+IDS = count()
+RULES = ("never", "before", "after")
+
+
+def sets(*assigned: dict[str, Any]) -> Steps:
+    return [{"id": f"m{next(IDS)}", "type": "set", "set": one} for one in assigned]
+
+
+def looped(again: dict[str, Any]) -> Steps:
+    return [
+        *sets(PUT),
+        {"id": "round", "type": "set", "set": again, "max_visits": 3, "next_step": "more"},
+        {"id": "more", "type": "condition", "condition": "$again", "then": "round", "otherwise": "out"},
+        {"id": "out", "type": "set", "set": {}, "next_step": "begin"},
+    ]
+
+
+def in_a_body(carry: dict[str, Any], *body: dict[str, Any]) -> Steps:
+    each = {"id": "each", "type": "for_each", "items": [1, 2], "as": "item", "max_items": 2}
+    return [{**each, "carry": carry, "steps": [*body, {"id": "done", "type": "set", "set": {}}]}]
+
+
+def computed(read: str) -> Steps:
+    return [{"id": "sum", "type": "compute", "args": {"v": read}, "lisp": "data/v", "output_key": "c"}]
+
+
+PUT = {"b": {"f": "$t"}}
+COPIES: dict[str, tuple[Steps, str]] = {
+    "itself": (sets({"x": "$t"}, {"x": "$x"}), "$x"),
+    "a field of itself": (sets(PUT, {"b": {"f": "$b.f"}}), "$b.f"),
+    "twice": (sets(PUT, {"b": {"f": "$b.f"}}, {"b": {"f": "$b.f"}}), "$b.f"),
+    "a field deeper": (sets({"b": {"o": {"f": "$t"}}}, {"b": {"o": "$b.o"}}), "$b.o.f"),
+    "the deeper field": (sets({"b": {"o": {"f": "$t"}}}, {"b": {"o": {"f": "$b.o.f"}}}), "$b.o.f"),
+    "an item": (sets({"b": ["$t"]}, {"b": "[$b[0]]"}), "$b[0]"),
+    "a sibling": (sets({"b": {"f": "$t", "g": "$t"}}, {"b": {"f": "$b.g", "g": "$b.f"}}), "$b.f"),
+    "a sibling alone": (sets({"b": {"g": "$t"}}, {"b": {"f": "$b.g", "g": "$b.g"}}), "$b.f"),
+    "a copy of a copy": (sets(PUT, {"c": "$b"}, {"b": {"f": "$c.f"}}), "$b.f"),
+    "a round of copies": (sets(PUT, {"c": "$b"}, {"b": "$c"}), "$b.f"),
+    "a round of fields": (sets(PUT, {"c": {"g": "$b.f"}}, {"b": {"f": "$c.g"}}), "$b.f"),
+    "a swap": (sets({"x": "$t", "y": "$t"}, {"x": "$y", "y": "$x"}), "$x"),
+    "a value that is put in itself": (sets(PUT, {"b": {"f": "$b.f", "old": "$b"}}), "$b.old.f"),
+    "in a loop": (looped({"b": {"f": "$b.f"}}), "$b.f"),
+    "a value that grows in a loop": (looped({"b": {"f": "$b.f", "old": "$b"}}), "$b.old.f"),
+    "a sibling in a loop": (looped({"b": {"f": "$b.f", "g": "$b.f"}}), "$b.f"),
+    "carried on": (in_a_body({"b": "$t"}, *sets({"b": "$b"})), "$b"),
+    "a carried copy of itself": ([*sets(PUT), *in_a_body({"b": "$b"})], "$b.f"),
+    "a carried field": ([*sets(PUT), *in_a_body({"c": {"f": "$b.f"}})], "$c.f"),
+    "a carried field of itself": ([*sets(PUT), *in_a_body({"b": {"f": "$b.f"}})], "$b.f"),
+    "a field of itself in a body": (in_a_body(PUT, *sets({"b": {"f": "$b.f"}})), "$b.f"),
+    "a swap in a body": (in_a_body({"x": "$t", "y": "$t"}, *sets({"x": "$y", "y": "$x"})), "$x"),
+    "through compute": (computed("$t"), "$c"),
+    "a field of itself, computed": ([*sets(PUT), *computed("$b.f"), *sets({"b": {"f": "$c"}})], "$b.f"),
+    "of an output": (sets({"b": {"f": "$first.output"}}, {"b": {"f": "$b.f"}}), "$b.f"),
+}
+
+TO_3, TO_4 = ({"type": "integer", "minimum": 0, "maximum": most} for most in (3, 4))
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "texts": ({"type": "string", "enum": ["a", "b"]}, {"type": "string", "enum": ["a", "b", "c"]}, "$t contains 'c'"),
+    "lists": (
+        {"type": "array", "items": {"type": "string", "maxLength": 1}, "maxItems": 1},
+        {"type": "array", "items": {"type": "string", "maxLength": 1}, "maxItems": 2},
+        "len($t) > 1",
+    ),
+    "joined lists": (
+        {"type": "array", "items": {"type": "string", "maxLength": 1}},
+        {"type": ["array", "null"], "items": {"type": "string", "maxLength": 1}},
+        "not ($t + ['b'] contains 'b')",
+    ),
+    "numbers": (TO_3, TO_4, "$t > 3"),
+}
+"""The type of a value; a type with a value more; and a question that only this value answers with yes, or can't."""
+
+
+def program(copies: Steps, place: str, spec: dict[str, Any], question: str) -> dict[str, Any]:
+    """Return a program that copies what a tool gives, and asks about the copy before it pays."""
+    asked = question.replace("$t", place)
+    get = {"effect": "read", "returns": spec}
+    return {
+        "language": 2,
+        "name": "copies",
+        "inputs": {"again": {"type": "boolean"}},
+        "tools": {"get": get, "pay": {"effect": "write", "idempotent": True}},
+        "guardrails": [
+            {"name": "never", "never": {"tool": "pay"}, "when": asked},
+            {"name": "before", "protects": {"tool": "pay"}, "requires": {"step": "ask", "branch": "otherwise"}},
+            {"name": "after", "followed_by": {"first": {"step": "begin"}, "then": {"tool": "pay"}}},
+        ],
+        "steps": [
+            {"id": "first", "type": "tool", "tool": "get", "output_key": "t"},
+            *({**step, "returns": spec} if step["type"] == "compute" else step for step in copies),
+            {"id": "begin", "type": "set", "set": {}},
+            {"id": "ask", "type": "condition", "condition": asked, "then": "act", "otherwise": "act"},
+            {"id": "act", "type": "tool", "tool": "pay", "on_error": "skip", "next_step": "stop"},
+            {"id": "stop", "type": "end"},
+        ],
+    }
+
+
+BY_DAY = [(form, list(KINDS)[number % len(KINDS)]) for number, form in enumerate(COPIES)]
+CASES = list(product(COPIES, KINDS)) if MANY else BY_DAY
+
+
+@pytest.mark.parametrize(("form", "kind"), CASES)
+def test_right_proofs_are_accepted_and_wrong_ones_refused(form: str, kind: str) -> None:
+    (copies, place), (spec, wider, question) = COPIES[form], KINDS[kind]
+    data, other = program(copies, place, spec, question), program(copies, place, wider, question)
+    found = compare(data)
+    assert not found.wrong
+    assert not found.counts["skipped"]
+    broken = {rule for rule, places in truth(other).broken.items() if places}
+    assert broken
+    for one in ProgramValidator(Program.from_dict(data), certify=True, recheck=False).validate().properties:
+        if one.rule in RULES:
+            assert one.verdict is Verdict.PROVED
+            assert one.certify is not None
+            certificate = parsed(one.certify().to_json())
+            assert recheck_data(certificate).is_accepted
+            wrong = {**certificate, "program": parsed(json.dumps(other))}
+            wrong["digest"] = digest(Program.from_dict(wrong["program"]), ())
+            # What a formula says of the program is taken from the engine.
+            if one.rule in broken and "formula" not in {part["kind"] for part in wrong["parts"]}:
+                assert not recheck_data(wrong).is_accepted, one.rule
+
+
+def test_more_copies_than_are_followed_are_refused_and_not_followed_for_ever() -> None:
+    """Each round puts the value one field deeper: the copies behind `$b.f` have no end."""
+    copies = sets({"c": "$t"}, {"b": {"f": "$c"}, "c": "$b.f.f"})
+    origins = Reading(Program.from_dict(program(copies, "$b.f", {}, "defined($t)"))).origins
+    assert origins.of(("b", "f")) == (ANYTHING, True)
