@@ -1,11 +1,10 @@
-"""What the checker says of a small program, held against the truth; and the smallest program in which they part."""
+"""What the checker says of a small program, held against the truth."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from copy import deepcopy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -207,88 +206,6 @@ def compare_readings(data: dict[str, Any], report: Report, found: Truth, result:
     result.wrong += [f"missed: SW202 at {step}: ${name}" for step, name in sorted(true - said)]
     result.counts["all infeasible SW202"] += len(said)
     result.counts["infeasible SW202"] += len(said - true)
-
-
-def shrink(data: dict[str, Any], still_fails: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Return a smaller program that fails too: whatever can be left out one by one is."""
-    while True:
-        smaller = next((one for one in _smaller(data) if _fails(one, still_fails)), None)
-        if smaller is None:
-            return data
-        data = smaller
-
-
-def _fails(data: dict[str, Any], still_fails: Callable[[dict[str, Any]], bool]) -> bool:
-    try:
-        return still_fails(data)
-    except Exception:  # what makes no program is no smaller program
-        return False
-
-
-def _smaller(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the program with one thing less, large things first."""
-    for number in range(len(data["guardrails"]) - 1, -1, -1):
-        yield _without(data, ("guardrails", number))
-    for number in range(len(data["steps"]) - 1, -1, -1):
-        yield from _without_step(data, number)
-    for path in _optional(data, ()):
-        yield _without(data, path)
-    for number, step in enumerate(data["steps"]):
-        for text in re.findall(r"\(([^()]*)\)", step.get("condition", "")):
-            yield _changed(data, number, "condition", text)
-        for text in re.split(r" and | or ", step.get("condition", "")):
-            if text != step.get("condition"):
-                yield _changed(data, number, "condition", text)
-
-
-def _changed(data: dict[str, Any], number: int, name: str, value: Any) -> dict[str, Any]:
-    less = deepcopy(data)
-    less["steps"][number][name] = value
-    return less
-
-
-def _without(data: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
-    less = deepcopy(data)
-    inner: Any = less
-    for key in path[:-1]:
-        inner = inner[key]
-    del inner[path[-1]]
-    if path[-1] == "on_timeout":
-        inner.pop("timeout_seconds", None), inner.pop("fallback", None)
-    return less
-
-
-KEPT = ("id", "type", "name", "steps", "guardrails", "tools", "when", "then", "condition", "prompt", "tool", "set")
-
-
-def _optional(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the paths of what may be left out."""
-    if isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield (*path, number)
-            yield from _optional(inner, (*path, number))
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            if name not in KEPT or path[-1:] == ("set",):
-                yield (*path, name)
-            if path or name in ("steps", "guardrails", "inputs"):
-                yield from _optional(inner, (*path, name))
-
-
-def _without_step(data: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
-    """Yield the program without a step: those who went to it go to one of its neighbours."""
-    steps = data["steps"]
-    for other in (number + 1, number - 1):
-        if not 0 <= other < len(steps):
-            continue
-        less = deepcopy(data)
-        del less["steps"][number]
-        for step in less["steps"]:
-            for part in (step, *step.get("cases", ())):
-                for name in ("then", "otherwise", "error_step", "next_step"):
-                    if part.get(name) == steps[number]["id"]:
-                        part[name] = steps[other]["id"]
-        yield less
 
 
 def same_kind(wrong: list[str]) -> Callable[[dict[str, Any]], bool]:

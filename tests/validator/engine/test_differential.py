@@ -18,10 +18,10 @@ import yaml
 from comparing import (
     compare,
     same_kind,
-    shrink,
 )
 from layers import only
 from rare_programs import rare_programs
+from shrinking import shrink
 from sizes import asked_for, size
 from small_programs import small_program
 
@@ -147,3 +147,21 @@ def test_a_program_is_made_smaller() -> None:
     smallest = shrink(data, lambda less: any(step["type"] == "tool" for step in less["steps"]))
     assert len(smallest["steps"]) == 1
     assert smallest["guardrails"] == []
+
+
+def test_shrinking_has_a_bound_of_memory_and_of_time() -> None:
+    """A check that takes too much, or never ends, leaves the smallest program so far."""
+    data = {"guardrails": [{"name": "r"}], "steps": [{"id": "a"}, {"id": "b"}]}
+
+    def takes(less: dict[str, Any]) -> bool:
+        return bool(bytearray(100_000_000)) and len(less["steps"]) == 2
+
+    assert shrink(data, takes, memory=30_000_000) == data
+    assert shrink(data, takes, memory=400_000_000)["guardrails"] == []
+
+    def never_ends(less: dict[str, Any]) -> bool:
+        while len(less["steps"]) < 2:
+            pass
+        return True
+
+    assert shrink(data, never_ends, seconds=1)["guardrails"] == []
