@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic_core import PydanticCustomError
@@ -30,6 +30,13 @@ def number_of(value: Any) -> Any:
         return exact(value)
     except ValueRefused as error:
         raise PydanticCustomError("number_refused", "{reason}", {"reason": str(error)}) from None
+
+
+def _whole(value: Any) -> Any:
+    """Return a whole number; raises PydanticCustomError for what only equals one, such as `true` or 2.0."""
+    if type(value) is not int:
+        raise PydanticCustomError("int_type", "a whole number is expected")
+    return value
 
 
 def is_quoted_number(value: Any, *, is_whole: bool) -> bool:
@@ -60,6 +67,12 @@ def plain(value: Any) -> Any:
 
 ExactNumber = Annotated[Any, BeforeValidator(number_of), Field(json_schema_extra={"type": "number"})]
 """A number as the language has it: int or Decimal."""
+
+Edition = Annotated[Literal[1, 2], BeforeValidator(_whole)]
+"""The language in which a program is written."""
+
+LatestEdition = Annotated[Literal[2], BeforeValidator(_whole)]
+"""The language in which a called program is written."""
 
 Value = Annotated[Any, BeforeValidator(_frozen), PlainSerializer(plain)]
 """Any value of the language, frozen."""

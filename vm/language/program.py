@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path as FilePath
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
@@ -11,7 +11,7 @@ from stepward.vm.language.budgets import MODEL_BUDGETS, ModelBudget
 from stepward.vm.language.guardrails import Guardrail
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.node import ExactNumber, Node
+from stepward.vm.language.node import Edition, ExactNumber, Node
 from stepward.vm.language.programs import CalledProgram, expanded
 from stepward.vm.language.steps import AnyStep, Count, Step, VariableName
 from stepward.vm.language.steps.wait import LONGEST_WAIT
@@ -29,7 +29,7 @@ class Program(Node):
     name: str = "unnamed"
     description: str = ""
     version: str = ""
-    language: Literal[1, 2] = 1
+    language: Edition = 1
     inputs: dict[VariableName, TypeSpec] | None = None
     tools: dict[str, ToolSpec] | None = None
     programs: dict[VariableName, CalledProgram] | None = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import Field
 
 from stepward.vm.language.guardrails import Guardrail
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.node import ExactNumber, Node
+from stepward.vm.language.node import ExactNumber, LatestEdition, Node
 from stepward.vm.language.prefixes import Prefix
 from stepward.vm.language.record import Record
 from stepward.vm.language.steps import AnyStep, Count, ForEachStep, InvokeStep, ParallelStep, Step, VariableName
@@ -31,7 +31,7 @@ class CalledProgram(Node):
     name: str = ""
     description: str = ""
     version: str = ""
-    language: Literal[2] = 2
+    language: LatestEdition = 2
     inputs: dict[VariableName, TypeSpec] = Field(default_factory=dict)
     tools: dict[str, ToolSpec] | None = None
     programs: dict[VariableName, CalledProgram] | None = None
