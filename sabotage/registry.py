@@ -46,6 +46,7 @@ from stepward.sabotage.attacks import (
     recoveries,
     replays,
     secrecy,
+    sizes,
     tables,
     terms,
     timelines,
@@ -100,6 +101,7 @@ _FILES: Final = (
     forms,
     interleavings,
     load,
+    sizes,
     budgets,
     caches,
 )

@@ -43,7 +43,7 @@ MOST: Final = 3_000
 """The limit of an output in bytes when it is tested exactly: far above any random output."""
 
 
-def _filled(value: Any, spec: TypeSpec | None, most: int) -> Any:
+def filled(value: Any, spec: TypeSpec | None, most: int) -> Any:
     """Return a value padded with text to exactly `most` bytes, or None if its type has no room."""
     empty = (
         "" if spec is None or isinstance(value, str) else {**value, "ballast": ""} if isinstance(value, dict) else None
@@ -66,7 +66,7 @@ class OutputTooLarge(Attack):
     invariant = Invariant.BOUNDS
     defence = "if an output is larger than `max_output_bytes`, the step fails before the journal is written"
     severity = "high"
-    needs = (Need("no output may be long", lambda target: any(map(_has_room, target.calls.values()))),)
+    needs = (Need("no output may be long", lambda target: any(map(has_room, target.calls.values()))),)
 
     def play(self, case: Case) -> Outcome:
         """Fill an output up to the limit, and check that the limit holds to the byte and bounds every record."""
@@ -75,26 +75,26 @@ class OutputTooLarge(Attack):
         beside = case.pick("beside the limit", st.sampled_from((1, 0, -1, 1_000)))
         trial = Trial(case, faults=False, limits=Limits(output_bytes=MOST))
         case.log(f"outputs may have {MOST} bytes, and some have {MOST + beside}")
-        filled = []
+        long: list[Asking] = []
 
         def answer(asking: Asking) -> Answer:
             call = asking.call
             value = case.pick(f"answer: {asking.name}", case.target.output(call))
-            full = _filled(value, call.returns, MOST + beside)
+            full = filled(value, call.returns, MOST + beside)
             if full is None:
                 return Answer("returns", value)
-            filled.append(asking)
+            long.append(asking)
             return Answer("returns", full)
 
-        trial.world.decides.append(Meddler(case, _has_room, answer))
+        trial.world.decides.append(Meddler(case, has_room, answer))
         trial.finish()
-        for asking in filled:
+        for asking in long:
             is_taken = kind_of_outcome(trial, asking) == "success"
             case.hold(is_taken == (beside <= 0), Invariant.BOUNDS, f"`{asking.call.id}` is not held to its limit")
-        return outcome_of(trial, filled)
+        return outcome_of(trial, long)
 
 
-def _has_room(call: CallPlan) -> bool:
+def has_room(call: CallPlan) -> bool:
     """Whether an output may contain text of any length."""
     spec = call.returns
     if call.may_suspend or call.allowed is not None:
@@ -130,10 +130,10 @@ class StateTooLarge(Attack):
         def answer(asking: Asking) -> Answer:
             call = asking.call
             value = case.pick(f"answer: {asking.name}", case.target.output(call))
-            full = _filled(value, call.returns, SOME)
+            full = filled(value, call.returns, SOME)
             return Answer("returns", value if full is None else full)
 
-        trial.world.decides.append(Meddler(case, _has_room, answer))
+        trial.world.decides.append(Meddler(case, has_room, answer))
         # The reference does not add up sizes, so it can't check this run.
         trial.oracle.rest()
         machine = trial.machine()

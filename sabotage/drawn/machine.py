@@ -318,14 +318,6 @@ class Machine:
             if self.world.calls[step].writes and not self.world.calls[step].keeps_key
         }
 
-    def written(self, step: str, visit: int) -> int:
-        """Return the length of the last record of a visit of a step, as its journal has it."""
-        bodies = (record["body"] for record in reversed(self.records()))
-        last = next((body for body in bodies if (body.get("step"), body.get("visit")) == (step, visit)), None)
-        if last is None:
-            raise Parted("visits on record", f"visit {visit} of `{step}` is not among them")
-        return len(json.dumps(last, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
-
     def stored_plan(self, *names: Any) -> Plan:
         """Return the cached plan of the store, which is read once for each run."""
         if names not in self._plans:

@@ -26,7 +26,8 @@ class Computing(Bodies):
         returns = self._types.output(step.id)
         try:
             value = _value_of(step.lisp, to_value(filled(step.args, self._data.read)))
-            if not is_of(value, returns) or size({step.output_key or f"{step.id}.output": value}) > self._most_bytes:
+            self._left = size({step.output_key or f"{step.id}.output": value})
+            if not is_of(value, returns) or self._left > self._most_bytes:
                 raise _NotComputed("BadOutput")
         except (Undefined, NoValue, _NotComputed) as error:
             unread = "Undefined" if isinstance(error, Undefined) else "BadValue"

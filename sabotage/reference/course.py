@@ -22,9 +22,8 @@ class Reference(Sequence):
 
     `start` and each answer continue the run until a call needs an answer, a person has to act, or the run is over.
     `policies` are those of the machine; `waived` are lifted rules, as `policy:rule`. `max_output_bytes`,
-    `max_state_bytes` and `max_steps` are the machine's own limits. The state is as large as the records that its values
-    stand in, so `written` has to return the length of the record with which a visit of a step ended; without it, the
-    state has no limit.
+    `max_state_bytes` and `max_steps` are the machine's own limits. Of a sensitive value the state has a reference, of
+    whose size the reference knows nothing: such a run needs a state that is large enough.
     """
 
     _course: Pause | None = None

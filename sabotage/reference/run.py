@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,7 +59,6 @@ class Run:
         max_output_bytes: int = 1 << 20,
         max_state_bytes: int = 16 << 20,
         max_steps: int = 1_000_000,
-        written: Callable[[str, int], int] | None = None,
     ) -> None:
         self.program = program
         self.status = ""
@@ -75,11 +74,11 @@ class Run:
         self._terms = [terms_of(self._policies, waived)]
         self._past: list[Happened] = []
         """The events so far, which are replayed to rules that come later."""
-        self._most_output, self._most_state, self._written = max_output_bytes, max_state_bytes, written
+        self._most_output, self._most_state = max_output_bytes, max_state_bytes
         self._sizes: dict[str, int] = {}
         """The bytes that each step left in the state when it was left last."""
         self._left = 0
-        """The bytes of what the bodies of the last step with bodies came to."""
+        """The bytes of what the last step came to that assigned values, or had bodies."""
         self._most_steps = min(max_steps, program.max_steps or max_steps)
         self._types = Types(program, self._tool)
         self._rules = rules_of(program, self._terms[0], self._tool, program.guardrails)
@@ -120,16 +119,13 @@ class Run:
         return min(self._most_output, self._room)
 
     def _note_size(self, step: Any, how: str) -> None:
-        """Note what a step that is left leaves in the state: its record, or the outputs of its sub-steps."""
-        if self._written is None or how in ("end", "error"):
+        """Note what a step that is left leaves in the state: its output, its values, or those of its sub-steps."""
+        if how in ("end", "error"):
             return
-        if step.type == "parallel" and not step.branches and how != "visits":
-            good = {call.step.id: call.value for call in self._calls if call.phase in ("success", "fallback")}
-            self._sizes[step.id] = size(good)
-        elif how == "joined" or step.type == "parallel":
-            self._sizes[step.id] = 0 if how == "visits" else self._left
-        elif how in ("success", "fallback", "set"):
-            self._sizes[step.id] = self._written(step.id, self._visits[step.id])
+        if how in ("joined", "set") or (step.type == "parallel" and how != "visits"):
+            self._sizes[step.id] = self._left
+        elif how in ("success", "fallback"):
+            self._sizes[step.id] = size(self._calls[0].value)
         else:
             self._sizes[step.id] = 0
 

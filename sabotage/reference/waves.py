@@ -166,17 +166,15 @@ class Waves(Run):
         outcome = "joined" if not failed else "skipped" if step.on_error == "skip" else "failed"
         changes = [change for call in self._calls for change in _left_by(call)]
         good = {call.step.id: call.value for call in self._calls if call.phase in ("success", "fallback")}
+        self._left = size(good)
+        if self._left > self._room:
+            raise Over("FAILED", "error")  # as after a `for_each` ("Parallel, Choices")
         if failed:
             errors = [call.error for call in self._calls if call.phase == "failed"]
             names = [call.name for call in self._calls if call.phase == "failed"]
             # One that only lacks an output does not explain the failure ("Errors by name" 2).
             self._error_name = next((name for name in names if name != "Dependency"), names[0])
             changes += left_without(step, Unworded(f"{failed} failed: {errors}"), self._error_name)
-        elif sum(size(call.value) for call in self._calls) > self._room:
-            if all("skip" in (step.on_error, call.step.on_error) for call in self._calls):
-                raise Over("FAILED", "error")  # control flow has no exit for the failure of such a step
-            outcome, self._error_name = "failed", "BadOutput"
-            changes += left_without(step, Unworded("too large"), self._error_name)
         else:
             changes += left_with(step, good)
         self._change(changes)

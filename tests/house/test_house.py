@@ -142,7 +142,7 @@ CORE = (
         "forks",
         "items",
     ),
-    *("keys", "leaving", "monitors", "ordering", "plan", "runnable", "slots", "state", "traces", "waits"),
+    *("keys", "leaving", "monitors", "ordering", "plan", "runnable", "sizes", "slots", "state", "traces", "waits"),
 )
 
 

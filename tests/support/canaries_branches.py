@@ -228,7 +228,7 @@ def settles_whoever_waits(patch: pytest.MonkeyPatch) -> None:
 
 def measures_no_join(patch: pytest.MonkeyPatch) -> None:
     """What branches leave together has no limit."""
-    patch.setattr(branches, "size_refusal", lambda *_: None)
+    patch.setattr(branches, "oversize", lambda *_: None)
 
 
 def starts_too_many_items(patch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from stepward.vm.machine import (
     redaction,
     replay,
     runs,
+    sizes,
     state,
 )
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
@@ -70,7 +71,7 @@ def adds_every_visit(patch: pytest.MonkeyPatch) -> None:
 
 
 def asks_for_room_twice(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, calls, "size_refusal", (" - get(state.slots, step.visits)[1]", ""))
+    rewrite(patch, sizes, "refusal", (" - get(state.slots, step.visits)[1]", ""))
 
 
 def strips_no_reply(patch: pytest.MonkeyPatch) -> None:

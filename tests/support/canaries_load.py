@@ -13,11 +13,12 @@ from stepward.sabotage.playing.world import COST_OF_A_REPLY
 from stepward.vm import values
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Lease
-from stepward.vm.machine import calls, decide, driver, leaving, runs
+from stepward.vm.machine import apply, calls, decide, driver, leaving, runs, sizes
 from stepward.vm.machine.events import FREE, Event, event
 from stepward.vm.machine.plan import StepPlan
 from stepward.vm.machine.state import State
 
+EDGE = "state-at-the-edge"
 TEXT = {"type": "string"}
 READ = {
     "name": "read",
@@ -45,6 +46,18 @@ WAITS = {
         "look": {"effect": "read"},
     },
     "steps": [{"id": "approve", "type": "tool", "tool": "approve"}, {"id": "look", "type": "tool", "tool": "look"}],
+}
+SIBLINGS = {
+    "name": "siblings",
+    "inputs": {},
+    "tools": {"look": {"effect": "read"}},
+    "steps": [
+        {
+            "id": "both",
+            "type": "parallel",
+            "parallel_steps": [{"id": name, "type": "tool", "tool": "look"} for name in ("one", "two")],
+        }
+    ],
 }
 ASKED = {
     "name": "asked",
@@ -83,13 +96,23 @@ def measures_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def measures_no_state(patch: pytest.MonkeyPatch) -> None:
-    measure = calls.size_refusal
+    rewrite(patch, sizes, "refusal", ("if total > state", "if total > 1000 * state"))
 
-    def refusal(state: State, step: StepPlan, size: int, most: int | None = None) -> str | None:
-        wide = state._replace(limits=state.limits._replace(state_bytes=1 << 30))
-        return measure(wide, step, size, most)
 
-    patch.setattr(calls, "size_refusal", refusal)
+def allows_a_byte_more(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, sizes, "refusal", ("if total > state.limits.state_bytes", "if total > state.limits.state_bytes + 1"))
+
+
+def allows_a_byte_less(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, sizes, "refusal", ("if total > state", "if total >= state"))
+
+
+def counts_whole_records(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(apply, "left_size", lambda state, event, name: len(event.text))
+
+
+def forgets_what_siblings_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(calls, "_too_large_together", lambda *_: None)
 
 
 def counts_no_levels(patch: pytest.MonkeyPatch) -> None:
@@ -225,6 +248,10 @@ CANARIES: tuple[Canary, ...] = (
         smallest={"beside the limit": 1, "inputs": {}, "calls before it": 0, "answer: look, visit 1, attempt 1": None},
     ),
     Canary("no-limit-of-the-state", "the state has a limit", "state-too-large", READ, measures_no_state),
+    Canary("state-a-byte-more", "the state has its limit to the byte", EDGE, READ, allows_a_byte_more),
+    Canary("state-a-byte-less", "a state may be as large as its limit", EDGE, READ, allows_a_byte_less),
+    Canary("whole-records-in-the-state", "a step counts for the value that it left", EDGE, WAITS, counts_whole_records),
+    Canary("siblings-uncounted", "outputs of sub-steps count together", EDGE, SIBLINGS, forgets_what_siblings_left),
     Canary("no-limit-of-levels", "levels of a value are bounded", "huge-values", READ, counts_no_levels),
     Canary("no-limit-of-digits", "digits of a number are bounded", "huge-values", READ, counts_no_digits),
     Canary(

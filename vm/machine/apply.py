@@ -7,10 +7,10 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Final
 
-from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
 from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.branches import begun, forked, joined_branches
+from stepward.vm.machine.calls import outputs_of
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED, Event
 from stepward.vm.machine.forks import MisfitError, after_branch, branch_of, seen_by, within
 from stepward.vm.machine.items import closed, item, joined_items, opened
@@ -27,6 +27,7 @@ from stepward.vm.machine.leaving import (
 from stepward.vm.machine.monitors import Part
 from stepward.vm.machine.ordering import is_due, output_changes, waits
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan, policy_digest
+from stepward.vm.machine.sizes import left_size, recorded_size
 from stepward.vm.machine.slots import UNDEFINED, put
 from stepward.vm.machine.state import AWAITED, FRESH, OPEN, READY, SETTLED, CallState, Limits, State, visits_of
 from stepward.vm.machine.traces import traced
@@ -158,13 +159,13 @@ def _assigned(plan: Plan, state: State, event: Event) -> State:
         if list(event.body["values"]) != [step.computes]:
             raise MisfitError(f"`{step.id}` computes other names")
         (value,) = event.body["values"].values()
-        done = Done(output_changes(step, value), len(event.text), (step.part,))
+        done = Done(output_changes(step, value), left_size(state, event, "values"), (step.part,))
         return leave(plan, state, step, event, step.transitions["success"], done)
     changes = [(plan.slot((name,)), value) for name, value in event.body["values"].items()]
     if {slot for slot, _ in changes} != step.assigned:
         raise MisfitError(f"`{step.id}` assigns other names")
-    transition = step.transitions["success"]
-    return leave(plan, state, step, event, transition, Done(changes, len(event.text), (step.part,)))
+    done = Done(changes, left_size(state, event, "values"), (step.part,))
+    return leave(plan, state, step, event, step.transitions["success"], done)
 
 
 def _passed(plan: Plan, state: State, event: Event) -> State:
@@ -235,7 +236,8 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
             return _succeed_at_once(plan, state, step, event)
         if _is_outcome(state, step, event):
             bound = output_changes(step.calls[0], event.body.get("output"))
-            return leave(plan, state, step, event, step.succeeds, Done(bound, len(event.text), (step.part,)))
+            done = Done(bound, left_size(state, event, "output"), (step.part,))
+            return leave(plan, state, step, event, step.succeeds, done)
     state, step, sub, call_state = _begin(plan, state, event)
     state, counted = _count_attempt(plan, state, step, sub, call_state, event)
     call = step.calls[sub]
@@ -283,7 +285,8 @@ def _succeed_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> 
     if call.is_model and "tokens" in event.note:
         state = _charged(state, event.note)
     bound = output_changes(call, body["output"])
-    return leave(plan, state, step, event, step.succeeds, Done(bound, len(event.text), (part,)), entered=1)
+    done = Done(bound, left_size(state, event, "output"), (part,))
+    return leave(plan, state, step, event, step.succeeds, done, entered=1)
 
 
 def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: CallState, event: Event) -> State:
@@ -295,7 +298,8 @@ def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: Call
         changes = output_changes(call, call_state.value) if is_bound else failure_changes(call, call_state.error, name)
         succeeded: tuple[Part, ...] = ((step.position, None),) if call_state.phase == "success" else ()
         transition = _transition_of(step, call_state.phase, name)
-        return leave(plan, state, step, event, transition, Done(changes, len(event.text) if is_bound else 0, succeeded))
+        size = left_size(state, event, "output") if is_bound else 0
+        return leave(plan, state, step, event, transition, Done(changes, size, succeeded))
     if call_state.phase in SETTLED or "rule" in event.body:
         if step.is_parallel:
             call_state = call_state._replace(trace=traced(call_state.trace, event))
@@ -420,21 +424,20 @@ def _joined(plan: Plan, state: State, event: Event) -> State:
         return state._replace(calls=again, round=state.round + 1, steps=state.steps + 1)
     changes: list[tuple[int, Any]] = []
     succeeded: list[Part] = [(step.position, None)] if kind == "success" else []
-    output: dict[str, Any] = {}
+    output = FrozenMap(outputs_of(step, calls))
     for sub, (call, call_state) in enumerate(zip(step.calls, calls, strict=True)):
         if call_state.phase in ("success", "fallback"):
             changes += output_changes(call, call_state.value)
-            output[call.id] = call_state.value
         else:
             changes += failure_changes(call, call_state.error, call_state.name)
         if call_state.phase == "success":
             succeeded.append((step.position, sub))
     changes += (
-        output_changes(step, FrozenMap(output))
+        output_changes(step, output)
         if kind == "success"
         else failure_changes(step, event.body.get("error", ""), event.body.get("error_name", ""))
     )
-    done = Done(changes, len(canonical(portable(output)).encode()), tuple(succeeded), _followers(step, calls))
+    done = Done(changes, recorded_size(output), tuple(succeeded), _followers(step, calls))
     transition = _transition_of(step, kind, event.body.get("error_name", ""))
     return leave(plan, state, step, event, transition, done)
 

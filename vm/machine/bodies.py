@@ -23,12 +23,11 @@ from stepward.vm.machine.calls import (
     named,
     out_of_steps,
     place_of,
-    size_of,
-    size_refusal,
 )
 from stepward.vm.machine.data import completed, computed, filled
 from stepward.vm.machine.events import Event, event, unsealed
 from stepward.vm.machine.plan import NOWHERE, BodyPlan, Plan, StepPlan
+from stepward.vm.machine.sizes import oversize
 from stepward.vm.machine.slots import UNDEFINED, empty, get, put
 from stepward.vm.machine.state import Branch, Each, Failure, Fork, Frame, Reader, State
 from stepward.vm.values import FrozenMap
@@ -58,7 +57,7 @@ def enter_each(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
     if len(items) > body.most:
         why = f"there are {len(items)} items, and {body.most} are the limit"
         return _unstarted(plan, state, step, visit, why, TOO_MANY_ITEMS)
-    too_large = size_refusal(state, step, size_of(plan, carry))
+    too_large = oversize(plan, state, step, carry)
     if too_large is not None:
         return _unstarted(plan, state, step, visit, too_large, BAD_VALUE)
     if step.part in plan.watch.asked:
@@ -105,8 +104,10 @@ def between_items(plan: Plan, state: State, each: Each) -> Event:
     said = place_of(state, step.id, each.visit)
     failed = each.failed
     if failed is None:
-        if size_refusal(state, step, size_of(plan, output_of(body, each)), state.limits.state_bytes) is not None:
-            return ended(plan, state, "FAILED", "error")
+        too_large = oversize(plan, state, step, output_of(body, each), state.limits.state_bytes)
+        if too_large is not None:
+            why = "" if state.is_once_sized else f"`{step.id}` can't end: {too_large}"
+            return ended(plan, state, "FAILED", "error", why)
         return event("joined", said | {"kind": "success", **after(plan, plan.steps[body.next], "success", "")})
     said |= {"error": failed.error, **named(plan, failed.name)}
     if each.round < body.attempts:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.language.steps.catching import DEPENDENCY
 from stepward.vm.machine.bodies import cleared, listed, memories_of, trace_of_branches
-from stepward.vm.machine.calls import after, ended, named, place_of, size_of, size_refusal
+from stepward.vm.machine.calls import after, ended, named, place_of
 from stepward.vm.machine.events import Event, event
 from stepward.vm.machine.forks import MisfitError, branch_of, may_start, member
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.leaving import Done, enter, failure_changes, leave, noticed, step_of
 from stepward.vm.machine.ordering import output_changes
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
+from stepward.vm.machine.sizes import oversize, recorded_size
 from stepward.vm.machine.slots import UNDEFINED, get, put
 from stepward.vm.machine.state import Branch, Each, Failure, Fork, Frame, State
 from stepward.vm.machine.traces import traced
@@ -87,8 +87,7 @@ def join(plan: Plan, state: State) -> Event:
     step, last = plan.steps[fork.at], plan.steps[_join_of(plan, fork)]
     said = place_of(state, step.id, fork.visit)
     failures = failures_of(plan, state)
-    size = size_of(plan, _output(plan, state))
-    too_large = size_refusal(state, step, size, state.limits.state_bytes)
+    too_large = oversize(plan, state, step, _output(plan, state), state.limits.state_bytes)
     if too_large is not None:
         return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
     if not failures:
@@ -178,7 +177,7 @@ def begun(plan: Plan, state: State, event: Event) -> State:
 
 
 def _size(output: object) -> int:
-    return 0 if output is UNDEFINED else len(canonical(portable(output)).encode())
+    return 0 if output is UNDEFINED else recorded_size(output)
 
 
 def _bound(step: StepPlan, branch: Branch) -> list[tuple[int, object]]:

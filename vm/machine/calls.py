@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, assert_never
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
-from stepward.vm.journal.canonical import LARGEST, ErasedError, canonical, is_sealed, opened, portable
+from stepward.vm.journal.canonical import LARGEST, ErasedError, is_sealed
 from stepward.vm.language.steps import Failing, LlmCall, ToolCall
 from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENCY, UNDEFINED_NAME, Retry
 from stepward.vm.language.transitions import Transition
@@ -18,7 +18,8 @@ from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.keys import shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
-from stepward.vm.machine.slots import UNDEFINED, get
+from stepward.vm.machine.sizes import oversize, recorded_size, refusal
+from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Reader, State, visits_of
 from stepward.vm.values import FrozenMap, as_text
 
@@ -93,27 +94,6 @@ def guardrail_rejection(plan: Plan, state: State, visit: int, objection: tuple[s
     error = f"guardrail `{rule}` forbids `{step}` to start: {why}"
     ends = {"ends": "FAILED", "reason": "guardrail", **_in_doubt_field(plan, state)}
     return event("rejected", {"error": error, "kind": "failed", "rule": rule, **place_of(state, step, visit), **ends})
-
-
-def oversize(plan: Plan, state: State, step: StepPlan, value: Any) -> str | None:
-    """Return why a value of a step is too large, with the sizes, or None."""
-    return size_refusal(state, step, size_of(plan, value))
-
-
-def size_of(plan: Plan, value: Any) -> int:
-    """Return the size of a value in bytes of canonical JSON."""
-    return len(canonical(portable(opened(value) if plan.has_sensitive else value)).encode())
-
-
-def size_refusal(state: State, step: StepPlan, size: int, most: int | None = None) -> str | None:
-    """Return why an output of `size` bytes is too large, or None; `most` overrides the limit of one output."""
-    most = state.limits.output_bytes if most is None else most
-    if size > most:
-        return f"the output has {size} bytes, more than the {most} allowed"
-    total = state.size + size - get(state.slots, step.visits)[1]
-    if total > state.limits.state_bytes:
-        return f"the state would have {total} bytes, more than the {state.limits.state_bytes} allowed"
-    return None
 
 
 # -- entering ----------------------------------------------------------------------------------------------------------
@@ -369,12 +349,15 @@ def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallSta
         for call, call_state in zip(step.calls, call_states, strict=True)
         if call_state.phase == "failed"
     ]
+    is_again = bool(failed) and step.step.on_error == "retry" and state.round < step.step.max_retries
+    if is_again and out_of_steps(plan, state, 1 + len(failed)):
+        return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
+    too_large = None if is_again else _too_large_together(plan, state, step, call_states)
+    if too_large is not None and not state.is_once_sized:
+        return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
+    if not failed and too_large is None:
+        return event("joined", body | {"kind": "success", **successor_fields(plan, step.transitions["success"])})
     if not failed:
-        # Checked here, not when each output arrives: which sub-step exceeds the limit must not depend on timing.
-        size = sum(len(canonical(portable(call_state.value)).encode()) for call_state in call_states)
-        too_large = size_refusal(state, step, size, state.limits.state_bytes)
-        if too_large is None:
-            return event("joined", body | {"kind": "success", **successor_fields(plan, step.transitions["success"])})
         if "failed" not in step.transitions:
             return ended(plan, state, "FAILED", "error")
         body |= {"error": too_large, "kind": "failed", **named(plan, BAD_OUTPUT)}
@@ -383,12 +366,28 @@ def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallSta
     own = [one for one in failed if lacking(step, one[0].sub, call_states) is None] or failed
     name = own[0][1].name  # the first in the order of the program, not in time
     body |= {"error": "; ".join(f"`{call.id}`: {found.error}" for call, found in own[:3]), **named(plan, name)}
-    if step.step.on_error == "retry" and state.round < step.step.max_retries:
-        if out_of_steps(plan, state, 1 + len(failed)):
-            return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
+    if is_again:
         return event("joined", body | {"kind": "again"})
     outcome = "skipped" if step.step.on_error == "skip" else "failed"
     return event("joined", body | {"kind": outcome, **after(plan, step, outcome, name)})
+
+
+def _too_large_together(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState, ...]) -> str | None:
+    """Return why what sub-steps leave together is too large, or None.
+
+    Checked where they join, not when each output arrives: which sub-step exceeds the limit must not depend on timing.
+    """
+    most = state.limits.state_bytes
+    if state.is_once_sized:
+        size = sum(recorded_size(call_state.value) for call_state in call_states)
+        return refusal(state, step, size, size, most)
+    return oversize(plan, state, step, FrozenMap(outputs_of(step, call_states)), most)
+
+
+def outputs_of(step: StepPlan, call_states: tuple[CallState, ...]) -> dict[str, Any]:
+    """Return the outputs of the sub-steps that have one, by their names."""
+    pairs = zip(step.calls, call_states, strict=True)
+    return {call.id: one.value for call, one in pairs if one.phase in ("success", "fallback")}
 
 
 # -- what an answer means ----------------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from stepward.vm.errors import EvaluationError
 from stepward.vm.journal.canonical import ErasedError, Secret, is_sealed, opened
 from stepward.vm.language.steps import ComputeStep
 from stepward.vm.language.steps.catching import BAD_OUTPUT, UNEXPECTED
-from stepward.vm.machine.calls import Visit, after, name_of, named, oversize, place_of, successor_fields
+from stepward.vm.machine.calls import Visit, after, name_of, named, place_of, successor_fields
 from stepward.vm.machine.data import filled, marked, refused
 from stepward.vm.machine.events import Event, event, unsealed
 from stepward.vm.machine.plan import Computed
+from stepward.vm.machine.sizes import oversize
 from stepward.vm.machine.state import Reader
 
 MAX_STEPS: Final = 1_000_000

@@ -32,7 +32,6 @@ from stepward.vm.machine.calls import (
     name_of,
     named,
     out_of_steps,
-    oversize,
     place_of,
     successor_fields,
     with_doubts,
@@ -43,6 +42,7 @@ from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Calls, Even
 from stepward.vm.machine.forks import may_start, seen_by
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
+from stepward.vm.machine.sizes import oversize
 from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import Fork, Reader, State, visits_of
 from stepward.vm.machine.waits import enter_wait

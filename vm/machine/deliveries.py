@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from stepward.vm.machine.ask import typed
 from stepward.vm.machine.authority import require_name, two_people
-from stepward.vm.machine.calls import oversize, place_of, successor_fields
+from stepward.vm.machine.calls import place_of, successor_fields
 from stepward.vm.machine.continuing import id_after
 from stepward.vm.machine.deadlines import overdue
 from stepward.vm.machine.driver import Driver
@@ -20,6 +20,7 @@ from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import Runs, run_of
 from stepward.vm.machine.setup import Setup
+from stepward.vm.machine.sizes import oversize
 from stepward.vm.machine.state import State, visits_of
 
 Verdict = Literal["done", "not_done", "abandon"]
@@ -87,11 +88,11 @@ class Deliveries(Runs):
         if overdue(driver.plan, driver.state, self.clock.now()) is not None:
             here, call = await self._in_time(driver, found, read, who)
         objection = two_people(found.plan, driver.state, call, by or "")
-        if objection is not None:
+        why_not = self._settle(driver, here, call, "resumed", result.value, who) if objection is None else objection[1]
+        if why_not is not None:
             await self._io(self.journal.release, driver.lease)
-            await self._refuse(read.run, "resume", objection[1], who)
-            raise DeliveryRefused(objection[1])
-        self._settle(driver, here, call, "resumed", result.value, who)
+            await self._refuse(read.run, "resume", why_not, who)
+            raise DeliveryRefused(why_not)
         return await self._drive(driver)
 
     async def _in_time(
@@ -122,14 +123,24 @@ class Deliveries(Runs):
         kind: Literal["resumed", "reconciled"],
         output: Any,
         note: Mapping[str, Any],
-    ) -> None:
-        """Record the output of a call that was delivered from outside; `here` is the state as its frame sees it."""
+    ) -> str | None:
+        """Record the output of a call that was delivered from outside; `here` is the state as its frame sees it.
+
+        Returns why it is too large with the references in place of sensitive values, if so: then nothing is recorded.
+        """
         step = driver.plan.steps[here.at]
         visit = visits_of(here, step)
         body = {"kind": "success", "output": output, **place_of(here, call.id, visit)}
         if not step.is_parallel:
             body |= successor_fields(driver.plan, step.transitions["success"])
-        driver.record(unsealed(kind, body, note) if driver.plan.has_sensitive else event(kind, body, note))
+        if not driver.plan.has_sensitive:
+            driver.record(event(kind, body, note))
+            return None
+        happened = unsealed(kind, body, note)
+        too_large = oversize(driver.plan, here, step, driver.known.veiled(happened))
+        if too_large is None:
+            driver.record(happened)
+        return too_large
 
     async def reconcile(
         self, run_id: str, step: str, verdict: Verdict, output: Any = None, *, by: str | None = None
@@ -158,7 +169,9 @@ class Deliveries(Runs):
                 objection = two_people(found.plan, found.state, call, by or "")
                 if objection is not None:
                     raise DeliveryRefused(objection[1])
-                self._settle(driver, here, call, "reconciled", result.value, {"verdict": "done", **who})
+                why_not = self._settle(driver, here, call, "reconciled", result.value, {"verdict": "done", **who})
+                if why_not is not None:
+                    raise DeliveryRefused(why_not)
             elif verdict in ("not_done", "abandon"):
                 visit = visits_of(here, found.plan.steps[here.at])
                 body = place_of(here, call.id, visit)

@@ -16,7 +16,7 @@ from stepward.vm.journal.store import Append, AppendConflict, Entry, JournalErro
 from stepward.vm.language.steps.catching import BAD_OUTPUT
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
-from stepward.vm.machine.calls import judge, oversize, place_of
+from stepward.vm.machine.calls import judge, place_of
 from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.forks import within
@@ -28,6 +28,7 @@ from stepward.vm.machine.known import Known, brings_output
 from stepward.vm.machine.ordered import MAX_PENDING, Asleep, keep_going
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.setup import Setup
+from stepward.vm.machine.sizes import oversize
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.timely import LONGEST_SLEEP, is_out_of_time, next_action, time_left
 from stepward.vm.machine.tools import ToolContext
@@ -440,9 +441,9 @@ class Driver:
         happened = judge(self.plan, here, call, result, note)
         if "output" in happened.body or "request" in happened.body:
             step = self.plan.steps[here.at]
-            output = happened.body["output" if "output" in happened.body else "request"]
             if self.plan.has_sensitive:
                 happened = self._sealed(happened)
+            output = happened.body["output" if "output" in happened.body else "request"]
             too_large = None
             # The record is longer than the output in it, unless it has only a reference to the output.
             limits, most = self.state.limits, len(happened.text) * MAX_CHARACTER

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.machine.bodies import again, begin_item, begun, errors_of, joined_trace, output_of
 from stepward.vm.machine.events import Event
@@ -11,6 +10,7 @@ from stepward.vm.machine.keys import shown
 from stepward.vm.machine.leaving import Done, close, enter, failure_changes, leave, noticed, step_of
 from stepward.vm.machine.ordering import output_changes
 from stepward.vm.machine.plan import NOWHERE, Plan
+from stepward.vm.machine.sizes import recorded_size
 from stepward.vm.machine.slots import UNDEFINED, get, put
 from stepward.vm.machine.state import Each, State
 from stepward.vm.machine.traces import traced
@@ -75,7 +75,7 @@ def joined_items(plan: Plan, state: State, event: Event) -> State:
         # The inputs of a called program are gone with it.
         carried = ((slot, UNDEFINED) for slot, _ in each.carried) if body.is_once else each.carried
         changes = [*output_changes(step, value), *carried, *errors]
-        done = Done(changes, len(canonical(portable(output)).encode()), (step.part,))
+        done = Done(changes, recorded_size(output), (step.part,))
     else:
         gone = [(slot, UNDEFINED) for slot, _ in each.before]
         done = Done([*failure_changes(step, event.body["error"], name), *gone, *errors], 0, ())

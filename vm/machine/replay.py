@@ -40,6 +40,7 @@ from stepward.vm.machine.moving import move_misfit
 from stepward.vm.machine.ordering import open_calls
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.run import Run
+from stepward.vm.machine.sized_once import SizedOnce
 from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, State, before, visits_of
 from stepward.vm.machine.timeouts import ending_misfit, start_misfit
 from stepward.vm.machine.traces import as_once_traced
@@ -89,8 +90,7 @@ def replay(journal: Journal, run: str) -> Replayed | None:
     if found is None:
         return None
     played = Run(run, found.plan, found.state, found.last, history=lambda: found)
-    faults = misfits(found) or chain_faults(journal, found, plans)
-    return Replayed(played, tuple(faults), len(found.events))
+    return Replayed(played, tuple(misfits(found) or chain_faults(journal, found, plans)), len(found.events))
 
 
 def replayer(journal: Journal, run: str, receipts: Sequence[Receipt] = (), plans: Plans | None = None) -> Replay:
@@ -205,12 +205,12 @@ def misfits(found: History) -> list[Fault]:
 
     Raises JournalError for records that do not fit together.
     """
-    plan, state = found.plan, before(found.plan)
+    plan, run, state, once = found.plan, found.run, before(found.plan), SizedOnce(found)
     for number, happened in enumerate(found.events):
         after = applied(plan, state, happened, number)
         try:
             if number:
-                why = _misfit(plan, found.run, state, happened)
+                why = _misfit(plan, run, state, happened) and _misfit(plan, run, once.before(number), happened)
             else:
                 why = _start_misfit(plan, happened) or start_misfit(plan, happened.note, found.records[0].at)
         except ErasedError:  # it can't be checked, as in `_misfit`

@@ -24,8 +24,11 @@ SETTLED: Final = ("success", "fallback", "skipped", "failed")
 class Limits(NamedTuple):
     """The machine's limits on every run; sizes in bytes of canonical JSON.
 
-    `state_bytes` bounds what all steps together left behind at their last visits, and the inputs. Branches that run at
-    once are held to it one by one, and what they leave together where they join.
+    `state_bytes` bounds what all steps together left behind at their last visits, to the byte: an output, or the object
+    of the values that a step assigned, of the outputs of sub-steps or branches, or the list of those of items. A
+    sensitive value counts as its reference in the journal, and has to fit itself. It also bounds the first record of a
+    run, which has the inputs. Branches that run at once are held to it one by one, and what they leave together where
+    they join.
     """
 
     output_bytes: int = 1 << 20
@@ -145,7 +148,8 @@ class State(NamedTuple):
     each has a state of its own, and `result` is what it came to when it has ended.
     `moved` is the digest of the version to which the run moves, empty for none. `due` is the time at which the wait
     that goes on is over, and `ends_by` that at which the time of the run is over, in microseconds since the epoch; 0
-    without one.
+    without one. `is_once_sized`: `size` counts as older machines did, the characters of whole records, which a replay
+    asks about the records of such a machine.
     """
 
     status: str = RUNNING
@@ -178,6 +182,7 @@ class State(NamedTuple):
     moved: str = ""
     due: int = 0
     ends_by: int = 0
+    is_once_sized: bool = False
 
     @property
     def frame(self) -> FrameName:
@@ -278,7 +283,7 @@ def _plain(plan: Plan, state: State) -> dict[str, Any]:
         if not step.is_stage and visits_of(state, step)
     }
     data = state._asdict()
-    del data["slots"]
+    del data["slots"], data["is_once_sized"]
     for name in ("moved", "due", "ends_by"):  # the snapshots of other runs stay what they were
         if not data[name]:
             del data[name]

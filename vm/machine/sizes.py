@@ -1,0 +1,75 @@
+"""Holds what steps leave in the state of a run to the limits of size.
+
+A step counts for the value that it left at its last visit, in bytes of canonical JSON, as its record has it: a call for
+its output, a step that assigns for the object of its values, one with sub-steps or branches for the object of their
+outputs, one with items for the list of these. A sensitive value counts for the reference in its place, which is all
+that is left after an erasure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stepward.vm.journal.canonical import Sealed, Secret, canonical, opened, portable
+from stepward.vm.journal.sealing import REFERENCE_BYTES
+from stepward.vm.machine.events import Event
+from stepward.vm.machine.plan import Plan, StepPlan
+from stepward.vm.machine.slots import get
+from stepward.vm.machine.state import State
+from stepward.vm.values import FrozenMap
+
+_ANY_REFERENCE: Final = Sealed("0" * 2 * REFERENCE_BYTES, "0" * 64, None)
+"""In place of a value that is not sealed yet: all references have one length."""
+
+_LONG: Final = 512
+"""The characters of a record from which it is faster to write all of it but its value than to write its value."""
+
+
+def recorded_size(value: Any) -> int:
+    """Return the bytes of a value as its record has it, also if it is erased or not sealed yet."""
+    return _bytes(canonical(portable(_referred(value))))
+
+
+def left_size(state: State, event: Event, name: str) -> int:
+    """Return the bytes of the field `name` in the text of an event: for these a step counts that it has left."""
+    text = event.text
+    if state.is_once_sized:
+        return len(text)
+    if len(text) < _LONG:
+        return _bytes(canonical(portable(event.body[name])))
+    return _bytes(text) - _bytes(canonical(portable({**event.body, name: None}))) + len("null")
+
+
+def oversize(plan: Plan, state: State, step: StepPlan, value: Any, most: int | None = None) -> str | None:
+    """Return why a value of a step is too large, with the sizes, or None.
+
+    `most` overrides the limit of one output. A sensitive value has to fit itself, not only its reference.
+    """
+    size = _bytes(canonical(portable(opened(value) if plan.has_sensitive else value)))
+    counted = max(size, recorded_size(value)) if plan.has_sensitive and not state.is_once_sized else size
+    return refusal(state, step, size, counted, most)
+
+
+def refusal(state: State, step: StepPlan, size: int, counted: int, most: int | None = None) -> str | None:
+    """Return why an output of `size` bytes, of which `counted` count for the state, is too large, or None."""
+    most = state.limits.output_bytes if most is None else most
+    if size > most:
+        return f"the output has {size} bytes, more than the {most} allowed"
+    total = state.size + counted - get(state.slots, step.visits)[1]
+    if total > state.limits.state_bytes:
+        return f"the state would have {total} bytes, more than the {state.limits.state_bytes} allowed"
+    return None
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _referred(value: Any) -> Any:
+    if type(value) is Secret:
+        return _ANY_REFERENCE
+    if type(value) is Sealed:
+        return value
+    if isinstance(value, dict):
+        return FrozenMap((key, _referred(item)) for key, item in value.items())
+    return tuple(map(_referred, value)) if isinstance(value, tuple) else value
