@@ -140,6 +140,7 @@ def test_a_clock_hands_on_what_is_left() -> None:
 # -- nothing else --------------------------------------------------------------------------------------------------
 
 
+@cache
 def examples() -> dict[str, tuple[Program, tuple[Policy, ...]]]:
     found = {}
     codes = ("SW103", "SW202", "SW302", "SW303", "SW304", "SW305", "SW401", "SW403", "SW405", "SW406")
@@ -154,26 +155,23 @@ def examples() -> dict[str, tuple[Program, tuple[Policy, ...]]]:
     return found
 
 
-EXAMPLES = examples()
-
-
 @cache
 def unlimited(name: str) -> Report:
     """Return what is said of an example without a limit."""
-    program, policies = EXAMPLES[name]
+    program, policies = examples()[name]
     return ProgramValidator(program, policies, time_limit=inf).validate()
 
 
 def test_a_limit_that_is_not_reached_changes_nothing() -> None:
-    for name, (program, policies) in EXAMPLES.items():
+    for name, (program, policies) in examples().items():
         limited = ProgramValidator(program, policies, time_limit=60).validate()
         assert said(limited) == said(unlimited(name)), name
 
 
 def test_every_property_is_there_when_it_is_too_late_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {name: [one[:2] for one in unlimited(name).properties] for name in EXAMPLES}
+    known = {name: [one[:2] for one in unlimited(name).properties] for name in examples()}
     monkeypatch.setattr(Watch, "is_overdue", True)
-    for name, (program, policies) in EXAMPLES.items():
+    for name, (program, policies) in examples().items():
         late = ProgramValidator(program, policies, time_limit=AT_ONCE).validate()
         assert [one[:2] for one in late.properties] == known[name], name
         assert all(one.verdict is Verdict.UNKNOWN for one in late.properties), name
@@ -181,7 +179,7 @@ def test_every_property_is_there_when_it_is_too_late_for_each(monkeypatch: pytes
 
 def test_without_any_time_nothing_is_said_that_is_not_so() -> None:
     stopped = 0
-    for name, (program, policies) in EXAMPLES.items():
+    for name, (program, policies) in examples().items():
         whole, cut = unlimited(name), ProgramValidator(program, policies, time_limit=AT_ONCE).validate()
         for true, left in zip(whole.properties, cut.properties, strict=True):
             assert left.verdict in (true.verdict, Verdict.UNKNOWN), (name, left)

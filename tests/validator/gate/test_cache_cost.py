@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -28,31 +29,37 @@ def _clean_folder(in_own_project: None) -> None:
     put("stepward.toml", 'policies = ["policies/money.yaml"]\n')
 
 
-def modules_of(*arguments: str) -> set[str]:
+def loaded_by(runs: Sequence[Sequence[str]]) -> list[set[str]]:
+    """Return which modules are there after each run of the check, all in one fresh process."""
     script = f"""
 import json, sys
 from stepward.validator.cli import main
-try:
-    main(["check", *{arguments!r}], standalone_mode=False)
-except SystemExit as end:
-    assert not end.code, end.code
-print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+for arguments in {runs!r}:
+    try:
+        main(["check", *arguments], standalone_mode=False)
+    except SystemExit as end:
+        assert not end.code, end.code
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return set(json.loads(done.stderr.splitlines()[-1]))
+    found = [set(json.loads(line)) for line in done.stderr.splitlines() if line.startswith("[")]
+    assert len(found) == len(runs)
+    return found
 
 
-@pytest.mark.parametrize("arguments", [(), ("--output-format=concise",), ("--output-format=json",)])
 @pytest.mark.usefixtures("_clean_folder")
-def test_a_clean_folder_from_the_cache_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
-    assert check(*arguments).exit_code == 0
-    warm = modules_of(*arguments)
-    assert not HEAVY & warm
-    assert not {name for name in warm if name.startswith(("stepward.validator.rules", "stepward.vm.language"))}
+def test_a_clean_folder_from_the_cache_imports_nothing_heavy() -> None:
+    runs = [[], ["--output-format=concise"], ["--output-format=json"]]
+    assert all(check(*arguments).exit_code == 0 for arguments in runs)
+    for arguments, warm in zip(runs, loaded_by(runs), strict=True):
+        assert not HEAVY & warm, arguments
+        rules = {name for name in warm if name.startswith(("stepward.validator.rules", "stepward.vm.language"))}
+        assert not rules, arguments
 
 
-@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"full", "concise", "json"}))
 @pytest.mark.usefixtures("_clean_folder")
-def test_other_formats_import_no_graphs_and_no_solver(name: str) -> None:
-    assert check(f"--output-format={name}").exit_code == 0
-    assert not {"networkx", "z3", "hypothesis", "graphviz"} & modules_of(f"--output-format={name}")
+def test_other_formats_import_no_graphs_and_no_solver() -> None:
+    runs = [[f"--output-format={name}"] for name in sorted(FORMATS.keys() - {"full", "concise", "json"})]
+    assert all(check(*arguments).exit_code == 0 for arguments in runs)
+    for arguments, warm in zip(runs, loaded_by(runs), strict=True):
+        assert not {"networkx", "z3", "hypothesis", "graphviz"} & warm, arguments

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["pytester"]
+
 PROGRAM = """
 name: small
 inputs: {n: {type: integer}}
@@ -30,13 +32,23 @@ def test_clock(stepward_clock, stepward_coverage):
 """
 
 
-def run_pytest(folder: Path, *options: str, second: int = 7) -> tuple[int, str]:
+def write(folder: Path, second: int) -> list[str]:
+    """Write a program and its tests, and return the options that make a session of its own of them."""
     (folder / "small.yaml").write_text(PROGRAM, encoding="utf-8")
     (folder / "test_small.py").write_text(SUITE.replace("N}", f"{second}}}"), encoding="utf-8")
-    plugin = ["-p", "no:cacheprovider", "--rootdir", str(folder), "-c", "/dev/null"]
-    command = [sys.executable, "-m", "pytest", "-q", *plugin, *options, "test_small.py"]
+    return ["-q", "-p", "no:cacheprovider", "--rootdir", str(folder), "-c", "/dev/null", "test_small.py"]
+
+
+def run_pytest(folder: Path, *options: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "pytest", *write(folder, 7), *options]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return result.returncode, result.stdout + result.stderr
+
+
+def run_here(pytester: pytest.Pytester, *options: str, second: int = 7) -> tuple[int, str]:
+    """Run the suite in this process: another one would import everything again."""
+    result = pytester.runpytest_inprocess(*write(pytester.path, second), *options)
+    return int(result.ret), f"{result.stdout}{result.stderr}"
 
 
 def test_fixtures_are_there_and_say_nothing_unless_asked(tmp_path: Path) -> None:
@@ -53,21 +65,21 @@ def test_a_suite_says_what_it_has_not_taken(tmp_path: Path, workers: list[str]) 
     assert "small.yaml:5:77  `large` takes `otherwise`, to `little`" in text
 
 
-def test_a_suite_may_take_all_of_it(tmp_path: Path) -> None:
-    _, text = run_pytest(tmp_path, "--stepward-coverage", "small.yaml", second=1)
+def test_a_suite_may_take_all_of_it(pytester: pytest.Pytester) -> None:
+    _, text = run_here(pytester, "--stepward-coverage", "small.yaml", second=1)
     assert "coverage of `small` by 2 runs: 5 of 5 (100 %)" in text
 
 
-def test_a_suite_fails_below_the_bar(tmp_path: Path) -> None:
+def test_a_suite_fails_below_the_bar(pytester: pytest.Pytester) -> None:
     options = ("--stepward-coverage", "small.yaml", "--stepward-fail-under")
-    status, text = run_pytest(tmp_path, *options, "61")
+    status, text = run_here(pytester, *options, "61")
     assert status == 1
     assert "ERROR: `small` is covered by less than 61 %" in text
-    assert run_pytest(tmp_path, *options, "60")[0] == 0
+    assert run_here(pytester, *options, "60")[0] == 0
 
 
-def test_a_file_that_is_no_program_is_an_error_in_words(tmp_path: Path) -> None:
-    status, text = run_pytest(tmp_path, "--stepward-coverage", "none.yaml")
+def test_a_file_that_is_no_program_is_an_error_in_words(pytester: pytest.Pytester) -> None:
+    status, text = run_here(pytester, "--stepward-coverage", "none.yaml")
     assert status == pytest.ExitCode.USAGE_ERROR
     assert "--stepward-coverage: " in text
     assert "Traceback" not in text
