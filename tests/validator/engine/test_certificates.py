@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from certifying import LOAN, SEEDS, proofs, small, yaml_of
 from layers import impatient, only
 from paths import ROOT
+from sizes import size
 from stepward.validator import ProgramValidator
 from stepward.validator.cli import main
 from stepward.validator.recheck.certificates import parsed, recheck_data
@@ -64,7 +65,7 @@ def test_a_program_that_does_not_say_where_control_goes_has_none_and_that_is_sai
         assert list((tmp_path / "proofs").iterdir()) == []
 
 
-CERTIFIED = 120
+CERTIFIED = size(50, 120)
 """Small programs whose proofs are written down and read again; those of many more are checked in their run."""
 RARE = [SEEDS[kind] for kind in ("states", "budget", "formula")]
 
@@ -89,7 +90,7 @@ def test_every_proof_of_small_programs_is_accepted() -> None:
 @pytest.mark.parametrize("layer", ["explicit search", "block formula"])
 def test_every_layer_alone_gives_certificates(monkeypatch: pytest.MonkeyPatch, layer: str) -> None:
     only(monkeypatch, layer)
-    kinds = all_accepted(range(40))
+    kinds = all_accepted(range(size(20, 40)))
     assert kinds & {"states", "formula"}
 
 

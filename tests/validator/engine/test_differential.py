@@ -47,13 +47,13 @@ ACCEPTED = {
     "skipped": 0.001,
 }
 CHUNK = 100
-CHUNKS = max(1, asked_for("STEPWARD_DIFFERENTIAL", 500, 1400) // CHUNK)
+CHUNKS = max(1, asked_for("STEPWARD_DIFFERENTIAL", 200, 1400) // CHUNK)
 COUNTED_CHUNKS = 5
 ALONE = {
     # Programs that each layer is asked about alone, and the share of properties that it may leave open.
-    "finite abstraction": (size(60, 300), 0.02),
-    "explicit search": (size(60, 300), 0.02),
-    "block formula": (size(50, 200), 0.02),
+    "finite abstraction": (size(40, 300), 0.02),
+    "explicit search": (size(40, 300), 0.02),
+    "block formula": (size(30, 200), 0.02),
 }
 
 

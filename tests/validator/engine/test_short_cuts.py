@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from paths import ROOT
+from sizes import size
 from small_programs import small_program
 from stepward.validator.context import Context
 from stepward.validator.engine.dead import InfeasibleBranches
@@ -40,7 +41,9 @@ def _branches(chance: int) -> dict[str, Any]:
 
 @cache
 def samples() -> tuple[Program, ...]:
-    data = [small_program(seed) for seed in range(-12, 150)] + [_branches(chance * 977) for chance in range(17)]
+    data = [small_program(seed) for seed in range(-12, size(60, 150))] + [
+        _branches(chance * 977) for chance in range(17)
+    ]
     return tuple(map(Program.from_dict, [*data, tree(31), tree(300)]))
 
 

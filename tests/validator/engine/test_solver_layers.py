@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import z3
 
-from sizes import asked_for
+from sizes import asked_for, size
 from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.smt import blocks, plans
 from stepward.validator.engine.smt.answers import Answer
@@ -36,7 +36,7 @@ from systems import (
     when,
 )
 
-SYSTEMS = asked_for("STEPWARD_SYSTEMS", 420, 920)
+SYSTEMS = asked_for("STEPWARD_SYSTEMS", 160, 920)
 PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
 UNITS = 20_000_000
 
@@ -240,7 +240,7 @@ def test_an_entry_that_lies_in_a_loop_keeps_its_start() -> None:
 
 
 def test_a_long_chain_needs_no_recursion() -> None:
-    chain = [[edge(node + 1)] for node in range(20_000)]
+    chain = [[edge(node + 1)] for node in range(size(5_000, 20_000))]
     assert verdict(system(*chain, [edge(BAD, holds("$ok and not $ok"))])) is PROVED
 
 
@@ -260,11 +260,11 @@ def differential(seeds: range) -> None:
 
 
 def test_layers_agree_with_the_search_of_states() -> None:
-    differential(range(320))
+    differential(range(160))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(320, SYSTEMS, 300))
+@pytest.mark.parametrize("first", range(160, SYSTEMS, 300))
 def test_layers_agree_with_the_search_of_states_on_many(first: int) -> None:
     differential(range(first, min(first + 300, SYSTEMS)))
 

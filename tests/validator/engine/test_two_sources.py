@@ -131,5 +131,5 @@ PLANTED = {
 def test_the_sample_tells_a_planted_mistake(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place, name, wrong = PLANTED[mistake]
     monkeypatch.setattr(place, name, wrong)
-    told = [words for case in broke_once() for words in untrue(case)]
+    told = (words for case in broke_once() for words in untrue(case))
     assert any("but it" in words for words in told), "nothing but errors tells it"

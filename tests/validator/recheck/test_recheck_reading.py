@@ -13,6 +13,7 @@ import pytest
 
 from modules import modules
 from paths import ROOT
+from sizes import size
 from small_programs import small_program
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.validator.recheck.claims import Property, watcher
@@ -385,6 +386,10 @@ def test_a_value_is_of_a_type_as_the_machine_has_it() -> None:
             assert fits(value, spec) == (refusal(value, spec) is None), (value, spec)
 
 
+PAIRS = size(2_400, 6_000)
+"""The pairs of types of which no implication may be wrong."""
+
+
 @cache
 def pairs(count: int) -> list[tuple[TypeSpec, TypeSpec]]:
     """Return pairs of types, many of which differ in one word only."""
@@ -412,10 +417,10 @@ def contradiction(implies: Any, rounds: int) -> tuple[TypeSpec, TypeSpec, Any] |
 def test_what_implies_a_type_has_only_values_of_it() -> None:
     from stepward.vm.language.types import implies
 
-    found = contradiction(implies, 6_000)
+    found = contradiction(implies, PAIRS)
     assert isinstance(found, int), found
-    assert found > 200
-    own = contradiction(lambda narrow, wide: covers(wide, narrow), 6_000)
+    assert found > PAIRS / 30
+    own = contradiction(lambda narrow, wide: covers(wide, narrow), PAIRS)
     assert isinstance(own, int), own
     assert own >= found, "the second checker sees less than the engine: it would refuse right proofs"
 
@@ -430,7 +435,7 @@ def test_the_property_of_implications_can_fail() -> None:
             empty = () if word == "required" else None
             return implies(narrow, wide.model_copy(update={word: empty}))
 
-        assert not isinstance(contradiction(careless, 6_000), int), word
+        assert not isinstance(contradiction(careless, PAIRS), int), word
 
 
 def careless_patterns(narrow: TypeSpec, wide: TypeSpec) -> bool:
@@ -442,7 +447,7 @@ def careless_patterns(narrow: TypeSpec, wide: TypeSpec) -> bool:
 
 
 def test_any_pattern_does_not_imply_any_other() -> None:
-    assert not isinstance(contradiction(careless_patterns, 6_000), int)
+    assert not isinstance(contradiction(careless_patterns, PAIRS), int)
 
 
 @pytest.mark.parametrize(
