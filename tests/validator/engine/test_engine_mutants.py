@@ -10,6 +10,7 @@ import pytest
 
 from engine_mistakes import MISTAKES, given_away, wrong
 from engine_seeds import SEEDS
+from sizes import MANY
 
 
 def test_every_mistake_has_seeds() -> None:
@@ -27,6 +28,8 @@ def test_a_planted_mistake_is_caught(name: str) -> None:
     "layer", sorted({mistake.layer for mistake in MISTAKES.values()}), ids=lambda one: one or "all"
 )
 def test_the_engine_without_mistakes_is_right_there(layer: str) -> None:
-    seeds = {seed for name, mistake in MISTAKES.items() if mistake.layer == layer for seed in SEEDS[name]}
+    # By day the first seed of each mistake, which nearly always tells.
+    named = [SEEDS[name] if MANY else SEEDS[name][:1] for name, one in MISTAKES.items() if one.layer == layer]
+    seeds = {seed for some in named for seed in some}
     said = {seed: wrong(None, seed, layer) for seed in sorted(seeds)}
     assert not {seed: found for seed, found in said.items() if found}
