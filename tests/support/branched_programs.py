@@ -125,6 +125,7 @@ class BranchedMaker:
         if after and after[0]["type"] in ("tool", "set") and "next_step" not in after[0]:
             self._settle(after, after[0]["id"])
         rules = [self.rule(number) for number in range(self.chance.randint(2, 3))]
+        rules.append(self.followed())
         found = {"name": "small", "language": 2, "inputs": INPUTS, "tools": TOOLS, "guardrails": rules}
         return {**found, "steps": [*before, fork, *after]}
 
@@ -151,6 +152,15 @@ class BranchedMaker:
         if self.conditions and self.odds(0.4):
             return {"step": self.chance.choice(self.conditions), "branch": self.chance.choice(["then", "otherwise"])}
         return {"step": "both"} if self.odds(0.1) else self.selector()
+
+    def followed(self) -> dict[str, Any]:
+        """Return a rule of what follows. Chance of its own leaves the rest of a seed as it is."""
+        apart = BranchedMaker(Random(f"followed {self.ids}"))
+        apart.ids = self.ids
+        first, then = ({"step": "both"} if apart.odds(0.08) else apart.selector() for _ in range(2))
+        rule = {"name": "follows", "followed_by": {"first": first, "then": then}}
+        ends = apart.chance.choice([None, None, "success", "any"])
+        return rule if ends is None else {**rule, "ends": ends}
 
     def rule(self, number: int) -> dict[str, Any]:
         name, kind = f"r{number}", self.chance.choice(["requires", "requires", "once", "exclusive", "never"])

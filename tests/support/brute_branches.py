@@ -36,7 +36,8 @@ class State(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that rules see: `what` is `starts`, `succeeds`, `takes` or `assigns`."""
+    """Something that rules see: `what` is `starts`, `succeeds`, `takes` or `assigns`; `passes` is a step whose visits
+    are used up."""
 
     what: str
     about: str
@@ -63,6 +64,8 @@ class Judge:
         rule = self.rule
         if event.what != "assigns" and event.about not in self.inside:
             return memory, False
+        if "followed_by" in rule:
+            return self._follows(memory, event)
         if event.what == "starts":
             return self._starts(memory, event)
         if "requires" not in rule:
@@ -77,6 +80,21 @@ class Judge:
             if any(f"${name}" in read for name in event.more):
                 return 1, False
         return memory, False
+
+    def _follows(self, memory: Any, event: Event) -> tuple[Any, bool]:
+        """What is owed by time: where P and Q are not ordered, Q comes first in some interleaving."""
+        first, then = self.rule["followed_by"]["first"], self.rule["followed_by"]["then"]
+        is_next = event.what in ("starts", "passes")
+        is_then = event.what != "assigns" and self.selects(then, event.about)
+        if event.what == "starts" and is_then:
+            return 0, False
+        if event.what == "succeeds" and self.selects(first, event.about) and not is_then:
+            return 1, False
+        return memory, bool(is_next and memory and self.rule.get("ends") == "any")  # it may be cancelled before that
+
+    def is_broken_at_end(self, memory: Any, ending: str) -> bool:
+        """Return whether a run that ends `good` or not leaves a Q owed that this ending asks for."""
+        return "followed_by" in self.rule and memory == 1 and (self.rule.get("ends") != "success" or ending == "good")
 
     def _starts(self, memory: Any, event: Event) -> tuple[Any, bool]:
         rule, part = self.rule, event.about
@@ -160,6 +178,12 @@ class Enumeration:
             rules = tuple(memory for memory, _ in found)
         return rules
 
+    def _ended(self, rules: tuple[Any, ...], ending: str) -> None:
+        """Let all rules see the end of the run."""
+        for judge, memory in zip(self.judges, rules, strict=True):
+            if judge.is_broken_at_end(memory, ending):
+                self.broken.add(judge.rule["name"])
+
     def _next(self, state: State) -> Iterator[State]:
         if state.members is not None:
             yield from self._beside(state, state.members)
@@ -173,6 +197,8 @@ class Enumeration:
             rules = self._told(state.rules, events)
             if at in self.top:
                 yield State(at, env, None, rules)
+            else:
+                self._ended(rules, at)
 
     def _beside(self, state: State, members: tuple[Member, ...]) -> Iterator[State]:
         """Yield what may come next where branches run: something in one of them, or the join of all."""
@@ -236,12 +262,14 @@ class Enumeration:
         events = [] if has_failed else [Event("succeeds", "both")]
         if has_failed:
             env["both.error"] = "error"
-        target = self.fork.get("error_step") if has_failed and self.fork.get("on_error") != "skip" else ""
+        target = self.fork.get("error_step", "failed") if has_failed and self.fork.get("on_error") != "skip" else ""
         if target == "":
             target = self._following(self.program["steps"], self.fork)
         rules = self._told(state.rules, [Event("assigns", "both", frozenset({"both.error", "both.output"})), *events])
         if target in self.top:
             yield State(target, tuple(sorted(env.items())), None, rules)
+        else:
+            self._ended(rules, target)
 
     def _following(self, steps: list[Any], step: Mapping[str, Any]) -> str:
         """Return the step after a success, or how the list ends."""
@@ -266,7 +294,8 @@ class Enumeration:
                     f"{name}.error": "error"
                 }
                 changed = tuple(sorted(values.items())) if step["type"] == "tool" else env
-                yield [], target or "failed", changed, tuple(sorted(counted.items())), None
+                passes = [Event("passes", name)]
+                yield passes, target or "failed", changed, tuple(sorted(counted.items())), None
                 return
         held = tuple(sorted(counted.items()))
         start = Event("starts", name, env)

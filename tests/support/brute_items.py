@@ -103,6 +103,11 @@ class ItemEnumeration(Enumeration):
         target = self._following(self.program["steps"], self.fork)
         if target in self.top:
             yield State(target, state.env, None, rules)
+        else:
+            self._ended(rules, target)
+
+    def _ended(self, rules: tuple[Any, ...], ending: str) -> None:
+        super()._ended(tuple(memories[0] for memories in rules), ending)
 
     def _paired(self, state: State) -> Iterator[tuple[Judge, Any]]:
         return zip(self.judges, state.rules, strict=True)

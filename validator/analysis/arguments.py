@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.vm.expressions.fields import part as field_of
-from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, with_children
+from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, walk, with_children
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import BaseStep, ToolCall
 
@@ -64,3 +64,18 @@ def _argument(reference: Reference, part: BaseStep, meaning: Meaning) -> Express
     if isinstance(value, Mapping) or (isinstance(value, str) and "$$" in value):
         raise Inexpressible
     return Constant(0, 0, value)
+
+
+def unknown_in(tree: Expression, parts: Sequence[BaseStep], meaning: Meaning) -> str | None:
+    """Return a reference of a `when` that the program does not have, or None; `parts` are those that its rule
+    selects."""
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    arguments = {name for call in calls for name in (*call.args, *(meaning.tool(call.tool).args or ()))}
+    for node in walk(tree):
+        if isinstance(node, Reference):
+            if node.names[0] == "args":
+                if len(node.names) < 2 or node.names[1] not in arguments:
+                    return node.text()
+            elif meaning.names.meaning(node.names) is None:
+                return node.text()
+    return None

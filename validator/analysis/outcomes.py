@@ -154,7 +154,7 @@ def unconfirmed(outcome: Outcome) -> Outcome:
 
 
 def not_judged(
-    what: str, origin: Origin, evidence: Evidence, place: Place | None = None, step: str | None = None
+    what: str, origin: Origin, evidence: Evidence, help: str, place: Place | None = None, step: str | None = None
 ) -> Outcome:
     """Return the outcome of a property that is unknown because its check did not finish.
 
@@ -162,10 +162,5 @@ def not_judged(
     """
     if place is None:
         place = origin.place if origin.policy is None else Place(("name",), key=True)
-    help = "allow more with `--time-limit`, or split the program"
-    if "memory" in evidence.reason:
-        help = "split the program, or declare smaller types"
-    if evidence.reason.startswith("internal error"):
-        help = "report the internal error, which SW903 shows; until it is fixed this property stays unknown"
     message = f"{what} is not proved: {evidence.reason}"
     return Outcome("SW408", message, help, place, step, origin.labels, evidence, origin.tag)

@@ -4,24 +4,20 @@ Items of a for_each step that run at once are siblings, too. In the graph they c
 item begins with what came before all of them, and behind the last one counts what any of them did.
 
 The step graph has the branches of a parallel step one after another. A path through it is one way in which they can
-interleave, and a rule that counts starts needs no more. A rule that asks what came before does: each branch begins with
-what came before all of them, and with what those did that it depends on; behind them all counts.
+interleave, and a rule that counts starts needs no more. A rule that asks what came before or after does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.monitors import RuleMonitor
 from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor, State
-from stepward.vm.errors import ExpressionError
-from stepward.vm.expressions.fields import written
-from stepward.vm.expressions.syntax import all_references
-from stepward.vm.language.automata import bound
-from stepward.vm.language.guardrails import AnyGuard, AnyRule, AnySelector, FollowedBy, Never, Requires
+from stepward.vm.language.automata import IDLE, OWED_AGAIN, OWED_HERE, PAID, bound
+from stepward.vm.language.guardrails import AnyGuard, AnyRule, AnySelector, FollowedBy, Requires
 from stepward.vm.language.layout import Fork, Layout
 from stepward.vm.language.selectors import Match
 from stepward.vm.language.steps import Stage
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
 
 Levels = tuple[int, ...]
-"""The memory of a `requires`: a level for each guard."""
+"""The memory of a rule in one place: of a `requires` a level for each guard, of a `followed_by` whether Q is owed."""
 
 
 class _Slots:
@@ -58,14 +54,14 @@ class _Items(NamedTuple):
 
 
 class SiblingMonitor(Monitor):
-    """The monitor of a `requires` in a program with siblings. Its state is a list of memories, written as one."""
+    """The monitor of a rule in a program with siblings. Its state is a list of memories, written as one.
 
-    def __init__(self, inner: RuleMonitor, layout: Layout) -> None:
-        self.inner, self.layout = inner, layout
+    Here the places are named where memories part and join; what becomes of them there, a kind of rule says.
+    """
+
+    def __init__(self, inner: RuleMonitor, layout: Layout, blank: Levels) -> None:
+        self.inner, self.layout, self.blank = inner, layout, blank
         self.asks_ends = inner.asks_ends
-        blank = inner.start()
-        assert isinstance(blank, tuple)
-        self.blank: Levels = blank
         self.starts: dict[int, _Slots] = {}
         self.branches: dict[int, tuple[_Slots, int]] = {}
         self.stages: dict[int, tuple[_Slots, int]] = {}
@@ -86,10 +82,6 @@ class SiblingMonitor(Monitor):
         own = self.starts.keys() | self.branches.keys() | self.stages.keys() | self.joins.keys() | self.items.keys()
         self.watched = None if inner.watched is None else own | set(inner.watched)
 
-    def start(self) -> State:
-        """Return the state before the run."""
-        return self.blank * self.count
-
     def _read(self, state: State, number: int = 0) -> Levels:
         assert isinstance(state, tuple)
         size = len(self.blank)
@@ -101,6 +93,20 @@ class SiblingMonitor(Monitor):
         for number, levels in changes.items():
             state = (*state[: number * size], *levels, *state[(number + 1) * size :])
         return state
+
+
+class GuardMonitor(SiblingMonitor):
+    """The monitor of a `requires`: each branch begins with what came before all of them, and with what those did that
+    it depends on; behind them all counts."""
+
+    def __init__(self, inner: RuleMonitor, layout: Layout) -> None:
+        blank = inner.start()
+        assert isinstance(blank, tuple)
+        super().__init__(inner, layout, blank)
+
+    def start(self) -> State:
+        """Return the state before the run."""
+        return self.blank * self.count
 
     def enter(self, step: int, state: State) -> str | None:
         """Return the kind of violation if the step starts in this state, or None."""
@@ -171,36 +177,100 @@ def most(*memories: Sequence[int]) -> Levels:
     return tuple(max(levels) for levels in zip(*memories, strict=True))
 
 
-def not_judged_beside_branches(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> str:
-    """Return why a rule is not judged in a program with siblings, or an empty text; `owner` is as in `hits_in`."""
-    layout = facts.flow.layout
-    if isinstance(rule, FollowedBy) and layout.has_siblings:
-        return f"what follows is not proved yet where {'branches' if layout.forks else 'items'} run at once"
-    if not isinstance(rule, Never) or rule.when is None:
-        return ""
-    return reads_sibling(facts, rule.when, [hit.step for hit in hits_in(facts, rule.never, owner)])
+class DebtMonitor(SiblingMonitor):
+    """The monitor of a `followed_by`: each place remembers the debt that was made there.
 
-
-def reads_sibling(facts: ProgramFacts, when: str, steps: Iterable[int]) -> str:
-    """Return why a condition is not judged that is asked at some steps, or an empty text.
-
-    On a path of the graph, a branch knows what those before it came to. In a run it does not, unless it depends on
-    them.
+    A Q pays what is owed in its own place, and in all that is before it: before the fork, and in the branches on which
+    its own depends. A debt of a branch that has ended is kept by itself if others depend on it, and else with those
+    that only a Q behind the join pays. There all debts are one. The inner monitor says what a step does from a blank
+    start: whether Q starts there, and whether it is owed after that.
     """
-    try:
-        tree = facts.meaning.condition(when)
-    except ExpressionError:
-        return ""
-    layout, read = facts.flow.layout, {one.names[0]: one.names for one in all_references(tree)}
-    for step in steps:
-        for fork in layout.forks.values():
-            ids = [facts.flow.steps[start].id for start in fork.branches]
-            for number in (number for number, start in enumerate(fork.branches) if step in layout.inside(start)):
-                unseen = [ids[one] for one in range(number) if one not in fork.before[number] and ids[one] in read]
-                if unseen:
-                    name, other = written(read[unseen[0]]), ids[number]
-                    return f"its condition reads `${name}` in `{other}`, which runs at the same time as that branch"
-    return ""
+
+    def __init__(self, inner: RuleMonitor, layout: Layout) -> None:
+        super().__init__(inner, layout, (0,))
+
+    def start(self) -> State:
+        """Return the state before the run."""
+        return (int(bool(self.inner.start())), *[0] * (self.count - 1))
+
+    def enter(self, step: int, state: State) -> str | None:
+        """Return the kind of violation if the step starts in this state, or None: wherever Q is owed, the run may end
+        before it. Where a branch begins, nothing starts yet."""
+        return None if step in self.branches else self.inner.enter(step, self._owed(state))
+
+    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+        """Return the alternatives that make `enter` report."""
+        return self.inner.culprits(step, self._owed(state))
+
+    def end(self, step: int, state: State, transition: Transition) -> str | None:
+        """Return the kind of violation if the run ends by this transition in this state, or None."""
+        return self.inner.end(step, self._owed(state), transition)
+
+    @staticmethod
+    def _owed(state: State) -> int:
+        assert isinstance(state, tuple)
+        return int(any(state))
+
+    def leave(
+        self, step: int, state: State, transition: Transition, call_outcomes: CallOutcomes = NOT_KNOWN
+    ) -> Iterable[State]:
+        """Return the states that are possible after this transition of the step."""
+        assert isinstance(state, tuple)
+        debts = self._brought_together(step, state, transition)
+        found: dict[State, None] = {}
+        for did in self.inner.leave(step, IDLE, transition, call_outcomes):
+            after = list(debts)
+            if did in (PAID, OWED_AGAIN):
+                for place in self.paid_at(step):
+                    after[place] = 0
+            after[0] |= did in (OWED_HERE, OWED_AGAIN)
+            found[self._parted(step, after, transition)] = None
+        return found
+
+    def paid_at(self, step: int) -> tuple[int, ...]:
+        """Return the numbers of the memories whose debts a Q at a step pays."""
+        return self._paid.get(step, (0,))
+
+    @cached_property
+    def _paid(self) -> dict[int, tuple[int, ...]]:
+        found: dict[int, tuple[int, ...]] = {}
+        for step in frozenset().union(*self.inner.starts):
+            places = [0]
+            for owner in self.layout.owners_of(step):
+                if owner in self.branches:
+                    slots, index = self.branches[owner]
+                    places += [slots.forked, *(slots.kept[one] for one in slots.fork.before[index])]
+                elif owner in self.items:
+                    places.append(self.items[owner].forked)
+            found[step] = tuple(places)
+        return found
+
+    def _brought_together(self, step: int, debts: Levels, transition: Transition) -> list[int]:
+        """Return the debts where a branch or an item has ended, or all of them."""
+        after, places = list(debts), [0]
+        is_behind = isinstance(self.layout.steps[step], Stage)
+        if step in self.stages:
+            slots, index = self.stages[step]
+            places.append(slots.kept.get(index, slots.gathered))
+        elif step in self.joins:
+            slots = self.joins[step]
+            places = [*range(slots.forked, slots.end), 0]
+        elif step in self.items and is_behind:
+            items = self.items[step]
+            places = [0, items.gathered] if transition.kind == "item" else [*items, 0]
+        owed = any(after[place] for place in places)
+        for place in places:
+            after[place] = 0
+        after[places[-1]] = int(owed)
+        return after
+
+    def _parted(self, step: int, after: list[int], transition: Transition) -> Levels:
+        """Return the debts where branches or items begin: what is owed then, is owed from before them."""
+        is_start = transition.kind == "success" and not isinstance(self.layout.steps[step], Stage)
+        slots = (self.starts.get(step) or self.items.get(step)) if is_start else None
+        if slots is not None:
+            after[slots.forked], after[0] = after[0], 0
+        return tuple(after)
 
 
 def hits_in(facts: ProgramFacts, selector: AnySelector | AnyGuard, owner: int | None) -> list[Match]:
@@ -217,4 +287,8 @@ def monitor_of(rule: AnyRule, analyses: Analyses, *, doubtless: bool = False, ow
     found = bound(rule, analyses.facts.meaning, partial(hits_in, analyses.facts, owner=owner))
     monitor = RuleMonitor(analyses, found, doubtless=doubtless, owner=owner)
     layout = analyses.facts.flow.layout
-    return SiblingMonitor(monitor, layout) if layout.has_siblings and isinstance(rule, Requires) else monitor
+    if layout.has_siblings and isinstance(rule, Requires):
+        return GuardMonitor(monitor, layout)
+    if layout.has_siblings and isinstance(rule, FollowedBy):
+        return DebtMonitor(monitor, layout)
+    return monitor

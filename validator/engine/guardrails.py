@@ -13,9 +13,18 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from stepward.validator.analysis.arguments import Inexpressible, at_start
+from stepward.validator.analysis.arguments import Inexpressible, at_start, unknown_in
 from stepward.validator.analysis.bypasses import avoiding_transition
 from stepward.validator.analysis.constants import constant_text, constant_value
+from stepward.validator.analysis.left_open import (
+    LeftOpen,
+    as_seen,
+    follows_beside,
+    is_unseen,
+    left_open,
+    reads_sibling,
+    unseen_words,
+)
 from stepward.validator.analysis.monitors import RuleMonitor, UndefinedMonitor, never
 from stepward.validator.analysis.outcomes import (
     ALLOW_LIST,
@@ -28,14 +37,14 @@ from stepward.validator.analysis.outcomes import (
     words,
 )
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
-from stepward.validator.analysis.siblings import hits_in, monitor_of, not_judged_beside_branches, reads_sibling
+from stepward.validator.analysis.siblings import hits_in, monitor_of
 from stepward.validator.analysis.vacuity import is_misspelt, vacuous
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
 from stepward.vm.expressions.fields import written
-from stepward.vm.expressions.syntax import Expression, Reference, all_references, walk
+from stepward.vm.expressions.syntax import Expression, all_references
 from stepward.vm.language.automata import automaton_of, bound
 from stepward.vm.language.guardrails import (
     AnyGuard,
@@ -110,7 +119,7 @@ def _isolated(
 
     def broken(reason: str) -> Found:
         evidence = Evidence(LAYER, reason=reason)
-        return Verdict.UNKNOWN, evidence, [not_judged(part, origin, evidence, place, asked.step)]
+        return Verdict.UNKNOWN, evidence, [not_judged(part, origin, evidence, proofs.clock.help, place, asked.step)]
 
     verdict, evidence, outcomes = proofs.failures.attempt(part, judge, broken)
     seconds, file = perf_counter() - started, proofs.facts.program.source_name
@@ -161,11 +170,9 @@ class _Judge:
 
     def judged(self) -> Found:
         """Judge a rule of the program, of a body or of a policy."""
-        within = "what follows within one item is not proved yet" if isinstance(self.rule, FollowedBy) else ""
-        reason = within if self.owner is not None else ""
-        reason = reason or not_judged_beside_branches(self.facts, self.rule, self.owner)
-        if reason:
-            return self._left_open(f"guardrail `{self.rule.name}`", reason)
+        why = left_open(self.facts, self.rule, self.owner)
+        if why is not None:
+            return self._left_open(f"guardrail `{self.rule.name}`", why)
         outcomes = list(vacuous(self.facts, self.rule, self.origin))
         if self._applies():  # a misspelt name is one mistake: it is not repeated at each step that the rule protects
             verdict, evidence, found = self._reached()
@@ -184,17 +191,17 @@ class _Judge:
         tool."""
         if when is None:
             return self._decide(never(self.analyses, [hit]))
-        reason = reads_sibling(self.facts, when, [hit.step])
-        if reason:
-            return self._left_open(f"the allow-list at `{hit.part.id}`", reason)
+        why = reads_sibling(self.facts, when, [hit.step])
+        if why is not None:
+            return self._left_open(f"the allow-list at `{hit.part.id}`", why)
         found = self._tested(hit, self.facts.meaning.condition(when))
         if isinstance(found, Outcome):
             return self._summed([found], _NOTHING)
         return self._summed([], found or _NOTHING)
 
-    def _left_open(self, what: str, reason: str) -> Found:
-        evidence = Evidence(LAYER, reason=reason)
-        return self._summed([not_judged(what, self.origin, evidence)], evidence)
+    def _left_open(self, what: str, why: LeftOpen) -> Found:
+        evidence = Evidence(LAYER, reason=why.reason)
+        return self._summed([not_judged(what, self.origin, evidence, why.help)], evidence)
 
     def _reached(self) -> Found:
         """Judge a rule that selects some reachable step."""
@@ -313,7 +320,7 @@ class _Judge:
         except ExpressionError as error:
             why = "its condition can't be read"
             return self._senseless(why, f"{why}: {error.message}", error.help, (error.start, error.end))
-        lacking = self._lacking(tree, rule.never)
+        lacking = unknown_in(tree, [hit.part for hit in self._hits(rule.never)], self.facts.meaning)
         if lacking:
             help = "correct the name in the guardrail, or give the program that variable"
             what = f"it reads `{lacking}`, which the program does not have"
@@ -335,10 +342,17 @@ class _Judge:
                 continue
             found = self._tested(hit, tree)
             if isinstance(found, Outcome):
-                outcomes.append(found)
+                outcomes.append(self._with_unseen(found, hit, tree, when))
             elif found is not None:
                 proof = _both(proof, found)
         return self._summed(outcomes, proof)
+
+    def _with_unseen(self, found: Outcome, hit: Match, tree: Expression, when: str) -> Outcome:
+        """Return a violation of a `when`; where that needs what a sibling came to, it says so."""
+        names = [one for one in sorted(certain_reads(tree)) if is_unseen(self.facts, one, hit.step)]
+        if not names or found.evidence is None or found.code != "SW403":
+            return found
+        return self._outcome("SW403", *unseen_words(self.facts, names[0], hit.step, when), hit.step, found.evidence)
 
     def _senseless(self, reason: str, what: str, help: str, within: tuple[int, int] | None = None) -> Found:
         """Return the verdict unknown for a rule whose `when` is not valid."""
@@ -355,7 +369,7 @@ class _Judge:
 
         bad = DOES_NOT_HOLD if self.origin.place == ALLOW_LIST else HOLDS_OR_FAILS
         try:
-            asked = at_start(tree, hit.part, self.facts.meaning)
+            asked = as_seen(self.facts, at_start(tree, hit.part, self.facts.meaning), hit.step)
             if any(self._is_assigned_earlier(hit, one.names) for one in all_references(asked)):
                 raise Inexpressible  # its value is not in the state at the start of the step
             tests: Tests = (((Decision((asked,)), bad),),)
@@ -368,6 +382,10 @@ class _Judge:
         earlier = self.analyses.assignment.earlier(hit.step, hit.sub)
         return any(names[: len(one)] == one for one in earlier.given | earlier.gone)
 
+    def _is_known_otherwise(self, hit: Match, root: tuple[str, ...]) -> bool:
+        """Return whether a path does not say if a name is defined where a call starts."""
+        return self._is_assigned_earlier(hit, root) or is_unseen(self.facts, root, hit.step)
+
     def _unreadable_when(self, rule: Never, tree: Expression) -> list[Outcome]:
         """Return the violations where P certainly starts while `when` reads something undefined, which breaks the
         rule."""
@@ -377,7 +395,7 @@ class _Judge:
             if names[0] == "args" or meant is None or any(source.kind == "input" for source in meant.sources):
                 continue
             root = names[: len(names) - len(meant.fields)]
-            hits = [hit for hit in self._hits(rule.never) if not self._is_assigned_earlier(hit, root)]
+            hits = [hit for hit in self._hits(rule.never) if not self._is_known_otherwise(hit, root)]
             monitor = UndefinedMonitor(self.analyses, root, [hit.step for hit in hits])
             for bad in explore_counted(self.flow, monitor, self.analyses.transitions.certain).bad.values():
                 if bad.step not in found and self.analyses.transitions.is_real(bad):
@@ -387,22 +405,6 @@ class _Judge:
                     help = f"define it on every path to `{step}`, or start the rule with `defined({name}) and`"
                     found[bad.step] = self._outcome("SW403", message, help, bad.step, self._shown(bad))
         return list(found.values())
-
-    def _lacking(self, tree: Expression, selector: AnySelector) -> str | None:
-        """Return a reference of a `when` that the program does not have, or None."""
-        parts = [hit.part for hit in self._hits(selector)]
-        arguments = {name for part in parts if isinstance(part, ToolCall) for name in self._arguments(part)}
-        for node in walk(tree):
-            if isinstance(node, Reference):
-                if node.names[0] == "args":
-                    if len(node.names) < 2 or node.names[1] not in arguments:
-                        return node.text()
-                elif self.facts.meaning.names.meaning(node.names) is None:
-                    return node.text()
-        return None
-
-    def _arguments(self, call: ToolCall) -> set[str]:
-        return set(call.args) | set(self.facts.meaning.tool(call.tool).args or ())
 
     # -- words -----------------------------------------------------------------------------------------------------
 
@@ -425,6 +427,8 @@ class _Judge:
             help += f"; this path avoids it where {avoiding}" if avoiding else ""
             if number in self.facts.meaning.orders and any(number in found for found in monitor.comes):
                 help += "; a sibling comes before it only by `depends_on`"
+        if isinstance(rule, FollowedBy) and follows_beside(self.facts, rule):
+            help += "; a sibling comes after it only by `depends_on`"
         if self.origin.place == ALLOW_LIST:
             message = f"`{step}` calls a tool that is not allowed"
             help = f"use an allowed tool{self._allowed_near(number)}, or have it put on the list"

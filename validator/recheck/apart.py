@@ -40,6 +40,18 @@ def siblings(layout: Layout) -> dict[int, Sibling]:
     return found
 
 
+def unseen(layout: Layout, step: int) -> frozenset[str]:
+    """Return the branches that the layout has before a step in a sibling, and that do not come before it."""
+    known = siblings(layout)
+    around = [known[owner] for owner in layout.owners_of(step) if owner in known]
+    return frozenset(
+        layout.steps[start].id
+        for start, one in known.items()
+        for own in around
+        if one.fork == own.fork and one.place < own.place and one.place not in own.before
+    )
+
+
 def in_branches(layout: Layout) -> frozenset[int]:
     """Return the steps of branches, with their starts, and those of items that run at once.
 

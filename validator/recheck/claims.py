@@ -17,7 +17,7 @@ from stepward.validator.recheck.rules import (
     Watcher,
 )
 from stepward.validator.recheck.selectors import matches
-from stepward.validator.recheck.siblings import beside_branches, require_no_sibling
+from stepward.validator.recheck.siblings import beside_branches, require_one_round
 from stepward.validator.recheck.within import Within
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, FollowedBy, Never, Requires
 from stepward.vm.language.steps import ConditionStep, ToolCall
@@ -86,7 +86,7 @@ def _allowed(claim: Property, reading: Reading) -> Watcher:
         raise Refused(f"there is no allow-list of policy `{claim.policy}`, or no call of a tool in `{claim.step}`")
     entry = next((one for one in policy.allow if one.tool == hit.part.tool), None)
     if entry is not None and entry.when is not None and reading.layout.forks:
-        require_no_sibling(reading, entry.when, [hit])
+        require_one_round(reading, entry.when, [hit])
     if entry is not None and entry.when is None:
         return NeverWatcher(reading, (), None)
     return NeverWatcher(reading, [hit], entry.when if entry is not None else None, demands=entry is not None)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from stepward.validator.recheck.apart import unseen
 from stepward.validator.recheck.budgets import Budget
 from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, of_value
 from stepward.validator.recheck.definite import assigned_by, read_by
@@ -212,7 +213,8 @@ class NeverWatcher(Watcher):
             return True
         names = references([self.condition])
         condition = plain(self.condition, lambda left, right: self._is_one_value(hit, left, right))
-        if not any(steps.is_given_earlier(name, hit.step, hit.part) for name in self._read(hit, names)):
+        read = self._read(hit, names)
+        if not any(steps.is_given_earlier(one, hit.step, hit.part) or self._is_unseen(hit, one) for one in read):
             condition = steps.answered(condition, hit.step, state)
         environment = {name: self._blocks(steps, hit, name, state) for name in names}
         said = {one for split in splits(names, environment) for one in truths(condition, split, may_overflow=False)}
@@ -220,7 +222,7 @@ class NeverWatcher(Watcher):
 
     def _is_one_value(self, hit: Match, left: Names, right: Names) -> bool:
         left, right = (_handed(hit.part, names) for names in (left, right))
-        if any(self._is_inside(hit, names) for names in (left, right)):
+        if any(self._is_inside(hit, names) or self._is_unseen(hit, names) for names in (left, right)):
             return False
         return self.reading.definite.is_one_value(left, right, hit.step)
 
@@ -238,7 +240,14 @@ class NeverWatcher(Watcher):
         root = self.reading.origins.root(names)
         return any(root in assigned_by(step.sub_steps[one]) for one in earlier(step, hit.sub))
 
+    def _is_unseen(self, hit: Match, names: Names) -> bool:
+        """Return whether a reference is to what a branch came to that runs at the same time as the part."""
+        is_of_branch = names[0] in unseen(self.reading.layout, hit.step)
+        return is_of_branch and len(self.reading.origins.root(names)) > 1
+
     def _blocks(self, steps: Steps, hit: Match, names: Names, state: State) -> tuple[Block, ...]:
+        if self._is_unseen(hit, names):
+            return (UNDEFINED,)
         if names[0] != "args":
             blocks = steps.blocks_at(names, hit.step, hit.part, state)
             is_handed = isinstance(hit.part, Call) and names in read_by(hit.part)

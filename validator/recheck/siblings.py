@@ -17,22 +17,24 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from stepward.validator.recheck.apart import Sibling, items_at_once, siblings
+from stepward.validator.recheck.apart import Sibling, items_at_once, siblings, unseen
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.exits import Exit
+from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import State
 from stepward.validator.recheck.parts import Match
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused
-from stepward.validator.recheck.rules import Breach, Memory, RequiresWatcher, Watcher
+from stepward.validator.recheck.rules import Breach, FollowedByWatcher, Memory, RequiresWatcher, Watcher
 from stepward.validator.recheck.selectors import matches
 from stepward.validator.recheck.steps import Steps
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.guardrails import AnyRule, FollowedBy, Never, Requires
+from stepward.vm.language.layout import Layout
 from stepward.vm.language.steps import Stage
 
 
-class _Room(NamedTuple):
+class Room(NamedTuple):
     """Where a memory has what it needs of a fork: numbers of memories."""
 
     outside: int
@@ -41,40 +43,55 @@ class _Room(NamedTuple):
     end: int
 
 
+class Rooms:
+    """Where memories part and join in a program with siblings, and where a memory has room for what is kept there.
+
+    By position: `branches` where a branch begins, `stages` where one ends, `joins` behind the branches of a fork, and
+    `items` where items that run at once begin and end. `forks` are by the position of the step with the branches.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.branches = siblings(layout)
+        self.stages: dict[int, Sibling] = {}
+        for start, one in self.branches.items():
+            body = layout.bodies[start]
+            self.stages |= {stage: one for stage in (body.next, body.failed) if stage is not None}
+        self.joins = {fork.join: owner for owner, fork in layout.forks.items()}
+        self.forks: dict[int, Room] = {}
+        count = 1
+        for owner in sorted(layout.forks):
+            members = [one for one in self.branches.values() if one.fork == owner]
+            needed = sorted({earlier for one in members for earlier in one.before})
+            of = {one: count + 2 + number for number, one in enumerate(needed)}
+            self.forks[owner] = Room(count, count + 1, of, count + 2 + len(of))
+            count += 2 + len(of)
+        self.items: dict[int, tuple[int, int]] = {}
+        for owner, stage in sorted(items_at_once(layout).items()):
+            self.items[owner] = self.items[stage] = (count, count + 1)
+            count += 2
+        self.count = count
+
+    @property
+    def steps(self) -> set[int]:
+        """The steps at which memories part or join."""
+        return {*self.forks, *self.branches, *self.stages, *self.joins, *self.items}
+
+
 class SiblingWatcher(RequiresWatcher):
     """A `requires` in a program with siblings."""
 
     def __init__(self, rule: Requires, reading: Reading) -> None:
         super().__init__(rule, reading)
-        layout = reading.layout
-        self._branch = siblings(layout)
-        self._stage: dict[int, Sibling] = {}
-        for start, one in self._branch.items():
-            body = layout.bodies[start]
-            self._stage |= {stage: one for stage in (body.next, body.failed) if stage is not None}
-        self._join = {fork.join: owner for owner, fork in layout.forks.items()}
-        self._rooms: dict[int, _Room] = {}
-        count = 1
-        for owner in sorted(layout.forks):
-            members = [one for one in self._branch.values() if one.fork == owner]
-            needed = sorted({earlier for one in members for earlier in one.before})
-            of = {one: count + 2 + number for number, one in enumerate(needed)}
-            self._rooms[owner] = _Room(count, count + 1, of, count + 2 + len(of))
-            count += 2 + len(of)
-        self._items: dict[int, tuple[int, int]] = {}
-        for owner, stage in sorted(items_at_once(layout).items()):
-            self._items[owner] = self._items[stage] = (count, count + 1)
-            count += 2
-        self._count = count
+        self._rooms = Rooms(reading.layout)
 
     @cached_property
     def seen(self) -> Collection[int]:
         """The steps at which it may be broken, or change its memory."""
-        return {*super().seen, *self._rooms, *self._branch, *self._stage, *self._join, *self._items}
+        return {*super().seen, *self._rooms.steps}
 
     def start(self) -> Memory:
         """Return the memory before the run."""
-        return super().start() * self._count
+        return super().start() * self._rooms.count
 
     def _part(self, memory: Memory, number: int) -> Memory:
         size = len(self.guards)
@@ -86,25 +103,26 @@ class SiblingWatcher(RequiresWatcher):
 
     def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
         """Return the memory after this exit of a step."""
-        parts = [self._part(memory, number) for number in range(self._count)]
+        rooms = self._rooms
+        parts = [self._part(memory, number) for number in range(rooms.count)]
         blank = super().start()
-        if step in self._items:
+        if step in rooms.items:
             self._with_items(parts, step, exit_)
-        elif step in self._branch:
-            room = self._rooms[self._branch[step].fork]
-            parts[0] = _highest(parts[room.outside], *(parts[room.of[one]] for one in self._branch[step].before))
-        elif step in self._join:
-            room = self._rooms[self._join[step]]
+        elif step in rooms.branches:
+            room = rooms.forks[rooms.branches[step].fork]
+            parts[0] = _highest(parts[room.outside], *(parts[room.of[one]] for one in rooms.branches[step].before))
+        elif step in rooms.joins:
+            room = rooms.forks[rooms.joins[step]]
             parts[0] = super().after(step, parts[room.joined], exit_)
             parts[room.outside : room.end] = [blank] * (room.end - room.outside)
         else:
             parts[0] = super().after(step, parts[0], exit_)
-        if step in self._rooms and exit_.transition.kind == "success":
-            room = self._rooms[step]
+        if step in rooms.forks and exit_.transition.kind == "success":
+            room = rooms.forks[step]
             parts[room.outside] = parts[room.joined] = parts[0]
-        if step in self._stage:
-            one = self._stage[step]
-            room = self._rooms[one.fork]
+        if step in rooms.stages:
+            one = rooms.stages[step]
+            room = rooms.forks[one.fork]
             parts[room.joined] = _highest(parts[room.joined], parts[0])
             if one.place in room.of:
                 parts[room.of[one.place]] = parts[0]
@@ -112,7 +130,7 @@ class SiblingWatcher(RequiresWatcher):
 
     def _with_items(self, parts: list[Memory], step: int, exit_: Exit) -> None:
         """Change the parts of a memory where items that run at once begin, or between two of them."""
-        outside, joined = self._items[step]
+        outside, joined = self._rooms.items[step]
         if not isinstance(self.reading.steps[step], Stage):
             parts[0] = super().after(step, parts[0], exit_)
             if exit_.transition.kind == "success":
@@ -133,26 +151,132 @@ def _highest(first: Memory, *others: Memory) -> Memory:
     return tuple(found)
 
 
+class DebtWatcher(FollowedByWatcher):
+    """A `followed_by` in a program with siblings: every number of its memory is a debt, and where it was made.
+
+    What is owed outside is what was owed before the branches or items began. A Q pays where it starts, before each
+    fork around it, and in the branches that come before its own.
+    """
+
+    def __init__(self, rule: FollowedBy, reading: Reading) -> None:
+        super().__init__(rule, reading)
+        self._rooms = Rooms(reading.layout)
+        if self.ends == "any":
+            self._require_order()
+
+    def _require_order(self) -> None:
+        """Raise Refused where a run may be cancelled in a sibling of the place of P."""
+        layout, rooms = self.reading.layout, self._rooms
+        places = {step for step, _ in self.first}
+        for start, one in rooms.branches.items():
+            if places.isdisjoint(layout.inside(start)):
+                continue
+            others = [other for other in rooms.branches.values() if other.fork == one.fork and other != one]
+            if any(other.place not in one.before and one.place not in other.before for other in others):
+                raise Refused("what follows before any end is not checked beside a branch")
+        if any(not places.isdisjoint(layout.inside(owner)) for owner in items_at_once(layout)):
+            raise Refused("what follows before any end is not checked where items run at once")
+
+    @cached_property
+    def seen(self) -> Collection[int]:
+        """The steps at which it may be broken, or change its memory."""
+        return {*super().seen, *self._rooms.steps}
+
+    def start(self) -> Memory:
+        """Return the memory before the run."""
+        return super().start() + (0,) * (self._rooms.count - 1)
+
+    def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:
+        """Yield the violations on arrival at a step; where a branch begins, nothing starts yet."""
+        owed = 0 if step in self._rooms.branches else max(memory)
+        return super().entered(steps, step, state, (owed,))
+
+    def ended(self, memory: Memory, transition: Transition) -> bool:
+        """Return whether this end of the run is a violation."""
+        return super().ended((max(memory),), transition)
+
+    def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
+        """Return the memory after this exit of a step."""
+        debts = list(memory)
+        self._come_together(debts, step, exit_)
+        if self.started(step, exit_):
+            for number in self._paid(step):
+                debts[number] = 0
+        if any(self._is_owed(step, sub, exit_) for sub in exit_.succeeded):
+            debts[0] = 1
+        begins = exit_.transition.kind == "success" and not isinstance(self.reading.steps[step], Stage)
+        if begins and (step in self._rooms.forks or step in self._rooms.items):
+            room = self._rooms.forks.get(step)
+            outside = self._rooms.items[step][0] if room is None else room.outside
+            debts[outside], debts[0] = debts[0], 0
+        return tuple(debts)
+
+    def _paid(self, step: int) -> Iterator[int]:
+        """Yield the numbers of the debts that a Q at a step pays."""
+        rooms = self._rooms
+        yield 0
+        for owner in self.reading.layout.owners_of(step):
+            one = rooms.branches.get(owner)
+            if one is not None:
+                room = rooms.forks[one.fork]
+                yield room.outside
+                yield from (room.of[earlier] for earlier in one.before)
+            if owner in rooms.items:
+                yield rooms.items[owner][0]
+
+    def _come_together(self, debts: list[int], step: int, exit_: Exit) -> None:
+        """Move debts behind a branch or an item, and behind all of them."""
+        rooms = self._rooms
+        if step in rooms.stages:
+            one = rooms.stages[step]
+            room = rooms.forks[one.fork]
+            end = room.of.get(one.place, room.joined)
+            debts[end], debts[0] = max(debts[end], debts[0]), 0
+        elif step in rooms.joins:
+            room = rooms.forks[rooms.joins[step]]
+            debts[0] = max(debts[0], *debts[room.outside : room.end])
+            debts[room.outside : room.end] = [0] * (room.end - room.outside)
+        elif step in rooms.items and isinstance(self.reading.steps[step], Stage):
+            outside, joined = rooms.items[step]
+            debts[joined], debts[0] = max(debts[joined], debts[0]), 0
+            if exit_.transition.kind != "item":
+                debts[0] = max(debts[outside], debts[joined])
+                debts[outside] = debts[joined] = 0
+
+
 def beside_branches(
     rule: AnyRule, reading: Reading, watch: Callable[[Any, Reading], Watcher]
 ) -> Callable[[Any, Reading], Watcher]:
     """Return what makes the watcher of a rule in a program with siblings; raises Refused where it is not checked."""
     if isinstance(rule, FollowedBy):
-        raise Refused("what follows is not checked where branches or items run at once")
+        return DebtWatcher
     if isinstance(rule, Never) and rule.when is not None:
-        require_no_sibling(reading, rule.when, matches(rule.never, reading))
+        require_one_round(reading, rule.when, matches(rule.never, reading))
     return SiblingWatcher if isinstance(rule, Requires) else watch
 
 
-def require_no_sibling(reading: Reading, when: str, hits: Iterable[Match]) -> None:
-    """Raise Refused for a condition that reads what a branch came to, and is asked in a branch that does not see it."""
-    layout, steps = reading.layout, {hit.step for hit in hits}
+def require_one_round(reading: Reading, when: str, hits: Iterable[Match]) -> None:
+    """Raise Refused for a condition that reads what a branch came to, is asked where that is not seen, and may find
+    there what an earlier round has left."""
     read = {names[0] for names in references([parse(when, reading.program.language)])}
-    branches = siblings(layout)
-    for start, one in branches.items():
-        if steps.isdisjoint(layout.inside(start)):
-            continue
-        others = [other for other, found in branches.items() if found.fork == one.fork and found.place < one.place]
-        unseen = {reading.steps[other].id for other in others if branches[other].place not in one.before}
-        if unseen & read:
-            raise Refused("a condition that reads a sibling is not checked")
+    for hit in hits:
+        for owner in reading.layout.owners_of(hit.step):
+            fork = siblings(reading.layout).get(owner)
+            if fork is not None and read & unseen(reading.layout, hit.step) and _comes_again(reading, fork.fork):
+                raise Refused("a condition that reads what a sibling left in an earlier round is not checked")
+
+
+def _comes_again(reading: Reading, start: int) -> bool:
+    """Return whether control may come back to a fork without an end of a body around it."""
+    layout = reading.layout
+    around = [layout.bodies[owner] for owner in layout.owners_of(start)]
+    passed = {stage for body in around for stage in (body.next, body.failed)}
+    pending = [layout.forks[start].join]
+    while pending:
+        step = pending.pop()
+        if step == start:
+            return True
+        if step not in passed:
+            passed.add(step)
+            pending.extend(reading.control.following[step])
+    return False

@@ -238,7 +238,8 @@ class MissingFollowUp(GuardrailRule):
     Reports every step at which a run can end after the `first` step of a `followed_by` guardrail succeeded, if the
     `then` step has not started since. These endings count: declared endings, failures, uncovered conditions and a
     used-up `max_visits`. With `ends: success`, only runs with the status SUCCESS count. With `ends: any`, cancelled
-    runs and used-up budgets count too.
+    runs and used-up budgets count too. What starts in another branch, or in another item that runs at once, comes after
+    the `first` step only if its branch depends on that of the `first` step.
 
     ## Why it is bad
     For example, a lock is never released, or a payment is never recorded. Often this happens only in runs in which

@@ -1,11 +1,10 @@
 """Small programs whose items run at once: what the checker says is held against every interleaving.
 
-`STEPWARD_CONCURRENT=300` tries that many.
+`STEPWARD_CONCURRENT=300` tries that many, `STEPWARD_MANY=1` tries 250.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Any
 
@@ -13,13 +12,15 @@ import pytest
 
 from brute_items import ItemEnumeration
 from concurrent_programs import concurrent_program
+from sizes import asked_for
 from stepward.validator import Verdict
 from stepward.validator.validator import ProgramValidator
 from stepward.vm import Program, ProgramError
 from stepward.vm.machine.plan import Plan
 
 CHUNK = 10
-CHUNKS = max(1, int(os.environ.get("STEPWARD_CONCURRENT", "20")) // CHUNK)
+CHUNKS = max(1, asked_for("STEPWARD_CONCURRENT", 20, 250) // CHUNK)
+KINDS = ("requires", "at_most_once", "exclusive", "never", "followed_by")
 
 
 def is_runnable(data: dict[str, Any]) -> bool:
@@ -46,7 +47,11 @@ def against_all_runs(data: dict[str, Any]) -> list[str]:
     report = ProgramValidator(Program.from_dict(data)).validate()
     wrong: list[str] = []
     for one in report.properties:
-        if one.number is None or one.evidence.reason == "the rule is vacuous":
+        reason = one.evidence.reason
+        is_any = any(rule["name"] == one.rule and rule.get("ends") == "any" for rule in data["guardrails"])
+        if is_any and reason.endswith("and that is not proved yet"):
+            continue
+        if one.number is None or reason == "the rule is vacuous":
             continue
         due = Verdict.VIOLATED if one.rule in broken else Verdict.PROVED
         if one.verdict is not due:
@@ -63,7 +68,5 @@ def test_drawn_programs_have_kept_and_broken_rules_of_each_kind() -> None:
         if is_runnable(data):
             broken = ItemEnumeration(data).run()
             for rule in data["guardrails"]:
-                kind = next(word for word in ("requires", "at_most_once", "exclusive", "never") if word in rule)
-                counts[kind, rule["name"] in broken] += 1
-    kinds = ("requires", "at_most_once", "exclusive", "never")
-    assert all(counts[kind, said] for kind in kinds for said in (True, False))
+                counts[next(word for word in KINDS if word in rule), rule["name"] in broken] += 1
+    assert all(counts[kind, said] for kind in KINDS for said in (True, False))

@@ -11,7 +11,7 @@ from stepward.validator import Verdict
 from stepward.validator.analysis import siblings
 from stepward.validator.analysis.bodies import Bodies
 from stepward.validator.analysis.monitors import RuleMonitor
-from stepward.validator.analysis.siblings import SiblingMonitor
+from stepward.validator.analysis.siblings import DebtMonitor, GuardMonitor
 from stepward.validator.engine import guardrails
 from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.findings import Property
@@ -60,16 +60,55 @@ def test_each_kind_of_rule_is_proved_or_broken_as_siblings_join() -> None:
     assert judged({"name": "r", "never": {"tool": "pay"}}, approve, pay).verdict is Verdict.VIOLATED
 
 
-def test_what_is_not_decided_yet_is_told_so() -> None:
-    rule = {"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "look"}}}
-    found = judged(rule, [call("paid", "pay")], [call("seen", "look")])
-    assert (found.verdict, found.evidence.reason) == (
-        Verdict.UNKNOWN,
-        "what follows is not proved yet where branches run at once",
-    )
-    reading = {"name": "r", "never": {"tool": "pay"}, "when": "defined($a.output)"}
-    found = judged(reading, [call("ok", "approve")], [call("paid", "pay")])
-    assert found.evidence.reason == "its condition reads `$a.output` in `b`, which runs at the same time as that branch"
+FOLLOWED = {"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "look"}}}
+
+
+@pytest.mark.parametrize("ends", [None, "success", "any"])
+def test_what_follows_is_decided_as_siblings_join(ends: str | None) -> None:
+    """A Q in a sibling does not follow; one later in the branch, in one behind it, or behind the join does."""
+    rule = FOLLOWED | ({} if ends is None else {"ends": ends})
+    pay, look, other = call("paid", "pay"), call("seen", "look"), call("ok", "approve", on_error="skip")
+    is_any = ends == "any"
+    assert judged(rule, [pay], [look]).verdict is (Verdict.UNKNOWN if is_any else Verdict.VIOLATED)
+    behind = judged(rule, [pay], [look], needs=True)
+    assert (behind.verdict, behind.rechecked) == (Verdict.PROVED, True)
+    later = judged(rule, [pay, look], [other])
+    assert later.verdict is (Verdict.UNKNOWN if is_any else Verdict.PROVED)
+    assert judged(rule, [other], [other | {"id": "k"}], pay, look).verdict is Verdict.PROVED
+    late = judged(rule, [pay | {"on_error": "skip"}], [other], look)
+    assert late.verdict is (Verdict.UNKNOWN if is_any else Verdict.PROVED)
+
+
+@pytest.mark.parametrize("ends", [None, "any"])
+def test_a_debt_from_before_is_paid_in_any_branch(ends: str | None) -> None:
+    found = before_fork([call("seen", "look")], [call("ok", "approve")], ends)
+    assert found.verdict is (Verdict.VIOLATED if ends else Verdict.PROVED), "before the fork a run may be cancelled"
+    assert before_fork([call("k", "approve")], [call("ok", "approve")], ends).verdict is Verdict.VIOLATED
+
+
+def before_fork(first: list[Any], second: list[Any], ends: str | None) -> Property:
+    fork = {"id": "p", "type": "parallel", "branches": {"a": {"steps": first}, "b": {"steps": second}}}
+    rule = FOLLOWED | ({} if ends is None else {"ends": ends})
+    steps = [call("paid", "pay"), fork]
+    data = {"name": "t", "language": 2, "inputs": {}, "tools": TOOLS, "guardrails": [rule], "steps": steps}
+    (found,) = ProgramValidator(Program.from_dict(data)).validate().properties
+    return found
+
+
+@pytest.mark.parametrize(
+    ("when", "verdict"),
+    [
+        ("defined($a.output)", Verdict.PROVED),
+        ("defined($a.error)", Verdict.PROVED),
+        ("not defined($a.output)", Verdict.VIOLATED),
+        ("$a.output == 1", Verdict.VIOLATED),
+        ("defined($a.output) and $a.output == 1", Verdict.PROVED),
+    ],
+)
+def test_what_a_sibling_came_to_is_undefined_in_a_branch(when: str, verdict: Verdict) -> None:
+    told = [{"id": "told", "type": "end", "output": 1}]
+    found = judged({"name": "r", "never": {"tool": "pay"}, "when": when}, told, [call("paid", "pay")])
+    assert (found.verdict, found.rechecked) == (verdict, verdict is Verdict.PROVED)
 
 
 @pytest.mark.parametrize(
@@ -97,12 +136,12 @@ def test_a_condition_may_read_what_a_branch_came_to_where_that_is_known(
 
 def one_after_another(patch: pytest.MonkeyPatch) -> None:
     """What a sibling did counts as before."""
-    real = SiblingMonitor.leave
+    real = GuardMonitor.leave
 
     def leave(self: Any, step: int, state: Any, *rest: Any) -> Iterable[Any]:
         return (state,) if step in self.branches else real(self, step, state, *rest)
 
-    patch.setattr(SiblingMonitor, "leave", leave)
+    patch.setattr(GuardMonitor, "leave", leave)
 
 
 class Forgetting(RuleMonitor):
@@ -133,9 +172,32 @@ def only_at_exits(patch: pytest.MonkeyPatch) -> None:
 
 def sees_siblings(patch: pytest.MonkeyPatch) -> None:
     """A condition sees what a sibling has come to."""
-    patch.setattr(siblings, "reads_sibling", lambda facts, when, steps: "")
+    patch.setattr(guardrails, "as_seen", lambda facts, tree, step: tree)
+    patch.setattr(guardrails, "is_unseen", lambda facts, names, step: False)
 
 
+def any_sibling_pays(patch: pytest.MonkeyPatch) -> None:
+    """A Q pays what siblings owe that have ended."""
+    patch.setattr(DebtMonitor, "paid_at", lambda self, step: range(self.count))
+
+
+def forgets_branches(patch: pytest.MonkeyPatch) -> None:
+    """What a branch owes is forgotten at its end."""
+    real = DebtMonitor._brought_together
+
+    def together(self: Any, step: int, debts: Any, transition: Any) -> list[int]:
+        return real(self, step, (0,) * self.count if step in self.stages else debts, transition)
+
+    patch.setattr(DebtMonitor, "_brought_together", together)
+
+
+def any_ending_is_in_order(patch: pytest.MonkeyPatch) -> None:
+    """No run is cancelled in a sibling."""
+    patch.setattr(guardrails, "left_open", lambda *_: None)
+
+
+SURE = {"id": "seen", "type": "tool", "tool": "look", "on_error": "skip"}
+SET = {"id": "noted", "type": "set", "set": {"v": 1}}
 SEEN = {"name": "r", "never": {"tool": "pay"}, "when": "not defined($a.output)"}
 
 
@@ -143,6 +205,9 @@ SEEN = {"name": "r", "never": {"tool": "pay"}, "when": "not defined($a.output)"}
     ("mistake", "rule", "first", "second"),
     [
         (sees_siblings, SEEN, [{"id": "told", "type": "end", "output": 1}], [call("paid", "pay")]),
+        (any_sibling_pays, FOLLOWED, [call("paid", "pay")], [SURE]),
+        (forgets_branches, FOLLOWED, [call("paid", "pay")], [call("ok", "approve")]),
+        (any_ending_is_in_order, {**FOLLOWED, "ends": "any"}, [call("paid", "pay"), call("seen", "look")], [SET]),
         (one_after_another, NOTED, [{"id": "ok", "type": "set", "set": {"v": 1}}], [call("paid", "pay")]),
         (only_at_exits, ONCE, [call("once", "pay")], [call("paid", "pay")]),
         (only_at_exits, EITHER, [call("seen", "look")], [call("paid", "pay")]),

@@ -277,7 +277,8 @@ class Replayer:
         records = tuple(records_of(journal, name))
         self.steps += len(records)
         parts = frozenset(part for part, owner in self._owners.items() if owner == witness.claim.step)
-        seen = Seen(witness.claim, parts | {witness.claim.step}, run, records, journal, self._script.missing)
+        own, around = parts | {witness.claim.step}, self._around(witness.claim.step)
+        seen = Seen(witness.claim, own, run, records, journal, self._script.missing, around)
         why = seen.violation()
         return Replayed(
             why is not None,
@@ -288,6 +289,18 @@ class Replayer:
             rule_set.set_aside,
             tuple(seen.unstarted()),
             self._script.missing,
+        )
+
+    def _around(self, name: str) -> frozenset[str]:
+        """Return the steps around a step whose branches or items run at once."""
+        layout = self.program.layout
+        owners = (
+            owner for number, step in enumerate(layout.steps) if step.id == name for owner in layout.owners_of(number)
+        )
+        return frozenset(
+            layout.steps[layout.fork_at(owner).owner if owner in layout.forked else owner].id
+            for owner in owners
+            if owner in layout.sibling_bodies
         )
 
     def _machine(self, rule_set: _RuleSet, max_steps: int) -> ExecutionVM:

@@ -115,7 +115,10 @@ def _how(record: Record) -> str:
 
 @dataclass(frozen=True)
 class Seen:
-    """A finished run, searched for the violation that the witness claims."""
+    """A finished run, searched for the violation that the witness claims.
+
+    `around` are the steps whose branches or items run at once around the claimed step: while they do, a run is at them.
+    """
 
     claim: Claim
     parts: frozenset[str]
@@ -123,6 +126,7 @@ class Seen:
     records: tuple[Record, ...]
     journal: MemoryJournal
     missing: Asked | None
+    around: frozenset[str] = frozenset()
 
     def violation(self) -> str | None:
         """Return the words for the violation, or None."""
@@ -202,7 +206,7 @@ class Seen:
 
     def _owed(self) -> str | None:
         how = dict(self.run.broken).get(self.claim.rule or "")
-        if how is None or self.run.step != self.claim.step:
+        if how is None or self.run.step not in (self.claim.step, *self.around):
             return None
         reason = f" ({self.run.reason})" if self.run.reason else ""
         return f"the run ends {self.run.status}{reason} at `{self.claim.step}`: {how}"

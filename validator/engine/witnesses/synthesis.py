@@ -36,7 +36,7 @@ from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Resolution, Source
-from stepward.vm.language.steps import AnyStep, Call, ComputeStep, ParallelStep, ToolCall
+from stepward.vm.language.steps import AnyStep, BranchStep, Call, ComputeStep, ParallelStep, Stage, ToolCall
 from stepward.vm.language.types import TypeSpec, fits
 
 if TYPE_CHECKING:
@@ -400,11 +400,19 @@ class Witnesses:
         witness, seen = self._with_siblings(goal, witness, values)
         if goal.kind == "missing" and goal.path[-1].how == "starts" and not seen.confirmed:
             # Only a run that is stopped ends here, for example by its budget.
-            spent = spent_after(seen, len(goal.path) - 1)
+            spent = spent_after(seen, sum(self._is_recorded(move) for move in goal.path[:-1]))
             if spent:
                 witness = replace(witness, max_steps=spent)
                 seen = self._replayed(witness)
         return self._computed(witness, seen) if seen.confirmed else seen
+
+    def _is_recorded(self, move: Move) -> bool:
+        """Return whether a run records a move: it says nothing of the end of a branch beside its last step, and of one
+        that is not started."""
+        step = self._step(move)
+        if isinstance(step, Stage):
+            return not isinstance(self.facts.flow.steps[self.facts.flow.position[step.owner]], BranchStep)
+        return not isinstance(step, BranchStep) or move.how == "succeeds"
 
     def _computed(self, witness: Witness, seen: Replayed) -> Witness:
         """Return a witness that supposes nothing of `compute` steps, if the machine confirms the same run without."""

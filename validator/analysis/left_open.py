@@ -1,0 +1,190 @@
+"""What is left open without a search, each with its reason and with what a user can do about it.
+
+More time helps with none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from stepward.validator.analysis.arguments import UNDEFINED
+from stepward.validator.analysis.facts import ProgramFacts
+from stepward.validator.analysis.siblings import hits_in
+from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.fields import written
+from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, all_references, with_children
+from stepward.vm.language.guardrails import AnyRule, FollowedBy, Never, StepSelector
+from stepward.vm.language.layout import Fork
+from stepward.vm.language.steps import BranchStep, InvokeStep
+
+
+class LeftOpen(NamedTuple):
+    """Why a property is not decided, and what a user can do about it: a part of the message, and the help."""
+
+    reason: str
+    help: str
+
+
+def left_open(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> LeftOpen | None:
+    """Return why a rule is not decided, or None if it can be; `owner` is as in `hits_in`."""
+    if isinstance(rule, FollowedBy):
+        if owner is not None:
+            return _within(facts, rule, owner)
+        return _ends_beside(facts, rule) if rule.ends == "any" else None
+    if not isinstance(rule, Never) or rule.when is None:
+        return None
+    return reads_sibling(facts, rule.when, [hit.step for hit in hits_in(facts, rule.never, owner)])
+
+
+def _within(facts: ProgramFacts, rule: FollowedBy, owner: int) -> LeftOpen:
+    """Return why a `followed_by` of a body is left open."""
+    step, then = facts.flow.steps[owner], rule.followed_by.then.text()
+    what = "branch" if isinstance(step, BranchStep) else "call" if isinstance(step, InvokeStep) else "item"
+    where = "`guardrails` of the program"
+    if isinstance(step, InvokeStep):
+        has_ids = any(isinstance(one, StepSelector) for one in (rule.followed_by.first, rule.followed_by.then))
+        where += f" that has `{step.id}`" + (f", with steps as `{step.id}/ID`" if has_ids else "")
+    help = f"move it to the {where}, where it is proved; {then} may follow behind the {what} then"
+    return LeftOpen(f"what follows within one {what} is not proved yet", help)
+
+
+# -- the end of a run while siblings run ---------------------------------------------------------------------------
+
+
+def _ends_beside(facts: ProgramFacts, rule: FollowedBy) -> LeftOpen | None:
+    """Return why a rule with `ends: any` is left open: a run may be cancelled in a sibling of the place of P."""
+    then = rule.followed_by.then
+    counted = {hit[:2] for hit in facts.hits(then)}
+    for hit in facts.hits(rule.followed_by.first):
+        todo = () if hit[:2] in counted else tuple(_side_by_side(facts, hit.step))
+        if todo:
+            where = facts.flow.steps[hit.step].id
+            reason = f"with `ends: any` the run may end beside `{where}` before {then.text()} starts, "
+            return LeftOpen(f"{reason}and that is not proved yet", f"{', '.join(todo)}, or do without `ends: any`")
+    return None
+
+
+def _side_by_side(facts: ProgramFacts, step: int) -> Iterator[str]:
+    """Yield what puts each body around a step in an order with what runs beside it."""
+    layout = facts.flow.layout
+    for owner in layout.owners_of(step):
+        if owner in layout.beside:
+            yield f"remove `max_concurrency` of `{facts.flow.steps[owner].id}`"
+        elif isinstance(facts.flow.steps[owner], BranchStep):
+            fork = layout.fork_at(owner)
+            index = fork.branches.index(owner)
+            free = [one for one in range(len(fork.branches)) if not _is_ordered(fork, index, one)]
+            name = facts.flow.steps[owner].id
+            for one in free:
+                yield f"write `depends_on: [{name}]` in `{facts.flow.steps[fork.branches[one]].id}`"
+
+
+def _is_ordered(fork: Fork, one: int, other: int) -> bool:
+    """Return whether two branches, by their indices, are one, or one comes before the other."""
+    return one == other or one in fork.before[other] or other in fork.before[one]
+
+
+def follows_beside(facts: ProgramFacts, rule: FollowedBy) -> bool:
+    """Return whether a Q stands in a branch beside that of a P, without an order between the two."""
+    layout, then = facts.flow.layout, facts.hits(rule.followed_by.then)
+    for hit in facts.hits(rule.followed_by.first):
+        for owner in layout.owners_of(hit.step):
+            if isinstance(facts.flow.steps[owner], BranchStep):
+                fork = layout.fork_at(owner)
+                index = fork.branches.index(owner)
+                beside = [one for place, one in enumerate(fork.branches) if not _is_ordered(fork, index, place)]
+                if any(one.step in layout.inside(branch) for branch in beside for one in then):
+                    return True
+    return False
+
+
+# -- conditions that read a sibling --------------------------------------------------------------------------------
+
+
+def unseen(facts: ProgramFacts, step: int) -> frozenset[str]:
+    """Return the branches of which a step sees nothing although they come before it in the layout.
+
+    On a path of the graph, a branch knows what those before it came to. In a run it does not, unless it depends on
+    them.
+    """
+    return frozenset(name for name, _, _ in _unseen(facts, step))
+
+
+def _unseen(facts: ProgramFacts, step: int) -> Iterator[tuple[str, str, Fork]]:
+    """Yield each branch that a step does not see, with the branch that has the step, and their fork."""
+    layout = facts.flow.layout
+    for owner in layout.owners_of(step):
+        if isinstance(facts.flow.steps[owner], BranchStep):
+            fork = layout.fork_at(owner)
+            number = fork.branches.index(owner)
+            for one in range(number):
+                if one not in fork.before[number]:
+                    yield facts.flow.steps[fork.branches[one]].id, facts.flow.steps[owner].id, fork
+
+
+def reads_sibling(facts: ProgramFacts, when: str, steps: Iterable[int]) -> LeftOpen | None:
+    """Return why a condition is not judged that is asked at some steps, or None.
+
+    What a branch does not see is undefined there, unless an earlier round of the parallel step has left it.
+    """
+    try:
+        tree = facts.meaning.condition(when)
+    except ExpressionError:
+        return None
+    read = {one.names[0]: one.names for one in all_references(tree) if _is_of_id(facts, one.names)}
+    for step in steps:
+        for name, other, fork in _unseen(facts, step):
+            if name in read and _may_come_again(facts, fork):
+                shown = f"`${written(read[name])}`"
+                reason = f"its condition reads {shown} in `{other}`, where an earlier round of "
+                reason += f"`{facts.flow.steps[fork.owner].id}` may have left it"
+                help = f"write `depends_on: [{name}]` in `{other}`, or do without {shown} in the condition"
+                return LeftOpen(reason, help)
+    return None
+
+
+def _may_come_again(facts: ProgramFacts, fork: Fork) -> bool:
+    """Return whether a run, or one item of the body around it, may come to a fork again."""
+    layout = facts.flow.layout
+    owner = layout.owner(fork.owner)
+    around = range(len(facts.flow.steps)) if owner is None else layout.inside(owner)
+    seen, pending = {fork.join}, [fork.join]
+    while pending:
+        for target in facts.flow.successors[pending.pop()]:
+            if target == fork.owner:
+                return True
+            if target in around and target not in seen:
+                seen.add(target)
+                pending.append(target)
+    return False
+
+
+def _is_of_id(facts: ProgramFacts, names: tuple[str, ...]) -> bool:
+    """Return whether a reference is to what a step or a branch came to: a variable of its name comes first."""
+    meant = facts.meaning.names.meaning(names)
+    return meant is not None and len(names) - len(meant.fields) > 1
+
+
+def is_unseen(facts: ProgramFacts, names: tuple[str, ...], step: int) -> bool:
+    """Return whether a reference is to what a branch came to, and a step does not see that."""
+    return names[0] in unseen(facts, step) and _is_of_id(facts, names)
+
+
+def as_seen(facts: ProgramFacts, tree: Expression, step: int) -> Expression:
+    """Return a condition in which what a step does not see is undefined."""
+    match tree:
+        case Reference(names=names):
+            return UNDEFINED if is_unseen(facts, names, step) else tree
+        case Defined(reference=reference):
+            return Constant(0, 0, False) if is_unseen(facts, reference.names, step) else tree
+        case _:
+            return with_children(tree, lambda child: as_seen(facts, child, step))
+
+
+def unseen_words(facts: ProgramFacts, names: tuple[str, ...], step: int, when: str) -> tuple[str, str]:
+    """Return the message and the help for a rule that needs what a step does not see."""
+    here, shown = facts.flow.steps[step].id, f"${written(names)}"
+    branch = next(branch for name, branch, _ in _unseen(facts, step) if name == names[0])
+    message = f"`{here}` can start while `{shown}` is undefined beside `{names[0]}`, so `{when}` can't be ruled out"
+    return message, f"write `depends_on: [{names[0]}]` in `{branch}`, or start the rule with `defined({shown}) and`"
