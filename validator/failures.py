@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stepward.validator.engine.clock import OutOfTime
+from stepward.validator.reasons import LeftOpen
 
 if TYPE_CHECKING:
     from stepward.validator.engine.watch import Watch
@@ -22,6 +23,8 @@ T = TypeVar("T")
 CODE: Final = "SW903"
 
 REPORT_IT: Final = "this is a bug in Stepward: please report it, with the traceback of `STEPWARD_DEBUG=1`"
+
+BROKEN: Final = "report the internal error, which SW903 shows; until it is fixed this stays unknown"
 
 _LONGEST: Final = 300
 """Characters of an exception's message that are reported."""
@@ -46,25 +49,25 @@ class Failures:
         self.watch: Watch | None = None
         """Stops the parts that exceed the time limit of the check."""
 
-    def attempt(self, part: str, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
+    def attempt(self, part: str, work: Callable[[], T], otherwise: Callable[[LeftOpen], T]) -> T:
         """Return the result of `work`, or that of `otherwise` for the reason why an error or the clock ended `work`."""
         watch = self.watch
         if watch is not None and watch.is_overdue:
-            return otherwise(watch.clock.words)
+            return otherwise(LeftOpen(watch.clock.words, watch.clock.help))
         is_armed = watch is not None and watch.is_armed
         try:
             return work() if watch is None else watch.guarded(work)
         except OutOfTime as error:
             if watch is not None:
                 watch.is_armed = is_armed
-            return otherwise(str(error))
+            return otherwise(LeftOpen(str(error), error.help))
         except Exception as error:
             if isinstance(error, self.passing):
                 raise
             if watch is not None and watch.clock.has_struck:
                 # Stopped code may raise anything: Z3 raises `canceled` wherever it is interrupted.
-                return otherwise(watch.clock.words)
-            return otherwise(self.note(part, error))
+                return otherwise(LeftOpen(watch.clock.words, watch.clock.help))
+            return otherwise(LeftOpen(self.note(part, error), BROKEN))
 
     def spared(self, work: Callable[[], T]) -> T:
         """Return the result of `work`; the watch does not stop it, because it has bounds of its own."""

@@ -6,24 +6,17 @@ More time helps with none of these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from stepward.validator.analysis.arguments import UNDEFINED
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.siblings import hits_in
+from stepward.validator.reasons import LeftOpen
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, all_references, with_children
 from stepward.vm.language.guardrails import AnyRule, FollowedBy, Never, StepSelector
 from stepward.vm.language.layout import Fork
 from stepward.vm.language.steps import BranchStep, InvokeStep
-
-
-class LeftOpen(NamedTuple):
-    """Why a property is not decided, and what a user can do about it: a part of the message, and the help."""
-
-    reason: str
-    help: str
 
 
 def left_open(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> LeftOpen | None:

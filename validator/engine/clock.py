@@ -21,8 +21,18 @@ MAX_SECONDS: Final = 2_000_000
 """The most seconds that are passed on: neither Z3 nor the operating system accepts larger values."""
 
 
+MORE_TIME: Final = "allow more with `--time-limit`, or split the program"
+SMALLER: Final = "split the program, or declare smaller types"
+
+
 class OutOfTime(Exception):  # noqa: N818 - no error: the verdict is unknown
-    """A limit of the check is reached; the message says which."""
+    """A limit of the check is reached; the message says which, and `help` what a user can do about it."""
+
+    help = MORE_TIME
+
+    def __init__(self, words: str = "", help: str = MORE_TIME) -> None:
+        super().__init__(words)
+        self.help = help
 
 
 class Clock:
@@ -33,7 +43,7 @@ class Clock:
 
     def __init__(self, seconds: float) -> None:
         self.words = f"stopped by the clock after {seconds:g} s"
-        self.help = "allow more with `--time-limit`, or split the program"
+        self.help = MORE_TIME
         self.has_struck = False
         self._ends = time.monotonic() + seconds
         self._stops: list[Callable[[], None]] = []
@@ -42,7 +52,7 @@ class Clock:
         """Raise OutOfTime when no time is left."""
         if self.overtime() >= 0:
             self.has_struck = True
-            raise OutOfTime(self.words)
+            raise OutOfTime(self.words, self.help)
 
     def overtime(self) -> float:
         """Return the seconds since the deadline; negative before it."""
@@ -67,7 +77,7 @@ class Clock:
         if megabytes is not None:
             if not self.has_struck:
                 self.words = f"stopped at {megabytes} MB of memory"
-                self.help = "split the program, or declare smaller types"
+                self.help = SMALLER
             self._ends = -math.inf
         self._ends = min(self._ends, time.monotonic())
         for stop in tuple(self._stops):

@@ -17,7 +17,6 @@ from stepward.validator.analysis.arguments import Inexpressible, at_start, unkno
 from stepward.validator.analysis.bypasses import avoiding_transition
 from stepward.validator.analysis.constants import constant_text, constant_value
 from stepward.validator.analysis.left_open import (
-    LeftOpen,
     as_seen,
     follows_beside,
     is_unseen,
@@ -41,6 +40,7 @@ from stepward.validator.analysis.siblings import hits_in, monitor_of
 from stepward.validator.analysis.vacuity import is_misspelt, vacuous
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
+from stepward.validator.reasons import LeftOpen
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
 from stepward.vm.expressions.fields import written
@@ -117,9 +117,9 @@ def _isolated(
     """Return the verdict on a property; unknown where its judgement fails."""
     started, part = perf_counter(), what + origin.of_policy
 
-    def broken(reason: str) -> Found:
-        evidence = Evidence(LAYER, reason=reason)
-        return Verdict.UNKNOWN, evidence, [not_judged(part, origin, evidence, proofs.clock.help, place, asked.step)]
+    def broken(why: LeftOpen) -> Found:
+        evidence = Evidence(LAYER, reason=why.reason)
+        return Verdict.UNKNOWN, evidence, [not_judged(part, origin, evidence, why.help, place, asked.step)]
 
     verdict, evidence, outcomes = proofs.failures.attempt(part, judge, broken)
     seconds, file = perf_counter() - started, proofs.facts.program.source_name

@@ -22,6 +22,7 @@ from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.states import State, holds, shown
 from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Move, Property, Verdict
+from stepward.validator.reasons import LeftOpen
 from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.syntax import Logic, Negation
 from stepward.vm.language.steps import ConditionStep
@@ -74,7 +75,7 @@ class ConditionVerdicts:
         self.domains = proofs.readable.domains
         self._file = proofs.facts.program.source_name
 
-    def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[str], T]) -> T:
+    def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[LeftOpen], T]) -> T:
         """Return the result for one condition; an internal error costs only the verdict on this condition."""
         part = f"the condition of `{self.facts.flow.steps[number].id}`"
         return self.proofs.failures.attempt(part, work, otherwise)
@@ -91,7 +92,7 @@ class ConditionVerdicts:
         self, name: str, number: int, step: ConditionStep, judge: Callable[[int, ConditionStep], Judged]
     ) -> ConditionVerdict:
         started = perf_counter()
-        judged = self._attempt(number, partial(judge, number, step), _not_judged)
+        judged = self._attempt(number, partial(judge, number, step), lambda why: _not_judged(why.reason))
         evidence = self._certified(judged.evidence) if judged.verdict is Verdict.PROVED else judged.evidence
         seconds = perf_counter() - started
         known = Property(name, step.id, judged.verdict, evidence, seconds, self._file, step=step.id)

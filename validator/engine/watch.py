@@ -111,7 +111,7 @@ class Watch:
             is_due = self.is_armed and overtime >= patience and now - self._since >= patience
             if is_due and not self._is_delicate():
                 self._since, self.clock.has_struck = now, True
-                _raise_in(self._watched, _said(self.clock.words))
+                _raise_in(self._watched, _said(self.clock))
 
     def _is_delicate(self) -> bool:
         """Return whether the watched thread is inside of delicate code, within what `guarded` has called.
@@ -135,9 +135,15 @@ class Watch:
 _GUARDED: Final = Watch.guarded.__code__
 
 
-def _said(words: str) -> type[OutOfTime]:
-    """Return an exception class with this text: no instance can be passed to another thread."""
-    return type("Stopped", (OutOfTime,), {"__str__": lambda _: words})
+def _said(clock: Clock) -> type[OutOfTime]:
+    """Return an exception class with the words of a clock: no instance can be passed to another thread."""
+    words, help = clock.words, clock.help
+
+    class Stopped(OutOfTime):
+        def __init__(self) -> None:
+            super().__init__(words, help)
+
+    return Stopped
 
 
 def _raise_in(thread: int, kind: type[BaseException] | None) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from stepward.validator.failures import Failures
+    from stepward.validator.reasons import LeftOpen
     from stepward.validator.result import RunResult
 
 
@@ -62,13 +63,13 @@ def safely_rendered(result: RunResult, format: str, failures: Failures, *, color
     one where even that can't be written.
     """
 
-    def broken(reason: str) -> str:
+    def broken(why: LeftOpen) -> str:
         if format == "full":
             return safely_rendered(result, "concise", failures, color=color)
         from stepward.validator.failures import REPORT_IT, Failures
         from stepward.validator.result import AdvisedError, undecided
 
-        error = AdvisedError(f"the report can't be written: {reason}", REPORT_IT)
+        error = AdvisedError(f"the report can't be written: {why.reason}", REPORT_IT)
         return Failures().attempt("", lambda: render(undecided(error), format, color=color), lambda _: "")
 
     return failures.attempt(f"the report as {format}", lambda: render(result, format, color=color), broken)

@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 
 from stepward.validator import Verdict
+from stepward.validator.engine.clock import MORE_TIME, SMALLER, OutOfTime
+from stepward.validator.failures import BROKEN
 from stepward.validator.findings import Finding, Property
+from stepward.validator.recheck.refusals import TooLarge
 from stepward.validator.validator import ProgramValidator
 from stepward.vm import Program
 
+ALONE = "`--no-recheck` reports the proof without a second check"
 TOOLS: dict[str, Any] = {"look": {"effect": "read"}, "pay": {"effect": "write", "idempotent": True}}
 FOLLOWED: dict[str, Any] = {"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "look"}}}
 ANY = FOLLOWED | {"ends": "any"}
@@ -163,3 +167,29 @@ def told_of(data: dict[str, Any], code: str) -> str:
 
 
 BESIDE = made(branches(PAID[:1], PAID[1:]), rules=[FOLLOWED | {"ends": "success"}])
+
+
+def raises(error: Exception) -> Any:
+    def work(*_: Any) -> Any:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "told"),
+    [
+        ("engine.guardrails._Judge.judged", OutOfTime("stopped by the clock after 1 s"), MORE_TIME),
+        ("engine.guardrails._Judge.judged", OutOfTime("stopped at 700 MB of memory", SMALLER), SMALLER),
+        ("engine.guardrails._Judge.judged", KeyError("k"), BROKEN),
+        ("recheck.checking.Checker.is_plain", OutOfTime("stopped by the clock after 1 s"), f"{MORE_TIME}; {ALONE}"),
+        ("recheck.checking.Checker.is_plain", TooLarge("it has too many"), f"make the program smaller; {ALONE}"),
+        ("recheck.checking.Checker.is_plain", KeyError("k"), f"{BROKEN}; {ALONE}"),
+    ],
+)
+def test_more_time_is_advised_only_where_the_clock_has_stopped_something(
+    place: str, error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"stepward.validator.{place}", raises(error))
+    report = ProgramValidator(Program.from_dict(made(*PAID, rules=[FOLLOWED]))).validate()
+    assert [one.help for one in report.findings if one.code == "SW408"] == [told]

@@ -1,0 +1,12 @@
+"""Why something is left open: the reason, and what a user can do about it, in one value."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class LeftOpen(NamedTuple):
+    """Why something is not decided or not done, as a part of the message, and what a user can do about it: the help."""
+
+    reason: str
+    help: str
