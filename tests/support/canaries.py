@@ -21,6 +21,7 @@ from stepward.sabotage.campaigns.script import Script
 from stepward.vm import Policy, Program
 
 SOONER: Final = {
+    "starts-too-many-items": 4,
     "hides-an-open-sibling": 1,
     "looks-at-no-siblings": 12,
     "takes-true-for-no-change": 5,
@@ -38,6 +39,15 @@ SOONER: Final = {
     "receipts-of-others-are-good": 3,
     "loses-what-items-carry": 2,
     "knows-no-order": 8,
+    "counts-policies": 1,
+    "skips-the-last-branch": 3,
+    "leaves-the-names-of-a-branch": 1,
+    "counts-steps-by-branch": 1,
+    "asks-no-later-policy": 1,
+    "forgets-delays-when-it-recovers": 1,
+    "orders-strictly": 2,
+    "lets-nobody-settle": 4,
+    "cancellation-is-a-rival": 2,
 }
 """Canaries that seed 0 finds after many cases, with a seed that finds them sooner. By night, seed 0 finds them too."""
 
