@@ -29,11 +29,15 @@ from crash_world import (
     waited_for,
     why_failed,
 )
+from sizes import MANY
 from stepward.vm import SQLiteJournal
 
 
 class Campaign:
-    """All trials of one program: `spec` names it, and which share of its kill points is wanted."""
+    """All trials of one program: `spec` names it, and which share of its kill points is wanted.
+
+    A canary seeks a fault: with `sought` and a number the campaign ends once so many faults have that text.
+    """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.folder = Path(spec["folder"])
@@ -42,6 +46,7 @@ class Campaign:
         self.share, self.shares = spec.get("share", (0, 1))
         self.depth, self.deepest = spec.get("depth", (0, 0))
         self.only = spec.get("only", "")
+        self.sought, self.enough = spec.get("sought", ("", 0))
         self.shelf = Hasty if spec.get("without") == "intents" else TickingJournal
         self.trials = 0
         self.killed = 0
@@ -57,6 +62,11 @@ class Campaign:
         folder.mkdir(parents=True)
         return World(folder, self.name, self.mode, self.shelf)
 
+    @property
+    def has_enough(self) -> bool:
+        """Whether the faults that a canary seeks were found."""
+        return 0 < self.enough <= sum(self.sought in fault for fault in self.faults)
+
     def counted(self, world: World, work: Callable[..., None], *args: Any) -> list[str]:
         """Do some work in a process that is not killed, and return the points that it passed."""
         path = world.folder / f"points-{work.__name__}"
@@ -66,7 +76,7 @@ class Campaign:
 
     def run(self) -> None:
         for number in range(1, len(self.points) + 1):
-            if number % self.shares == self.share and self.only in self.points[number - 1]:
+            if number % self.shares == self.share and self.only in self.points[number - 1] and not self.has_enough:
                 self.trial(number)
 
     def trial(self, number: int) -> None:
@@ -127,14 +137,17 @@ class Campaign:
 
 
 class Endings(Campaign):
-    """Kills whoever cancels or erases a run that waits, or that is in doubt."""
+    """Kills whoever cancels or erases a run that waits, or that is in doubt.
+
+    By day each of them is killed at every second point: at the odd ones of a run that waits, else at the even ones.
+    """
 
     def run(self) -> None:
         for work in ("cancel", "erase"):
-            for start in ("suspended", "in doubt"):
-                number = 1
+            for first, start in enumerate(("suspended", "in doubt"), 1):
+                number = 1 if MANY else first
                 while self.ending(start, work, number):
-                    number += 1
+                    number += 1 if MANY else 2
 
     def ending(self, start: str, work: str, number: int) -> bool:
         """Kill a process that cancels or erases at a point; return whether it came there."""

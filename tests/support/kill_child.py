@@ -203,7 +203,7 @@ def main() -> None:
     campaigns = {mode: RandomKills(spec, mode, chance) for mode in spec.get("modes", MODES)}
     share = -(-spec["kills"] // len(campaigns))
     for campaign in campaigns.values():
-        while campaign.under_way < share and len(campaign.faults) < 20:
+        while campaign.under_way < share and len(campaign.faults) < 20 and not campaign.has_enough:
             campaign.one_trial()
     said = {
         mode: {"trials": one.trials, "under_way": one.under_way, "kills": one.kills, "faults": one.faults}

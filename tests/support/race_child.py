@@ -103,7 +103,7 @@ class Races(Campaign):
     def paused(self) -> None:
         """Pause the driver past its lease at each point, let another process recover the run, and wake the first."""
         for number, point in enumerate(self.points, 1):
-            if self.only not in point:
+            if self.only not in point or self.has_enough:
                 continue
             # Nobody can call back a tool that has been called: then the person who is asked must wait for it.
             is_in_tool = point.startswith("before ") and point.split()[1] in TOOLS
@@ -140,7 +140,7 @@ class Races(Campaign):
     def taken(self) -> None:
         """Two drivers at once, of whom the newer has not yet appended anything: the fence alone tells them apart."""
         for number, point in enumerate(self.points, 1):
-            if point not in ("behind mail", "after mail"):
+            if point not in ("behind mail", "after mail") or self.has_enough:
                 continue
             world = self.world(f"taken-{number}")
             world.lease_seconds = SHORT_LEASE

@@ -70,9 +70,9 @@ def test_two_processes_at_one_run(tmp_path: Path, scenario: str) -> None:
 @pytest.mark.slow
 def test_a_machine_without_a_fence_is_caught(tmp_path: Path) -> None:
     """The canary: whoever was paused between the intent and the effect comes back to life, and pays again."""
-    said = races(tmp_path / "paused", "paused", without="fence", only="after append")
+    said = races(tmp_path / "paused", "paused", without="fence", only="after append", sought=["doubled: ('pay'", 1])
     assert any("doubled: ('pay'" in fault for fault in said["faults"]), said["faults"]
-    said = races(tmp_path / "taken", "taken", without="fence")
+    said = races(tmp_path / "taken", "taken", without="fence", sought=["came back to life", 1])
     assert any("came back to life" in fault for fault in said["faults"]), said["faults"]
 
 

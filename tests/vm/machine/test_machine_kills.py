@@ -49,5 +49,5 @@ def test_no_random_kill_doubles_loses_or_holds_up_anything(tmp_path: Path) -> No
 
 def test_a_machine_without_intents_is_caught_by_chance_too(tmp_path: Path) -> None:
     """The canary: of thirty kills of a machine whose intents are written late, some double a payment."""
-    said = campaign(tmp_path, kills=30, modes=["sync"], without="intents")
+    said = campaign(tmp_path, kills=30, modes=["sync"], without="intents", sought=["doubled: ('pay'", 1])
     assert [fault for fault in said["sync"]["faults"] if "doubled: ('pay'" in fault], said
