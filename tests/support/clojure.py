@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -17,12 +18,18 @@ from stepward.vm.lisp.values import Keyword
 
 _RUNNER = """
 (require 'clojure.string 'clojure.set 'clojure.walk)
+(create-ns 'prelude)
 (defn fresh []
   (let [n (create-ns (gensym "user"))]
     (binding [*ns* n]
       (clojure.core/refer 'clojure.core)
-      (alias 'str 'clojure.string) (alias 'set 'clojure.set) (alias 'walk 'clojure.walk))
+      (alias 'str 'clojure.string) (alias 'set 'clojure.set) (alias 'walk 'clojure.walk)
+      (doseq [known (keys (ns-publics 'prelude))] (ns-unmap n known))
+      (clojure.core/refer 'prelude))
     n))
+(binding [*ns* (find-ns 'prelude)]
+  (clojure.core/refer 'clojure.core)
+  (load-file (second *command-line-args*)))
 (doseq [source (read-string (slurp (first *command-line-args*)))]
   (println
     (try
@@ -34,21 +41,29 @@ _RUNNER = """
 (System/exit 0)
 """
 
+_SHORT = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For a virtual machine that lives for seconds: its second compiler and its threads take longer than they save."""
+
 
 def has_clojure() -> bool:
     """Return whether the command `clojure` of Debian's package is there."""
     return shutil.which("clojure") is not None
 
 
-def evaluated(expressions: list[str], seconds: int = 120) -> list[str | None]:
-    """Return what Clojure gives for each expression, as `pr-str` writes it; None for an error."""
+def evaluated(expressions: list[str], seconds: int = 120, prelude: str = "") -> list[str | None]:
+    """Return what Clojure gives for each expression, as `pr-str` writes it; None for an error.
+
+    `prelude` is evaluated once; each expression is in a namespace of its own that knows what it defines.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        runner, sources = Path(folder, "runner.clj"), Path(folder, "sources.edn")
+        runner, sources, before = Path(folder, "runner.clj"), Path(folder, "sources.edn"), Path(folder, "prelude.clj")
         runner.write_text(_RUNNER)
+        before.write_text(prelude, encoding="utf-8")
         quoted = ('"' + one.replace("\\", "\\\\").replace('"', '\\"') + '"' for one in expressions)
         sources.write_text("[" + "\n".join(quoted) + "]", encoding="utf-8")
+        command = ["clojure", str(runner), str(sources), str(before)]
         done = subprocess.run(
-            ["clojure", str(runner), str(sources)], capture_output=True, encoding="utf-8", timeout=seconds, check=True
+            command, capture_output=True, encoding="utf-8", timeout=seconds, check=True, env=os.environ | _SHORT
         )
     lines = [line for line in done.stdout.split("\n") if line.startswith(("value ", "error "))]
     assert len(lines) == len(expressions), f"{len(lines)} answers for {len(expressions)} expressions: {done.stderr}"

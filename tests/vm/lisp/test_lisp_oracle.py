@@ -8,6 +8,7 @@ It needs Debian's `clojure` 1.11; one process evaluates all. `STEPWARD_LISP_ORAC
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -40,7 +41,7 @@ _PRELUDE = r"""
 (defn sum-by [k xs] (reduce + (keep k xs)))
 (def upper-case clojure.string/upper-case)
 (def -calls (atom []))
-(def -left (atom RESULTS))
+(def -left (atom []))
 (def -ended (Object.))
 (defn return [x] (throw (ex-info "return" {:value x})))
 (defn fail [x] (throw (ex-info "fail" {})))
@@ -55,7 +56,10 @@ _PRELUDE = r"""
                       'ask #(string? (:what %)) 'is_open (constantly true)
                       'pay #(and (number? (:amount %)) (contains? % :note))}]
   (intern 'tool tool (fn ([] (-tool tool fits? {})) ([args] (-tool tool fits? args)))))
-(doseq [[known value] DATA] (intern 'data (symbol (name known)) value))
+(defn -begin [results data]
+  (reset! -calls [])
+  (reset! -left results)
+  (doseq [[known value] data] (intern 'data (symbol (name known)) value)))
 """
 
 
@@ -89,8 +93,7 @@ class Results(Recorded):
 
 def program_in_clojure(text: str, data: dict[str, Any], results: list[str]) -> str:
     """Return the program with its tools in Clojure: it gives how it ended, the value, and the calls."""
-    prelude = _PRELUDE.replace("RESULTS", f"[{' '.join(results)}]").replace("DATA", written(data))
-    return f"""{prelude}
+    return f"""(-begin [{" ".join(results)}] {written(data)})
 (let [found (try [true (eval (read-string {json.dumps("(do " + text + chr(10) + ")", ensure_ascii=False)}))]
               (catch clojure.lang.ExceptionInfo e
                 (if (contains? (ex-data e) :value) [true (:value (ex-data e))] [false nil]))
@@ -102,35 +105,37 @@ def as_done(done: Done) -> Any:
     return plain(f"[{written(done.is_fine)} {written(done.value)} {written([list(call) for call in done.calls])}]")
 
 
-def differing(count: int, first: int = 0) -> list[str]:
-    """Return the programs on which both differ."""
-    texts, ours, asked = [], [], []
-    for number in range(first, first + count):
-        seed = f"lisp {number}"
-        text, data, recorded = lisp_program(seed), data_of(seed), Results(seed)
-        texts.append(f"{seed}: {text}")
-        ours.append(as_done(here(text, data, recorded)))
-        asked.append(program_in_clojure(text, data, recorded.results))
-    theirs = in_clojure(asked, seconds=900)
-    pairs = zip(texts, ours, theirs, strict=True)
-    return [
-        f"{text}\n  here    {one}\n  Clojure {other}"
-        for text, one, other in pairs
-        if other is None or not is_near(one, plain(other))
-    ]
+class Sample:
+    """Some programs, what they come to here, and what Clojure is asked about them."""
+
+    def __init__(self, count: int) -> None:
+        self.texts: list[str] = []
+        self.ours: list[Any] = []
+        self.asked: list[str] = []
+        for number in range(count):
+            seed = f"lisp {number}"
+            text, data, recorded = lisp_program(seed), data_of(seed), Results(seed)
+            self.texts.append(f"{seed}: {text}")
+            self.ours.append(as_done(here(text, data, recorded)))
+            self.asked.append(program_in_clojure(text, data, recorded.results))
+
+    def differing(self, theirs: Iterable[str | None]) -> list[str]:
+        """Return the programs on which both differ."""
+        return [
+            f"{text}\n  here    {one}\n  Clojure {other}"
+            for text, one, other in zip(self.texts, self.ours, theirs, strict=True)
+            if other is None or not is_near(one, plain(other))
+        ]
 
 
-pytestmark = pytest.mark.skipif(not has_clojure(), reason="there is no `clojure`")
-
-
-def test_clojure_does_what_we_do() -> None:
-    wrong = differing(COUNT)
-    assert not wrong, f"{len(wrong)} differ\n" + "\n\n".join(wrong[:5])
-
-
-def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function of the evaluator gives something else."""
-    functions = natives()
+@pytest.mark.skipif(not has_clojure(), reason="there is no `clojure`")
+def test_clojure_does_what_we_do_and_not_what_a_mistaken_evaluator_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the mistaken one a function gives something else. One process of Clojure is asked about both."""
+    sample, functions = Sample(COUNT), natives()
     wrong = {**functions, "inc": functions["dec"]}
     monkeypatch.setattr(lisp_programs, "natives", lambda: wrong)
-    assert differing(30)
+    mistaken = Sample(30)
+    theirs = in_clojure([*sample.asked, *mistaken.asked], 900, _PRELUDE)
+    differing = sample.differing(theirs[:COUNT])
+    assert not differing, f"{len(differing)} differ\n" + "\n\n".join(differing[:5])
+    assert mistaken.differing(theirs[COUNT:])
