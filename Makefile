@@ -4,6 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := vm sabotage validator
 
+# Pytest compiles its plugins itself, Hypothesis among them. Where no bytecode is kept, each process does so again: one second.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo studio quick test bytecode nightly lint fast seconds format docs fixtures bench clean
 
