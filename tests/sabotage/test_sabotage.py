@@ -280,7 +280,7 @@ def test_no_seed_makes_a_false_alarm_of_one_value_written_in_two_ways(attack: st
 
 def test_every_attack_gets_a_share_of_the_time_before_any_gets_a_second() -> None:
     begun: list[Shard] = []
-    orders = Orders(examples=40, attacks=("reply-outside-the-set", "inputs-ill-typed", "forged-tool-name"))
+    orders = Orders(examples=11, attacks=("reply-outside-the-set", "inputs-ill-typed", "forged-tool-name"))
     attack_program(Program.load(REFUND), orders=orders, progress=lambda shard, done, total: begun.append(shard))
     assert [shard.number for shard in begun] == [0, 0, 0, 1, 1, 1]
     assert len({shard.attack for shard in begun[:3]}) == 3

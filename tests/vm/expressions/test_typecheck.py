@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from evaluations import lookup_in
 from sizes import size
-from stepward.validator import ProgramValidator
+from stepward.validator.context import Context
+from stepward.validator.rules.registry import RULES
 from stepward.vm import EvaluationError, Meaning, Program
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
@@ -84,7 +85,8 @@ def holds_a_value(condition: str, state: dict[str, Any]) -> None:
 
 
 def is_accepted(checked: Program) -> bool:
-    return not any(finding.code in REFUSED for finding in ProgramValidator(checked).validate().findings)
+    context = Context(checked)
+    return not any(list(rule().check(context)) for rule in RULES if rule.code in REFUSED)
 
 
 def state_of(chance: Random, values: dict[str, list[Any]]) -> dict[str, Any]:

@@ -455,13 +455,13 @@ BROKEN: dict[type[MemoryJournal], set[str]] = {
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
 def test_the_kit_finds_a_broken_store(broken: type[MemoryJournal]) -> None:
     found = set()
-    for one in CHECKS:
+    for one in (one for one in CHECKS if one.name in BROKEN[broken]):
         store = broken()
         try:
             one.run(lambda store=store: store)  # type: ignore[misc]
         except AssertionError:
             found.add(one.name)
-    assert found >= BROKEN[broken]
+    assert found == BROKEN[broken]
 
 
 def test_every_check_finds_something() -> None:

@@ -20,6 +20,7 @@ from machines import Bench, ask, assign, both, check, end, program, tool
 from paths import SUPPORT
 from programs import programs
 from replays import cut, good_programs, made, told
+from sizes import MANY
 from stepward.vm import ModelReply, Program, Run, SQLiteJournal
 from stepward.vm.journal.canonical import Secret, opened
 from stepward.vm.machine.apply import apply
@@ -181,11 +182,13 @@ def test_every_prefix_of_a_random_program_is_folded(data: dict[str, Any], seed: 
 def test_another_process_with_another_hash_seed_and_time_zone_gets_the_same(
     seed: str, zone: str, tmp_path: Path
 ) -> None:
+    """By day the answers of each process hang on another seed."""
     bench = Bench(journal=SQLiteJournal(tmp_path / "runs.db"))
-    runs = {f"{name}-{seed}": made(GOOD[name], seed, bench, f"{name}-{seed}")[0] for name in GOOD for seed in SEEDS[:2]}
+    fates = SEEDS[:2] if MANY else [SEEDS[seed == "1"]]
+    runs = {f"{name}-{fate}": made(GOOD[name], fate, bench, f"{name}-{fate}")[0] for name in GOOD for fate in fates}
     bench.journal.close()
     environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "PYTHONPATH": str(SUPPORT)}
-    command = [sys.executable, replays.__file__, str(tmp_path / "runs.db"), *SEEDS[:2]]
+    command = [sys.executable, replays.__file__, str(tmp_path / "runs.db"), *fates]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     stored, again = (json.loads(line) for line in done.stdout.splitlines())
