@@ -54,6 +54,14 @@ def test_a_branch_that_has_succeeded_may_have_left_no_output() -> None:
     assert not against_all_runs(branched_program(329), 329)
 
 
+@pytest.mark.parametrize("seed", [84, 135, 142, 143])
+def test_a_follow_up_that_pays_too_much_or_too_little_is_seen_here(seed: int) -> None:
+    """Programs in which a Q stands in a sibling of a P, or behind it: they give wrong payments away."""
+    data = branched_program(seed)
+    data["guardrails"] = [rule for rule in data["guardrails"] if "followed_by" in rule]
+    assert not against_all_runs(data, seed)
+
+
 def against_all_runs(data: dict[str, Any], seed: int) -> list[str]:
     """Return where the checker differs from the enumeration of all interleavings, or from runs of the machine."""
     broken = Enumeration(data).run()
