@@ -153,8 +153,6 @@ class ToolOutsideThePolicy(Attack):
         trial = Trial(case, target=under(case.target, f"without {barred}", policy), faults=False)
         case.log(f"a policy allows all tools but `{barred}`")
         trial.finish()
-        done = [asked.asking.call.id for asked in trial.world.asked if asked.asking.call.tool == barred]
-        case.hold(not done, Invariant.PERMISSION, f"`{barred}` was called, and no policy allows it")
         return Outcome.BLOCKED if _rejected(trial) else Outcome.NOT_APPLICABLE
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from canaries import SOONER, Canary, canaries
 from paths import SUPPORT
-from sizes import size
+from silent_checks import checks, fired
+from sizes import MANY, size
 from stepward.sabotage.attacks import drawn
 from stepward.sabotage.campaigns.script import Script
 from stepward.sabotage.registry import ATTACK_BY_NAME, attacks_in
@@ -32,6 +33,9 @@ CHUNK = 100
 CHUNKS = [PLAYED[start : start + CHUNK] for start in range(0, len(PLAYED), CHUNK)]
 WHOLE = list({repr((canary.attack, canary.program, canary.policies)): canary for canary in PLAYED}.values())
 """Canaries that differ in what they attack: on the whole machine the others would be the same campaign."""
+
+MOST_SILENT = 170
+"""The single checks of attacks that no canary makes go off, at most."""
 
 WHOLE_CHUNKS = [WHOLE[start : start + CHUNK] for start in range(0, len(WHOLE), CHUNK)]
 WHOLE_EXAMPLES = size(10, 30)
@@ -89,3 +93,17 @@ def test_there_are_enough_canaries() -> None:
     assert {canary.name for canary in ALL} >= SOONER.keys()
     assert len({canary.defence for canary in ALL}) >= 20
     assert sum(canary.smallest is not None for canary in ALL) >= 8
+
+
+def test_a_check_that_goes_off_is_found_by_its_place() -> None:
+    wanted = {"state-a-byte-more", "state-a-byte-less"}
+    found = fired(canary for canary in ALL if canary.name in wanted)
+    assert {place for name, place in found if name == "sizes.py"} == {"StateAtTheEdge.play 1", "StateAtTheEdge.play 3"}
+    assert found < checks().keys()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MANY, reason="it plays every canary once more")
+def test_no_more_checks_are_silent_than_before() -> None:
+    """`python tests/support/silent_checks.py` lists them; a canary makes the number smaller."""
+    assert len(checks().keys() - fired(ALL)) <= MOST_SILENT

@@ -48,6 +48,7 @@ SOONER: Final = {
     "orders-strictly": 2,
     "lets-nobody-settle": 4,
     "cancellation-is-a-rival": 2,
+    "keeps-echoes": 3,
 }
 """Canaries that seed 0 finds after many cases, with a seed that finds them sooner. By night, seed 0 finds them too."""
 

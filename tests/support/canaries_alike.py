@@ -84,6 +84,15 @@ def asks_as_anybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(caching, "reply_key", key)
 
 
+def keeps_echoes(patch: pytest.MonkeyPatch) -> None:
+    is_kept = (' or is_sealed(body["output"])', ""), ('Kept(body["output"]', "Kept(result.value")
+    rewrite(patch, caching.Replies, "keep", *is_kept)
+
+
+def charges_twice(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, apply, "_charged", ("+ note[", "+ 2 * note["))
+
+
 def asks_again_from_the_cache(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, caching.Replies, "key", (" or call.visit > 1", ""))
 
@@ -150,4 +159,6 @@ CANARIES: tuple[Canary, ...] = (
         READ,
         asks_again_from_the_cache,
     ),
+    Canary("keeps-echoes", "no sensitive reply is kept", "replies-across-runs", READ, keeps_echoes),
+    Canary("charges-twice", "a reply is charged once", "replies-across-runs", READ, charges_twice),
 )

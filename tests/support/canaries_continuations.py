@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from canaries import Canary
@@ -46,6 +48,15 @@ def takes_any_link(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replay, "link_misfit", lambda found, chain, journal: None)
 
 
+def takes_no_link(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replay, "link_misfit", lambda found, chain, journal: "it is the link of another run")
+
+
+def continues_again(patch: pytest.MonkeyPatch) -> None:
+    name, number = execution.id_after, count()
+    patch.setattr(execution, "id_after", lambda names: f"{name(names)}-{next(number)}")
+
+
 def knows_no_budget(patch: pytest.MonkeyPatch) -> None:
     from stepward.vm.machine import chains
 
@@ -63,6 +74,8 @@ CANARIES = [
     Canary("continues-for-ever", "a chain has so many continuations", "without-end", CHAIN, continues_for_ever),
     Canary("spends-what-a-program-says", "a chain spends what is left", "without-end", CHAIN,
            spends_what_a_program_says),
+    Canary("continues-again", "a run is continued once", "without-end", CHAIN, continues_again),
+    Canary("takes-no-link", "an honest link is in order", "forged-predecessor", CHAIN, takes_no_link),
     Canary("takes-any-link", "a link between runs is verified", "forged-predecessor", CHAIN, takes_any_link),
     Canary("knows-no-budget", "the budget of a continuation is verified", "forged-predecessor", CHAIN, knows_no_budget),
 ]  # fmt: skip

@@ -62,6 +62,10 @@ def old_signature_is_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sqlite, "_ADVANCE", sqlite._ADVANCE.replace("signature = ?", "signature = coalesce(?, signature)"))
 
 
+def lists_some_runs(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, SQLiteJournal, "rows", ("-1 if limit is None", "1_000 if limit is None"))
+
+
 def first_page_is_all(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, SQLiteJournal, "_named", ("last = page[-1][0] if page else None", "last = None"))
 
@@ -150,6 +154,7 @@ CANARIES: tuple[Canary, ...] = (
         MAILS,
         values_come_after_an_erasure,
     ),
+    Canary("lists-some-runs", "all runs are listed", "many-runs", MAILS, lists_some_runs),
     Canary("first-page-is-all", "all runs are named", "many-runs", MAILS, first_page_is_all),
     Canary(
         "first-failure-ends-a-recovery",

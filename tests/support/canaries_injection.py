@@ -14,6 +14,8 @@ from stepward.vm.machine import apply as fold
 from stepward.vm.machine import ask, caching, calls, data, deliveries, driver, execution, known, tools
 from stepward.vm.machine.calls import judge
 from stepward.vm.machine.events import Result, event
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.refusals import RunRefused
 
 TEXT = {"type": "string"}
 CLOSED = {
@@ -220,6 +222,18 @@ def has_imported_tools(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tools, "_is_own", lambda functions, name, function: True)
 
 
+def names_no_tool(patch: pytest.MonkeyPatch) -> None:
+    look = execution.ExecutionVM._require_tools
+
+    def require(self: execution.ExecutionVM, plan: Plan) -> None:
+        try:
+            look(self, plan)
+        except RunRefused:
+            raise RunRefused("a tool is missing") from None
+
+    patch.setattr(execution.ExecutionVM, "_require_tools", require)
+
+
 def starts_without_tools(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(execution.ExecutionVM, "_require_tools", lambda self, plan: None)
 
@@ -369,6 +383,7 @@ CANARIES: tuple[Canary, ...] = (
         },
     ),
     Canary("imported-tools", "what a module imports is no tool of it", "forged-tool-name", PAID, has_imported_tools),
+    Canary("unnamed-tools", "a refusal names the tool", "forged-tool-name", PAID, names_no_tool),
     Canary("no-look-for-tools", "a run without its tools is refused", "forged-tool-name", PAID, starts_without_tools),
     Canary(
         name="no-policy",

@@ -13,18 +13,20 @@ from stepward.sabotage.playing.world import COST_OF_A_REPLY
 from stepward.vm import values
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Lease
-from stepward.vm.machine import apply, calls, decide, driver, leaving, runs, sizes
+from stepward.vm.machine import apply, calls, decide, deliveries, driver, leaving, replay, runs, sizes
 from stepward.vm.machine.events import FREE, Event, event
 from stepward.vm.machine.plan import StepPlan
 from stepward.vm.machine.state import State
 
 EDGE = "state-at-the-edge"
 TEXT = {"type": "string"}
+_LOOKING = {"id": "look", "type": "tool", "tool": "look"}
+_WAITING = [{"id": "approve", "type": "tool", "tool": "approve"}, _LOOKING]
 READ = {
     "name": "read",
     "inputs": {},
     "tools": {"look": {"effect": "read"}},
-    "steps": [{"id": "look", "type": "tool", "tool": "look"}],
+    "steps": [_LOOKING],
 }
 TWO_READS = {
     "name": "two_reads",
@@ -45,8 +47,15 @@ WAITS = {
         "approve": {"effect": "none", "suspends": True, "returns": {"type": "boolean"}},
         "look": {"effect": "read"},
     },
-    "steps": [{"id": "approve", "type": "tool", "tool": "approve"}, {"id": "look", "type": "tool", "tool": "look"}],
+    "steps": _WAITING,
 }
+LOOKS_AND_WAITS = {
+    "name": "looks_and_waits",
+    "inputs": {},
+    "tools": {"ask": {"effect": "none", "suspends": True, "returns": {"enum": ["a" * 60, "b" * 60]}}, **READ["tools"]},
+    "steps": [_LOOKING, {"id": "ask", "type": "tool", "tool": "ask"}],
+}
+LOOKS_AND_SETS = {**READ, "name": "looks_and_sets", "steps": [_LOOKING, {"id": "s", "type": "set", "set": {"y": 1}}]}
 SIBLINGS = {
     "name": "siblings",
     "inputs": {},
@@ -109,6 +118,20 @@ def allows_a_byte_less(patch: pytest.MonkeyPatch) -> None:
 
 def counts_whole_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(apply, "left_size", lambda state, event, name: len(event.text))
+
+
+def _with_a_byte_less(state: State) -> State:
+    return state._replace(limits=state.limits._replace(state_bytes=state.limits.state_bytes - 1))
+
+
+def delivers_a_byte_less(patch: pytest.MonkeyPatch) -> None:
+    measure = deliveries.oversize
+    patch.setattr(deliveries, "oversize", lambda plan, state, *rest: measure(plan, _with_a_byte_less(state), *rest))
+
+
+def replays_a_byte_less(patch: pytest.MonkeyPatch) -> None:
+    decide_ = replay.decide
+    patch.setattr(replay, "decide", lambda plan, state, *rest: decide_(plan, _with_a_byte_less(state), *rest))
 
 
 def forgets_what_siblings_left(patch: pytest.MonkeyPatch) -> None:
@@ -251,6 +274,8 @@ CANARIES: tuple[Canary, ...] = (
     Canary("state-a-byte-more", "the state has its limit to the byte", EDGE, READ, allows_a_byte_more),
     Canary("state-a-byte-less", "a state may be as large as its limit", EDGE, READ, allows_a_byte_less),
     Canary("whole-records-in-the-state", "a step counts for the value that it left", EDGE, WAITS, counts_whole_records),
+    Canary("payload-a-byte-less", "a payload may fill the state", EDGE, LOOKS_AND_WAITS, delivers_a_byte_less),
+    Canary("replay-a-byte-less", "a replay measures as the run did", EDGE, LOOKS_AND_SETS, replays_a_byte_less),
     Canary("siblings-uncounted", "outputs of sub-steps count together", EDGE, SIBLINGS, forgets_what_siblings_left),
     Canary("no-limit-of-levels", "levels of a value are bounded", "huge-values", READ, counts_no_levels),
     Canary("no-limit-of-digits", "digits of a number are bounded", "huge-values", READ, counts_no_digits),

@@ -12,10 +12,11 @@ import pytest
 
 from canaries import Canary
 from rewriting import rewrite, rewritten
-from stepward.vm.journal import sealing, sqlite_vault
+from stepward.vm.journal import chain, sealing, sqlite_vault
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite_file import DatabaseFile
-from stepward.vm.machine import apply, deliveries, driver, history, leaving, runs, tools
+from stepward.vm.journal.verdict import Fault
+from stepward.vm.machine import apply, deliveries, driver, history, leaving, replay, runs, tools
 from stepward.vm.machine.deliveries import Deliveries
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.keys import Token, idempotency_key
@@ -196,6 +197,24 @@ def receipts_of_any_digest(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(verifying, "_off_the_chain", lambda chain, receipts, known: iter(()))
 
 
+def receipts_of_what_is_there(patch: pytest.MonkeyPatch) -> None:
+    """A receipt only tells whether its record is there."""
+    real = verifying._off_the_chain
+
+    def off_the_chain(found: Any, receipts: Any, known: Any) -> Any:
+        return real(found, [one for one in receipts if one.seq not in found.digests], known)
+
+    patch.setattr(verifying, "_off_the_chain", off_the_chain)
+
+
+def chains_of_any_run(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, chain, "_check_first", ('record.note.get("run") != chain.run', "False"))
+
+
+def receipts_fit_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replay, "misreports", lambda found, receipts: [Fault(found.run, 0, "it is another run", "")])
+
+
 def journals_of_any_run(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, history, "checked_records", (' or records[0].note.get("run") != run', ""))
 
@@ -349,6 +368,15 @@ CANARIES: tuple[Canary, ...] = (
         keys_without_performance,
     ),
     Canary("keys-of-attempts", "one performance has one key", "keys-that-collide", MAILS, keys_of_attempts),
+    Canary(
+        "records-redone",
+        "a receipt tells a record from one in its place",
+        "journal-rolled-back",
+        MAILS,
+        receipts_of_what_is_there,
+    ),
+    Canary("receipts-of-no-run", "a receipt fits an honest run", "journal-rolled-back", MAILS, receipts_fit_nothing),
+    Canary("chains-of-any-run", "a chain names its run", "journal-under-another-id", MAILS, chains_of_any_run),
     Canary("receipts-are-not-read", "receipts are read", "journal-rolled-back", MAILS, receipts_are_not_read),
     Canary(
         "receipts-of-any-digest",
