@@ -7,7 +7,7 @@ computes the facts of `tracked`: which sources can't have given a value, and whi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any, assert_never
@@ -188,6 +188,12 @@ class _Numbered:
         return known & self._bit.get(names, 0) != 0
 
 
+_Environment = Mapping[Names, Sequence[Block]]
+
+_Takes = Callable[[Transition], "set[Names] | None"]
+"""Takes a transition, returns the names that are certainly defined where a step takes it; None where it can't."""
+
+
 class Definite:
     """The references that are certainly defined at the start of each step."""
 
@@ -198,6 +204,8 @@ class Definite:
         self._assigned = [overwritten(reading, number) for number in range(len(reading.steps))]
         self._tracked = Tracked(reading, origins, self._assigned)
         self._numbered = _Numbered(self._tracked.count)
+        self._outcomes: dict[int, tuple[Expression, _Environment, set[int]]] = {}
+        """The outcomes of each condition that were found last, and for what."""
 
     def may_get_to(self, step: int) -> bool:
         """Return whether a run may reach a step: values may exist for which its conditions lead there."""
@@ -243,10 +251,11 @@ class Definite:
         while pending:
             _, step = heappop(pending)
             waits.discard(step)
+            takes = self._taken(step, found[step])
             for transition in self.transitions[step]:
                 if transition.to < 0:
                     continue
-                after = self._after(step, transition, found[step])
+                after = self._after(step, transition, found[step], takes)
                 if after is None:
                     continue
                 known = found.get(transition.to)
@@ -258,12 +267,12 @@ class Definite:
                         heappush(pending, (order[transition.to], transition.to))
         return found
 
-    def _after(self, number: int, transition: Transition, before: int) -> int | None:
+    def _after(self, number: int, transition: Transition, before: int, takes: _Takes) -> int | None:
         """Return the certain facts after a transition; None where the transition is impossible."""
         step = self.reading.steps[number]
         known = before
         if transition.kind != "visits":
-            survived = self._survived(number, step, transition, before)
+            survived = takes(transition)
             if survived is None:
                 return None
             known |= self._numbered.set_of(survived)
@@ -332,24 +341,31 @@ class Definite:
         variables = self.reading.lookup.variables
         return frozenset((name,) for name in step.carry if any(one.kind == "output" for one in variables[name]))
 
-    def _survived(self, number: int, step: AnyStep, transition: Transition, before: int) -> set[Names] | None:
-        """Return the names that must have been defined for a step to take this transition."""
-        match step:
+    def _taken(self, number: int, before: int) -> _Takes:
+        """Return what gives the names that must have been defined for a step to take a transition.
+
+        What does not depend on the transition is evaluated once.
+        """
+        match step := self.reading.steps[number]:
             case ConditionStep():
-                return self._required(
-                    number, before, lambda trees, names: self._may_take(step, transition, trees, names)
-                )
+                return self._decided(number, step, before)
             case SetStep():
-                return self._required(number, before, self._may_succeed) if transition.kind == "success" else set()
+                required = self._required(number, before)
+                return lambda transition: required if transition.kind == "success" else set()
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
-                return self._handed_over(step) if transition.kind in ("success", "fallback") else set()
+                needed = self._handed_over(step)
+                return lambda transition: needed if transition.kind in ("success", "fallback") else set()
             case ForEachStep():
-                names = read_by(step) if transition.kind == "success" else []
-                return {one for name in names for one in prefixes(name) if below(one, self.origins.root(name))}
+                needed = {one for names in read_by(step) for one in self._fields(names)}
+                return lambda transition: needed if transition.kind == "success" else set()
             case WaitStep() | EndStep() | Stage():
-                return set()
+                return lambda _: set()
             case _:
                 assert_never(step)
+
+    def _fields(self, names: Names) -> Iterator[Names]:
+        """Yield a reference and its owners, from the root of its value on."""
+        return (one for one in prefixes(names) if below(one, self.origins.root(names)))
 
     def _handed_over(self, step: LlmStep | ToolStep | ParallelStep | ComputeStep) -> set[Names]:
         """Return the names that must be defined for the calls of a step to start, except calls that may be skipped."""
@@ -357,40 +373,67 @@ class Definite:
             one
             for part in (step, *(part for part in step.sub_steps if part.on_error != "skip"))
             for names in read_by(part)
-            for one in prefixes(names)
-            if below(one, self.origins.root(names))
+            for one in self._fields(names)
         }
 
-    def _required(self, number: int, before: int, possible: Any) -> set[Names] | None:
+    def _plain(self, number: int, before: int) -> tuple[list[Expression], _Environment, list[Names]] | None:
+        """Return the expressions of a step, the blocks of their references, and those that may or may not be defined.
+
+        None where an expression does not parse.
+        """
         trees = self.reading.expressions(number)
         if None in trees:
-            return set()
+            return None
         known = [
             plain(tree, lambda left, right: self._tracked.is_one_value(left, right, before)) for tree in trees if tree
         ]
-        names = references(known)
-        environment = {name: self._blocks(name, before) for name in names}
-        if not possible(known, environment):
+        environment = {name: self._blocks(name, before) for name in references(known)}
+        doubtful = [name for name, blocks in environment.items() if UNDEFINED in blocks and len(blocks) > 1]
+        return known, environment, doubtful
+
+    def _decided(self, number: int, step: ConditionStep, before: int) -> _Takes:
+        """Return what gives the names that must have been defined for a condition to take a branch."""
+        found = self._plain(number, before)
+        if found is None:
+            return lambda _: set()
+        trees, environment, doubtful = found
+
+        def branches(environment: _Environment) -> set[tuple[str, str | int | None]]:
+            return {branch_taken(step, one) for one in self.outcomes(number, trees, environment)}
+
+        possible = branches(environment)
+        without = {name: branches({**environment, name: (UNDEFINED,)}) for name in doubtful}
+
+        def takes(transition: Transition) -> set[Names] | None:
+            branch = (transition.kind, transition.branch)
+            if branch not in possible:
+                return None
+            return {one for name in doubtful if branch not in without[name] for one in self._fields(name)}
+
+        return takes
+
+    def outcomes(self, number: int, trees: list[Expression], environment: _Environment) -> set[int]:
+        """Return the possible outcomes of the expressions of a condition."""
+        known = self._outcomes.get(number)
+        if known is None or known[0] is not trees[0] or known[1] != environment or len(trees) > 1:
+            known = trees[0], environment, outcomes(trees, environment, self.origins.may_overflow)
+            self._outcomes[number] = known
+        return known[2]
+
+    def _required(self, number: int, before: int) -> set[Names] | None:
+        """Return the names that must have been defined for a `set` to succeed; None where it can't."""
+        found = self._plain(number, before)
+        if found is None:
+            return set()
+        trees, environment, doubtful = found
+
+        def may_succeed(environment: _Environment) -> bool:
+            return all(values(tree, environment) != {FAILS} for tree in trees)
+
+        if not may_succeed(environment):
             return None
-        doubtful = [name for name in names if UNDEFINED in environment[name] and len(environment[name]) > 1]
-        sure = [name for name in doubtful if not possible(known, {**environment, name: (UNDEFINED,)})]
-        return {one for name in sure for one in prefixes(name) if below(one, self.origins.root(name))}
-
-    @staticmethod
-    def _may_succeed(trees: list[Expression], environment: dict[Names, tuple[Block, ...]]) -> bool:
-        return all(values(tree, environment) != {FAILS} for tree in trees)
-
-    def _may_take(
-        self,
-        step: ConditionStep,
-        transition: Transition,
-        trees: list[Expression],
-        environment: dict[Names, tuple[Block, ...]],
-    ) -> bool:
-        return any(
-            branch_taken(step, outcome) == (transition.kind, transition.branch)
-            for outcome in outcomes(trees, environment, self.origins.may_overflow)
-        )
+        sure = [name for name in doubtful if not may_succeed({**environment, name: (UNDEFINED,)})]
+        return {one for name in sure for one in self._fields(name)}
 
 
 def _order(following: list[tuple[int, ...]]) -> dict[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from stepward.validator.recheck.flow import Transition, takes
 from stepward.validator.recheck.orders import earlier
@@ -27,6 +28,9 @@ from stepward.vm.language.steps import (
 
 Tool = Callable[[str], ToolSpec]
 """Returns the facts about a tool."""
+
+_FAILURES: Final = ("failed", "skipped")
+"""The kinds of transitions that a failure takes."""
 
 _EARLY = ("Undefined", "BadArguments", "BadValue", "Refused")
 
@@ -167,13 +171,13 @@ def least_attempts(call: Call, tool: Tool) -> int:
 
 def told_apart(transitions: Iterable[Transition], names: Iterable[str], cost: Callable[[str], int]) -> list[str]:
     """Return one of each group of errors that take the same transition, and cost the same attempts."""
+    failures = [one for one in transitions if one.kind in _FAILURES]
     found: dict[object, str] = {}
     for name in names:
-        found.setdefault((leaving(transitions, name), cost(name)), name)
+        found.setdefault((leaving(failures, name), cost(name)), name)
     return list(found.values())
 
 
 def leaving(transitions: Iterable[Transition], name: str) -> Transition | None:
     """Return the transition of a failure with this name: the first that takes it."""
-    found = (one for one in transitions if one.kind in ("failed", "skipped"))
-    return next((one for one in found if takes(one.errors, name)), None)
+    return next((one for one in transitions if one.kind in _FAILURES and takes(one.errors, name)), None)

@@ -79,15 +79,25 @@ class Control:
     def following(self) -> list[tuple[int, ...]]:
         """The steps that may follow each step, each once."""
         return [
-            tuple(dict.fromkeys(transition.to for transition in transitions if transition.to != END))
+            tuple(dict.fromkeys([transition.to for transition in transitions if transition.to != END]))
             for transitions in self.transitions
         ]
+
+    @cached_property
+    def before(self) -> list[list[int]]:
+        """The steps that each step may follow."""
+        found: list[list[int]] = [[] for _ in self.steps]
+        for number, targets in enumerate(self.following):
+            for target in targets:
+                found[target].append(number)
+        return found
 
     @cached_property
     def ends(self) -> list[tuple[Transition, ...]]:
         """The transitions by which each step may end the run."""
         return [
-            tuple(transition for transition in transitions if transition.to == END) for transitions in self.transitions
+            tuple([transition for transition in transitions if transition.to == END])
+            for transitions in self.transitions
         ]
 
     def _target(self, number: int, name: str) -> int:

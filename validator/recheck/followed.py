@@ -7,7 +7,7 @@ from typing import Any
 
 from stepward.validator.recheck.cells import UNDEFINED, Block, meet
 from stepward.validator.recheck.names import Names
-from stepward.validator.recheck.origins import below
+from stepward.validator.recheck.origins import prefixes
 
 State = tuple[int, ...] | None
 """For each followed reference the number of its block, OPEN or GIVEN; None where nothing is known."""
@@ -30,14 +30,16 @@ class Followed:
         self.blocks = tuple(blocks)
         self.slot = {name: number for number, name in enumerate(self.names)}
         self.gone = [cut.index(UNDEFINED) for cut in self.blocks]
+        self._under: dict[Names, list[int]] = {}
+        for slot in sorted(range(len(self.names)), key=lambda slot: (len(self.names[slot]), slot)):
+            for root in prefixes(self.names[slot]):
+                self._under.setdefault(root, []).append(slot)
         self._met: dict[tuple[int, Block], tuple[int, ...]] = {}
         self._split: dict[int, tuple[dict[tuple[str, Any], int], list[int]]] = {}
 
-    def under(self, root: Names) -> list[int]:
+    def under(self, root: Names) -> Sequence[int]:
         """Return the slots of the followed references below a root, owners first."""
-        return sorted(
-            (self.slot[name] for name in self.names if below(name, root)), key=lambda slot: len(self.names[slot])
-        )
+        return self._under.get(root, ())
 
     def meeting(self, slot: int, block: Block) -> tuple[int, ...]:
         """Return the numbers of the blocks of a reference that may share a value with a block."""

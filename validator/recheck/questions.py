@@ -6,15 +6,14 @@ the same seemed to be free to get two answers. A search therefore remembers each
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.names import Names
-from stepward.validator.recheck.reading import Reading
-from stepward.vm.expressions.syntax import Compare, Constant, Expression, Negation, walk, with_children
-from stepward.vm.language.steps import ConditionStep, SetStep
+from stepward.validator.recheck.reading import Reading, compared
+from stepward.vm.expressions.syntax import Compare, Constant, Expression, Negation, with_children
 
 MAX_QUESTIONS: Final = 24
 """The most questions that are remembered; the answers to others stay open."""
@@ -38,21 +37,25 @@ class Questions:
     """The questions of one program and one rule, and the steps that ask them."""
 
     def __init__(self, reading: Reading, condition: Expression | None, hits: Iterable[int]) -> None:
+        judged = () if condition is None else [one for number in hits for one in compared(number, condition)]
+        every = (*reading.comparisons, *judged)
+        steps: dict[frozenset[Names], set[int]] = {}
+        for step, _, names in every:
+            steps.setdefault(names, set()).add(step)
         asking: dict[str, set[int]] = {}
         found: dict[str, Compare] = {}
-        for number, trees in _asked(reading, condition, hits):
-            for tree in trees:
-                for node in walk(tree):
-                    if isinstance(node, Compare) and (roots := _roots(reading, node)) and (ARGUMENTS,) not in roots:
-                        asked, _ = _plain(node)
-                        found.setdefault(repr(asked), asked)
-                        asking.setdefault(repr(asked), set()).add(number)
-        several = [key for key, steps in asking.items() if len(steps) > 1][:MAX_QUESTIONS]
-        self.list = tuple(Question(_roots(reading, found[key]), found[key]) for key in several)
-        self.of_step = {
-            number: tuple(one for one, key in enumerate(several) if number in asking[key])
-            for number in range(len(reading.steps))
-        }
+        for step, node, names in every:
+            # What only one step compares, no other can ask.
+            if len(steps[names]) > 1 and (roots := _roots(reading, names)) and (ARGUMENTS,) not in roots:
+                asked, _ = _plain(node)
+                found.setdefault(repr(asked), asked)
+                asking.setdefault(repr(asked), set()).add(step)
+        several = [key for key, known in asking.items() if len(known) > 1][:MAX_QUESTIONS]
+        self.list = tuple(Question(_roots(reading, references([found[key]])), found[key]) for key in several)
+        self.of_step: dict[int, list[int]] = {}
+        for one, key in enumerate(several):
+            for number in asking[key]:
+                self.of_step.setdefault(number, []).append(one)
         self._number = {key: number for number, key in enumerate(several)}
 
     def answered(self, tree: Expression, answers: Mapping[int, int]) -> Expression:
@@ -70,25 +73,9 @@ class Questions:
         return with_children(tree, lambda child: self.answered(child, answers))
 
 
-def _asked(
-    reading: Reading, condition: Expression | None, hits: Iterable[int]
-) -> Iterator[tuple[int, Iterable[Expression]]]:
-    """Yield the expressions of conditions and `set` steps, and the rule's condition at each step that it judges."""
-    for number, step in enumerate(reading.steps):
-        if isinstance(step, ConditionStep | SetStep):
-            plain = reading.plain_expressions(number)
-            if plain is not None:
-                # Another step may ask the same where the two are not known to be one value.
-                yield number, (*plain, *(tree for tree in reading.expressions(number) if tree is not None))
-    if condition is not None:
-        yield from ((number, (condition,)) for number in hits)
-
-
-def _roots(reading: Reading, node: Compare) -> frozenset[Names]:
-    """Return the roots of the references in a comparison."""
-    return frozenset(
-        (ARGUMENTS,) if name[0] == ARGUMENTS else reading.origins.root(name) for name in references([node])
-    )
+def _roots(reading: Reading, names: Iterable[Names]) -> frozenset[Names]:
+    """Return the roots of references."""
+    return frozenset((ARGUMENTS,) if name[0] == ARGUMENTS else reading.origins.root(name) for name in names)
 
 
 def _plain(node: Compare) -> tuple[Compare, bool]:

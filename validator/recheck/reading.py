@@ -7,20 +7,46 @@ properties of a program.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepward.validator.recheck.apart import in_branches, require_readable
-from stepward.validator.recheck.definite import Definite, overwritten, touched
+from stepward.validator.recheck.definite import Definite, decided_by, overwritten, read_by, touched
+from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.flow import Control
 from stepward.validator.recheck.inference import Boundary
-from stepward.validator.recheck.origins import Origins
+from stepward.validator.recheck.origins import Origins, prefixes
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.tracked import plain
+from stepward.vm.expressions.syntax import Compare, walk
+from stepward.vm.language.steps import ConditionStep, SetStep
 
 if TYPE_CHECKING:
     from stepward.validator.recheck.names import Names
     from stepward.vm.expressions.syntax import Expression
+
+
+class Comparison(NamedTuple):
+    """A comparison in an expression of a step, with the references that it reads."""
+
+    step: int
+    tree: Compare
+    names: frozenset[Names]
+
+
+def compared(step: int, tree: Expression) -> Iterator[Comparison]:
+    """Yield the comparisons in an expression of a step."""
+    return (Comparison(step, one, frozenset(references([one]))) for one in walk(tree) if isinstance(one, Compare))
+
+
+def _inverted(names: Iterable[frozenset[Names]]) -> dict[Names, list[int]]:
+    """Return for each name the steps that have it in their sets of names."""
+    found: dict[Names, list[int]] = {}
+    for number, known in enumerate(names):
+        for name in known:
+            found.setdefault(name, []).append(number)
+    return found
 
 
 class Reading(Parsed):
@@ -64,6 +90,30 @@ class Reading(Parsed):
         """The names that each step may assign."""
         return [touched(self, number) for number in range(len(self.steps))]
 
+    @cached_property
+    def assigners(self) -> dict[Names, list[int]]:
+        """The steps that assign each name, or make it undefined, by whatever transition they are left."""
+        return _inverted(self.assigned)
+
+    @cached_property
+    def touchers(self) -> dict[Names, list[int]]:
+        """The steps that may assign each name."""
+        return _inverted(self.touched)
+
+    @cached_property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """The comparisons in conditions and `set` steps, as they are written and in the plain form."""
+        found: list[Comparison] = []
+        for number, step in enumerate(self.steps):
+            plain = self.plain_expressions(number) if isinstance(step, ConditionStep | SetStep) else None
+            for tree in plain or ():
+                found += compared(number, tree)
+            # Another step may ask the same where the two are not known to be one value.
+            for written in () if plain is None else self.expressions(number):
+                if written is not None and not any(written is one for one in plain or ()):
+                    found += compared(number, written)
+        return tuple(found)
+
     def plain(self, tree: Expression, step: int) -> Expression:
         """Return an equivalent condition at the start of a step, in which references of the same value are compared
         with themselves."""
@@ -76,6 +126,29 @@ class Reading(Parsed):
             known = [self.plain(tree, number) for tree in trees if tree is not None]
             self._plain[number] = known if len(known) == len(trees) else None
         return self._plain[number]
+
+    def names_read(self, number: int) -> tuple[Names, ...]:
+        """Return the references that decide how a step is left."""
+        if number not in self._read:
+            step = self.steps[number]
+            names = [*references(self.plain_expressions(number) or []), *decided_by(self, number)]
+            for part in (step, *step.sub_steps):
+                names.extend(read_by(part))
+            self._read[number] = tuple(names)
+        return self._read[number]
+
+    @cached_property
+    def readers(self) -> dict[Names, list[int]]:
+        """The steps that read each reference, or a field of it."""
+        found: dict[Names, list[int]] = {}
+        for number in range(len(self.steps)):
+            for name in {one for names in self.names_read(number) for one in prefixes(names)}:
+                found.setdefault(name, []).append(number)
+        return found
+
+    @cached_property
+    def _read(self) -> dict[int, tuple[Names, ...]]:
+        return {}
 
     @cached_property
     def _plain(self) -> dict[int, list[Expression] | None]:

@@ -8,6 +8,7 @@ violation found by such a search is not conclusive, because a block may contain 
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -61,20 +62,10 @@ def reached(
     It stops as soon as the violations satisfy `until`. With a budget, states are visited in the order of their cost, so
     that each is known at its least cost.
     """
-    reading = walk_.reading
-    steps = walk_.steps(followed, is_search=True)
-    answers = _answer_slots(steps)
-    lost = [[slot for slot in answers if not one.isdisjoint(answers[slot])] for one in reading.touched]
-    live = _live(reading, steps, walk_.watcher)
-    origins = reading.origins
-    first = tuple(
-        GIVEN if origins.is_input(origins.root(name)) else followed.gone[slot]
-        for slot, name in enumerate(followed.names)
-    )
-    first = (*first, *(OPEN for _ in answers))
+    found = _Search(walk_, followed, counts=counts)
     start = walk_.first(counts=counts)
     seen: set[tuple[Pair, Written]] = set()
-    queue: list[tuple[int, int, Pair, Written]] = [(0, 0, start, _forgotten(first, live[0]))]
+    queue: list[tuple[int, int, Pair, Written]] = [(0, 0, start, found.first())]
     count = 0
     while queue:
         if moves is not None and count > moves:
@@ -87,23 +78,59 @@ def reached(
         seen.add((pair, written))
         if len(seen) > most:
             raise TooLarge(f"it has over {most:,} states")
-        for state in _answered_states(steps, pair.step, written, live):
-            for target, changes, after in walk_.targets(steps, pair, state, cost):
-                moved = dict(enumerate(state)) | dict(changes) | dict.fromkeys(lost[pair.step], OPEN)
-                there = _forgotten(tuple(moved.values()), live[target.step])
-                count += 1
-                if (target, there) in seen:
-                    continue
-                if walk_.most is None:
-                    queue.append((0, 0, target, there))
-                else:
-                    heapq.heappush(queue, (after, count, target, there))
+        for target, there, after in found.successors(pair, written, cost):
+            count += 1
+            if (target, there) in seen:
+                continue
+            if walk_.most is None:
+                queue.append((0, 0, target, there))
+            else:
+                heapq.heappush(queue, (after, count, target, there))
     return walk_.broken
 
 
-def _forgotten(state: Sequence[int], live: frozenset[int]) -> Written:
+class _Search:
+    """From one state of a search to the next. What is not live is forgotten."""
+
+    def __init__(self, walk_: Walk, followed: Followed, *, counts: bool) -> None:
+        self.walk = walk_
+        self.counts = counts
+        self.followed = followed
+        self.steps = walk_.steps(followed, is_search=True)
+        self.answers = _answer_slots(self.steps)
+        self.live = _live(walk_.reading, self.steps, walk_.watcher)
+        self.lost: dict[int, list[int]] = {}
+        """The answers that each step may change, by the steps that may change some."""
+        for slot, roots in self.answers.items():
+            for number in {one for root in roots for one in walk_.reading.touchers.get(root, ())}:
+                self.lost.setdefault(number, []).append(slot)
+
+    def first(self) -> Written:
+        """Return the state at the entry: only inputs have values."""
+        origins = self.walk.reading.origins
+        values = [
+            GIVEN if origins.is_input(origins.root(name)) else self.followed.gone[slot]
+            for slot, name in enumerate(self.followed.names)
+        ]
+        return _forgotten((*values, *(OPEN for _ in self.answers)), self.live.get(0, 0))
+
+    def successors(self, pair: Pair, written: Written, cost: int) -> Iterator[tuple[Pair, Written, int]]:
+        """Yield the states that may follow a state, each with its cost."""
+        lost = self.lost.get(pair.step, ())
+        onward = None if lost else self.walk.onward(self.steps, pair.step, counts=self.counts)
+        for one in onward or ():
+            yield pair._replace(step=one), _forgotten(written, self.live.get(one, 0)), cost
+        if onward is not None:
+            return
+        for state in _answered_states(self.steps, pair.step, written, self.live):
+            for target, changes, after in self.walk.targets(self.steps, pair, state, cost):
+                moved = dict(enumerate(state)) | dict(changes) | dict.fromkeys(lost, OPEN)
+                yield target, _forgotten(tuple(moved.values()), self.live.get(target.step, 0)), after
+
+
+def _forgotten(state: Sequence[int], live: int) -> Written:
     """Return a state with OPEN for references that are not live."""
-    return tuple([block if slot in live else OPEN for slot, block in enumerate(state)])
+    return tuple([block if live >> slot & 1 else OPEN for slot, block in enumerate(state)])
 
 
 def _answer_slots(steps: Steps) -> dict[int, frozenset[Names]]:
@@ -112,10 +139,10 @@ def _answer_slots(steps: Steps) -> dict[int, frozenset[Names]]:
     return {slot: question.roots for slot, question in enumerate(questions, start=len(steps.followed.names))}
 
 
-def _answered_states(steps: Steps, step: int, state: Written, live: list[frozenset[int]]) -> Iterator[tuple[int, ...]]:
+def _answered_states(steps: Steps, step: int, state: Written, live: dict[int, int]) -> Iterator[tuple[int, ...]]:
     """Yield the state with every choice for what the step reads: blocks, and answers that are needed again later."""
     following = steps.reading.control.following[step]
-    later = [pair for pair in steps.asked(step) if any(pair[0] in live[target] for target in following)]
+    later = [pair for pair in steps.asked(step) if any(live.get(target, 0) >> pair[0] & 1 for target in following)]
     found = list(resolved_states(steps, step, state))
     for slot, question in later:
         assert steps.questions is not None
@@ -135,36 +162,51 @@ def _answers(steps: Steps, step: int, state: tuple[int, ...], slot: int, tree: E
         yield (*state[:slot], FAILS if answer is None else int(answer), *state[slot + 1 :])
 
 
-def _live(reading: Reading, steps: Steps, watcher: Watcher) -> list[frozenset[int]]:
-    """Return for each step the live references and answers: those that may be read before they are assigned again."""
-    followed, following = steps.followed, reading.control.following
-    before: list[list[int]] = [[] for _ in reading.steps]
-    for number, targets in enumerate(following):
-        for target in targets:
-            before[target].append(number)
-    roots = {slot: reading.origins.root(name) for slot, name in enumerate(followed.names)}
-    asked = watcher.condition
-    judged = {followed.slot[name] for name in (references([asked]) if asked else ()) if name in followed.slot}
-    reads, stays = [], []
-    every = frozenset(roots)
-    answers = _answer_slots(steps)
-    every |= answers.keys()
-    for number, assigned in enumerate(reading.assigned):
-        own = {*steps.read_slots(number), *(judged if number in watcher.hits else ())}
-        reads.append(frozenset((*_with_owners(followed, own), *(slot for slot, _ in steps.asked(number)))))
-        lost = {one for one in roots if roots[one] in assigned}
-        changed = reading.touched[number]
-        stays.append(every - lost - {slot for slot in answers if not changed.isdisjoint(answers[slot])})
-    live = [frozenset[int]()] * len(reads)
-    pending = list(range(len(reads)))
+def _live(reading: Reading, steps: Steps, watcher: Watcher) -> dict[int, int]:
+    """Return the live references and answers of each step that has some: those that may be read before they are
+    assigned again. A set of them is an integer, with a bit for each slot."""
+    control, reads = reading.control, _reads(reading, steps, watcher)
+    lost = _lost(reading, steps)
+    live: dict[int, int] = {}
+    pending = sorted(reads)
     while pending:
         number = pending.pop()
-        after = frozenset().union(*(live[target] for target in following[number]))
-        found = reads[number] | (after & stays[number])
-        if found != live[number]:
+        found = 0
+        for target in control.following[number]:
+            found |= live.get(target, 0)
+        found = found & ~lost[number] | reads.get(number, 0)
+        if found != live.get(number, 0):
             live[number] = found
-            pending.extend(before[number])
+            pending.extend(control.before[number])
     return live
+
+
+def _reads(reading: Reading, steps: Steps, watcher: Watcher) -> dict[int, int]:
+    """Return what each step reads that the search follows: references, and answers to questions."""
+    followed = steps.followed
+    owners = {one for name in followed.names for one in prefixes(name)}
+    asked = references([watcher.condition]) if watcher.condition is not None else ()
+    judged = [followed.slot[name] for name in asked if name in followed.slot]
+    asking = steps.questions.of_step if steps.questions is not None else {}
+    found: dict[int, int] = {}
+    for number in {*(one for name in owners for one in reading.readers.get(name, ())), *watcher.hits, *asking}:
+        own = {*steps.read_slots(number), *(judged if number in watcher.hits else ())}
+        slots = {*_with_owners(followed, own), *(slot for slot, _ in steps.asked(number))}
+        if slots:
+            found[number] = sum(1 << slot for slot in slots)
+    return found
+
+
+def _lost(reading: Reading, steps: Steps) -> defaultdict[int, int]:
+    """Return the references that each step assigns, and the answers that it may change."""
+    found: defaultdict[int, int] = defaultdict(int)
+    for slot, name in enumerate(steps.followed.names):
+        for number in reading.assigners.get(reading.origins.root(name), ()):
+            found[number] |= 1 << slot
+    for slot, roots in _answer_slots(steps).items():
+        for number in {one for root in roots for one in reading.touchers.get(root, ())}:
+            found[number] |= 1 << slot
+    return found
 
 
 def _with_owners(followed: Followed, slots: Iterable[int]) -> Iterator[int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import assert_never
+from typing import Final, assert_never
 
 from stepward.validator.recheck.arguments import starts
 from stepward.validator.recheck.between import between, forked, may_be_refused, reverted, started
@@ -31,14 +31,13 @@ from stepward.validator.recheck.definite import (
     NONE_HOLDS,
     Definite,
     branch_taken,
-    decided_by,
     outcomes,
-    read_by,
     written_by,
 )
 from stepward.validator.recheck.describing import of_built, written
 from stepward.validator.recheck.evaluation import (
     Environment,
+    reads_once,
     references,
     splits,
     values,
@@ -83,6 +82,9 @@ from stepward.vm.language.steps import (
 
 Part = tuple[int, int | None]
 """A step by its position, or a sub-step of it."""
+
+_UNCHANGED: Final[tuple[Changes]] = ((),)
+"""The one way to leave a part of which nothing is followed."""
 
 
 @dataclass(eq=False)
@@ -186,18 +188,15 @@ class Steps:
         return self._reads[number]
 
     def _slots_read(self, number: int) -> Iterator[int]:
-        step = self.reading.steps[number]
-        names = [*references(self.reading.plain_expressions(number) or []), *decided_by(self.reading, number)]
-        for part in (step, *step.sub_steps):
-            names.extend(read_by(part))
-        below = names if isinstance(step, SetStep | ForEachStep) else ()
+        names = self.reading.names_read(number)
+        below = names if isinstance(self.reading.steps[number], SetStep | ForEachStep) else ()
         slots = {self.followed.slot[name] for name in names if name in self.followed.slot}
         yield from slots.union(*(self.followed.under(name) for name in below))
 
     def asked(self, number: int) -> Iterator[tuple[int, int]]:
         """Yield the questions that a step asks, each with the location of its answer in a state."""
         if self.questions is not None:
-            yield from ((len(self.followed.names) + one, one) for one in self.questions.of_step[number])
+            yield from ((len(self.followed.names) + one, one) for one in self.questions.of_step.get(number, ()))
 
     def answered(self, tree: Expression, number: int, state: State) -> Expression:
         """Return an expression of a step with a constant in place of each question whose answer the state knows."""
@@ -330,8 +329,15 @@ class Steps:
 
         return describe
 
+    def _is_followed(self, part: FailingPart) -> bool:
+        """Return whether the output of a part, a variable that it assigns, or its error is followed."""
+        named = (*written_by(part), (part.id, "error"), (part.id, "error_name"))
+        return any(self.followed.under(root) for root in named)
+
     def success(self, part: FailingPart) -> Iterator[Changes]:
         """Yield the changes of a part that succeeded: it has an output, and no error."""
+        if not self._is_followed(part):
+            return iter(_UNCHANGED)
         source = Source("output", part.id, *self.reading.lookup.calls[part.id])
         roots = [root for root in written_by(part) if root[0] not in part.assigns or len(root) > 1]
         given: Iterable[Changes] = [self._later(roots, source)] if self.is_lazy else [()]
@@ -340,6 +346,8 @@ class Steps:
         return self.together([given, *self._without_error(part)])
 
     def _fallback(self, part: AnyCall | ComputeStep) -> Iterator[Changes]:
+        if not self._is_followed(part):
+            return iter(_UNCHANGED)
         given = self.valued(written_by(part), written(part.fallback))
         return self.together([given, *self._without_error(part)])
 
@@ -348,6 +356,8 @@ class Steps:
 
     def left_without(self, part: FailingPart, name: str) -> Iterator[Changes]:
         """Yield the changes of a part that failed: it has an error of a name, and no output."""
+        if not self._is_followed(part):
+            return iter(_UNCHANGED)
         error = self.valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
         named = self.valued([(part.id, "error_name")], written(name))
         gone = [self.undefined(root) for root in written_by(part)]
@@ -363,6 +373,8 @@ class Steps:
         trees = self.trees(number, state)
         names = references(trees)
         environment = self.environment(names, number, state)
+        if reads_once(trees):
+            return self.definite.outcomes(number, trees, environment)
         may_overflow = self.origins.may_overflow
         return {one for split in self.fitting(names, environment) for one in outcomes(trees, split, may_overflow)}
 

@@ -6,6 +6,7 @@ certainly have a value (`definite`).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, Literal
@@ -14,7 +15,7 @@ from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.parsed import Parsed
-from stepward.vm.expressions.syntax import Compare, Expression, Logic, Negation, Reference, with_children
+from stepward.vm.expressions.syntax import Compare, Expression, Logic, Negation, Reference, children, with_children
 from stepward.vm.language.steps import Call, SetStep
 
 _ARGUMENTS: Final = "args"
@@ -165,7 +166,8 @@ def plain(tree: Expression, are_same: Callable[[Names, Names], bool]) -> Express
     """Return an equivalent condition, in which references of the same value are compared with themselves."""
     match tree:
         case Negation() | Logic():
-            return with_children(tree, lambda child: plain(child, are_same))
+            found = with_children(tree, lambda child: plain(child, are_same))
+            return tree if all(map(operator.is_, children(found), children(tree))) else found
         case Compare(left=Reference() as left, right=Reference() as right) if tree.operator in _ALIKE:
             if left.names == right.names or not are_same(left.names, right.names):
                 return tree

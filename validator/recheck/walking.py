@@ -53,6 +53,7 @@ class Walk:
             for stage in (body.next, body.failed)
         }
         self.next_of = {body.failed: body.next for body in reading.layout.bodies.values()}
+        self._onward: dict[int, tuple[int, ...] | None] = {}
 
     def steps(self, followed: Followed, *, is_search: bool = False) -> Steps:
         """Return the steps of the program, seen through followed references.
@@ -91,6 +92,35 @@ class Walk:
                     self.broken.add((step, "missing"))
             else:
                 yield Pair(exit_.transition.to, remembered, self._counted(pair, exit_)), exit_.changes, after
+
+    def onward(self, steps: Steps, step: int, *, counts: bool) -> tuple[int, ...] | None:
+        """Return where a step leads that the property has nothing to do with, the same from every state; None for
+        any other step.
+
+        It reads no followed reference and changes none, the watcher does not see it, and nothing counts it.
+        """
+        if step not in self._onward:
+            self._onward[step] = self._passed(steps, step) if self._is_apart(steps, step, counts=counts) else None
+        return self._onward[step]
+
+    def _is_apart(self, steps: Steps, step: int, *, counts: bool) -> bool:
+        """Return whether neither the watcher nor a count nor a followed reference decides how a step is left."""
+        watcher = self.watcher
+        is_watched = watcher.sees_everything or step in watcher.seen or step in watcher.renewing
+        is_counted = self.most is not None or (counts and (step in self.slot or step in self.inside))
+        if is_watched or is_counted or (watcher.ends_matter and self.reading.control.ends[step]):
+            return False
+        return not steps.read_slots(step) and not any(True for _ in steps.asked(step))
+
+    def _passed(self, steps: Steps, step: int) -> tuple[int, ...] | None:
+        """Return the targets of a step whose exits are the same in every state; None where one changes something."""
+        self.reading.check()
+        if not steps.may_get_to(step):
+            return ()
+        exits = steps.exits(step, None)
+        if any(exit_.changes for exit_ in exits):
+            return None
+        return tuple(dict.fromkeys(one.transition.to for one in exits if one.transition.to != END))
 
     def _note(self, step: int, cost: int, found: Iterable[Any]) -> None:
         self.broken.update((step, one.kind) for one in found if self.most is None or cost + one.cost <= self.most)

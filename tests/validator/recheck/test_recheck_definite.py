@@ -56,9 +56,9 @@ def test_a_step_is_looked_at_as_often_as_loops_go_through_it(
     seen: Counter[tuple[int, Transition]] = Counter()
     after = Definite._after
 
-    def counted(self: Definite, number: int, way: Transition, before: int) -> int | None:
+    def counted(self: Definite, number: int, way: Transition, before: int, takes: Any) -> int | None:
         seen[number, way] += 1
-        return after(self, number, way, before)
+        return after(self, number, way, before, takes)
 
     monkeypatch.setattr(Definite, "_after", counted)
     assert all(reading.definite.may_get_to(step) for step in range(len(reading.steps)))

@@ -275,8 +275,8 @@ def test_what_the_machine_has_seen_is_never_ruled_out() -> None:
 def forgetful(right: Callable[..., Any]) -> Callable[..., Any]:
     """Return a data flow that has all facts after a step again."""
 
-    def after(self: Definite, number: int, way: Transition, before: int) -> int | None:
-        found = right(self, number, way, before)
+    def after(self: Definite, number: int, way: Transition, before: int, takes: Any) -> int | None:
+        found = right(self, number, way, before, takes)
         return None if found is None else found | (1 << self._tracked.count) - 1
 
     return after
