@@ -59,7 +59,9 @@ class Program(Node):
     @property
     def layout(self) -> Layout:
         """All its steps by position, those of bodies and of called programs and the stages between items included."""
-        found = self._layout  # to look up a private attribute takes long, and this is asked for everywhere
+        # This is asked for everywhere, and pydantic's own way to a private attribute takes ten times as long.
+        private = self.__pydantic_private__
+        found: Layout | None = None if private is None else private["_layout"]
         # A changed copy has the layout of the original.
         if found is None or found.written is not self.steps or found.programs is not self.programs:
             found = self._layout = Layout(self.steps, expanded(self.steps, self.programs), self.programs)
