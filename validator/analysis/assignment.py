@@ -8,7 +8,7 @@ from the dominator tree. The rest runs as bit sets, a bounded number of names at
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.bodies import own_names
@@ -268,11 +268,11 @@ class Assignment:
         self, asked: dict[Names, list[int]], readings: list[Reading]
     ) -> Iterator[tuple[int, Names]]:
         """Yield the numbers of the readings before which a required name may be undefined, each with that name."""
-        keys = list(asked)
+        keys, effect = list(asked), cache(self.effect)
         for start in range(0, len(keys), NAMES_AT_ONCE):
             batch = keys[start : start + NAMES_AT_ONCE]
             inputs = [key for key in batch if len(key) == 1 and self._is_input(key[0])]
-            states = self.states(batch, self.effect, inputs)
+            states = self.states(batch, effect, inputs)
             for bit, key in enumerate(batch):
                 for number in asked[key]:
                     defined = states[readings[number].step]

@@ -88,7 +88,8 @@ def whole_names(step: ForEachStep) -> frozenset[Names]:
 
 def joined_at(reading: Parsed, stage: int) -> ParallelStep | None:
     """Return the parallel step whose branches a stage joins, None for another stage."""
-    found = next((reading.steps[owner] for owner, fork in reading.layout.forks.items() if fork.join == stage), None)
+    fork = reading.layout.fork_of(stage)
+    found = None if fork is None else reading.steps[fork.owner]
     return found if isinstance(found, ParallelStep) else None
 
 
@@ -150,7 +151,7 @@ def touched(reading: Parsed, number: int) -> frozenset[Names]:
 
 def owner_of(reading: Parsed, stage: int) -> int:
     """Return the position of the step to which a stage belongs."""
-    return next(body.owner for body in reading.layout.bodies.values() if stage in (body.next, body.failed))
+    return reading.layout.body_of(stage).owner
 
 
 class _Numbered:

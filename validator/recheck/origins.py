@@ -166,8 +166,7 @@ class Origins:
 
     def _item_spec(self, source: Source) -> TypeSpec | None:
         """Return the type of an item: that of the items of its list, if one value from outside is the list."""
-        body = next(body for body in self.reading.layout.bodies.values() if body.next == source.step)
-        step = self.reading.steps[body.owner]
+        step = self.reading.steps[self.reading.layout.body_of(source.step).owner]
         assert isinstance(step, ForEachStep)
         names = lone_reference(step.items)
         meant = None if names is None else self.lookup.meaning(names)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED, meet
@@ -45,15 +46,31 @@ class Walk:
         self.most = most
         self.broken: Violations = set()
         self.bounds = reading.bounds
-        self.items = dict(_few_items(reading))
-        self.slot = {step: number for number, step in enumerate((*self.bounds, *self.items))}
-        self.inside = {
-            stage: [self.slot[one] for one in reading.layout.inside(body.owner) if one in self.slot]
-            for body in reading.layout.bodies.values()
+        self._onward: dict[int, tuple[int, ...] | None] = {}
+
+    @cached_property
+    def items(self) -> dict[int, int]:
+        """The stages between items that are counted, each with the most items."""
+        return dict(_few_items(self.reading))
+
+    @cached_property
+    def slot(self) -> dict[int, int]:
+        """Where the visits of each step that is counted stand."""
+        return {step: number for number, step in enumerate((*self.bounds, *self.items))}
+
+    @cached_property
+    def inside(self) -> dict[int | None, list[int]]:
+        """The counts of each body, by its stages."""
+        return {
+            stage: [self.slot[one] for one in self.reading.layout.inside(body.owner) if one in self.slot]
+            for body in self.reading.layout.bodies.values()
             for stage in (body.next, body.failed)
         }
-        self.next_of = {body.failed: body.next for body in reading.layout.bodies.values()}
-        self._onward: dict[int, tuple[int, ...] | None] = {}
+
+    @cached_property
+    def next_of(self) -> dict[int | None, int]:
+        """The stage between items, by that behind a failed one."""
+        return {body.failed: body.next for body in self.reading.layout.bodies.values()}
 
     def steps(self, followed: Followed, *, is_search: bool = False) -> Steps:
         """Return the steps of the program, seen through followed references.
@@ -207,12 +224,13 @@ def _explored_by_graph(reading: Reading, watcher: Watcher) -> Violations:
     walk = Walk(reading, watcher)
     steps = Steps(reading, Followed((), ()), watcher.parts, is_blind=True)
     following, ends = reading.control.following, reading.control.ends
-    first = (0, watcher.start())
-    seen, pending = {first}, [first]
+    watched, (starts, region) = {*watcher.seen, *watcher.renewing}, _region(reading, watcher)
+    pending = [(start, watcher.start()) for start in starts]
+    seen = set(pending)
     while pending:
         number, memory = pending.pop()
         found: Iterable[tuple[int, Memory]]
-        if number in watcher.seen or number in watcher.renewing:
+        if number in watched:
             pair = Pair(number, memory, None)
             found = [(one.step, one.memory) for one, _, _ in walk.targets(steps, pair, None, 0)]
         else:
@@ -220,12 +238,26 @@ def _explored_by_graph(reading: Reading, watcher: Watcher) -> Violations:
             if watcher.ends_matter and any(watcher.ended(memory, transition) for transition in ends[number]):
                 walk.broken.add((number, "missing"))
         for one in found:
-            if one not in seen:
+            if one[0] in region and one not in seen:
                 seen.add(one)
                 pending.append(one)
         if len(seen) > MAX_PAIRS:
             raise TooLarge(f"program and rule have over {MAX_PAIRS:,} states together")
     return walk.broken
+
+
+def _region(reading: Reading, watcher: Watcher) -> tuple[Iterable[int], Container[int]]:
+    """Return where a rule may have to do with a run, and the steps at which that begins.
+
+    A rule of a body begins anew with each item, and what is outside does not change its memory. Where the end of a run
+    may break it, that may be anywhere.
+    """
+    for stage in () if watcher.ends_matter else watcher.renewing:
+        body = reading.layout.body_of(stage)
+        region = range(body.first, body.end)
+        if all(step in region for step in watcher.seen):
+            return (body.first, *watcher.renewing), region
+    return (0,), range(len(reading.steps))
 
 
 def resolved_states(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

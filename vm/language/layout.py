@@ -6,6 +6,7 @@ A step with a body is followed by its body and then by its stages. A program wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from stepward.vm.language.steps import AnyStep, BranchStep, ForEachStep, InvokeStep, ParallelStep, Stage
@@ -183,11 +184,20 @@ class Layout:
 
     def body_of(self, stage: int) -> Body:
         """Return the body to which a stage belongs."""
-        return next(body for body in self.bodies.values() if stage in (body.next, body.failed))
+        return self._of_stages[stage]
+
+    @cached_property
+    def _of_stages(self) -> dict[int, Body]:
+        stages = ((stage, body) for body in self.bodies.values() for stage in (body.next, body.failed))
+        return {stage: body for stage, body in stages if stage is not None}
 
     def fork_of(self, join: int) -> Fork | None:
         """Return the fork whose branches a stage joins, None for another stage."""
-        return next((fork for fork in self.forks.values() if fork.join == join), None)
+        return self._of_joins.get(join)
+
+    @cached_property
+    def _of_joins(self) -> dict[int, Fork]:
+        return {fork.join: fork for fork in self.forks.values()}
 
     def owners_of_branch(self, name: str) -> list[int]:
         """Return the positions of the steps that have a branch of this name: one, in a program with unique ids."""
