@@ -52,7 +52,6 @@ from stepward.vm.expressions.syntax import (
     Reference,
     Template,
     all_references,
-    walk,
 )
 from stepward.vm.values import arithmetic
 
@@ -69,20 +68,6 @@ Found = set[Block]
 def references(trees: Iterable[Expression]) -> list[Names]:
     """Return the references that expressions read or test, each once."""
     return list(dict.fromkeys(reference.names for tree in trees for reference in all_references(tree)))
-
-
-def reads_once(trees: Sequence[Expression]) -> bool:
-    """Return whether one expression compares one reference: then all of its blocks together give what each gives."""
-    if len(trees) != 1:
-        return False
-    nodes = list(walk(trees[0]))
-    return sum(isinstance(one, Reference | Defined) for one in nodes) == 1 and all(
-        isinstance(one, _BY_BLOCK) for one in nodes
-    )
-
-
-_BY_BLOCK: Final = (Reference, Defined, Constant, Compare, Negation, Logic)
-"""The nodes whose results for some blocks are those for each of the blocks."""
 
 
 def splits(names: Iterable[Names], environment: Environment) -> Iterator[Environment]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from stepward.validator.recheck.cells import UNDEFINED, Block, meet
 from stepward.validator.recheck.names import Names
@@ -14,6 +14,9 @@ State = tuple[int, ...] | None
 
 Changes = tuple[tuple[int, int], ...]
 """New blocks of followed references, as pairs of slot and block number."""
+
+UNCHANGED: Final[tuple[Changes]] = ((),)
+"""The one way to leave a part of which nothing is followed."""
 
 Test = Callable[[Block], bool]
 
@@ -40,6 +43,10 @@ class Followed:
     def under(self, root: Names) -> Sequence[int]:
         """Return the slots of the followed references below a root, owners first."""
         return self._under.get(root, ())
+
+    def follows_any(self, roots: Iterable[Names]) -> bool:
+        """Return whether a reference below one of some roots is followed."""
+        return any(root in self._under for root in roots)
 
     def meeting(self, slot: int, block: Block) -> tuple[int, ...]:
         """Return the numbers of the blocks of a reference that may share a value with a block."""

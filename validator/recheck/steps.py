@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Final, assert_never
+from typing import assert_never
 
 from stepward.validator.recheck.arguments import starts
 from stepward.validator.recheck.between import between, forked, may_be_refused, reverted, started
@@ -30,25 +30,21 @@ from stepward.validator.recheck.definite import (
     FAILING,
     NONE_HOLDS,
     Definite,
+    assigned_by,
     branch_taken,
     outcomes,
     written_by,
 )
 from stepward.validator.recheck.describing import of_built, written
-from stepward.validator.recheck.evaluation import (
-    Environment,
-    reads_once,
-    references,
-    splits,
-    values,
-)
+from stepward.validator.recheck.evaluation import Environment, references, splits, values
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome
 from stepward.validator.recheck.failures import attempts, early_errors, late_errors, leaving, told_apart
 from stepward.validator.recheck.flow import Transition
-from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
+from stepward.validator.recheck.followed import UNCHANGED, Changes, DescribeField, Followed, State, Test
 from stepward.validator.recheck.items import item_of, may_have, surely_has
 from stepward.validator.recheck.joining import MAX_EXITS, joined_exits
 from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.once import reads_once
 from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.origins import Origins, field_type
 from stepward.validator.recheck.plain_exits import ended, waited
@@ -82,9 +78,6 @@ from stepward.vm.language.steps import (
 
 Part = tuple[int, int | None]
 """A step by its position, or a sub-step of it."""
-
-_UNCHANGED: Final[tuple[Changes]] = ((),)
-"""The one way to leave a part of which nothing is followed."""
 
 
 @dataclass(eq=False)
@@ -329,15 +322,10 @@ class Steps:
 
         return describe
 
-    def _is_followed(self, part: FailingPart) -> bool:
-        """Return whether the output of a part, a variable that it assigns, or its error is followed."""
-        named = (*written_by(part), (part.id, "error"), (part.id, "error_name"))
-        return any(self.followed.under(root) for root in named)
-
     def success(self, part: FailingPart) -> Iterator[Changes]:
         """Yield the changes of a part that succeeded: it has an output, and no error."""
-        if not self._is_followed(part):
-            return iter(_UNCHANGED)
+        if not self.followed.follows_any(assigned_by(part)):
+            return iter(UNCHANGED)
         source = Source("output", part.id, *self.reading.lookup.calls[part.id])
         roots = [root for root in written_by(part) if root[0] not in part.assigns or len(root) > 1]
         given: Iterable[Changes] = [self._later(roots, source)] if self.is_lazy else [()]
@@ -346,8 +334,8 @@ class Steps:
         return self.together([given, *self._without_error(part)])
 
     def _fallback(self, part: AnyCall | ComputeStep) -> Iterator[Changes]:
-        if not self._is_followed(part):
-            return iter(_UNCHANGED)
+        if not self.followed.follows_any(assigned_by(part)):
+            return iter(UNCHANGED)
         given = self.valued(written_by(part), written(part.fallback))
         return self.together([given, *self._without_error(part)])
 
@@ -356,8 +344,8 @@ class Steps:
 
     def left_without(self, part: FailingPart, name: str) -> Iterator[Changes]:
         """Yield the changes of a part that failed: it has an error of a name, and no output."""
-        if not self._is_followed(part):
-            return iter(_UNCHANGED)
+        if not self.followed.follows_any(assigned_by(part)):
+            return iter(UNCHANGED)
         error = self.valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
         named = self.valued([(part.id, "error_name")], written(name))
         gone = [self.undefined(root) for root in written_by(part)]
