@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from stepward.validator import ProgramValidator, Report
+from stepward.validator.recheck import walking
 from stepward.validator.recheck.definite import Definite
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.reading import Reading
@@ -74,3 +76,80 @@ def test_what_one_branch_alone_gives_a_value_is_not_sure_behind_both() -> None:
     looped = _reading(_loop).definite
     assert not looped.is_sure(("n0",), 0)
     assert looped.is_sure(("n0",), 1)
+
+
+@pytest.mark.parametrize("rungs", [10, 40])
+def test_a_search_evaluates_only_the_steps_that_the_rule_has_to_do_with(
+    rungs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"protects": {"tool": "pay"}, "requires": {"tool": "approve"}}
+    report, steps = _searched(rungs, rule, monkeypatch)
+    assert [(one.verdict, one.rechecked) for one in report.properties if one.rule == "rule"] == [("proved", True)]
+    assert 0 < len(steps) <= EVALUATED, "all others are passed"
+
+
+@pytest.mark.parametrize("bodies", [2, 12])
+def test_a_rule_of_a_body_is_searched_in_its_body(bodies: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    region = walking._region
+
+    def noted(*of: Any) -> Any:
+        starts, inside = region(*of)
+        seen.append(len(inside))
+        return starts, inside
+
+    monkeypatch.setattr(walking, "_region", noted)
+    rule = {"name": "once", "at_most_once": {"tool": "pay"}}
+    steps = [
+        {
+            "id": f"each{number}",
+            "type": "for_each",
+            "items": [1, 2],
+            "as": f"item{number}",
+            "guardrails": [rule],
+            "steps": [{"id": f"pay{number}", "type": "tool", "tool": "pay"}],
+        }
+        for number in range(bodies)
+    ]
+    program = {"name": "bodies", "language": 2, "inputs": {}, "tools": TOOLS, "steps": steps}
+    report = ProgramValidator(Program.from_dict(program)).validate()
+    assert [(one.verdict, one.rechecked) for one in report.properties] == [("proved", True)] * bodies
+    assert seen == [3] * bodies, "the call and the two stages behind it"
+
+
+TOOLS = {"note": {"effect": "read"}, "approve": {"effect": "none"}, "pay": {"effect": "write", "idempotent": True}}
+EVALUATED = 8
+"""The condition at the start, the one at the end, and what comes directly behind them, in the states that they have."""
+
+
+def _searched(
+    rungs: int, rule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Report, Counter[tuple[int, object]]]:
+    """Return the report of a long program under a rule about its end, and the pairs that the search evaluated."""
+    seen: Counter[tuple[int, object]] = Counter()
+    targets = walking.Walk.targets
+
+    def counted(self: Any, steps: Any, pair: Any, state: Any, cost: int) -> Any:
+        if not steps.is_blind:
+            seen[pair.step, state] += 1
+        return targets(self, steps, pair, state, cost)
+
+    monkeypatch.setattr(walking.Walk, "targets", counted)
+    steps: list[dict[str, Any]] = [
+        {"id": "begin", "type": "condition", "condition": "$flag", "then": "ask", "otherwise": "r0"},
+        {"id": "ask", "type": "tool", "tool": "approve", "next_step": "r0"},
+    ]
+    for number in range(rungs):
+        asked = {"condition": f"$level > {number}", "then": f"a{number}", "otherwise": f"r{number + 1}"}
+        steps += [
+            {"id": f"r{number}", "type": "condition", **asked},
+            {"id": f"a{number}", "type": "tool", "tool": "note", "next_step": f"r{number + 1}"},
+        ]
+    steps += [
+        {"id": f"r{rungs}", "type": "condition", "condition": "$flag", "then": "pay", "otherwise": "no"},
+        {"id": "pay", "type": "tool", "tool": "pay", "is_terminal": True},
+        {"id": "no", "type": "end"},
+    ]
+    inputs = {"flag": {"type": "boolean"}, "level": {"type": "integer"}}
+    program = {"name": "long", "inputs": inputs, "tools": TOOLS, "guardrails": [{"name": "rule", **rule}]}
+    return ProgramValidator(Program.from_dict({**program, "steps": steps})).validate(), seen
