@@ -56,7 +56,7 @@ _DESCRIPTIONS: Final = {
     "depends_on": "sub-steps or branches of the same step that have to succeed before this one starts",
     "max_concurrency": "how many of them run at once",
     "lisp": "an expression of PTC-Lisp that reads the arguments as `data/NAME`",
-    "set": "assignments, all at once; a text is an expression, one inside of a list or an object a template",
+    "set": "assignments to names and paths, all at once; a text is an expression, one in a list or object a template",
     "output_key": "the variable that is bound to the output",
     "next_step": "the step that follows",
     "is_terminal": "whether the run ends after this step",

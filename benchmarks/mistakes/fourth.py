@@ -24,13 +24,6 @@ FOURTH: Final = (
         (
             (
                 "vm/machine/data.py",
-                """from stepward.vm.journal.canonical import Secret, is_sealed, opened
-""",
-                """from stepward.vm.journal.canonical import Sealed, Secret, is_sealed, opened
-""",
-            ),
-            (
-                "vm/machine/data.py",
                 """    return Secret(joined) if any(map(is_sealed, values)) else joined
 """,
                 """    return Secret(joined) if any(isinstance(value, Sealed | Secret) for value in values) else joined

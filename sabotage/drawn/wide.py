@@ -13,6 +13,7 @@ from stepward.sabotage.drawn.built import with_built
 from stepward.sabotage.drawn.caches import spend
 from stepward.sabotage.drawn.computing import with_compute
 from stepward.sabotage.drawn.errors import settle_arms, with_errors
+from stepward.sabotage.drawn.fields import with_fields
 from stepward.sabotage.drawn.orders import with_order
 from stepward.sabotage.drawn.second import with_language_2
 from stepward.sabotage.drawn.stock import FALLBACKS, INPUTS, NUMBER, OK, OKS, STRING, TOOLS, VARIABLES
@@ -70,6 +71,7 @@ def wide_program(seed: str, theme: Theme = WIDE) -> Wide:
     found = _Maker(Random(seed), theme).program()
     program = with_language_2(found.program, Random(f"{seed}/language 2"), 0.2)
     program = with_built(program, Random(f"{seed}/built"), 0.2)
+    program = with_fields(program, Random(f"{seed}/fields"), 0.2)
     program = with_compute(program, Random(f"{seed}/compute"), theme.computes)
     program = with_errors(program, Random(f"{seed}/errors"), theme.errors)
     return found._replace(program=with_order(program, Random(f"{seed}/order"), theme.ordered))

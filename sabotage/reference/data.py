@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.sabotage.reference.expressions import Undefined, value_of
+from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined, value_of
 from stepward.sabotage.reference.facts import has_output, holder
+from stepward.sabotage.reference.fields import Fields
 from stepward.sabotage.reference.plain import same, to_value
 from stepward.sabotage.reference.templates import alone, filled, is_built, names_in
 from stepward.vm.expressions import syntax
@@ -117,6 +118,21 @@ class Data:
         if isinstance(value, str):
             return self.computed(parse(value, self._program.language))
         return self.built(value) if is_built(value, self._program.language) else (to_value(value), set())
+
+    def changed(self, names: tuple[str, ...], fields: Fields) -> tuple[Any, set[FieldPath]]:
+        """Return an object with other values in some fields, and its sensitive fields.
+
+        An object that is sensitive as a whole stays so. Raises CannotEvaluate if there is no object.
+        """
+        whole, hidden = self.read(names), self.hidden_below(names)
+        if not isinstance(whole, Mapping):
+            raise CannotEvaluate("an object is needed")
+        value = dict(whole)
+        for name, put in fields.items():
+            is_object = isinstance(put, Fields)
+            value[name], inside = self.changed((*names, name), put) if is_object else self.assigned(put)
+            hidden = {path for path in hidden if path[:1] != (name,)} | {(name, *path) for path in inside}
+        return value, {()} if () in hidden else hidden
 
     def built(self, value: Any) -> tuple[Any, set[FieldPath]]:
         """Return a list or an object whose texts are templates: each of its parts is as sensitive as what it says."""

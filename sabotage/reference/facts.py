@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from stepward.sabotage.reference.fields import by_variable, objects_in, values_in
 from stepward.sabotage.reference.templates import is_built, names_in
 from stepward.vm.expressions import syntax
 from stepward.vm.expressions.parser import parse
@@ -211,15 +212,17 @@ def caught(step: Any, name: str) -> str | None:
 def expressions_of(step: Any, language: int) -> list[syntax.Expression]:
     """Return the parsed expressions of a condition or a `set`, as a program of a language reads them.
 
-    Of a list or an object that a `set` builds, the references in it.
+    Of a list or an object that a `set` builds, the references in it. Of fields, also the objects that have them.
     """
     if step.type == "condition":
         return [
             parse(text, language)
             for text in ([step.condition] if step.cases is None else [case.when for case in step.cases])
         ]
-    values = list((step.set if step.type == "set" else step.carry if step.type in WITH_BODY else {}).values())
-    read = [name for value in values if is_built(value, language) for name in names_in(value)]
+    put = by_variable(step.set) if step.type == "set" else step.carry if step.type in WITH_BODY else {}
+    values = [value for one in put.values() for value in values_in(one)]
+    read = [names for name, value in put.items() for names in objects_in((name,), value)]
+    read += [name for value in values if is_built(value, language) for name in names_in(value)]
     texts = [parse(value, language) for value in values if isinstance(value, str)]
     return [*texts, *(syntax.Reference(0, 0, name) for name in read)]
 
@@ -251,7 +254,7 @@ def holder(names: tuple[str, ...], program: Program) -> tuple[tuple[str, ...], t
 def assigned_by(step: Any) -> list[tuple[str, ...]]:
     """Return the holders that a step assigns when it starts ("Guardrails" 2), including those of its sub-steps."""
     if step.type == "set":
-        return [(name,) for name in step.set]
+        return [(name,) for name in by_variable(step.set)]
     found: list[tuple[str, ...]] = []
     for part in [*parts_of(step), step]:
         if has_output(part):

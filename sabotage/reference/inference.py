@@ -18,6 +18,7 @@ from stepward.sabotage.reference.facts import (
     has_output,
     undeclared_inputs,
 )
+from stepward.sabotage.reference.fields import Fields, paths_in
 from stepward.sabotage.reference.places import ALL, ITEMS, Shape, Slot, SlotResolver
 from stepward.sabotage.reference.plain import kind
 from stepward.sabotage.reference.templates import alone, is_built
@@ -245,7 +246,9 @@ class _Uses(SlotResolver):
             self._has_kind_of([Slot(("set", step, name))], tree)
             shape = Shape(frozenset({kind(value)})) if tree is None else self._shape(tree)
             self._share_kinds(self._shape_of([Slot(("set", step, name))]), shape)
-            if is_built(value, self._program.language):
+            for names in paths_in((name,), value):  # what comes from elsewhere may lack the field
+                self._note_read(self._slots(names), is_read=False)
+            if is_built(value, self._program.language) or isinstance(value, Fields):
                 self._built(Slot(("set", step, name)), value)
         for step, name in self._lists:
             listed = self._listed(step, name, frozenset())
@@ -257,8 +260,11 @@ class _Uses(SlotResolver):
     def _built(self, slot: Slot, value: Any) -> None:
         """Give each field of a built object the type of what was put in; lists say nothing of their items."""
         for name, part in value.items() if isinstance(value, Mapping) else ():
-            names = alone(part)
+            is_text = isinstance(value, Fields) and isinstance(part, str)  # an expression, and no template
+            tree, names = parse(part, self._program.language) if is_text else None, alone(part)
+            self._has_kind_of([slot.below(name)], tree)
             shape = Shape(frozenset({kind(part)})) if names is None else self._shape_of(self._slots(names))
+            shape = shape if tree is None else self._shape(tree)
             self._share_kinds(Shape(slots=(slot.below(name),)), shape)
             self._built(slot.below(name), part)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.sabotage.reference.expressions import FUNCTIONS
 from stepward.sabotage.reference.facts import WITH_BODY, all_steps, holder, items_named
+from stepward.sabotage.reference.fields import by_variable, put_at
 from stepward.sabotage.reference.plain import kind
 from stepward.sabotage.reference.templates import alone, is_built, names_in
 from stepward.vm.expressions import syntax
@@ -101,8 +102,13 @@ class SlotResolver:
         if self._is_declared(own):  # an input of a called program
             return [own]
         value = self._sets[step, name]
+        put = put_at(value, fields)
+        if put is None:  # the variable keeps the field
+            declared = [slot for slot in self._slots((name, *fields), seen) if self._is_declared(slot)]
+            return declared or [own]
+        value, below = put
         tree = parse(value, self._program.language) if isinstance(value, str) else None
-        names = (*tree.names, *fields) if isinstance(tree, syntax.Reference) else self._inside_built(value, fields)
+        names = (*tree.names, *below) if isinstance(tree, syntax.Reference) else self._inside_built(value, below)
         named = self._slots(names, seen) if names else []
         declared = [slot for slot in named if self._is_declared(slot)]
         return declared or [Slot(("set", step, name), fields)]
@@ -201,7 +207,7 @@ class SlotResolver:
 def _assigned_values(step: Any) -> dict[str, Any]:
     """Return what a step assigns by `set` or `carry`."""
     if step.type == "set":
-        return dict(step.set)
+        return by_variable(step.set)
     return dict(step.carry) if step.type in WITH_BODY else {}
 
 

@@ -10,6 +10,7 @@ from stepward.sabotage.reference.bodies import name_of
 from stepward.sabotage.reference.data import GONE, left_without
 from stepward.sabotage.reference.echoes import numbers_in
 from stepward.sabotage.reference.expressions import CannotEvaluate, holds
+from stepward.sabotage.reference.fields import Fields, by_variable
 from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size, to_value
 from stepward.sabotage.reference.run import Over
 from stepward.sabotage.reference.templates import filled
@@ -121,7 +122,10 @@ class Sequence(Waits):
 
     def _assign(self, step: Any) -> str:
         """Evaluate all expressions, then assign. A value that is not a text stands for itself ("Steps")."""
-        computed = {name: self._data.assigned(value) for name, value in step.set.items()}
+        computed = {
+            name: self._data.changed((name,), value) if isinstance(value, Fields) else self._data.assigned(value)
+            for name, value in by_variable(step.set).items()
+        }
         new = {name: value for name, (value, _) in computed.items()}
         if size(new) > self._most_bytes:
             raise TooLarge("too large")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from brute_bodies import body_of, flat
+from brute_fields import variables_of
 from small_language import GONE, OPAQUE, frozen
 from trace_judge import Judge, Memory, is_judged
 
@@ -49,7 +50,7 @@ class BodiesJudge(Judge):
     def _names(self, step: dict[str, Any]) -> set[str]:
         """Return all that a step assigns."""
         if step["type"] == "set":
-            return set(step["set"])
+            return set(variables_of(step))
         found: set[str] = set(step.get("carry", ()))
         for part in (step, *step.get("parallel_steps", ())):
             if part["id"] in self.calls:

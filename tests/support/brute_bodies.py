@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+from brute_fields import variables_of
 from brute_force import Search
 from brute_program import END, Event, Move, Rule, Truth, outputs_of
 from small_language import (
@@ -118,7 +119,7 @@ class _Search(Search):
 
     def _assigned(self, number: int, step: dict[str, Any]) -> frozenset[str]:
         if step["type"] == "set":
-            return frozenset(step["set"])
+            return frozenset(variables_of(step))
         found = super()._assigned(number, step)
         return found | {f"{step['id']}.errors", *step.get("carry", ())} if step["type"] == "for_each" else found
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
+from brute_fields import readers_of, variables_of
 from brute_order import needs_of, orders, outcomes
 from brute_program import (
     END,
@@ -47,11 +48,8 @@ from small_language import (
     Values,
     compiled,
     domain,
-    filled,
-    frozen,
     parsed,
     reference,
-    templates,
 )
 
 
@@ -112,14 +110,7 @@ class Search:
         if step["type"] == "condition":
             return [compiled(parsed(case["when"]), self.names.where) for case in cases_of(step)]
         if step["type"] == "set":
-            return [
-                compiled(parsed(value), self.names.where)
-                if isinstance(value, str)
-                else filled(value, self.names.where)
-                if templates(value)
-                else frozen(value)
-                for value in step["set"].values()
-            ]
+            return readers_of(step, self.names.where)
         said = [step[name] for name in ("seconds", "until", "output") if isinstance(step.get(name), str)]
         return [reference(text, self.names.where) for one in said for text in REFERENCE.findall(one)]
 
@@ -346,11 +337,11 @@ class Search:
 
     def _assign(self, number: int, step: dict[str, Any], values: Values, event: Event, new: list[Any]) -> Move:
         after = list(values)
-        for name, value in zip(step["set"], new, strict=False):
+        for name, value in zip(variables_of(step), new, strict=False):
             if name in self.names.slots:
                 after[self.names.slots[name]] = value
         to, ending = self.successor[number]
-        event = event._replace(succeeded=event.started, assigned=frozenset(step["set"]), ending=ending)
+        event = event._replace(succeeded=event.started, assigned=frozenset(variables_of(step)), ending=ending)
         return Move(to, tuple(after), event, 1)
 
     def _choose(self, number: int, step: dict[str, Any], values: Values, event: Event) -> Move:

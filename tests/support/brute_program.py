@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final, NamedTuple
 
+from brute_fields import names_in, objects_of
 from small_language import (
     GONE,
     REFERENCE,
@@ -98,7 +99,8 @@ class Names:
         }
         fields = ("output_key", "as", "index_as")
         self.variables = {part[field] for part in _parts(program) for field in fields if field in part}
-        self.variables |= {name for step in program["steps"] for name in (*step.get("set", ()), *step.get("carry", ()))}
+        keys = [name for step in program["steps"] for name in (*step.get("set", ()), *step.get("carry", ()))]
+        self.variables |= {names_in(key)[0] for key in keys}
         for text in () if blind else _all_references(program):
             if not text.startswith("args."):
                 self.slots.setdefault(self.root(text)[0], len(self.slots))
@@ -139,6 +141,7 @@ def _all_references(program: dict[str, Any]) -> Iterator[str]:
     for step in program["steps"]:
         for text in _expressions(step):
             yield from references(parsed(text))
+        yield from objects_of(step)
         for value in (*step.get("set", {}).values(), *step.get("carry", {}).values()):
             yield from templates(value) if not isinstance(value, str) else ()
         for part in (step, *step.get("parallel_steps", ())):

@@ -66,8 +66,9 @@ def shape(tree: Expression) -> Any:
             return (operator, shape(left), shape(right))
         case Arithmetic(first=first, rest=rest):
             return (shape(first), *((sign, shape(operand)) for sign, operand in rest))
-        case Built(names=names, parts=parts, is_list=is_list):
+        case Built(names=names, parts=parts, is_list=is_list, base=base):
             inner = tuple(map(shape, parts))
-            return ("list", *inner) if is_list else ("object", *zip(names, inner, strict=True))
+            word = "object" if base is None else base.text()
+            return ("list", *inner) if is_list else (word, *zip(names, inner, strict=True))
         case Template(parts=parts):
             return ("text", *map(shape, parts))

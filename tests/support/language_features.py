@@ -40,7 +40,7 @@ def every_feature() -> list[str]:
     found |= {f"type {word}" for word in get_args(TypeWord)} | {"type of several words"}
     found |= {f"operator {sign}" for sign in (*OPERATORS, *POWERS, *FUNCTION_WORDS, "not", "minus", *JOINS.values())}
     found |= {f"constant {kind}" for kind in ("number", "fraction", "text", "boolean", "null", "list", "empty list")}
-    found |= {f"built {kind}" for kind in ("list", "object", "text")}
+    found |= {f"built {kind}" for kind in ("list", "object", "text", "from another object")}
     return sorted(found | {f"reference {kind}" for kind in ("variable", "field", "item", "output", "error", "args")})
 
 
@@ -161,8 +161,8 @@ def _of_node(node: syntax.Expression) -> Iterator[str]:
             yield from _of_node(reference)
         case syntax.Constant(value=value):
             yield f"constant {_kind(value)}"
-        case syntax.Built(is_list=is_list):
-            yield f"built {'list' if is_list else 'object'}"
+        case syntax.Built(is_list=is_list, base=base):
+            yield f"built {'list' if is_list else 'object' if base is None else 'from another object'}"
         case syntax.Template():
             yield "built text"
         case syntax.Reference(names=names):

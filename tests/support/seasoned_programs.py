@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from built_forms import built
+from built_forms import built, by_paths
 from small_language import (
     ITEM_QUESTIONS,
     LIST_QUESTIONS,
@@ -147,6 +147,7 @@ class _Cook:
         self.later = Random(f"{seed}/items")
         self.computing = Random(f"{seed}/compute")
         self.built = Random(f"{seed}/built")
+        self.paths = Random(f"{seed}/fields")
         """Chances of what came later: the programs of older seeds stay what they were."""
         self.data.setdefault("tools", {})
         self.policies: list[dict[str, Any]] = []
@@ -255,8 +256,10 @@ class _Cook:
         begun = [self._computed(word, kind, one) for one in begun]
         begun[0]["next_step"], begun[1]["next_step"] = "x1", "x2"
         made: list[dict[str, Any]] = []
-        if self.built.random() < 0.4:
-            assigned, question = built(question, self.built, is_text=word == "text")
+        is_built = self.built.random() < 0.4
+        if is_built or self.paths.random() < 0.2:
+            of_kind, chance = (built, self.built) if is_built else (by_paths, self.paths)
+            assigned, question = of_kind(question, chance, is_text=word == "text")
             made = [{"id": f"m{number}", "type": "set", "set": one} for number, one in enumerate(assigned)]
             for one, following in zip(made, [*(one["id"] for one in made[1:]), "x2"], strict=False):
                 one["next_step"] = following

@@ -60,7 +60,7 @@ class Analyses:
             tree, is_condition = clause.tree, clause.is_condition
             found = (
                 []
-                if tree is None or clause.pieces  # a built value computes nothing
+                if tree is None or (clause.pieces and not clause.is_of_fields)  # a built value computes nothing
                 else check_expression(clause.text, tree, self.facts.meaning, is_condition=is_condition)
             )
             if found and tree is not None:

@@ -12,8 +12,9 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.bodies import own_names
+from stepward.validator.analysis.changed import changed_paths, lost_by_set
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
-from stepward.vm.expressions.fields import ITEMS, index_of
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import lone_reference, parts, texts
 from stepward.vm.language.clauses import Clause
@@ -68,8 +69,7 @@ class Reading(NamedTuple):
 
     def is_in(self, fields: Names) -> bool:
         """Return whether the value at some fields of what a `set` assigns may come from this reading."""
-        own = self.clause.part(self.reference.start) if self.clause is not None else ()
-        return all(one == other or ITEMS in (one, other) for one, other in zip(own, fields, strict=False))
+        return self.clause is None or self.clause.is_from(self.reference.start, fields)
 
 
 _UNASKED: Final = -1
@@ -344,8 +344,9 @@ class Assignment:
         step = self.flow.steps[number]
         match step:
             case SetStep():
-                names = frozenset((name,) for name in step.set)
-                return Effect(names | self._read_for_certain(number), names)
+                names = frozenset((name,) for name in step.assigns)
+                certain = names.union(changed_paths(self.facts.meaning, number), self._read_for_certain(number))
+                return Effect(certain, lost_by_set(self.facts.meaning, number))
             case ConditionStep():
                 known = self.branch_facts(number, step, transition)
                 fields = ((*names, name) for names in known.not_null for name in self.required(names))

@@ -19,6 +19,8 @@ from stepward.validator.analysis.assignment import (
     output_names,
 )
 from stepward.validator.analysis.bodies import own_names
+from stepward.validator.analysis.changed import changed_paths, lost_by_set
+from stepward.vm.expressions.inside import leaf
 from stepward.vm.expressions.syntax import Constant, Reference
 from stepward.vm.language.names import Resolution
 from stepward.vm.language.steps import (
@@ -78,6 +80,7 @@ class NotNull:
             case ConditionStep():
                 given = self.assignment.branch_facts(number, step, transition).not_null
             case SetStep():
+                gone = lost_by_set(self.facts.meaning, number)
                 if transition.kind == "success":
                     given = frozenset(self._assigned(number, step))
             case ParallelStep() if step.branches:
@@ -108,7 +111,10 @@ class NotNull:
 
     def _assigned(self, number: int, step: SetStep) -> Iterator[Names]:
         trees = {clause.name: clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())}
-        return ((name,) for name, value in step.assigns.items() if _is_no_null(trees.get(name, value)))
+        yield from ((name,) for name, value in step.assigns.items() if _is_no_null(trees.get(name, value)))
+        for path in changed_paths(self.facts.meaning, number):
+            part = leaf(tree, path[1:]).tree if (tree := trees[path[0]]) is not None else None
+            yield from [path] if part is not None and _is_no_null(part) else []
 
     def _given(self, step: LlmStep | ToolStep | ParallelStep | ComputeStep, transition: Transition) -> Iterator[Names]:
         """Yield the names that certainly have a value other than null when a step is left with an output."""

@@ -2,42 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Final, NamedTuple
 
 from stepward.validator.recheck.cells import ARRAY, FAILS, OBJECT, TEXT, Block, joined_texts, list_of, of_value
 from stepward.validator.recheck.names import ABSENT, Names, inside
-from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
+from stepward.vm.expressions.fields import index_of
+from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Reference
 
 MAX_LISTS: Final = 64
 """The most lists, or texts, that are told apart by the blocks of what they are built from."""
 
 
 class Held(NamedTuple):
-    """The expression of a field, None where there is none; `is_field`: it is a field of what was put in."""
+    """The expression of a field, None where there is none; `is_field`: it is a field of what was put in.
+
+    `is_any`: it may have any value, or none, because it is in an array that is joined.
+    """
 
     tree: Expression | None
     is_field: bool = False
+    is_any: bool = False
 
 
 def held(tree: Expression, fields: Names) -> Held:
-    """Return what a value has at some fields."""
+    """Return what a value has at some fields; a changed object has those of its base where none was put in."""
     found: Expression | None = tree
     is_field = False
     for name in fields:
         match found:
-            case Built(names=names, parts=parts):
+            case Built(names=names, parts=parts, base=base):
                 found = dict(zip(names, parts, strict=True)).get(name)
+                if found is None and base is not None:
+                    found, is_field = Reference(base.start, base.end, (*base.names, name)), True
             case Reference(names=names):
                 found, is_field = Reference(found.start, found.end, (*names, name)), True
             case Constant(value=value):
                 value = inside(value, name)
                 found = None if value is ABSENT else Constant(found.start, found.end, value)
+            case Arithmetic(joins=joins) if joins and index_of(name) is not None:
+                return Held(None, is_any=True)
             case _:
                 return Held(None)
     return Held(found, is_field)
+
+
+def changed_paths(tree: Expression | None) -> Iterator[Names]:
+    """Yield the paths of a variable that an assignment of fields changes; none for any other assignment."""
+    if not isinstance(tree, Built) or tree.base is None:
+        return
+    for name, part in zip(tree.names, tree.parts, strict=True):
+        if isinstance(part, Built) and part.base is not None:
+            yield from changed_paths(part)
+        else:
+            yield (*tree.base.names, name)
 
 
 def together(parts: Sequence[set[Block]], *, is_list: bool) -> set[Block]:
@@ -52,6 +72,12 @@ def together(parts: Sequence[set[Block]], *, is_list: bool) -> set[Block]:
         anything = ARRAY._replace(low=len(known) - 1, high=len(known) + 1, items=frozenset().union(*known))
         return {anything, *failing}
     return {*map(list_of, product(*known)), *failing}
+
+
+def changed(base: set[Block], made: set[Block]) -> set[Block]:
+    """Return the results of an object of which fields are changed; it fails where its base is no object."""
+    are_objects = {block.kind == "object" for block in base}
+    return {*(made if True in are_objects else ()), *([FAILS] if False in are_objects else ())}
 
 
 def filled(parts: Sequence[set[Block]]) -> set[Block]:

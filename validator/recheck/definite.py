@@ -10,8 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Any, assert_never
 
+from stepward.validator.recheck.built import changed_paths
 from stepward.validator.recheck.cells import FAILS, UNDEFINED, Block
 from stepward.validator.recheck.evaluation import (
     references,
@@ -131,7 +133,16 @@ def overwritten(reading: Parsed, number: int) -> frozenset[Names]:
         return frozenset()  # it has its output behind its branches
     if isinstance(step, ForEachStep):
         return frozenset((name,) for name in step.carry)
+    if isinstance(step, SetStep):
+        paths = paths_of_set(reading, number)
+        return assigned_by(step).difference(path[:1] for path in paths).union(paths)  # the other fields are kept
     return body_names(reading, owner_of(reading, number)) if isinstance(step, Stage) else assigned_by(step)
+
+
+def paths_of_set(reading: Parsed, number: int) -> tuple[Names, ...]:
+    """Return the fields of variables that a `set` changes."""
+    trees = reading.put_by_set(number).values() if isinstance(reading.steps[number], SetStep) else ()
+    return tuple(path for tree in trees for path in changed_paths(tree))
 
 
 def touched(reading: Parsed, number: int) -> frozenset[Names]:
@@ -291,6 +302,8 @@ class Definite:
             gone, given = self._between(number, transition)
         elif transition.closes not in (None, "SUCCESS"):
             gone |= self._lost(number)
+        elif isinstance(step, SetStep):
+            given = chain(given, paths_of_set(self.reading, number))
         return known & ~self._numbered.below(gone) | self._numbered.set_of(given)
 
     def _joined(self, number: int, step: ParallelStep, transition: Transition) -> Iterator[Names]:

@@ -43,9 +43,9 @@ def of_built(
     def describe(fields: Names, _: bool) -> tuple[Test, bool]:
         if not fields:
             return lambda block: any(meet(block, one) for one in wholes), False
-        part, is_field = held(tree, fields)
+        part, is_field, is_any = held(tree, fields)
         if part is None:
-            return lambda _: False, True
+            return lambda _: is_any, True
         read = environment(references([part]))
         blocks = set(read[part.names]) if isinstance(part, Reference) else values(part, read) - {FAILS}
         return lambda block: any(meet(block, one) for one in blocks), is_field and UNDEFINED in blocks

@@ -10,10 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple, assert_never
 
-from stepward.validator.recheck.built import (
-    filled,
-    together,
-)
+from stepward.validator.recheck.built import changed, filled, together
 from stepward.validator.recheck.cells import (
     ARRAY,
     FAILS,
@@ -123,10 +120,16 @@ class _Evaluation:
             case Arithmetic():
                 return self._calculated(tree)
             case Built() | Template():
-                parts = [self.of(part) for part in tree.parts]
-                return together(parts, is_list=tree.is_list) if isinstance(tree, Built) else filled(parts)
+                return self._built(tree)
             case _:
                 assert_never(tree)
+
+    def _built(self, tree: Built | Template) -> Found:
+        parts = [self.of(part) for part in tree.parts]
+        if isinstance(tree, Template):
+            return filled(parts)
+        found = together(parts, is_list=tree.is_list)
+        return found if tree.base is None else changed(self.of(tree.base), found)
 
     def _asked(self, tree: Expression, questions: Sequence[Asked], whole: Compare | FunctionCall) -> Found:
         """Return whether a changed text answers one of some questions with yes, as far as its blocks decide that.

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, Final, assert_never
 
+from stepward.validator.recheck.built import changed_paths
 from stepward.validator.recheck.evaluation import FUNCTIONS, JOINED, TAKEN, result_blocks
 from stepward.validator.recheck.failures import all_errors
 from stepward.validator.recheck.names import Names, Source, taken_by_call
@@ -245,11 +246,10 @@ class Uses:
 
     def _collect(self) -> None:
         for number, step in enumerate(self.boundary.reading.steps):
-            expressions = self.boundary.reading.expressions(number)
             if isinstance(step, ForEachStep):
                 self._items(number, step)
             if not isinstance(step, SetStep | ForEachStep):
-                for tree in expressions or ():
+                for tree in self.boundary.reading.expressions(number):
                     if tree is not None:
                         self._need(tree, _BOOLEAN)
                         self._nodes(tree)
@@ -262,6 +262,8 @@ class Uses:
                     self._equate(slot, tree)
                     self._built(slot, tree)
                     self._nodes(tree)
+                    for path in changed_paths(tree):  # what comes from elsewhere may lack the field
+                        self._read(path, is_asked=True)
 
     def _built(self, slot: Slot, tree: Expression) -> None:
         """Record that each field of a built object has the type of what was put in; lists say nothing."""
@@ -300,8 +302,6 @@ class Uses:
                     self._sum(node)
                 case Arithmetic() | Minus():
                     self._need_all(children(node), _NUMBER)
-                case _:
-                    pass
 
     def _sum(self, node: Arithmetic) -> list[Slot]:
         """Return the slots that have the kind of a `+` of language 2."""
@@ -347,12 +347,13 @@ class Uses:
 
     def _need_items(self, array: Expression, kinds: frozenset[str] | None) -> None:
         """Record what a function needs of the items of an array, None where it takes any."""
-        if kinds is not None and isinstance(array, Built):
+        if kinds is None:
+            return
+        if isinstance(array, Built):
             self._need_all(array.parts, kinds)
-        if kinds is not None and isinstance(array, Reference):
-            for source, fields in self._slots(array.names):
-                self._note_below(source, (*fields, ITEMS), is_asked=False)
-                self._add((source, (*fields, ITEMS)), kinds)
+        for source, fields in self._slots(array.names) if isinstance(array, Reference) else ():
+            self._note_below(source, (*fields, ITEMS), is_asked=False)
+            self._add((source, (*fields, ITEMS)), kinds)
 
     def _comparison(self, node: Compare) -> None:
         match node.operator:
@@ -475,9 +476,8 @@ class Uses:
     def _slots(self, names: Names) -> list[Slot]:
         if names not in self._open:
             meant = self.lookup.meaning(names)
-            fields = (
-                () if meant is None else tuple(ITEMS if index_of(name) is not None else name for name in meant.fields)
-            )
+            below = () if meant is None else meant.fields
+            fields = tuple(ITEMS if index_of(name) is not None else name for name in below)
             self._open[names] = [] if meant is None else [(source, fields) for source in meant.sources]
         return self._open[names]
 

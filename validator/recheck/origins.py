@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.built import held
+from stepward.validator.recheck.built import changed_paths, held
 from stepward.validator.recheck.cells import (
     ANYTHING,
     UNDEFINED,
@@ -260,7 +260,7 @@ class Origins:
         """Return the reference whose value a source copies, by itself or into a field of what it builds."""
         tree = self.tree(source) if source.kind == "set" else None
         if isinstance(tree, Built) and fields:
-            part, is_field = held(tree, fields)
+            part, is_field, _ = held(tree, fields)
             # What is put in had a value then.
             return Copy(part.names, is_field) if isinstance(part, Reference) else None
         return Copy((*tree.names, *fields)) if isinstance(tree, Reference) else None
@@ -272,6 +272,8 @@ class Origins:
 
         Not with bounded whole numbers, and not with sums that only grow by such numbers, since no run is long enough.
         """
+        if isinstance(tree, Built):  # each of its parts is computed by itself
+            return any(map(self.may_overflow, tree.parts))
         if not any(isinstance(node, Arithmetic | Minus) for node in walk(tree)):
             return False
         read = [node.names for node in walk(tree) if isinstance(node, Reference)]
@@ -286,9 +288,12 @@ class Origins:
     @cached_property
     def _slow(self) -> frozenset[Names]:
         """The names that grow by at most a bounded number at each assignment."""
-        slow: set[Names] = {
-            (name,) for name, sources in self.lookup.variables.items() if any(one.kind == "set" for one in sources)
-        }
+        given = {name: [one for one in every if one.kind == "set"] for name, every in self.lookup.variables.items()}
+        slow: set[Names] = {(name,) for name, sources in given.items() if sources}
+        trees = [tree for every in given.values() for one in every if (tree := self.tree(one)) is not None]
+        fields = {path for tree in trees for path in changed_paths(tree)}
+        fields |= {node.names for tree in trees for node in walk(tree) if isinstance(node, Reference)}
+        slow |= {names for names in fields if given.get(names[0]) and self.root(names) == names[:1]}
         while True:
             remaining = {names for names in slow if self._is_slow(names, slow)}
             if remaining == slow:
@@ -298,10 +303,14 @@ class Origins:
     def _is_slow(self, names: Names, slow: set[Names]) -> bool:
         for source in self.lookup.variables[names[0]]:
             if source.kind != "set":
-                if not _are_bounded(of_type(self.spec(source))):
+                if not _are_bounded(of_type(field_type(self.spec(source), names[1:])[0])):
                     return False
                 continue
             tree = self.tree(source)
+            if tree is not None and names[1:]:
+                tree, _, is_any = held(tree, names[1:])
+                if is_any:
+                    return False
             for_growth = (
                 [node.names for node in walk(tree) if isinstance(node, Reference) and not self._is_bounded(node.names)]
                 if tree
@@ -316,10 +325,10 @@ class Origins:
 
 def _in_built(tree: Built, fields: Names) -> Origin:
     """Return the origin of a field of a built value that is no reference."""
-    part, _ = held(tree, fields)
+    part, _, is_any = held(tree, fields)
     match part:
         case None:
-            return _NOWHERE
+            return _ANYWHERE if is_any else _NOWHERE
         case Constant(value=value):
             return _written(value, ())
     return Origin(result_blocks(part))

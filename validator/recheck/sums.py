@@ -88,5 +88,5 @@ class AssignedKinds:
             return self._of(tree)
         if not isinstance(tree, Built):
             return KINDS
-        part = held(tree, fields).tree
-        return NOTHING if part is None else self._of(part)
+        part, _, is_any = held(tree, fields)
+        return KINDS if is_any else NOTHING if part is None else self._of(part)

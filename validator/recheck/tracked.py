@@ -135,6 +135,11 @@ class Tracked:
         if isinstance(step, SetStep):
             names -= {name for name in names if self._keeps(number, name)}
         gone = come = 0
+        # A variable of which a field is changed has its value from this step and from those before.
+        changed = {one[0] for one in self._assigned[number] if len(one) > 1 and isinstance(step, SetStep)}
+        for name in changed:
+            gone |= self._pairs_with.get(name, 0)
+            gone |= sum(bit for source, bit in self._by_name.get(name, ()) if source.step == number)
         # Behind its branches, a parallel step has its output.
         own = next((owner for owner, fork in self.layout.forks.items() if fork.join == number), number)
         for name in names:
@@ -145,7 +150,7 @@ class Tracked:
                 elif is_done or isinstance(step, Call):
                     come |= bit
         for pair in self._copied(number):
-            if pair[1] not in names:
+            if pair[1] not in names | changed:
                 come |= self._copy[pair]
         return gone, come
 

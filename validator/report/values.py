@@ -91,8 +91,9 @@ def _read(witness: Witness, meaning: Meaning, steps: set[str]) -> Iterator[tuple
             continue
         yield names, meant.sources, meant.fields
         for path in dict.fromkeys(source.path for source in meant.sources):
-            for clause in made_by[path] if path and path[-1] == names[0] else ():
-                pending.extend(_references(clause))
+            for clause in made_by[path]:
+                is_meant = clause.name == names[0] if clause.is_of_fields else path[-1] == names[0]
+                pending.extend(_references(clause) if is_meant else ())
 
 
 def _is_condition(meaning: Meaning, clause: Clause) -> bool:

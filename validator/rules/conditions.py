@@ -73,12 +73,12 @@ class ConditionSyntax(Rule):
         for clause in context.facts.meaning.clauses:
             error = clause.error
             if error is not None:
-                help = error.help if clause.is_condition else _text_help(error, str(clause.path[-1]))
-                place = Place(clause.path, within=(error.start, error.end))
+                help = error.help if clause.is_condition else _text_help(error, clause.name)
+                place = clause.place(error.start, error.end)
                 step = context.facts.flow.steps[clause.step].id
                 correction = None
                 if help == error.help:
-                    help, correction = _offer(error, clause.path, context.facts.program)
+                    help, correction = _offer(error, place.path, context.facts.program)
                 yield self.finding(error.message, help, place, step=step, correction=correction)
         for number, rule in enumerate(context.facts.program.guardrails):
             error = _syntax_error(rule.when) if isinstance(rule, Never) and rule.when is not None else None

@@ -96,7 +96,7 @@ class UndefinedVariable(Rule):
             for node in walk(clause.tree) if clause.tree is not None and "defined" in clause.text else ():
                 if isinstance(node, Defined) and context.facts.meaning.names.meaning(node.reference.names) is None:
                     reference = node.reference
-                    place = Place(clause.path, within=(reference.start, reference.end))
+                    place = clause.place(reference.start, reference.end)
                     message = f"nothing ever defines `{reference.text()}`"
                     help, correction = self._suggestion(context, reference, place)
                     step = context.facts.flow.steps[clause.step].id

@@ -106,6 +106,8 @@ class SensitiveFlow:
         """Record the taint of a variable that a `set` assigns, or of the part of it that is built from a reading."""
         assert reading.clause is not None
         assert reading.meant is not None
+        if reading.clause.is_base(reading.reference.start):
+            return False  # what a variable keeps it has from its other sources
         known, place = self._sets.setdefault(reading.clause.name, {}), (reading.path, reading.reference.start)
         origin = self.origin(reading.meant) if place not in known else None
         if origin is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import ReportedElsewhere, Rule
+from stepward.vm.expressions.paths import Paths
 from stepward.vm.language.guardrails import AnyRule
 from stepward.vm.language.scopes import crossings
 from stepward.vm.language.steps import (
@@ -401,8 +402,12 @@ def all_steps(context: Context) -> Iterator[tuple[Path, AnyPart]]:
 
 
 def _assigned(path: Path, step: AnyPart) -> Iterator[tuple[str, Place]]:
-    for name in step.assigns if not isinstance(step, InvokeStep) else ():
-        yield name, Place((*path, "carry" if isinstance(step, ForEachStep) else "set", name), key=True)
+    for name, value in step.assigns.items() if not isinstance(step, InvokeStep) else ():
+        word, written = (
+            "carry" if isinstance(step, ForEachStep) else "set",
+            value if isinstance(value, Paths) else [name],
+        )
+        yield name, Place((*path, word, next(iter(written))), key=True)
     if isinstance(step, ForEachStep) and not step.is_once:
         yield step.item_name, Place((*path, "as"))
         if step.index_as is not None:

@@ -12,6 +12,7 @@ from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.effects import known_sites
 from stepward.validator.rules.sensitive_flow import SensitiveFlow, is_marked
+from stepward.vm.expressions.inside import keeps
 from stepward.vm.expressions.syntax import (
     Built,
     Reference,
@@ -221,7 +222,8 @@ class UnguardedTextToEffect(Rule):
         names = reading.reference.names
         root = names[: len(names) - len(reading.meant.fields)]
         checks = {step for step, fields in self._conditions.get(source, ()) if _overlap(fields, reading.meant.fields)}
-        checks.update(number for number in self._assigning.get(root, ()) if number != source.step)
+        others = (number for number in self._assigning.get(root, ()) if number != source.step)
+        checks.update(number for number in others if not _keeps(context, number, root, reading.meant.fields))
 
         def passed(step: int) -> set[int]:
             return {one for one in flow.successors[step] if one == reading.step or one not in checks}
@@ -267,6 +269,13 @@ def _assigning(context: Context) -> dict[tuple[str, ...], list[int]]:
         for name in assigned_names(step):
             found.setdefault(name, []).append(number)
     return found
+
+
+def _keeps(context: Context, number: int, root: tuple[str, ...], fields: tuple[str, ...]) -> bool:
+    """Return whether a step assigns other fields of a variable than some, or than parts of their value."""
+    clauses = context.facts.meaning.clauses_of.get(number, ())
+    tree = next((clause.tree for clause in clauses if (clause.name,) == root and clause.is_of_fields), None)
+    return tree is not None and keeps(tree, fields)
 
 
 def _overlap(left: tuple[str, ...], right: tuple[str, ...]) -> bool:

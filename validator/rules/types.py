@@ -64,9 +64,10 @@ class TypeMismatch(Rule):
 
     def _conflicts(self, context: Context) -> Iterator[Finding]:
         covered = {
-            (clause.path, problem.start, problem.end)
+            (place.path, *(place.within or (0, 0)))
             for clause, problem in context.analyses.type_problems
             if problem.code == "SW203"
+            for place in [clause.place(problem.start, problem.end)]
         }
         for conflict in context.facts.meaning.typing.conflicts:
             first, second = conflict.first, conflict.second
@@ -231,7 +232,10 @@ def expression_findings(rule: Rule, context: Context) -> Iterator[Finding]:
     """Yield the problems of the program's expressions that are findings of one rule."""
     for clause, problem in context.analyses.type_problems:
         if problem.code == rule.code:
-            place = Place(clause.path, within=(problem.start, problem.end))
-            correction = Correction(Place(clause.path), problem.rewrite) if problem.rewrite else None
+            place = clause.place(problem.start, problem.end)
+            is_whole = (
+                problem.rewrite and not clause.is_of_fields
+            )  # several expressions are no text that can be replaced
+            correction = Correction(Place(clause.path), problem.rewrite) if is_whole else None
             step = context.facts.flow.steps[clause.step].id
             yield rule.finding(problem.message, problem.help, place, step=step, correction=correction)

@@ -11,6 +11,7 @@ from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
 from stepward.validator.rules.placeholders import braced_texts
 from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.inside import asked_parts
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Defined, Reference, walk
@@ -112,16 +113,17 @@ class NeverRead(Rule):
 def _read(context: Context) -> set[Source]:
     """Return every source that a step or a guardrail reads, also in `defined`."""
     names = context.facts.meaning.names
-    read = {
-        source for reading in context.analyses.assignment.readings if reading.meant for source in reading.meant.sources
-    }
+    # A variable of which a field is assigned is not read by that.
+    every = context.analyses.assignment.readings
+    readings = [one for one in every if one.clause is None or not one.clause.is_base(one.reference.start)]
+    read = {source for reading in readings if reading.meant for source in reading.meant.sources}
     trees = [clause.tree for clause in context.facts.meaning.clauses if clause.tree is not None]
     for _, when in context.facts.meaning.whens:
         try:
             trees.append(parse(when))
         except ExpressionError:
             continue
-    for node in (node for tree in trees for node in walk(tree)):
+    for node in (node for tree in trees for part in asked_parts(tree) for node in walk(part)):
         reference = node.reference if isinstance(node, Defined) else node
         meant = names.meaning(reference.names) if isinstance(reference, Reference) else None
         read.update(meant.sources if meant is not None else ())

@@ -56,13 +56,22 @@ def evaluate(tree: Expression, lookup: Lookup) -> Any:
             return _calculated(tree, lookup)
         case Minus(operand=operand):
             return arithmetic("-", 0, number_of("-", evaluate(operand, lookup)))
-        case Built(names=names, parts=parts, is_list=is_list):
+        case Built(names=names, parts=parts, is_list=is_list, base=base):
+            kept = {} if base is None else as_object(base, evaluate(base, lookup))
             found = tuple(evaluate(part, lookup) for part in parts)
-            return found if is_list else FrozenMap(zip(names, found, strict=True))
+            return found if is_list else FrozenMap({**kept, **dict(zip(names, found, strict=True))})
         case Template(parts=parts):
             return "".join(as_text(evaluate(part, lookup)) for part in parts)
         case _:
             assert_never(tree)
+
+
+def as_object(base: Reference, value: Any) -> dict[str, Any]:
+    """Return the value of a reference to a field of which something is assigned; raises EvaluationError if it has no
+    fields."""
+    if not isinstance(value, dict):
+        raise EvaluationError(f"`{base.text()}` must be an object to get a field, not {kind(value)}")
+    return value
 
 
 def evaluate_condition(tree: Expression, lookup: Lookup) -> bool:

@@ -45,7 +45,48 @@ def leaves(tree: Expression, fields: tuple[str, ...]) -> Iterator[Leaf]:
             yield from leaves(one, fields[1:])
     else:
         inner = tree.part(fields[0])
-        yield from [_NONE] if inner is None else leaves(inner, fields[1:])
+        if inner is not None:
+            yield from leaves(inner, fields[1:])
+        else:
+            yield from [_NONE] if tree.base is None else leaves(tree.base, fields)
+
+
+def assigned_paths(tree: Expression) -> Iterator[tuple[str, ...]]:
+    """Yield the paths that an object with a base changes: the names of the variable and of the fields below it."""
+    if isinstance(tree, Built) and tree.base is not None:
+        for name, part in zip(tree.names, tree.parts, strict=True):
+            inner = list(assigned_paths(part))
+            yield from inner or [(*tree.base.names, name)]
+
+
+def asked_parts(tree: Expression) -> Iterator[Expression]:
+    """Yield what an evaluation evaluates by itself: the parts of a built value, or the whole of any other expression.
+
+    The objects that it copies are not among them: see `bases`.
+    """
+    if isinstance(tree, Built):
+        for part in tree.parts:
+            yield from asked_parts(part)
+    else:
+        yield tree
+
+
+def bases(tree: Expression) -> Iterator[Reference]:
+    """Yield the references to the objects of which fields are assigned."""
+    if isinstance(tree, Built):
+        yield from [tree.base] if tree.base is not None else ()
+        for part in tree.parts:
+            yield from bases(part)
+
+
+def keeps(tree: Expression, fields: tuple[str, ...]) -> bool:
+    """Return whether the value at some fields of `tree`, or a part of it, is that of the object that it copies."""
+    for name in fields:
+        inner = tree.part(name) if isinstance(tree, Built) else None
+        if inner is None:
+            return isinstance(tree, Built) and tree.base is not None
+        tree = inner
+    return isinstance(tree, Built) and tree.base is not None
 
 
 def leaf(tree: Expression, fields: tuple[str, ...]) -> Leaf:

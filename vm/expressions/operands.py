@@ -96,6 +96,8 @@ def needs(node: Expression) -> Iterator[tuple[Expression, Kinds, str]]:
     Operands whose kinds depend on one another (`Operator.takes`) are left out.
     """
     match node:
+        case Built(base=Reference() as base):
+            yield base, OBJECT, "set"
         case Constant() | Reference() | Defined() | Built() | Template():
             pass
         case Compare(operator=comparison, left=left, right=right):

@@ -106,12 +106,14 @@ class Minus(Node):
 class Built(Node):
     """A list or an object of parts: `[$a, 'b']` in an expression, `{role: user, content: $message}` in a `set`.
 
-    `names` are those of the parts: fields of an object, indexes `[0]`, `[1]` of a list.
+    `names` are those of the parts: fields of an object, indexes `[0]`, `[1]` of a list. With a `base`, the value is a
+    copy of that object in which the parts are in the place of its own fields, as `set: {order.total: $x}` makes it.
     """
 
     names: tuple[str, ...]
     parts: tuple[Expression, ...]
     is_list: bool
+    base: Reference | None = None
 
     def part(self, name: str) -> Expression | None:
         """Return the part that is a field or an item; None where there is none."""
@@ -143,6 +145,8 @@ def children(node: Expression) -> tuple[Expression, ...]:
             return operands
         case Arithmetic(first=first, rest=rest):
             return (first, *(operand for _, operand in rest))
+        case Built(parts=parts, base=Reference() as base):
+            return (base, *parts)
         case Built(parts=parts) | Template(parts=parts):
             return parts
 
@@ -160,10 +164,21 @@ def with_children(node: Expression, change: Callable[[Expression], Expression]) 
             return replace(node, left=change(left), right=change(right))
         case Arithmetic(first=first, rest=rest):
             return replace(node, first=change(first), rest=tuple((sign, change(one)) for sign, one in rest))
-        case Built(parts=parts):
-            return replace(node, parts=tuple(map(change, parts)))
+        case Built(parts=parts, base=base):
+            changed = None if base is None else change(base)
+            assert changed is None or isinstance(changed, Reference), "a reference stays one"
+            return replace(node, parts=tuple(map(change, parts)), base=changed)
         case Template(parts=parts):
             return replace(node, parts=tuple(map(change, parts)))  # type: ignore[arg-type]  # texts and references stay
+
+
+def moved(node: Expression, by: int) -> Expression:
+    """Return a tree whose positions are larger by a number of code points."""
+    found = with_children(node, lambda child: moved(child, by))
+    if isinstance(found, Defined):
+        inner = replace(found.reference, start=found.reference.start + by, end=found.reference.end + by)
+        found = replace(found, reference=inner)
+    return replace(found, start=found.start + by, end=found.end + by)
 
 
 def walk(root: Expression) -> Iterator[Expression]:

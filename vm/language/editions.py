@@ -14,11 +14,12 @@ from stepward.vm.errors import ExpressionError, Problem
 from stepward.vm.expressions.fields import is_indexed
 from stepward.vm.expressions.operators import FUNCTIONS
 from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.paths import is_path
 from stepward.vm.expressions.syntax import Built, Expression, FunctionCall, all_references, walk
 from stepward.vm.language.guardrails import Guardrail, Never, has_past
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.manifest import ToolSpec
-from stepward.vm.language.steps import BranchStep, parts
+from stepward.vm.language.steps import BranchStep, SetStep, parts
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Correction, Path, Place
 
@@ -153,6 +154,13 @@ def _of_steps(program: Written) -> Iterator[Use]:
         yield Use(f"the step type `{program.layout.steps[number].type}`", Place((*program.layout.path(number), "type")))
 
 
+def _of_paths(program: Written) -> Iterator[Use]:
+    for number, step in enumerate(program.layout.steps):
+        for key in step.set if isinstance(step, SetStep) else ():
+            if is_path(key):
+                yield Use("a path in `set`", Place((*program.layout.path(number), "set", key), key=True))
+
+
 def _of_errors(program: Written) -> Iterator[Use]:
     for name, tool in program.tools.items():
         if tool.errors is not None:
@@ -224,6 +232,7 @@ FEATURES: Final[tuple[Callable[[Written], Iterator[Use]], ...]] = (
     _of_order,
     _of_compute,
     _of_time,
+    _of_paths,
 )
 """The table: each row yields the uses of its features in a program."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stepward.vm.expressions.fields import ITEMS, index_of, of_type
+from stepward.vm.expressions.inside import assigned_paths
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
 from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, NUMBER, OPERATORS, STRING, Kinds
 from stepward.vm.expressions.syntax import (
@@ -87,6 +88,9 @@ class _Collector:
             source = Source("set", clause.name, clause.path, clause.step)
             self.equate((source, ()), tree)
             self.built((source, ()), tree)
+            for names in assigned_paths(tree):  # what comes from elsewhere may lack the field
+                for location in self.locations(names):
+                    self.typing.note_read(location, asked_only=True)
         for node in walk(tree):
             self.node(node)
 

@@ -469,7 +469,7 @@ def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any)
         help = f"did you mean `{near[0]}`?" if near else f"use {_listed(expected, 'or')}"
         return f"{field} can't be `{given}`", help
     if kind == "variable_name":
-        return f"`{given}` is not a name", "a name has letters, digits and `_`, and starts with no digit"
+        return f"`{context['text']}` is not a name", "a name has letters, digits and `_`, and starts with no digit"
     if kind == "string_pattern_mismatch":
         return f"`{given}` is not an id", "an id has no spaces, dots, quotes or `$`"
     if kind in ("greater_than", "greater_than_equal"):

@@ -18,7 +18,8 @@ def made_of(tree: Expression | None, fields: tuple[str, ...]) -> list[Leaf]:
     None for any other expression: what it copies or computes is known otherwise.
     """
     if isinstance(tree, Built):
-        return list(leaves(tree, fields))
+        found = [(leaf, made_of(leaf.tree, leaf.fields) if leaf.fields else []) for leaf in leaves(tree, fields)]
+        return [one for leaf, inner in found for one in (inner or [leaf])]
     if fields[:1] != (ITEMS,):
         return []
     parts = (part for part in joined_parts(tree) if isinstance(part, Built | Constant | Reference))
@@ -51,6 +52,8 @@ def joined_operands(array: Expression) -> Iterator[Expression]:
 
 def leaf_view(leaf: Leaf) -> View:
     """Return the view of a part of a built value that is no reference, or of its fields."""
+    if leaf.fields and is_joined(leaf.tree):
+        return View(optional=True, is_known=False)
     if leaf.tree is None or leaf.fields:
         return View(never=True)
     return View(kind_of(leaf.tree.value) if isinstance(leaf.tree, Constant) else result_kinds(leaf.tree))

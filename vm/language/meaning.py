@@ -10,6 +10,7 @@ from stepward.vm.expressions.building import is_computed
 from stepward.vm.expressions.operands import resolved
 from stepward.vm.expressions.operators import ANY
 from stepward.vm.expressions.parser import parse
+from stepward.vm.expressions.paths import Paths
 from stepward.vm.expressions.syntax import all_references
 from stepward.vm.expressions.template import embedded, lone_reference
 from stepward.vm.language.clauses import CallSite, Clause
@@ -104,12 +105,14 @@ class Meaning:
         )
         if language == 1:
             return tuple(texts)
-        made = [
-            Clause.of_built(number, assigned_path(layout, number, name), value, name)
-            for number, step in enumerate(self.flow.steps)
-            for name, value in step.assigns.items()
-            if not isinstance(value, str) and is_computed(value, language)
-        ]
+        made: list[Clause] = []
+        for number, step in enumerate(self.flow.steps):
+            for name, value in step.assigns.items():
+                path = assigned_path(layout, number, name)
+                if isinstance(value, Paths):
+                    made += Clause.of_fields(number, path, value, language, name)
+                elif not isinstance(value, str) and is_computed(value, language):
+                    made.append(Clause.of_built(number, path, value, name))
         return tuple(sorted((*texts, *made), key=lambda one: one.step)) if made else tuple(texts)
 
     @cached_property

@@ -14,12 +14,13 @@ from typing import Final, assert_never
 from stepward.vm.expressions.fields import ITEMS, index_of, is_indexed, of_type, written
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import ANY, OBJECT
-from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression
+from stepward.vm.expressions.paths import Paths
+from stepward.vm.expressions.syntax import Built, Constant, Expression
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.failures import names_of
 from stepward.vm.language.items import MAX_COPIES, kinds_inside, lacks
-from stepward.vm.language.made import leaf_view, made_of, meaning_of
+from stepward.vm.language.made import is_joined, leaf_view, made_of, meaning_of
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source, input_of_call
 from stepward.vm.language.program import Program
@@ -287,12 +288,8 @@ class Typing:
         """Return the view of a `set` name by the present views of the locations that it copies."""
         if self.copied(location[0]) is None:
             tree = self.tree(location[0])
-            is_joined = isinstance(tree, Arithmetic) and bool(tree.joins) and location[1][:1] == (ITEMS,)
-            return (
-                self._view_of_made(location, tree)
-                if is_joined or isinstance(tree, Built)
-                else self._stated_view(location)
-            )
+            is_made = isinstance(tree, Built) or (is_joined(tree) and location[1][:1] == (ITEMS,))
+            return self._view_of_made(location, tree) if is_made else self._stated_view(location)
         copied = self._copied_locations(location)
         if not copied:
             return NO_VALUE
@@ -314,7 +311,8 @@ class Typing:
         for leaf in made_of(tree, location[1]):
             meant = meaning_of(self.names, leaf.tree)
             if meant is None:
-                found.append(leaf_view(leaf))
+                is_sum = is_joined(leaf.tree) and not leaf.fields
+                found.append(self._used_view(location) if is_sum else leaf_view(leaf))
                 continue
             views = [self._present((one, of_type(meant.fields))) for one in meant.sources]
             # What a value is built from was defined then.
@@ -348,7 +346,7 @@ class Typing:
         value = self.program.layout.steps[source.step].assigns.get(source.name)
         tree = self.tree(source)
         if tree is None:
-            return None if isinstance(value, str) else value
+            return None if isinstance(value, str | Paths) else value
         return tree.value if isinstance(tree, Constant) else None
 
     def tree(self, source: Source) -> Expression | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from stepward.vm.expressions.paths import Paths
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import Failing, ForEachStep, InvokeStep, parts
@@ -15,12 +16,16 @@ _Kind = Literal["input", "output", "set", "error", "error_name", "item", "index"
 
 
 def assigned_path(layout: Layout, step: int, name: str) -> Path:
-    """Return the path of a variable that a step assigns by `set` or `carry`, or of an argument of a call."""
+    """Return the path of a variable that a step assigns by `set` or `carry`, or of an argument of a call.
+
+    If `set` assigns fields of the variable, it is that of the first of them.
+    """
     owner = layout.steps[step]
     if isinstance(owner, InvokeStep):
         return (*layout.path(step), "args", name.rpartition("/")[2])
+    value = owner.assigns.get(name)
     word = "carry" if isinstance(owner, ForEachStep) else "set"
-    return (*layout.path(step), word, name)
+    return (*layout.path(step), word, next(iter(value)) if isinstance(value, Paths) else name)
 
 
 class Source(NamedTuple):

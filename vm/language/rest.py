@@ -225,7 +225,7 @@ class _Cutting:
 
     def _texts(self, data: dict[str, Any]) -> Iterator[tuple[Path, _Text]]:
         """Yield the texts with references in the steps of the rest, each with its path in the program."""
-        expressions = {clause.path for clause in self.meaning.clauses if clause.text}
+        expressions = {path for clause in self.meaning.clauses for path in clause.texts()}
         own = [number for number in sorted(self.kept) if self._is_own(number)]
         for path in dict.fromkeys(self.layout.path(number) for number in own):
             for below, text in texts(data["steps"][path[1]], path):

@@ -90,10 +90,8 @@ class AssignedKinds:
         if isinstance(tree, Reference):
             return _locations(self._names.meaning((*tree.names, *location[1])))
         if isinstance(tree, Built):
-            inner = [one.tree for one in leaves(tree, location[1])]
-            return [
-                place for one in inner if isinstance(one, Reference) for place in self._read((location[0], ()), one)
-            ]
+            inner = [one.tree for one in leaves(tree, location[1])] if location[1] else []
+            return [place for one in inner if one is not None for place in self._read((location[0], ()), one)]
         if isinstance(tree, Arithmetic) and tree.joins and not location[1]:
             return [one for read in all_references(tree) for one in _locations(self._names.meaning(read.names))]
         return []

@@ -31,6 +31,7 @@ from stepward.vm.language.type_words import either, shown_value, shown_values
 
 QUOTED_REFERENCE: Final = re.compile(rf"\${NAME}(?:\.{NAME})*")
 _NULL: Final = frozenset({"null"})
+_PATH: Final = "a path of `set`"
 _NOTHING_KNOWN: Final = Facts()
 
 
@@ -88,6 +89,8 @@ class _Checker:
             case Compare():
                 self.compare(tree, known)
             case Built(parts=parts):
+                for operand, kinds, _ in needs(tree):  # the object that a path of `set` changes
+                    self.require(operand, self.check(operand, known), kinds, _PATH)
                 for part in parts:
                     self.check(part, known)
             case Arithmetic(joins=joins) if joins:
@@ -163,8 +166,7 @@ class _Checker:
 
     def report_kinds(self, tree: Expression, operand: _Operand, kinds: Kinds, whose: str) -> None:
         found = operand.kinds - kinds
-        shown = self.shown(tree)
-        verb = "is" if not operand.kinds & kinds else "may be"
+        shown, verb = self.shown(tree), "is" if not operand.kinds & kinds else "may be"
         message = f"{whose} needs {either(kinds)}, but `{shown}` {verb} {either(found)}"
         self.report("SW203", message, self.kind_help(tree, shown, kinds, found, whose), tree)
 
@@ -178,7 +180,7 @@ class _Checker:
         if isinstance(tree, Constant) and isinstance(tree.value, str) and kinds == NUMBER and _is_number(tree.value):
             return f"write {tree.value} without quotes"
         declared = self.declaration(tree, kinds) or f"`{shown}` as {either(kinds)} where it comes from"
-        return f"declare {declared}, or compare it with another value"
+        return f"declare {declared}, or {'assign it as a whole' if whose == _PATH else 'compare it with another value'}"
 
     def declaration(self, tree: Expression, kinds: Kinds) -> str:
         """Return in words how to declare a type at the source of a reference; empty unless there is one such source."""
@@ -480,10 +482,8 @@ class _Checker:
         return bool(many) or _are_unlike(operand.kinds, own.kinds)
 
     def unlike_items(self, tree: Compare, item: Expression, operand: _Operand, kinds: Kinds) -> None:
-        shown = self.shown(item)
-        message = (
-            f"`{shown}` is {either(operand.kinds - _NULL)}, but the items are {either(kinds)}: they can't be compared"
-        )
+        what = f"`{self.shown(item)}` is {either(operand.kinds - _NULL)}"
+        message = f"{what}, but the items are {either(kinds)}: they can't be compared"
         self.report("SW203", message, "compare values of one type", tree)
 
     def report(self, code: str, message: str, help: str, tree: Expression) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.evaluator import as_object, evaluate
 from stepward.vm.expressions.syntax import Built, Expression, Reference
 from stepward.vm.expressions.template import fill, parts
-from stepward.vm.journal.canonical import Secret, is_sealed, opened
+from stepward.vm.journal.canonical import Sealed, Secret, is_sealed, opened
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.machine.plan import is_sensitive
 from stepward.vm.machine.state import Reader
@@ -52,12 +52,23 @@ def computed(tree: Expression, reader: Reader) -> Any:
     match tree:
         case Reference(names=names):
             return reader.raw(names)
-        case Built(names=names, parts=inner, is_list=is_list):
+        case Built(names=names, parts=inner, is_list=is_list, base=base):
+            if base is not None:
+                return _changed(tree, base, reader)
             found = tuple(computed(one, reader) for one in inner)
             return found if is_list else FrozenMap(zip(names, found, strict=True))
     own = Reader(reader.plan, reader.slots)
     value = evaluate(tree, own)
     return Secret(value) if own.touched else value
+
+
+def _changed(tree: Built, base: Reference, reader: Reader) -> Any:
+    """Return a copy of an object with other values in some fields; one that is sensitive as a whole stays so."""
+    whole = reader.raw(base.names)
+    is_secret = type(whole) in (Sealed, Secret)
+    kept = as_object(base, opened(whole) if is_secret else whole)
+    made = {name: computed(part, reader) for name, part in zip(tree.names, tree.parts, strict=True)}
+    return Secret(FrozenMap({**kept, **opened(made)})) if is_secret else FrozenMap({**kept, **made})
 
 
 def refused(value: Any, spec: TypeSpec | None, name: str) -> str | None:

@@ -59,7 +59,7 @@ def require_runnable(meaning: Meaning) -> None:
             problems.append(Problem("SW002", message, "add `max_items`", Place(flow.layout.path(number))))
     for clause in meaning.clauses:
         if clause.error is not None:
-            locate = Place(clause.path, within=(clause.error.start, clause.error.end))
+            locate = clause.place(clause.error.start, clause.error.end)
             problems.append(Problem("SW301", clause.error.message, clause.error.help, locate))
     for rule, text in meaning.whens:
         try:

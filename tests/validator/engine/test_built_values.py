@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from brute_force import truth
-from built_forms import FORMS, TEXT_FORMS
+from built_forms import FORMS, PATH_FORMS, TEXT_FORMS, TEXT_PATHS
 from comparing import compare
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.vm import Program
@@ -95,18 +95,18 @@ def test_what_is_proved_and_what_is_violated(
 QUESTIONS = ("$t == 'a'", "$t contains 'b'", "len($t) > 1", "$t in ['a', 'ab']", "$t starts_with 'a'")
 
 
-@pytest.mark.parametrize("number", range(len(FORMS)))
+@pytest.mark.parametrize("number", range(len(FORMS) + len(PATH_FORMS)))
 def test_every_form_agrees_with_the_enumeration(number: int) -> None:
-    chance = Random(f"forms/{number}")
+    chance, form = Random(f"forms/{number}"), (*FORMS, *PATH_FORMS)[number]
     for _ in range(2):
         asked, guard = chance.sample(QUESTIONS, 2)
-        when = asked.replace("$t", FORMS[number].place)
-        agrees(program(list(FORMS[number].assigned), when, guard))
+        when = asked.replace("$t", form.place)
+        agrees(program(list(form.assigned), when, guard))
 
 
-@pytest.mark.parametrize("number", range(len(TEXT_FORMS)))
+@pytest.mark.parametrize("number", range(len(TEXT_FORMS) + len(TEXT_PATHS)))
 def test_every_form_of_a_text_agrees_with_the_enumeration(number: int) -> None:
-    assigned, question = TEXT_FORMS[number]
+    assigned, question = (*TEXT_FORMS, *TEXT_PATHS)[number]
     for guard in Random(f"texts/{number}").sample(QUESTIONS, 2):
         agrees(program(list(assigned), question, guard))
 

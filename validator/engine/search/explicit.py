@@ -247,11 +247,12 @@ class Search:
 
     def _part(self, tree: Built, fields: tuple[str, ...], env: Env) -> Any:
         """Return the value of a field of a built value: a value that was copied has fields that are no part of it."""
-        part = leaf(tree, fields).tree
+        part, below, _ = leaf(tree, fields)
         if part is None:
             return UNDEFINED
         if not isinstance(part, Reference):
-            return self._evaluated(part, env)
+            found = self._evaluated(part, env)
+            return UNDEFINED if found is UNDEFINED else within(found, below)
         root = self.domains.root(part.names)
         block = env.get(root)
         assert not isinstance(block, Given), "what is read was chosen"

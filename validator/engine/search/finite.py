@@ -31,6 +31,7 @@ from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domains
 from stepward.validator.engine.values.states import State
+from stepward.vm.expressions.inside import asked_parts
 from stepward.vm.expressions.operands import is_condition
 from stepward.vm.expressions.syntax import Expression
 
@@ -59,9 +60,11 @@ class Table:
         self.clock = clock
         trees = [tree for decision in system.decisions for tree in decision.trees]
         trees += [
-            one.value.tree
+            part
             for one in assigns(system)
-            if isinstance(one.value, Computed) and is_condition(one.value.tree)
+            if isinstance(one.value, Computed)
+            for part in asked_parts(one.value.tree)
+            if is_condition(part)
         ]
         groups = equivalence_groups(system, domains)
         self.space = Space(trees, domains, groups, constants(system, domains, groups))

@@ -14,8 +14,9 @@ from typing import Any
 from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, Undefined
 from stepward.validator.engine.values.classes import Outcome, Slot, Space
 from stepward.validator.engine.values.domains import Domain, Names, of_kinds
-from stepward.validator.engine.values.states import UNDEFINED, holds, is_required, references_of, within
-from stepward.vm.expressions.inside import leaf
+from stepward.validator.engine.values.states import UNDEFINED, holds, is_required, within
+from stepward.vm.expressions.facts import certain_reads
+from stepward.vm.expressions.inside import bases, leaf
 from stepward.vm.expressions.operands import is_condition, result_kinds
 from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
 from stepward.vm.language.names import Source
@@ -68,6 +69,10 @@ def _answer(space: Space, slot: Slot, outcome: Outcome) -> Transfer:
 
 def _is_undefined(value: Any) -> bool:
     return value is UNDEFINED
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 class Transfers:
@@ -171,14 +176,21 @@ class Transfers:
             yield _copy(self.space, slot, origin)
 
     def _built(self, slots: Iterable[Slot], tree: Built) -> Iterable[Transfer]:
-        """Yield the transfers of a built value: what it is built from is defined, and each field has its part."""
-        read = [self.space.slots[names] for names in references_of([tree]) if names in self.space.slots]
+        """Yield the transfers of a built value: what it is built from is defined, and each field has its part.
+
+        What fields are put into is an object.
+        """
+        read = [self.space.slots[names] for names in sorted(certain_reads(tree)) if names in self.space.slots]
         mask = self.space.all
         for slot in read:
             mask &= ~self.undefined([slot])
+        for names in (base.names for base in bases(tree)):
+            mask &= self.space.where(self.space.slots[names], _is_object) if names in self.space.slots else mask
         yield self._any([], mask)
         for slot in slots:
-            yield self._part(slot, leaf(tree, self._fields(slot)).tree)
+            part = leaf(tree, self._fields(slot))
+            is_whole = not part.fields or part.tree is None
+            yield self._part(slot, part.tree) if is_whole else self._any([slot], self.space.possible)
 
     def _part(self, slot: Slot, tree: Expression | None) -> Transfer:
         """Return the transfer by which a reference takes one part of a built value; None is no value."""
@@ -194,6 +206,8 @@ class Transfers:
                 return self._any([slot], self.space.possible)
             case Built(is_list=False):
                 return self._any([slot], self._states_of(slot, FrozenMap()))
+        if is_condition(tree):
+            return _answer(self.space, slot, self.space.outcome(tree))
         self.blurs = True
         values = of_kinds(result_kinds(tree))
         if isinstance(tree, Built):

@@ -223,12 +223,13 @@ class Encoding:
     def _composed(self, tree: Expression) -> Version:
         """Return the version of a built value, or of a part of one, on an edge that is taken only where it exists."""
         match tree:
-            case Built(names=names, parts=parts):
+            case Built(names=names, parts=parts, base=base):
                 inner = {
                     name: self.terms.version(part.names) if isinstance(part, Reference) else (self._composed(part), ())
                     for name, part in zip(names, parts, strict=True)
                 }
-                return Composed(self.terms.value(tree)._replace(fails=False), inner)
+                kept = None if base is None else self.terms.version(base.names)
+                return Composed(self.terms.value(tree)._replace(fails=False), inner, kept)
             case Constant(value=literal):
                 return Written(freeze(literal))
         return Made(self.terms.value(tree)._replace(fails=False))

@@ -16,7 +16,7 @@ from stepward.validator.engine.smt.payloads import Array, Term, Text, Truth, Val
 from stepward.validator.engine.values.domains import NOTHING, Domain, of_constant, of_kinds
 from stepward.validator.engine.values.texts import Atom
 from stepward.vm.expressions.operators import Question
-from stepward.vm.expressions.syntax import Built, Template
+from stepward.vm.expressions.syntax import Built, Expression, Template
 
 MAX_MEMBERS = 256
 """The most members of a text that is joined from two enums."""
@@ -151,9 +151,18 @@ class Sums:
         self.terms.state(z3.ToReal(array.length) == self.terms.length_of(left) + self.terms.length_of(right))
         return array
 
-    def of_parts(self, tree: Built | Template, parts: Sequence[Value]) -> Value:
+    def of_parts(self, tree: Built | Template, value: Callable[[Expression], Value]) -> Value:
         """Return the value of a list, an object or a template, from those of its parts."""
-        return self.built(parts, is_list=tree.is_list) if isinstance(tree, Built) else self.template(parts)
+        parts = [value(part) for part in tree.parts]
+        if isinstance(tree, Template):
+            return self.template(parts)
+        found = self.built(parts, is_list=tree.is_list)
+        if tree.base is None:
+            return found
+        base = value(tree.base)
+        is_none = self.terms.either(base.fails, *(when for word, (when, _) in base.kinds.items() if word != "object"))
+        fails = self.terms.either(found.fails, is_none)
+        return Value(fails, {"object": (self.terms.no(fails), found.kinds["object"][1])})
 
     def built(self, parts: Sequence[Value], *, is_list: bool) -> Value:
         """Return the value of a list or an object of parts: each of them has a value, and none of them fails."""

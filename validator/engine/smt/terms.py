@@ -244,7 +244,7 @@ class Terms(ABC):
                     total = self._added(tree, total, self._number_of(self.value(operand)), sign)
                 return Value(total[0], {"number": (self.no(total[0]), total[1])})
             case Built() | Template():
-                return self.sums.of_parts(tree, [self.value(part) for part in tree.parts])
+                return self.sums.of_parts(tree, self.value)
             case Defined() | Negation() | Logic() | Compare():
                 holds, fails = self.truth(tree)
                 return Value(fails, {"boolean": (self.no(fails), holds)})

@@ -59,10 +59,18 @@ class Made(Version):
 
 @dataclass(eq=False, slots=True)
 class Composed(Version):
-    """A built value: each of its parts is a field of another version."""
+    """A built value: each of its parts is a field of another version, and its other fields are those of `base`."""
 
     value: Value
     parts: dict[str, tuple[Version, Fields]]
+    base: tuple[Version, Fields] | None = None
+
+    def at(self, fields: Fields) -> tuple[Version, Fields] | None:
+        """Return the version of a field, and the fields below it; None where the value has no such field."""
+        if fields[0] not in self.parts:
+            return None if self.base is None else (self.base[0], (*self.base[1], *fields))
+        version, inside = self.parts[fields[0]]
+        return version, (*inside, *fields[1:])
 
 
 @dataclass(eq=False, slots=True)
@@ -154,10 +162,8 @@ class Versions(Terms):
             case Composed():
                 if not fields:
                     return version.value
-                if fields[0] not in version.parts:
-                    return NO_VALUE
-                base, inside = version.parts[fields[0]]
-                return base.known[*inside, *fields[1:]]
+                at = version.at(fields)
+                return NO_VALUE if at is None else at[0].known[at[1]]
             case Written():
                 return _written(version.literal, fields)
             case Part():
@@ -346,10 +352,8 @@ def _parts(version: Version, fields: Fields) -> list[tuple[Version, Fields]]:
     if isinstance(version, Merge):
         return [(part, fields) for _, part in version.parts]
     if isinstance(version, Composed):
-        if not fields or fields[0] not in version.parts:
-            return []
-        base, inside = version.parts[fields[0]]
-        return [(base, (*inside, *fields[1:]))]
+        at = version.at(fields) if fields else None
+        return [] if at is None else [at]
     return [(version.base, (*version.fields, *fields))] if isinstance(version, Part) else []
 
 

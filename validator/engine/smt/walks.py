@@ -91,6 +91,7 @@ class _Held(NamedTuple):
     value: Any = None
     prefix: Fields = ()
     parts: Mapping[str, _Held] | None = None
+    base: _Held | None = None
 
     def below(self, fields: Fields) -> _Held:
         """Return the value of a field as an object of this class."""
@@ -100,7 +101,9 @@ class _Held(NamedTuple):
         """Return the value of a field, or UNDEFINED; where the model has none, the simplest value of its domain."""
         fields = (*self.prefix, *fields)
         if self.parts is not None and fields:
-            return self.parts[fields[0]].get(fields[1:]) if fields[0] in self.parts else UNDEFINED
+            if fields[0] in self.parts:
+                return self.parts[fields[0]].get(fields[1:])
+            return UNDEFINED if self.base is None else self.base.get(fields)
         if self.leaf is None:
             return within(self.value, fields)
         value: Any = None
@@ -170,9 +173,14 @@ class _Walker:
             root = self.domains.root(tree.names)
             held = self.held[root].below(tree.names[len(root) :]) if root in self.held else _Held(None, {}, UNDEFINED)
         elif isinstance(tree, Built):
+            base = None if tree.base is None else self._computed(tree.base)
+            if base is not None and not isinstance(base.get(()), dict):
+                raise _Astray
             parts = {name: self._computed(part) for name, part in zip(tree.names, tree.parts, strict=True)}
             values = {name: part.get(()) for name, part in parts.items()}
-            held = _Held(None, {}, tuple(values.values()) if tree.is_list else FrozenMap(values), parts=parts)
+            held = _Held(
+                None, {}, tuple(values.values()) if tree.is_list else FrozenMap(values), parts=parts, base=base
+            )
         else:
             held = _Held(None, {}, value_of(tree, self.state))
         if held.get(()) is UNDEFINED:

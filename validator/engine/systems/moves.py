@@ -26,6 +26,7 @@ from stepward.validator.engine.systems.joint import (
     joint,
 )
 from stepward.validator.engine.systems.leaving import Leaving
+from stepward.validator.engine.systems.reading import conditions_of, unread
 from stepward.validator.engine.systems.starts import Starts
 from stepward.validator.engine.systems.system import (
     FAILS,
@@ -44,7 +45,7 @@ from stepward.validator.engine.values.domains import Domains, Names, primed, rea
 from stepward.validator.engine.values.overflow import Overflow
 from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.operands import is_condition
-from stepward.vm.expressions.syntax import Built, Compare, Constant, Defined, Expression, Reference
+from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import (
     AnyStep,
@@ -273,7 +274,7 @@ class Moves:
         for decision in decided.values():
             yield (Guard(decision, FAILS),)
         if readable is not None:
-            yield (Guard(readable, NONE_HOLDS),)
+            yield from ((guard,) for guard in unread(readable))
 
     def trees(self, number: int) -> dict[str, Expression | None]:
         """Return the expressions that a step assigns, by name; None for one that does not parse."""
@@ -282,14 +283,8 @@ class Moves:
     def _readable(self, number: int, trees: list[Expression]) -> Decision | None:
         """Return the decision whether the reads of expressions succeed (defined, and not null where needed); None if
         certain."""
-        doubtful = self.doubtful.get((number, None), {})
-        names = references_of(trees)
-        wanted: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in names if name in doubtful]
-        not_null = self.analyses.narrowed.get(number, ())
-        wanted += [
-            Compare(0, 0, "!=", Reference(0, 0, name), Constant(0, 0, None)) for name in names if name in not_null
-        ]
-        return Decision((conjunction(wanted),)) if wanted else None
+        asked = conditions_of(trees, self.doubtful.get((number, None), {}), self.analyses.narrowed.get(number, ()))
+        return Decision((conjunction(asked),)) if asked else None
 
     def assigned(
         self, step: SetStep | ForEachStep, trees: dict[str, Expression | None], known: dict[str, Literal]

@@ -18,6 +18,7 @@ from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.inside import Leaf, leaf
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import ANY, kind
+from stepward.vm.expressions.paths import Paths
 from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Resolution, Source
@@ -371,7 +372,7 @@ class Domains:
         value, tree = step.assigns[source.name], self._tree(source)
         if isinstance(tree, Built) and fields:
             return self._part(leaf(tree, fields), copies)
-        if not isinstance(value, str) and tree is None:
+        if not isinstance(value, str | Paths) and tree is None:
             return of_constant(value) if not fields else ANYTHING | Domain(undefined=True)
         if isinstance(tree, Constant) and not fields:
             return of_constant(tree.value)
@@ -386,6 +387,8 @@ class Domains:
 
     def _part(self, part: Leaf, copies: int) -> Domain:
         """Return the values of a part of a built value."""
+        if part.fields and part.tree is not None:
+            return ANYTHING | Domain(undefined=True)
         match part.tree:
             case None:
                 return Domain(undefined=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.engine.values.domains import Domains
 from stepward.vm.expressions.operands import result_kinds
-from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, Reference, walk
+from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Minus, Reference, walk
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
@@ -32,6 +32,8 @@ class Overflow:
 
     def may_happen(self, tree: Expression) -> bool:
         """Return whether an expression may have a result of over a thousand digits."""
+        if isinstance(tree, Built):
+            return any(map(self.may_happen, tree.parts))
         nodes = list(walk(tree))
         if not any(isinstance(node, Arithmetic | Minus) and "number" in result_kinds(node) for node in nodes):
             return False
