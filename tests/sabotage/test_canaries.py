@@ -34,8 +34,8 @@ CHUNKS = [PLAYED[start : start + CHUNK] for start in range(0, len(PLAYED), CHUNK
 WHOLE = list({repr((canary.attack, canary.program, canary.policies)): canary for canary in PLAYED}.values())
 """Canaries that differ in what they attack: on the whole machine the others would be the same campaign."""
 
-MOST_SILENT = 170
-"""The single checks of attacks that no canary makes go off, at most."""
+MOST_SILENT = 158
+"""The single checks of attacks that no canary makes go off, at most: 153 of 241, and by night other seeds find others."""
 
 WHOLE_CHUNKS = [WHOLE[start : start + CHUNK] for start in range(0, len(WHOLE), CHUNK)]
 WHOLE_EXAMPLES = size(10, 30)
