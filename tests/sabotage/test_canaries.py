@@ -35,7 +35,7 @@ WHOLE = list({repr((canary.attack, canary.program, canary.policies)): canary for
 """Canaries that differ in what they attack: on the whole machine the others would be the same campaign."""
 
 MOST_SILENT = 158
-"""The single checks of attacks that no canary makes go off, at most: 153 of 241, and by night other seeds find others."""
+"""The single checks of attacks that no canary makes go off, at most: 153 of 241; by night other seeds find others."""
 
 WHOLE_CHUNKS = [WHOLE[start : start + CHUNK] for start in range(0, len(WHOLE), CHUNK)]
 WHOLE_EXAMPLES = size(10, 30)
