@@ -6,8 +6,7 @@ computes the facts of `tracked`: which sources can't have given a value, and whi
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import chain
@@ -22,6 +21,7 @@ from stepward.validator.recheck.evaluation import (
 )
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.names import Names
+from stepward.validator.recheck.numbered import Numbered
 from stepward.validator.recheck.origins import Origin, Origins, below, prefixes
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.tracked import Tracked, plain
@@ -165,41 +165,6 @@ def owner_of(reading: Parsed, stage: int) -> int:
     return reading.layout.body_of(stage).owner
 
 
-class _Numbered:
-    """Maps names to bits, so that a set of names is an integer: a long program has many large sets.
-
-    The bits below the first number are for other facts.
-    """
-
-    def __init__(self, first: int) -> None:
-        self._first = first
-        self._bit: dict[Names, int] = {}
-        self._below: defaultdict[Names, int] = defaultdict(int)
-
-    def set_of(self, found: Iterable[Names]) -> int:
-        """Return names as a set."""
-        known = 0
-        for names in found:
-            bit = self._bit.get(names)
-            if bit is None:
-                bit = self._bit[names] = 1 << (self._first + len(self._bit))
-                for one in prefixes(names):
-                    self._below[one] |= bit
-            known |= bit
-        return known
-
-    def below(self, roots: Iterable[Names]) -> int:
-        """Return the roots and their fields as a set, as far as these names have bits."""
-        known = 0
-        for root in roots:
-            known |= self._below.get(root, 0)
-        return known
-
-    def has(self, known: int, names: Names) -> bool:
-        """Return whether names are in a set."""
-        return known & self._bit.get(names, 0) != 0
-
-
 _Environment = Mapping[Names, Sequence[Block]]
 
 _Takes = Callable[[Transition], "set[Names] | None"]
@@ -215,7 +180,7 @@ class Definite:
         self.transitions = reading.control.transitions
         self._assigned = [overwritten(reading, number) for number in range(len(reading.steps))]
         self._tracked = Tracked(reading, origins, self._assigned)
-        self._numbered = _Numbered(self._tracked.count)
+        self._numbered = Numbered(self._tracked.count)
         self._outcomes: dict[int, tuple[Expression, _Environment, set[int]]] = {}
         """The outcomes of each condition that were found last, and for what."""
 
