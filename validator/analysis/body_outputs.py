@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.vm.expressions.facts import reads
 from stepward.vm.expressions.fields import ITEMS, index_of, of_type
+from stepward.vm.expressions.inside import Leaf
 from stepward.vm.expressions.operands import kind_of, needs, result_kinds
 from stepward.vm.expressions.operators import ANY, ARRAY, BOOLEAN, FUNCTIONS, OPERATORS, STRING, Kinds
 from stepward.vm.expressions.syntax import Built, Compare, Constant, Expression, FunctionCall, Reference, walk
 from stepward.vm.expressions.template import lone_reference
-from stepward.vm.language.made import made_of, meaning_of
+from stepward.vm.language.made import leaf_view, made_of, meaning_of
 from stepward.vm.language.name_types import COPIES, Location
-from stepward.vm.language.names import Resolution
+from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import BranchStep, EndStep, ForEachStep, InvokeStep, LlmStep, ToolStep
 from stepward.vm.language.type_words import either
 from stepward.vm.language.typecheck import TypeProblem
@@ -91,6 +92,16 @@ class BodyOutputs:
             return None if None in made else frozenset().union(*(one for one in made if one is not None))
         return view.kinds if view is not None and view.is_known else None
 
+    def kinds_of(self, source: Source, fields: tuple[str, ...]) -> list[Kinds | None] | None:
+        """Return the kinds of each value that a body gives to an output or a field of it; None for any other source.
+
+        None among them stands for a value of any kind, and no kinds for a field that is not there.
+        """
+        step = self._layout.steps[source.step] if source.kind == "output" and source.step is not None else None
+        if not isinstance(step, ForEachStep) or isinstance(step, InvokeStep) or source.sub is not None:
+            return None
+        return self._at((source, fields), set()) or None
+
     def may_lack(self, meant: Resolution) -> bool:
         """Return whether a field of what a body gives may be absent."""
         return bool(self._layout.bodies) and _ABSENT in self._of_reference(meant, set())
@@ -117,10 +128,9 @@ class BodyOutputs:
             copied = self._typing.copied(source)
             tree = self._typing.tree(source)
             inside = path if isinstance(tree, Built) else of_type(path)  # arrays that are joined have items of one type
-            meant = [meaning_of(self._names, leaf.tree) for leaf in made_of(tree, inside)]
             if copied is not None:
-                meant = [copied._replace(fields=(*copied.fields, *path))]
-            return [kinds for one in meant for kinds in self._of_reference(one, seen)]
+                return self._of_reference(copied._replace(fields=(*copied.fields, *path)), seen)
+            return self._of_leaves(made_of(tree, inside), seen)
         step = self._layout.steps[source.step] if source.kind == "output" and source.step is not None else None
         if not isinstance(step, ForEachStep) or source.sub is not None or source.step is None:
             return []
@@ -131,6 +141,22 @@ class BodyOutputs:
         if not path or not (path[0] == ITEMS or index_of(path[0]) is not None):
             return []
         return self._made(source.step, path[1:], seen) + ([_NULL] if step.on_item_error == "skip" else [])
+
+    def _of_leaves(self, leaves: list[Leaf], seen: set[Location]) -> list[Kinds | None]:
+        """Return the kinds of what a value is built or joined of; none if no body gives any of it."""
+        made: list[Kinds | None] = []
+        beside: list[Kinds | None] = []
+        for leaf in leaves:
+            meant = meaning_of(self._names, leaf.tree)
+            found = self._of_reference(meant, seen)
+            made += found
+            if meant is None:
+                view = leaf_view(leaf)
+                beside += [] if view.never else [view.kinds]
+            elif not found and all(source.kind in ("input", "output") for source in meant.sources):
+                view = self._typing.view(meant)
+                beside.append(static_kinds(view.kinds) if view.is_known and not view.never else None)
+        return made + beside if made else []
 
     def _made(self, owner: int, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
         """Return the kinds at some fields of what a body gives: by its `end` steps, or by its only step (`do`)."""

@@ -14,6 +14,7 @@ from functools import reduce
 from math import ceil, floor
 from typing import Final, NamedTuple
 
+from stepward.validator.analysis.body_outputs import BodyOutputs
 from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.inside import Leaf, leaf
 from stepward.vm.expressions.operands import result_kinds
@@ -31,6 +32,10 @@ Names = tuple[str, ...]
 
 MAX_COPIES: Final = 8
 """The longest chain of copies that is followed to the source of a value."""
+
+
+MAX_NESTED: Final = 8
+"""The most fields and items below an output of a body whose values are told apart."""
 
 
 def primed(names: Names) -> Names:
@@ -271,6 +276,7 @@ class Domains:
 
     def __init__(self, meaning: Meaning) -> None:
         self._meaning = meaning
+        self._bodies = BodyOutputs(meaning)
         self._known: dict[Names, Domain] = {}
         self._copied: dict[tuple[Resolution, int], Domain] = {}
         self._of_types: dict[int, tuple[TypeSpec, Domain]] = {}
@@ -320,11 +326,15 @@ class Domains:
         return found if is_given or fields else replace(found, undefined=True)
 
     def _at(self, source: Source, fields: tuple[str, ...], copies: int) -> Domain:
-        typing = self._meaning.typing
         if source.kind == "set":
             return self._assigned(source, fields, copies)
         if source.kind == "item":
             return self._item(source, fields)
+        return self._given(source, fields) | self._made(source, fields)
+
+    def _given(self, source: Source, fields: tuple[str, ...]) -> Domain:
+        """Return the values of an input, output or error by its declared type, or by the one that its uses give it."""
+        typing = self._meaning.typing
         spec = typing.spec((source, fields))
         if spec is not None and not fields:
             return self._of_type(spec, source, fields)
@@ -340,6 +350,15 @@ class Domains:
             found = self._of_type(spec, source, fields)
         is_optional = bool(fields) and not self._is_required(source, fields, view.optional)
         return replace(found, undefined=True) if is_optional else found
+
+    def _made(self, source: Source, fields: tuple[str, ...]) -> Domain:
+        """Return the values that a body may give, whatever is done with them: no use holds them to a type."""
+        given = self._bodies.kinds_of(source, fields) or []
+        found = NOTHING
+        for kinds in given:
+            found |= ANYTHING if kinds is None else of_kinds(kinds) if kinds else Domain(undefined=True)
+        has_items = found.array and None not in given and len(fields) < MAX_NESTED
+        return replace(found, items=self._items(source, fields)) if has_items else found
 
     def _of_type(self, spec: TypeSpec, source: Source, fields: tuple[str, ...]) -> Domain:
         """Return the domain of a declared type, as one object for all names that have it."""
@@ -357,7 +376,8 @@ class Domains:
         if spec is not None:
             return of_type(spec)
         view = self._meaning.typing.view(Resolution((source,), item_path))
-        return of_kinds(view.kinds) if view.is_known and not view.never else None
+        known = of_kinds(view.kinds) if view.is_known and not view.never else None
+        return None if known is None else known | self._made(source, item_path)
 
     def _is_required(self, source: Source, fields: tuple[str, ...], optional: bool) -> bool:
         """Return whether the owning object always has the field."""
