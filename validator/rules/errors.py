@@ -12,10 +12,12 @@ from stepward.vm.language.similar import alike
 from stepward.vm.language.steps import (
     AnyCall,
     AnyPart,
+    BranchStep,
     Call,
     Failing,
     FailingStep,
     ForEachStep,
+    InvokeStep,
     LlmCall,
     ParallelStep,
     ToolCall,
@@ -26,6 +28,7 @@ from stepward.vm.language.steps.catching import (
     DEPENDENCY,
     RESERVED,
     TIMEOUT,
+    UNDEFINED_NAME,
     UNSTARTED,
     VISITS,
     Catch,
@@ -123,8 +126,8 @@ class UnusedCatch(Rule):
     with those of the machine that apply to it: `Timeout` needs `timeout_seconds`, and `Visits` needs `max_visits`.
     `Deadline` needs a tool that suspends, with `deadline_seconds`.
     `Dependency` needs a sub-step that depends on one with `on_error: skip`. A for_each step can fail with the errors
-    that end its items, and with those of its list. A write never fails with `Timeout`,
-    `Deadline` or `BadOutput`: the run is IN_DOUBT.
+    that end its items, and with those of its list: with `Undefined` only if the list, or what an item reads, may be
+    undefined. A write never fails with `Timeout`, `Deadline` or `BadOutput`: the run is IN_DOUBT.
 
     ## Why it is bad
     The name is misspelt, or the manifest does not know the error. Then the error that was meant ends the run, or goes
@@ -169,7 +172,10 @@ class UnusedCatch(Rule):
         for number, step in enumerate(context.facts.flow.steps):
             if isinstance(step, FailingStep) and step.catch is not None:
                 place = Place((*context.facts.flow.layout.path(number), "catch"))
-                yield from self._unused(context, step, "catch", step.catch, context.facts.failing.all(step), place)
+                names = context.facts.failing.all(step)
+                if _has_its_list(context, number):
+                    names = tuple(name for name in names if name != UNDEFINED_NAME)
+                yield from self._unused(context, step, "catch", step.catch, names, place)
         for site in context.facts.meaning.calls:
             if site.call.retry is not None and not _must_not_repeat(context, site.call):
                 names = (*context.facts.failing.started(site.call), *_repeated(context, site.call))
@@ -203,6 +209,16 @@ class UnusedCatch(Rule):
                     yield self.finding(message, "remove it here", at, step=step.id, related=related)
             covered = {name: here for name in possible if entry.takes(name) and name not in taken}
             taken |= covered
+
+
+def _has_its_list(context: Context, number: int) -> bool:
+    """Return whether a for_each step never fails because something is undefined: its list and the values of `carry` are
+    always there, and so is what its items read."""
+    step = context.facts.flow.steps[number]
+    if not isinstance(step, ForEachStep) or isinstance(step, InvokeStep | BranchStep):
+        return False
+    reads = {number, *context.facts.flow.layout.inside(number)} if step.on_item_error == "fail" else {number}
+    return reads.isdisjoint(context.analyses.assignment.doubtful_steps)
 
 
 def _must_not_repeat(context: Context, call: AnyCall) -> bool:
@@ -240,7 +256,7 @@ def _why_never(context: Context, step: AnyPart | Failing, name: str) -> tuple[st
         why = "it has no arguments that are checked" if name in UNSTARTED else "no step of this kind does"
         return why, remove
     if isinstance(step, ForEachStep):
-        return "no item fails with it", remove
+        return "all that it reads is always there" if name == UNDEFINED_NAME else "no item fails with it", remove
     if isinstance(step, ToolCall):
         near = alike(name, context.facts.meaning.tool(step.tool).errors or (), n=1, cutoff=0.6)
         declare = f"add it to the `errors` of `{step.tool}`, or remove it"

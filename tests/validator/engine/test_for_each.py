@@ -182,6 +182,32 @@ def test_a_catch_of_a_for_each_step_takes_what_its_items_can_fail_with() -> None
 
 
 @pytest.mark.parametrize(
+    ("step", "is_idle"),
+    [
+        (each(FAILING), True),
+        (each(FAILING, items=[1, 2]), True),
+        (each(FAILING, carry={"v": 1}), True),
+        (each(FAILING, carry={"v": "$w"}), False),
+        (each(FAILING, items="$w"), False),
+        (each(FAILING, on_item_error="skip"), True),
+        (
+            each({"id": "c", "type": "condition", "condition": "$x > 1", "then": "p"}, FAILING, on_item_error="skip"),
+            True,
+        ),
+        (each({"id": "c", "type": "condition", "condition": "len($w) > 1", "then": "p"}, FAILING), False),
+        (each({"id": "c", "type": "condition", "condition": "$x > 1", "then": "p"}, FAILING), True),
+        (each({**FAILING, "error_step": "s", "is_terminal": True}, {"id": "s", "type": "set", "set": {"v": 1}}), True),
+    ],
+)
+def test_a_list_that_is_always_there_is_never_undefined(step: Any, is_idle: bool) -> None:
+    get = {"id": "get", "type": "tool", "tool": "list", "output_key": "w", "on_error": "skip"}
+    tools = {**LISTING, "list": {"effect": "read", "returns": {"type": "array", "items": {"type": "integer"}}}}
+    taken = [{"errors": ["Undefined"], "then": "sorry"}, {"errors": ["any"], "then": "sorry"}]
+    found = codes(program(get, {**step, "catch": taken, "next_step": "z"}, SORRY, tools=tools))
+    assert (("SW112", "a") in found) is is_idle
+
+
+@pytest.mark.parametrize(
     ("step", "most", "is_reported"),
     [
         (each(PAY), 5, False),
