@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.engine.values.cuts import Cuts, TooMany
 from stepward.validator.engine.values.domains import Domain, Range, of_constant
 from stepward.validator.engine.values.partition import Partition
 from stepward.validator.engine.values.shortest import shortest
 from stepward.validator.engine.values.texts import Atom, Question
 from stepward.validator.recheck.short_texts import may_exist
+from stepward.vm import Program
 from stepward.vm.values import FrozenMap
 
 QUESTIONS: tuple[Question, ...] = ("is", "contains", "starts_with", "ends_with")
@@ -131,3 +133,46 @@ def test_the_second_checker_knows_of_the_same_short_texts(seed: int) -> None:
 def test_a_search_for_short_texts_is_bounded() -> None:
     words = [f"{one}{two}{three}" for one, two, three in product("abcd", repeat=3)]
     assert shortest([Atom("contains", word) for word in words], 50) is None
+
+
+# -- more patterns about one text --------------------------------------------------------------------------------------
+
+
+def _choice(patterns: list[str], when: str) -> Report:
+    asked = " or ".join(f"matches($a, '{one}')" for one in patterns)
+    data = {
+        "name": "choice",
+        "language": 2,
+        "inputs": {"a": {"type": "string"}},
+        "tools": {"pay": {"effect": "write", "idempotent": True}},
+        "guardrails": [{"name": "r", "never": {"tool": "pay"}, "when": when}],
+        "steps": [
+            {"id": "asked", "type": "condition", "condition": asked, "then": "act", "otherwise": "done"},
+            {"id": "act", "type": "tool", "tool": "pay", "next_step": "done"},
+            {"id": "done", "type": "end"},
+        ],
+    }
+    return ProgramValidator(Program.from_dict(data)).validate()
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 7])
+def test_a_choice_between_patterns_is_decided(count: int) -> None:
+    """A text matches few of them, so that they give few classes."""
+    patterns = [f"^{letter}[0-9]+$" for letter in "abcdefg"[:count]]
+    (proved,) = [one for one in _choice(patterns, "matches($a, '^[0-9]')").properties if one.rule == "r"]
+    assert (proved.verdict, proved.rechecked) == (Verdict.PROVED, True)
+    report = _choice(patterns, "matches($a, '^c')")
+    assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.VIOLATED]
+    (found,) = [one for one in report.findings if one.code == "SW403"]
+    assert found.evidence is not None
+    assert found.evidence.witness is not None, "the machine has confirmed it"
+
+
+def test_many_patterns_that_one_text_may_match_are_left_open_at_once() -> None:
+    """They give a class for each combination, and both checkers would take long."""
+    patterns = [f"{one}.{{2}}{other}" for one, other in zip("abcde", "bcdef", strict=True)]
+    report = _choice(patterns, "matches($a, '^ $')")
+    (found,) = [one for one in report.properties if one.rule == "r"]
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.seconds < 20
+    assert {one.code for one in report.findings} == {"SW408"}

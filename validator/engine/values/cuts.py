@@ -47,8 +47,15 @@ MAX_MEMBERS: Final = 1 << 15
 MAX_LENGTH: Final = 10_000
 """The most code points of a text that represents a length."""
 
-MAX_PATTERNS: Final = 3
+MAX_PATTERNS: Final = 8
 """The most patterns that one text is asked for in classes."""
+
+FEW_PATTERNS: Final = 3
+"""The most patterns that may give any number of classes."""
+
+MAX_OF_MANY: Final = 16
+"""The most classes by more patterns than that: those of a choice, few of which match one text. Both checkers would take
+long with others."""
 
 MAX_PARTS: Final = 64
 """The most parts of a literal in a question whether the literal contains a text."""
@@ -72,12 +79,18 @@ class Cuts:
     whole: bool = False
 
     def keep_few_patterns(self) -> None:
-        """Leave questions by patterns to the solver where they are many: both checkers would take long."""
+        """Leave questions by patterns to the solver where they are too many."""
         patterns = [atom for atom in self.atoms if atom.question == "matches"]
         if len(patterns) > MAX_PATTERNS:
             self.whole = True
             for atom in patterns:
                 del self.atoms[atom]
+
+    @property
+    def most(self) -> int:
+        """The most classes of texts that patterns may give."""
+        patterns = sum(atom.question == "matches" for atom in self.atoms)
+        return MAX_CLASSES if patterns <= FEW_PATTERNS else MAX_OF_MANY
 
     @property
     def asks_length(self) -> bool:
@@ -321,7 +334,7 @@ def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
     if cuts.whole:
         raise TooMany
     if cuts.atoms and (cuts.asks_length or any(atom.question == "matches" for atom in cuts.atoms)):
-        return _known(cut_by_automata(cuts.atoms, cuts.lengths, None, domain.max_length, MAX_CLASSES))
+        return _known(cut_by_automata(cuts.atoms, cuts.lengths, None, domain.max_length, cuts.most))
     if cuts.asks_length:
         lengths = _length_classes(cuts, domain.max_length)
         return ["x" * length for length in lengths]
@@ -346,7 +359,7 @@ def _formed_classes(domain: Domain, cuts: Cuts) -> list[str] | None:
     atoms = (*cuts.atoms, *(Atom("is", text) for text in domain.texts))
     found = list(domain.texts)
     for form in domain.forms:
-        texts = cut_by_automata(atoms, cuts.lengths, *form, MAX_CLASSES)
+        texts = cut_by_automata(atoms, cuts.lengths, *form, cuts.most)
         if texts is None:
             return None
         found += [text for text in texts if not any(_is_alike(text, one, atoms, cuts.lengths) for one in found)]
