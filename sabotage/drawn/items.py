@@ -47,7 +47,7 @@ def _set_beside(step: dict[str, Any], chance: Random) -> None:
     if chance.random() < 0.15:
         return
     step.pop("carry", None)
-    step |= {"max_concurrency": chance.choice((2, 2, 3)), "on_item_error": "skip"}
+    step |= {"max_concurrency": chance.choice((2, 2, 3)), "on_item_error": chance.choice(("fail", "skip"))}
     if chance.random() >= SHARE_OF_SHORT_LISTS:
         step |= {"items": chance.choice(([1, 2, 3], [4, "$x", 6], "$l", [1, 2, 3, 4])), "max_items": 4}
 

@@ -72,7 +72,7 @@ class Bodies(Later):
         self._carry(before)
         if failed:
             why, name = next(iter(errors.values()))
-            return self._without_output(step, why, name, _listed(errors))
+            return self._without_output(step, why, name, listed(errors))
         return self._all_left(step, outputs, errors, [((name,), value) for name, value in last.items()])
 
     def _all_left(self, step: Any, outputs: Any, errors: Errors, carried: Changes) -> str:
@@ -83,7 +83,7 @@ class Bodies(Later):
         if step.type == "call":  # the inputs of the called program are gone with it
             self._change([*left_with(step, self._called), *((name, GONE) for name, _ in carried)])
         else:
-            self._change([*left_with(step, outputs), *carried, ((step.id, "errors"), _listed(errors))])
+            self._change([*left_with(step, outputs), *carried, ((step.id, "errors"), listed(errors))])
         self._succeeded(step)
         return "joined"
 
@@ -207,7 +207,8 @@ class BadOutput(NoValue):
     """A called program has an output that its caller does not take."""
 
 
-def _listed(errors: Errors) -> Any:
+def listed(errors: Errors) -> Any:
+    """Return `$id.errors`: an object for each item that failed."""
     return tuple({"index": index, "error": why, "error_name": name} for index, (why, name) in errors.items())
 
 

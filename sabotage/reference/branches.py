@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any, Final
 
 from stepward.sabotage.reference import facts
-from stepward.sabotage.reference.bodies import local
+from stepward.sabotage.reference.bodies import Errors, listed, local
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.computing import Computing
 from stepward.sabotage.reference.data import GONE, Changes, Holder, left_with, left_without
@@ -43,6 +43,7 @@ class Member:
 
     def __init__(self, name: str | int, steps: list[Any], rules: Any) -> None:
         self.name, self.steps, self.guardrails = name, steps, rules
+        self.round = 1
         self.needs: tuple[str, ...] = ()
         self.given: Changes = []
         self.gone: list[Holder] = [where for inner in facts.all_steps(steps) for where in facts.assigned_by(inner)]
@@ -126,22 +127,40 @@ class Branches(Computing):
 
     def _items_at_once(self, step: Any, items: Any) -> Generator[None, None, str]:
         """Perform the items of a step that has begun, several at once, and return how it ended."""
-        members = [Member(number, list(step.body), step.guardrails) for number in range(len(items))]
-        for number, (member, item) in enumerate(zip(members, items, strict=True)):
-            index: Changes = [] if step.index_as is None else [((step.index_as,), number)]
+        rounds = step.max_retries if step.on_error == "retry" else 1
+        for number in range(1, rounds + 1):
+            self._assigned_now(facts.assigned_by(step))
+            ended, errors = yield from self._round(step, items, number)
+            failed = step.on_item_error == "fail" and bool(errors)
+            if not failed or number == rounds:
+                break
+            self._afford(1)
+            self.steps += 1
+        if failed:  # the first in the order of the items counts, whichever was first in time
+            return self._without_output(step, *errors[min(errors)], listed(errors))
+        outputs = [None if place in errors or closed.output is GONE else closed.output for place, closed in ended]
+        return self._all_left(step, tuple(outputs), errors, [])
+
+    def _round(
+        self, step: Any, items: Any, number: int
+    ) -> Generator[None, None, tuple[list[tuple[int, Closed]], Errors]]:
+        """Perform the items in an attempt of a step. Return how those ended that started, and the errors, by item."""
+        members = [Member(place, list(step.body), step.guardrails) for place in range(len(items))]
+        for place, (member, item) in enumerate(zip(members, items, strict=True)):
+            index: Changes = [] if step.index_as is None else [((step.index_as,), place)]
             member.given = [((vars(step)["as"],), item), *index]
             member.gone = [*local(step), *member.gone]
+            member.round = number
         yield from self._beside(step, members)
         self._join_rules(members)
         self._assigned_now([*local(step), *(where for one in members[:1] for where in one.gone)])
-        ended = [(number, one.closed) for number, one in enumerate(members) if one.closed is not None]
-        errors = {
-            number: (Unworded(f"{step.id}[{number}] {closed.reason}"), closed.name)
-            for number, closed in ended
+        ended = [(place, one.closed) for place, one in enumerate(members) if one.closed is not None]
+        errors: Errors = {
+            place: (Unworded(f"{step.id}[{place}] {closed.reason}"), closed.name)
+            for place, closed in ended
             if closed.status != "SUCCESS"
         }
-        outputs = [None if number in errors or closed.output is GONE else closed.output for number, closed in ended]
-        return self._all_left(step, tuple(outputs), errors, [])
+        return ended, errors
 
     def _advance(self, step: Any, member: Member, members: list[Member]) -> bool:
         """Let a branch go on as far as it can; return whether others may go on because of that."""
@@ -190,7 +209,7 @@ class Branches(Computing):
                 *own,
             ],
             "_visits": dict(self._visits),
-            "_frames": (*self._frames, (step.id, self._visits[step.id], 1, member.name)),
+            "_frames": (*self._frames, (step.id, self._visits[step.id], member.round, member.name)),
             "_idle": 0,
             "_calls": [],
             "_at": "",
@@ -251,11 +270,16 @@ class Branches(Computing):
 
 
 def _may_start(step: Any, member: Member, members: list[Member]) -> bool:
-    """Return whether a branch may start: what it depends on has succeeded, and of items few enough go on."""
+    """Return whether a branch may start: what it depends on has succeeded, and of items few enough go on.
+
+    No item starts after one that has failed, unless those are skipped.
+    """
     if step.type == "for_each":
         started = [one for one in members if one.course is not None]
         going = [one for one in started if one.closed is None]
-        return member is members[len(started)] and len(going) < int(step.max_concurrency)
+        has_failed = any(one.closed is not None and not one.is_good for one in started)
+        may_not = has_failed and step.on_item_error == "fail"
+        return not may_not and member is members[len(started)] and len(going) < int(step.max_concurrency)
     return all(one.is_good for one in members if one.name in member.needs)
 
 

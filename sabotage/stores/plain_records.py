@@ -174,8 +174,8 @@ class _Traces:
         self.open: dict[_Frame, _Trace] = {(): _Trace(program)}
         self.ended: dict[_Frame, bytes] = {}
         self.forks: dict[_Frame, tuple[Any, ...]] = {}
-        """The steps whose branches run, by the branch in which each is: its frame, its id, its visit, and the names of
-        its branches or the numbers of its items."""
+        """The steps whose branches run, by the branch in which each is: frame, id, visit and round of the step, and the
+        names of its branches or the numbers of its items."""
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Take in a record."""
@@ -195,8 +195,12 @@ class _Traces:
         here = self.open[branch]
         if record["kind"] == "opened" and (body["step"] in self.branches or body["step"] in self.beside):
             names = self.branches.get(body["step"]) or list(range(len(body["items"])))
-            self.forks[branch] = (frame, body["step"], body["visit"], names)
+            self.forks[branch] = (frame, body["step"], body["visit"], 1, names)
             here.trace = _extended(here.trace, _item(record))
+        elif is_join and body["kind"] == "again":
+            frame, step, visit, round_, names = self.forks[branch]
+            self._join(branch)
+            self.forks[branch] = (frame, step, visit, round_ + 1, names)
         elif is_join:
             self._join(branch)
             here.trace = _extended(here.trace, _item(record))
@@ -209,10 +213,10 @@ class _Traces:
 
     def _join(self, branch: _Frame) -> None:
         """Put the branches of the step that runs in a branch together."""
-        frame, step, visit, names = self.forks.pop(branch)
+        frame, step, visit, round_, names = self.forks.pop(branch)
         members = bytes(32)
         for name in names:
-            one = (*frame, (step, visit, 1, name))
+            one = (*frame, (step, visit, round_, name))
             if one in self.open:
                 self._close(one)
             members = _extended(members, self.ended.pop(one, bytes(32)))

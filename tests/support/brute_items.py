@@ -1,7 +1,8 @@
 """The truth about a small program whose items run at once: every interleaving of them, for every short list.
 
 Written from the language's text alone, for the programs of `concurrent_programs`. What an item remembers for a
-`requires` is what came before all items, and what it did itself; behind the items counts what any of them did.
+`requires` is what came before all items, and what it did itself; behind the items counts what any of them did. After a
+failed item none starts, unless those are skipped, and the step fails when those under way have ended.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 from brute_branches import Enumeration, Event, Judge, Member, State
 
 NOT_BEGUN = Member()
+AGAIN = "both again"
+"""Where a run is in the second round of the step."""
 
 
 class ItemEnumeration(Enumeration):
@@ -61,21 +64,25 @@ class ItemEnumeration(Enumeration):
 
     def _next(self, state: State) -> Iterator[State]:
         if state.members is None and self.top[state.at] is self.fork:
-            rules = self._told(state.rules, [Event("starts", "both", state.env)])
-            members = (NOT_BEGUN,) * len(dict(state.env)["l"])
-            rules = tuple(
-                ((0 if judge in self.own else memories[0]),) * (1 + len(members)) if judge in self.apart else memories
-                for judge, memories in zip(self.judges, rules, strict=True)
-            )
-            yield state._replace(members=members, rules=rules)
+            yield self._begun(state._replace(rules=self._told(state.rules, [Event("starts", "both", state.env)])))
             return
         yield from super()._next(state)
+
+    def _begun(self, state: State) -> State:
+        """Return the state before the first item of a round: each remembers what came before all of them."""
+        members = (NOT_BEGUN,) * len(dict(state.env)["l"])
+        rules = tuple(
+            ((0 if judge in self.own else memories[0]),) * (1 + len(members)) if judge in self.apart else memories
+            for judge, memories in self._paired(state)
+        )
+        return state._replace(members=members, rules=rules)
 
     def _beside(self, state: State, members: tuple[Member, ...]) -> Iterator[State]:
         """Yield what may come next where items run: something in one of them, the start of one, or the end of all."""
         items = dict(state.env)["l"]
         running = sum(bool(member.at) and not member.ended for member in members)
-        new = [place for place, member in enumerate(members) if member == NOT_BEGUN]
+        has_failed = self.fork["on_item_error"] == "fail" and any(one.ended == "failed" for one in members)
+        new = [place for place, member in enumerate(members) if member == NOT_BEGUN and not has_failed]
         if new and running < self.fork["max_concurrency"]:
             place = new[0]
             rules = self._told(state.rules, [Event("assigns", "both", self.locals)], place + 1)
@@ -92,8 +99,22 @@ class ItemEnumeration(Enumeration):
                 else:
                     rules = self._told(rules, [Event("assigns", "both", self.locals)], place + 1)
                     yield self._put(state, place, Member(ended=at), rules)
-        if all(member.ended for member in members):
-            yield from self._joined(state, members)
+        if not running and not new:
+            yield from self._failed(state) if has_failed else self._joined(state, members)
+
+    def _failed(self, state: State) -> Iterator[State]:
+        """Yield what comes behind items of which one has failed: another round, or what follows the error."""
+        joined = tuple((max(memories),) if judge in self.apart else memories for judge, memories in self._paired(state))
+        gone = Event("assigns", "both", self.locals | {"both.output", "both.error"})
+        rules = self._told(joined, [gone])
+        if self.fork.get("on_error") == "retry" and state.at == "both":
+            yield self._begun(state._replace(at=AGAIN, rules=rules))
+            return
+        target = self.fork.get("error_step", "failed")
+        if self.fork.get("on_error") == "skip":
+            target = self._following(self.program["steps"], self.fork)
+        if target in self.top:
+            yield State(target, state.env, None, rules)
 
     def _joined(self, state: State, members: tuple[Member, ...]) -> Iterator[State]:
         del members

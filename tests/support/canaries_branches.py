@@ -244,7 +244,21 @@ def starts_too_many_items(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "may_start", may_start)
 
 
+def starts_after_a_failed_item(patch: pytest.MonkeyPatch) -> None:
+    """Items of a step start as if none had failed."""
+    real = forks.may_start
+    for module in (forks, branches, decide, replay):
+        patch.setattr(module, "may_start", lambda plan, fork: real(plan, fork._replace(stops=False)))
+
+
 CANARIES = [
+    Canary(
+        "starts-after-a-failed-item",
+        "after a failed item none starts",
+        "drawn-items",
+        READ,
+        starts_after_a_failed_item,
+    ),
     Canary("starts-too-many-items", "at most so many items run at once", "drawn-items", READ, starts_too_many_items),
     Canary(
         "takes-any-branch", "a record belongs to the branch of its step", "frame-exchanged", LOOKS, takes_any_branch

@@ -18,6 +18,7 @@ from typing import Final, Literal
 from stepward.validator.analysis.bodies import MAX_COUNTED_ITEMS
 from stepward.validator.findings import Move
 from stepward.vm.language.flow import Flow
+from stepward.vm.language.layout import Layout
 from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.transitions import END, Transition
 
@@ -37,8 +38,14 @@ USED_UP: Final = "has used up its visits"
 ON_TO_ITEM: Final = "goes on to an item"
 """The words of a path for a stage at which the next item starts."""
 
+TRIES_AGAIN: Final = "tries again"
+"""The words of a path for a stage at which another attempt of a step with items begins."""
+
 MAX_PAIRS: Final = 4_000_000
 """Pairs of step and monitor state that one search may visit."""
+
+HAS_FAILED, BEGINS_AGAIN = 1, 2
+"""Where items run at once: one has failed; a new attempt begins, which has as many items as the one before."""
 
 MAX_COUNTED_PAIRS: Final = 20_000
 """Pairs that a search with counted visits may visit before the search without counts replaces it."""
@@ -297,10 +304,16 @@ def explore_counted(
 
 
 def counted(flow: Flow, monitor: Monitor) -> _Counting | None:
-    """Return the monitor extended with counts of visits of every bounded step; None where no step has `max_visits`."""
+    """Return the monitor extended with counts of visits of every bounded step; None where there is nothing to count."""
     bounds = {number: step.max_visits for number, step in enumerate(flow.steps) if step.max_visits is not None}
-    items = dict(_few_items(flow))
-    return _Counting(flow, monitor, bounds, items) if bounds or items else None
+    items, failing = dict(_few_items(flow)), failing_at_once(flow.layout)
+    return _Counting(flow, monitor, bounds, items) if bounds or items or failing else None
+
+
+def failing_at_once(layout: Layout) -> dict[int, int]:
+    """Return the stages behind a failed item of steps whose items run at once, each with the stage between items."""
+    bodies = [layout.bodies[owner] for owner in sorted(layout.beside)]
+    return {body.failed: body.next for body in bodies if body.failed is not None}
 
 
 def _few_items(flow: Flow) -> Iterator[tuple[int, int]]:
@@ -314,13 +327,15 @@ def _few_items(flow: Flow) -> Iterator[tuple[int, int]]:
 class _Counting(Monitor):
     """A monitor extended with counts of visits of every bounded step, and of items at stages with few of them.
 
-    In a body, both count from the start of an item.
+    In a body, both count from the start of an item. Where items run at once, it remembers whether one has failed, so
+    that the step does not succeed, and whether a new attempt has no item yet.
     """
 
     def __init__(self, flow: Flow, monitor: Monitor, visits: dict[int, int], items: dict[int, int]) -> None:
         self.monitor = monitor
         self.asks_ends = monitor.asks_ends
-        bounds = visits | items
+        self.failing = failing_at_once(flow.layout)
+        bounds = visits | items | dict.fromkeys(self.failing, 1)
         self.bounds, self.items = visits, items
         self.slot = {step: number for number, step in enumerate(bounds)}
         self.inside = {
@@ -330,11 +345,11 @@ class _Counting(Monitor):
         }
         self.stage_of = {body.failed: body.next for body in flow.layout.bodies.values() if body.failed is not None}
         of_stages = self.inside.keys()
+        self.failed_of = {stage: failed for failed, stage in self.failing.items()}
         self.watched = None if monitor.watched is None else bounds.keys() | of_stages | set(monitor.watched)
-        bounds = visits
         self.routed = {
             step
-            for step in bounds
+            for step in visits
             if any(transition.kind == "visits" and transition.to != END for transition in flow.transitions[step])
         }
 
@@ -368,16 +383,24 @@ class _Counting(Monitor):
             yield after, counts
 
     def _between(self, stage: int, transition: Transition, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the counts after a transition between items; empty if there is no item left."""
+        """Return the counts after a transition between items; empty for one that can't be taken: no item is left, or
+        the step would succeed though an item has failed, or before the first item of a new attempt."""
         found = list(counts)
         for slot in self.inside[stage]:
             found[slot] = 0
         at = self.stage_of.get(stage, stage)
-        if at in self.items:
+        if at in self.items and not (stage in self.failing and transition.kind == "item"):
             slot = self.slot[at]
             if transition.kind == "item" and counts[slot] >= self.items[at]:
                 return ()
             found[slot] = counts[slot] + 1 if transition.kind == "item" else 0
+        if stage in self.failing:
+            found[self.slot[stage]] = {"item": HAS_FAILED, "again": BEGINS_AGAIN}.get(transition.kind, 0)
+        elif stage in self.failed_of:
+            slot = self.slot[self.failed_of[stage]]
+            if transition.kind == "success" and counts[slot]:
+                return ()
+            found[slot] = 0 if counts[slot] == BEGINS_AGAIN else counts[slot]
         return tuple(found)
 
     @staticmethod
@@ -410,7 +433,7 @@ def how(transition: Transition) -> str:
         "visits": USED_UP,
         "end": "ends the run",
         "item": ON_TO_ITEM,
-        "again": "tries again",
+        "again": TRIES_AGAIN,
     }
     return words[transition.kind]
 

@@ -1,7 +1,9 @@
 """Rules whose memory each branch has for itself: what happens in a branch is not before anything in a sibling.
 
 Items of a for_each step that run at once are siblings, too. In the graph they come one after another, as a loop. Each
-item begins with what came before all of them, and behind the last one counts what any of them did.
+item begins with what came before all of them, and behind the last one counts what any of them did. If the step stops
+after a failed item, those that fail come behind those that succeed: at the stage behind a failed item the step ends, or
+another that was under way follows.
 
 The step graph has the branches of a parallel step one after another. A path through it is one way in which they can
 interleave, and a rule that counts starts needs no more. A rule that asks what came before or after does.
@@ -77,7 +79,8 @@ class SiblingMonitor(Monitor):
                 self.stages |= {stage: (slots, index) for stage in (body.next, body.failed) if stage is not None}
         self.items: dict[int, _Items] = {}
         for position in sorted(layout.beside):
-            self.items[position] = self.items[layout.bodies[position].next] = _Items(self.count, self.count + 1)
+            body, own_items = layout.bodies[position], _Items(self.count, self.count + 1)
+            self.items |= {place: own_items for place in (position, body.next, body.failed) if place is not None}
             self.count += 2
         own = self.starts.keys() | self.branches.keys() | self.stages.keys() | self.joins.keys() | self.items.keys()
         self.watched = None if inner.watched is None else own | set(inner.watched)
@@ -148,8 +151,10 @@ class GuardMonitor(SiblingMonitor):
         if transition.kind == "item":
             found = self.inner.leave(step, self._read(state, items.forked), transition)
             return [self._written(state, {0: one, items.gathered: gathered}) for one in _levels(found)]
-        forgotten = dict.fromkeys(items, self.blank)
         found = self.inner.leave(step, gathered, transition)
+        if transition.kind == "again":  # what an attempt did is before the next one
+            return [self._written(state, {0: one, **dict.fromkeys(items, one)}) for one in _levels(found)]
+        forgotten = dict.fromkeys(items, self.blank)
         return [self._written(state, {**forgotten, 0: one}) for one in _levels(found)]
 
     def _gathered(self, step: int, state: State, transition: Transition, after: Levels) -> dict[int, Levels]:
@@ -267,6 +272,7 @@ class DebtMonitor(SiblingMonitor):
     def _parted(self, step: int, after: list[int], transition: Transition) -> Levels:
         """Return the debts where branches or items begin: what is owed then, is owed from before them."""
         is_start = transition.kind == "success" and not isinstance(self.layout.steps[step], Stage)
+        is_start |= transition.kind == "again" and step in self.items  # what one attempt owes, the next one may pay
         slots = (self.starts.get(step) or self.items.get(step)) if is_start else None
         if slots is not None:
             after[slots.forked], after[0] = after[0], 0

@@ -64,13 +64,13 @@ def in_branches(layout: Layout) -> frozenset[int]:
 def items_at_once(layout: Layout) -> dict[int, int]:
     """Return the for_each steps whose items run at once, each with the stage between its items.
 
-    Raises Unreadable for one that stops after an item that fails, or that carries variables from item to item.
+    Raises Unreadable for one that carries variables from item to item.
     """
     found: dict[int, int] = {}
     for owner, body in layout.bodies.items():
         step = layout.steps[owner]
         if isinstance(step, ForEachStep) and step.max_concurrency > 1:
-            if body.failed is not None or step.carry:
+            if step.carry:
                 raise Unreadable(f"the items of `{step.id}` depend on each other, and run at once")
             found[owner] = body.next
     return found

@@ -223,12 +223,14 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
     step = steps.reading.steps[owner]
     assert isinstance(step, ForEachStep)
     carried = [(name,) for name in step.carry]
+    stage = steps.reading.steps[number]
+    assert isinstance(stage, Stage)
     for transition in steps.transitions(number):
         choices: list[Iterable[Changes]] = [steps.undefined(root) for root in sorted(steps.reading.assigned[number])]
         succeeded = NOTHING
         if transition.kind in ("failed", "skipped"):
             continue
-        if transition.kind == "item":
+        if transition.kind == "item" and stage.role == "next":
             choices.append(steps.given((step.item_name,), Source("item", step.item_name, number)))
             if step.index_as is not None:
                 choices.append(steps.given((step.index_as,), Source("index", step.index_as, number)))
@@ -242,8 +244,6 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
             choices += _any_carried(steps, step)
         cost = int(transition.kind == "again")
         yield from (Exit(transition, change, NOTHING, succeeded, cost) for change in steps.together(choices))
-    stage = steps.reading.steps[number]
-    assert isinstance(stage, Stage)
     for name, due in _failures(steps, number, step, errors_at(step, stage, steps.reading.tool)):
         changes = [steps.undefined(root) for root in (*sorted(steps.reading.assigned[number]), *carried)]
         for change in steps.together([*changes, steps.left_without(step, name)]):

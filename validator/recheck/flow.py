@@ -187,6 +187,8 @@ class Control:
             yield after
             return
         yield from self._failures(body.owner, step, after)
+        if step.max_concurrency > 1:
+            yield Transition("item", body.next)  # to those that were under way
         if step.on_error == "retry":
             yield Transition("again", self._begins(body, step))
 

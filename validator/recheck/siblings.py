@@ -3,7 +3,8 @@
 The layout has the branches one after another. What a branch does depends on nothing that its siblings do at the same
 time, so that this is one of their orders. What came before a branch is what came before all of them, and what those did
 that it depends on. Items of a for_each step that run at once are a loop there: what came before an item is what came
-before all of them, and behind the last one counts what any of them did.
+before all of them, and behind the last one counts what any of them did. Of a step that stops after a failed item, the
+items that fail are the last ones of this order.
 
 The numbers of a memory are those of the present place, and then, for each fork in the order of the layout: those from
 before its branches, those of its branches that have ended, joined, and those of each branch on which another depends.
@@ -67,7 +68,8 @@ class Rooms:
             count += 2 + len(of)
         self.items: dict[int, tuple[int, int]] = {}
         for owner, stage in sorted(items_at_once(layout).items()):
-            self.items[owner] = self.items[stage] = (count, count + 1)
+            places = (owner, stage, layout.bodies[owner].failed)
+            self.items |= {place: (count, count + 1) for place in places if place is not None}
             count += 2
         self.count = count
 
@@ -141,7 +143,8 @@ class SiblingWatcher(RequiresWatcher):
             parts[0] = super().after(step, parts[outside], exit_)
             return
         parts[0] = super().after(step, parts[joined], exit_)
-        parts[outside] = parts[joined] = super().start()
+        # What an attempt did is before all items of the next one.
+        parts[outside] = parts[joined] = parts[0] if exit_.transition.kind == "again" else super().start()
 
 
 def _highest(first: Memory, *others: Memory) -> Memory:
@@ -242,6 +245,8 @@ class DebtWatcher(FollowedByWatcher):
             if exit_.transition.kind != "item":
                 debts[0] = max(debts[outside], debts[joined])
                 debts[outside] = debts[joined] = 0
+            if exit_.transition.kind == "again":  # what one round owes, any item of the next one may pay
+                debts[outside], debts[0] = debts[0], 0
 
 
 def beside_branches(

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from stepward.validator.recheck.apart import items_at_once
 from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED, meet
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import END
@@ -54,9 +55,16 @@ class Walk:
         return dict(_few_items(self.reading))
 
     @cached_property
+    def failing(self) -> dict[int, int]:
+        """The stages behind a failed item of steps whose items run at once, each with the stage between items."""
+        layout = self.reading.layout
+        bodies = [layout.bodies[owner] for owner in sorted(items_at_once(layout))]
+        return {body.failed: body.next for body in bodies if body.failed is not None}
+
+    @cached_property
     def slot(self) -> dict[int, int]:
         """Where the visits of each step that is counted stand."""
-        return {step: number for number, step in enumerate((*self.bounds, *self.items))}
+        return {step: number for number, step in enumerate((*self.bounds, *self.items, *self.failing))}
 
     @cached_property
     def inside(self) -> dict[int | None, list[int]]:
@@ -144,30 +152,37 @@ class Walk:
 
     def _counted(self, pair: Pair, exit_: Exit) -> tuple[int, ...] | None:
         if pair.visits is not None and pair.step in self.inside:
-            return self._between(pair.step, pair.visits, is_item=exit_.transition.kind == "item")
+            return self._between(pair.step, pair.visits, exit_.transition.kind)
         if pair.visits is None or pair.step not in self.slot:
             return pair.visits
         slot = self.slot[pair.step]
         return (*pair.visits[:slot], pair.visits[slot] + 1, *pair.visits[slot + 1 :])
 
-    def _between(self, stage: int, visits: tuple[int, ...], *, is_item: bool) -> tuple[int, ...]:
+    def _between(self, stage: int, visits: tuple[int, ...], kind: str) -> tuple[int, ...]:
         """Return the counts behind a stage: in a body, they begin anew with each item."""
         found = list(visits)
         for slot in self.inside[stage]:
             found[slot] = 0
         at = self.next_of.get(stage, stage)
-        if at in self.items:
-            found[self.slot[at]] = visits[self.slot[at]] + 1 if is_item else 0
+        if at in self.items and not (stage in self.failing and kind == "item"):
+            found[self.slot[at]] = visits[self.slot[at]] + 1 if kind == "item" else 0
+        if stage in self.failing:
+            found[self.slot[stage]] = FAILED_BEFORE if kind == "item" else NEW_ROUND if kind == "again" else 0
+        for failed in self._behind(stage):
+            if found[self.slot[failed]] == NEW_ROUND:  # its first item follows
+                found[self.slot[failed]] = 0
         return tuple(found)
 
     def _exits(self, steps: Steps, pair: Pair, state: State) -> Iterator[Exit]:
         """Yield the exits that the visits so far allow."""
         exits = steps.exits(pair.step, state)
+        if pair.visits is not None and any(pair.visits[self.slot[one]] for one in self._behind(pair.step)):
+            exits = tuple(one for one in exits if one.transition.kind != "success")
         if pair.visits is not None and pair.step in self.items:
             is_last = pair.visits[self.slot[pair.step]] >= self.items[pair.step]
             yield from (one for one in exits if not (is_last and one.transition.kind == "item"))
             return
-        if pair.visits is None or pair.step not in self.slot:
+        if pair.visits is None or pair.step not in self.bounds:
             yield from exits
             return
         count, bound = pair.visits[self.slot[pair.step]], self.bounds[pair.step]
@@ -180,6 +195,13 @@ class Walk:
             elif count >= bound and (exit_.transition.to != END) is goes_on:
                 yield exit_
 
+    def _behind(self, step: int) -> Iterator[int]:
+        """Yield the stage behind failed items that run at once, where a step is the stage between them."""
+        yield from (failed for failed, stage in self.failing.items() if stage == step)
+
+
+FAILED_BEFORE, NEW_ROUND = 1, 2
+"""Of items that run at once: one has failed, and the step can't succeed; a new round of at least one item begins."""
 
 MAX_COUNTED_ITEMS: Final = 3
 """The largest `max_items` of a for_each step whose items are counted."""

@@ -96,7 +96,8 @@ class Flow:
 
     def _items(self, stage: int) -> tuple[int, dict[Kind, int]]:
         body = self.layout.body_of(stage)
-        return body.owner, {"item": body.first, "again": self._begins(body)}
+        # From behind a failed item, those that were under way follow.
+        return body.owner, {"item": body.first if stage == body.next else body.next, "again": self._begins(body)}
 
     def _transition(self, number: int, step: AnyStep, exit: Exit) -> Transition:
         """Return the transition that an exit of a step becomes in this program."""

@@ -18,7 +18,8 @@ class Body(NamedTuple):
     """The body of a step, by positions in the layout.
 
     `first` is its first step, `next` the stage between items, and `failed` the stage after a failed item, None if the
-    items go on after one; `end` is the position behind all of them.
+    items go on after one; `end` is the position behind all of them. Where items run at once, those that were under way
+    follow behind `failed`: the order is one in which those that succeed come first.
     """
 
     owner: int
@@ -131,6 +132,7 @@ class Layout:
         if step.on_item_error == "fail":
             failed = len(found)
             leaving = step.failures(can_fall_back=False)
+            leaving += (Exit("item"),) if step.is_beside else ()  # one that was under way
             leaving += (Exit("again"),) if step.on_error == "retry" else ()
             self._place(found, Stage.of(step.id, "failed", leaving), path, owner)
         self.bodies[here] = Body(here, here + 1, ends_at, failed, len(found))

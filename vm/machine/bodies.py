@@ -129,7 +129,7 @@ def begun(plan: Plan, state: State, step: StepPlan, happened: Event) -> State:
     items = said["items"]
     visit = get(state.slots, step.visits)[0]
     if body.is_beside:
-        return state._replace(fork=Fork(step.position, visit, (Branch(),) * len(items), items))
+        return state._replace(fork=Fork(step.position, visit, (Branch(),) * len(items), items, stops=body.stops))
     room = empty(len(items))
     each = Each(step.position, visit, items=items, before=before, first=first, carried=first, outputs=room, errors=room)
     return state._replace(at=body.next, each=each, slots=put(state.slots, first) if first else state.slots)

@@ -7,7 +7,7 @@ from typing import Any
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.language.steps.catching import DEPENDENCY
 from stepward.vm.machine.bodies import cleared, listed, memories_of, trace_of_branches
-from stepward.vm.machine.calls import after, ended, named, place_of
+from stepward.vm.machine.calls import after, ended, named, out_of_steps, place_of
 from stepward.vm.machine.events import Event, event
 from stepward.vm.machine.forks import MisfitError, branch_of, may_start, member
 from stepward.vm.machine.keys import FrameName
@@ -42,15 +42,13 @@ def _fork(state: State) -> Fork:
 
 def _name(plan: Plan, state: State, number: int) -> FrameName:
     fork = _fork(state)
-    return (*state.frame, (plan.steps[fork.at].id, fork.visit, 1, member(plan, fork, number).name))
+    return (*state.frame, (plan.steps[fork.at].id, fork.visit, fork.round, member(plan, fork, number).name))
 
 
 def failures_of(plan: Plan, state: State) -> list[tuple[str, Failure]]:
     """Return the branches that have failed, by name, or that are not started because of that; raises MisfitError for
     one that goes on."""
     fork = _fork(state)
-    if fork.items is not None:
-        return []  # those that fail are skipped
     layout = plan.program.layout.forks[fork.at]
     ids = [plan.steps[position].id for position in layout.branches]
     found: dict[int, Failure] = {}
@@ -68,8 +66,9 @@ def failures_of(plan: Plan, state: State) -> list[tuple[str, Failure]]:
 
 def is_joined(plan: Plan, state: State) -> bool:
     """Return whether all branches have ended, those aside that can't start."""
-    if _fork(state).items is not None:
-        return all(branch.is_done for branch in _fork(state).branches)
+    fork = _fork(state)
+    if fork.items is not None:
+        return all(branch.is_done or (fork.has_stopped and branch.state is None) for branch in fork.branches)
     try:
         failures_of(plan, state)
     except MisfitError:
@@ -86,7 +85,9 @@ def join(plan: Plan, state: State) -> Event:
     fork = _fork(state)
     step, last = plan.steps[fork.at], plan.steps[_join_of(plan, fork)]
     said = place_of(state, step.id, fork.visit)
-    failures = failures_of(plan, state)
+    if fork.has_stopped:
+        return _stopped(plan, state, step, said)
+    failures = failures_of(plan, state) if fork.items is None else []  # items that fail are skipped
     too_large = oversize(plan, state, step, _output(plan, state), state.limits.state_bytes)
     if too_large is not None:
         return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
@@ -98,6 +99,22 @@ def join(plan: Plan, state: State) -> Event:
     kind = _outcome_of(step)
     name = str(said.get("error_name", ""))
     return event("joined", said | {"kind": kind, **after(plan, last, kind, name)})
+
+
+def _stopped(plan: Plan, state: State, step: StepPlan, said: dict[str, Any]) -> Event:
+    """Return the event that ends a for_each step of which an item has failed, or that begins another attempt.
+
+    The error is that of the first such item in the order of the list, whichever failed first in time.
+    """
+    fork, body = _fork(state), plan.bodies[step.position]
+    failure = next(branch.failure for branch in fork.branches if branch.failure is not None)
+    said |= {"error": failure.error, **named(plan, failure.name)}
+    if fork.round < body.attempts:
+        if out_of_steps(plan, state, 1):
+            return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
+        return event("joined", said | {"kind": "again"})
+    kind = _outcome_of(step)
+    return event("joined", said | {"kind": kind, **after(plan, plan.steps[body.failed], kind, failure.name)})
 
 
 def _join_of(plan: Plan, fork: Fork) -> int:
@@ -163,7 +180,7 @@ def begun(plan: Plan, state: State, event: Event) -> State:
         calls=None,
         idle=0,
         size=state.size + given_size,
-        frames=(*state.frames, Frame(Each(position, fork.visit), state.idle, state.trace, frame)),
+        frames=(*state.frames, Frame(Each(position, fork.visit, fork.round), state.idle, state.trace, frame)),
         trace=traced(NO_DIGEST, event),
         monitors=plan.watch.begun(memories, position),
         fork=None,
@@ -218,16 +235,27 @@ def joined_branches(plan: Plan, state: State, event: Event) -> State:
 
 
 def _joined_items(plan: Plan, state: State, event: Event) -> State:
-    """Apply the end of a for_each step whose items ran at once."""
-    fork = _fork(state)
-    step, body = plan.steps[fork.at], plan.bodies[fork.at]
-    transition = plan.steps[body.next].leaving("success", "")
-    if event.body["kind"] != "success" or transition is None or not is_joined(plan, state):
-        raise MisfitError(f"`{step.id}` can't end as {event.body['kind']} here")
-    failed = [(number, one.failure) for number, one in enumerate(fork.branches) if one.failure is not None]
-    output = _output(plan, state)
-    changes = [*output_changes(step, output), (body.errors, listed(failed))]
-    done = Done(changes, _size(output), (step.part,))
+    """Apply the end of a for_each step whose items ran at once, or of an attempt of it."""
+    fork, kind, name = _fork(state), event.body["kind"], event.body.get("error_name", "")
+    body, step = plan.bodies[fork.at], plan.steps[fork.at]
+    if not is_joined(plan, state) or (kind == "success") is fork.has_stopped:
+        raise MisfitError(f"`{step.id}` can't end as {kind} here")
     trace, monitors = trace_of_branches(plan, state), memories_of(plan, state)
-    state = noticed(plan, state._replace(fork=None, trace=trace, monitors=monitors), body.next)
-    return leave(plan, state, step, event, transition, done)
+    state = state._replace(fork=None, trace=trace, monitors=monitors)
+    if kind == "again":
+        if fork.round >= body.attempts:
+            raise MisfitError(f"`{step.id}` has no attempts left")
+        anew = fork._replace(branches=(Branch(),) * len(fork.branches), round=fork.round + 1)
+        return noticed(plan, state._replace(fork=anew, steps=state.steps + 1), step.position)
+    stage = body.failed if fork.has_stopped else body.next
+    transition = plan.steps[stage].leaving(kind, name)
+    if transition is None:
+        raise MisfitError(f"`{step.id}` can't end as {kind}")
+    failed = [(number, one.failure) for number, one in enumerate(fork.branches) if one.failure is not None]
+    errors = (body.errors, listed(failed))
+    if fork.has_stopped:
+        done = Done([*failure_changes(step, event.body["error"], name), errors], 0, ())
+    else:
+        output = tuple(None if one.output is UNDEFINED else one.output for one in fork.branches)
+        done = Done([*output_changes(step, output), errors], _size(output), (step.part,))
+    return leave(plan, noticed(plan, state, stage), step, event, transition, done)

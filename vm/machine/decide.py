@@ -108,6 +108,8 @@ def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay) -> A
     if is_joined(plan, state):
         return join(plan, state)
     starting = frozenset(may_start(plan, fork))
+    if plan.one_by_one and fork.stops and starting:  # so that one that was under way may follow one that has failed
+        return branch_started(plan, state, min(starting))
     found: Action = IDLE
     for number, branch in enumerate(fork.branches):
         action: Action = IDLE

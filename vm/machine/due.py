@@ -38,7 +38,8 @@ def first_wait(state: State) -> int:
 def _due_of_calls(state: State) -> float:
     """Return the time of the next attempt if all that can go on are delayed calls, else NOW."""
     if state.fork is not None:
-        if any(branch.state is None and not branch.is_done for branch in state.fork.branches):
+        is_waiting = any(branch.state is None and not branch.is_done for branch in state.fork.branches)
+        if is_waiting and not state.fork.has_stopped:
             return NOW  # one that may start, perhaps
         running = [one.state for one in state.fork.branches if one.state is not None and one.state.status == "RUNNING"]
         return min(map(_due_of_calls, running), default=NOW)

@@ -89,9 +89,11 @@ def may_start(plan: Plan, fork: Fork) -> Iterator[int]:
     """Yield the branches that may start now: all that they depend on have succeeded.
 
     Items start in their order, while fewer than `max_concurrency` go on; one that waits for somebody goes on, too.
+    After one has failed, none starts, unless the step skips those that fail.
     """
     if fork.items is not None:
-        has_room = sum(branch.state is not None for branch in fork.branches) < plan.bodies[fork.at].most_beside
+        going_on = sum(branch.state is not None for branch in fork.branches)
+        has_room = going_on < plan.bodies[fork.at].most_beside and not fork.has_stopped
         new = (number for number, branch in enumerate(fork.branches) if branch.state is None and not branch.is_done)
         yield from islice(new, 1 if has_room else 0)
         return
@@ -113,7 +115,7 @@ def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:
     if len(frame) > depth and frame[:depth] == state.frame:
         step, visit, turn, name = frame[depth]
         found = number_of(plan, fork, name)
-        if (step, visit, turn) == (plan.steps[fork.at].id, fork.visit, 1) and found is not None:
+        if (step, visit, turn) == (plan.steps[fork.at].id, fork.visit, fork.round) and found is not None:
             return found
     raise MisfitError(f"an event is in the frame {frame}, which is not open")
 

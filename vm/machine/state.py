@@ -127,12 +127,20 @@ class Fork(NamedTuple):
     """The branches of a step that has started: its position, its visit, and the branches in the order of the layout.
 
     The items of a for_each step that run at once are such branches, in the order of the list; `items` are the items.
+    `round` counts the attempts of the step, and `stops` says that no item starts after one has failed.
     """
 
     at: int
     visit: int
     branches: tuple[Branch, ...]
     items: tuple[Any, ...] | None = None
+    round: int = 1
+    stops: bool = False
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether an item has failed, so that no other starts."""
+        return self.stops and any(branch.failure is not None for branch in self.branches)
 
 
 class State(NamedTuple):
@@ -292,6 +300,7 @@ def _plain(plan: Plan, state: State) -> dict[str, Any]:
     if fork is not None:
         data["fork"] = [fork.at, fork.visit, [_plain_branch(plan, state, branch) for branch in fork.branches]]
         data["fork"] += [] if fork.items is None else [fork.items]
+        data["fork"] += [fork.round] if fork.round > 1 else []
     if frames or each is not None or broken:  # the snapshots of programs without bodies stay what they were
         data["frames"] = [[_plain_each(plan, one.each), one.idle, one.trace.hex(), one.name] for one in frames]
         data |= {"each": each and _plain_each(plan, each), "broken": broken}

@@ -32,7 +32,6 @@ def refused(*steps: dict[str, Any], **fields: Any) -> Any:
 MISTAKES = {
     "both forms": (each(steps=[END], do={"id": "d", "type": "tool", "tool": "t"}), (), "has either `steps` or `do`"),
     "no form": (each(), (), "has either `steps` or `do`"),
-    "items that stop": (each(steps=[END], max_concurrency=2), (), "stop after one has failed is not supported yet"),
     "items that carry": (each(steps=[END], max_concurrency=2, carry={"v": 0}), (), "at once can't carry variables on"),
     "a type": (each(steps=[{"id": "b", "type": "tol"}]), ("steps", 0, "type"), "`tol` is not a step type"),
     "a field": (each(steps=[{**END, "promt": ""}]), ("steps", 0, "promt"), "unknown field `promt` in this end step"),

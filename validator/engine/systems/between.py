@@ -146,7 +146,7 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
     gone = tuple(Assign(root, Undefined()) for root in sorted(bodies.locals(owner)) if root[-1] != "errors")
     for transition in transitions:
         assigns: tuple[Assign, ...] = ()
-        if transition.kind == "item":
+        if transition.kind == "item" and bodies.of_stages[number].next == number:
             found = {one: source for (one,) in bodies.item_names(step) for source in names.variables[one]}
             assigns = tuple(Assign((one,), Given(source)) for one, source in found.items())
         elif transition.kind == "again":
@@ -155,7 +155,7 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
             assigns = tuple(_own_output(moves, owner, step))
         elif transition.kind == "success":
             assigns = tuple(moves.left_with(step, SUCCEEDS))
-        else:
+        elif transition.kind != "item":  # behind a failed item, others that were under way may follow
             continue
         yield Leaving(transition, (), (*gone, *assigns), (), int(transition.kind == "again"))
     for name in moves.facts.failing.at(number):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from stepward.validator.analysis.facts import ProgramFacts
-from stepward.validator.analysis.product import ON_TO_ITEM
+from stepward.validator.analysis.product import ON_TO_ITEM, TRIES_AGAIN
 from stepward.validator.engine.values.states import within
 from stepward.validator.engine.witnesses.choices import Spot, below
 from stepward.validator.findings import Move
@@ -48,14 +48,14 @@ def lists_of(
 
 
 def _items_taken(path: Iterable[Move], each: str, between: str) -> list[int]:
-    """Return the positions on a path at which items of a for_each step start, in the visit that has most of them.
+    """Return the positions on a path at which items of a for_each step start, in the attempt that has most of them.
 
     `between` is the stage between its items.
     """
     most: list[int] = []
     now: list[int] = []
     for position, move in enumerate(path):
-        if move.step == each:
+        if move.step == each or (move.step == f"{each} failed" and move.how == TRIES_AGAIN):
             now = []
         elif move.step == between and move.how == ON_TO_ITEM:
             now = [*now, position]

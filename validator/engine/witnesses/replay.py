@@ -16,7 +16,15 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from stepward.validator.engine.witnesses.seen import Asked, Seen, Unstarted, history_of, moves_of, records_of
+from stepward.validator.engine.witnesses.seen import (
+    Asked,
+    Seen,
+    Unstarted,
+    history_of,
+    moves_of,
+    records_of,
+    started_ahead,
+)
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Witness
 from stepward.validator.findings import Move
 from stepward.vm.errors import DocumentError, ExpressionError, StepwardError
@@ -216,6 +224,7 @@ class Replayer:
         self._machines: dict[tuple[int, int], tuple[_RuleSet, ExecutionVM]] = {}
         self._runs = 0
         self._each = frozenset(program.layout.steps[number].id for number in program.layout.bodies)
+        self._ahead = started_ahead(program.layout)
         self._owners = {part.id: step.id for step in program.layout.steps for part in step.sub_steps}
 
     def replay(self, witness: Witness) -> Replayed:
@@ -283,7 +292,7 @@ class Replayer:
         return Replayed(
             why is not None,
             why or seen.instead(),
-            tuple(moves_of(records, self._owners, self._each)),
+            tuple(moves_of(records, self._owners, self._each, self._ahead)),
             run,
             journal,
             rule_set.set_aside,

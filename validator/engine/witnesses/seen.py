@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.analysis.product import ON_TO_ITEM, USED_UP
+from stepward.validator.analysis.product import ON_TO_ITEM, TRIES_AGAIN, USED_UP
 from stepward.validator.engine.witnesses.witness import Claim
 from stepward.validator.findings import Move
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
@@ -15,6 +15,7 @@ from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.fields import names_in
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.language.layout import Layout
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.decide import decide
@@ -59,6 +60,8 @@ def history_of(journal: MemoryJournal, run: Run) -> History:
     return found
 
 
+Frame = tuple[tuple[Any, ...], ...]
+
 _HOW: Final = {"success": "succeeds", "fallback": "times out, fallback", "skipped": "fails, skipped", "failed": "fails"}
 
 
@@ -72,11 +75,62 @@ def leaves(body: Mapping[str, Any]) -> bool:
     return "step" in body and not body.keys().isdisjoint(("next", "closes", "ends"))
 
 
-def moves_of(records: tuple[Record, ...], owners: Mapping[str, str], each: Collection[str] = ()) -> Iterator[Move]:
-    """Yield the steps of a run with their outcomes, in the words of a finding's path; `each` are for_each steps."""
+class StartedAhead:
+    """The items that a replay has started before their turn: each counts as started with the first record in it.
+
+    `steps` are the for_each steps whose items run at once and that stop after one has failed. An item may follow one
+    that has failed only if it was under way by then.
+    """
+
+    def __init__(self, steps: Collection[str]) -> None:
+        self.steps = steps
+        self._waiting: list[Frame] = []
+        self._failed: set[Frame] = set()
+
+    def starting(self, kind: str, body: Mapping[str, Any]) -> list[Move]:
+        """Return the starts of items that count now, before a record."""
+        frame = tuple(map(tuple, body.get("frame", ())))
+        if self.holds(kind, body):
+            self._waiting.append(frame)
+            return self._due(frame[:-1])
+        found = self._due(frame)
+        is_failure = body.get("closes") not in (None, "SUCCESS")
+        self._failed |= {_round_of(frame)} if is_failure and frame[-1][0] in self.steps else set()
+        return found
+
+    def holds(self, kind: str, body: Mapping[str, Any]) -> bool:
+        """Return whether a record is the start of such an item, which does not count yet."""
+        return kind == "item" and body["step"] in self.steps
+
+    def _due(self, frame: Frame) -> list[Move]:
+        due = [one for one in self._waiting if frame[: len(one)] == one]
+        self._waiting = [one for one in self._waiting if one not in due]
+        after = {one: ["failed"] if _round_of(one) in self._failed else [] for one in due}
+        return [Move(f"{one[-1][0]} {stage}", ON_TO_ITEM) for one in due for stage in (*after[one], "next")]
+
+
+def started_ahead(layout: Layout) -> frozenset[str]:
+    """Return the ids of the steps of `StartedAhead`."""
+    return frozenset(layout.steps[one].id for one in layout.beside if layout.bodies[one].failed is not None)
+
+
+def _round_of(frame: Frame) -> Frame:
+    """Return what the items of one attempt of a step have in common."""
+    return (*frame[:-1], frame[-1][:3])
+
+
+def moves_of(
+    records: tuple[Record, ...], owners: Mapping[str, str], each: Collection[str] = (), ahead: Collection[str] = ()
+) -> Iterator[Move]:
+    """Yield the steps of a run with their outcomes, in the words of a finding's path; `each` are for_each steps, and
+    `ahead` those of `StartedAhead`."""
+    started = StartedAhead(ahead)
     forks = {record.body["step"] for record in records if record.kind == "opened" and "items" not in record.body}
     for record in records:
         body = record.body
+        yield from started.starting(record.kind, body)
+        if started.holds(record.kind, body):
+            continue
         if is_between(record.kind, body, each):
             yield _between(record)
         elif leaves(body):
@@ -96,7 +150,7 @@ def _between(record: Record) -> Move:
     if record.kind == "item":
         return Move(f"{step} next", ON_TO_ITEM)
     if kind == "again":
-        return Move(f"{step} failed", "tries again")
+        return Move(f"{step} failed", TRIES_AGAIN)
     return Move(f"{step} {'next' if kind == 'success' else 'failed'}", _HOW[kind])
 
 

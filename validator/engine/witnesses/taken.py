@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stepward.validator.engine.witnesses.replay import Replayed
-from stepward.validator.engine.witnesses.seen import is_between, leaves
+from stepward.validator.engine.witnesses.seen import StartedAhead, is_between, leaves, started_ahead
 from stepward.validator.findings import Move
 from stepward.vm.language.steps import AnyCall, AnyStep, Failing
 from stepward.vm.language.transitions import END
@@ -71,11 +71,15 @@ def spent_after(seen: Replayed, moves: int) -> int:
 
     found = seen.history()
     each = {found.plan.steps[number].id for number in found.plan.bodies}
+    ahead = StartedAhead(started_ahead(found.plan.program.layout))
     state = before(found.plan)
     for happened in found.events:
-        if moves == 0 and happened.kind != "started":
+        if moves <= 0 and happened.kind != "started":
             return state.steps
         state = apply(found.plan, state, happened)
+        moves -= len(ahead.starting(happened.kind, happened.body))
+        if ahead.holds(happened.kind, happened.body):
+            continue
         if is_between(happened.kind, happened.body, each) or leaves(happened.body):
             moves -= 1
     return 0

@@ -64,8 +64,9 @@ class ForEachStep(FailingStep):
             raise PydanticCustomError(
                 "body_form", "a for_each step has either `steps` or `do`", {"help": "list the steps under `steps`"}
             )
-        if given.get("max_concurrency", 1) > 1:
-            _require_apart(given)
+        if given.get("max_concurrency", 1) > 1 and given.get("carry"):
+            why = "items that run at once can't carry variables on: `carry` needs an order of items"
+            raise PydanticCustomError("body_form", why, {"help": "remove `max_concurrency`"})
         return super()._of(given)
 
     @property
@@ -114,14 +115,3 @@ class ForEachStep(FailingStep):
     def exits(self) -> tuple[Exit, ...]:
         """The exits of its start: to its items, and those of a failure, because the items may be no list."""
         return (SUCCESS, *self.failures(can_fall_back=False))
-
-
-def _require_apart(given: dict[str, Any]) -> None:
-    """Raise PydanticCustomError for a step whose items run at once, and can't do so with these fields."""
-    if given.get("carry"):
-        why = "items that run at once can't carry variables on: `carry` needs an order of items"
-        raise PydanticCustomError("body_form", why, {"help": "remove `max_concurrency`"})
-    if given.get("on_item_error", "fail") == "fail":
-        why = "that items which run at once stop after one has failed is not supported yet"
-        help = "write `on_item_error: skip`, and look at `errors` of the step behind it"
-        raise PydanticCustomError("not_yet", why, {"help": help})
