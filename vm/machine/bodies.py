@@ -296,8 +296,7 @@ def memories_of(plan: Plan, state: State) -> tuple[Any, ...]:
         for one in fork.branches
     ]
     before = (frozenset(),) * len(ends) if fork.items is not None else plan.program.layout.forks[fork.at].before
-    joined = plan.watch.joined(state.monitors, ends, before)
-    return plan.watch.shared(joined, state.monitors)
+    return plan.watch.joined(state.monitors, ends, before)
 
 
 def folded_trace(plan: Plan, state: State, least: int = 0) -> bytes:

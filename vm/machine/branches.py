@@ -173,7 +173,7 @@ def begun(plan: Plan, state: State, event: Event) -> State:
     if fork.items is not None:
         given += [(body.item, fork.items[number])]
         given += [] if body.index == NOWHERE else [(body.index, number)]
-    memories = plan.watch.shared(plan.watch.forked(state.monitors, earlier), state.monitors)
+    memories = plan.watch.forked(state.monitors, earlier)
     own = state._replace(
         at=body.first,
         slots=put(state.slots, [*cleared(body), *given]),
@@ -189,7 +189,7 @@ def begun(plan: Plan, state: State, event: Event) -> State:
     if fork.items is not None:
         own = noticed(plan, own, body.next)
     branches = (*fork.branches[:number], Branch(own), *fork.branches[number + 1 :])
-    shared = plan.watch.shared(state.monitors, own.monitors)
+    shared = plan.watch.shared(state.monitors, own.monitors, position)
     return state._replace(fork=fork._replace(branches=branches), monitors=shared)
 
 

@@ -16,7 +16,7 @@ from stepward.vm.errors import StepwardError
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, Event
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
-from stepward.vm.machine.state import OF_RUN, Branch, Fork, State
+from stepward.vm.machine.state import OF_RUN, Branch, Fork, State, owner_of
 
 
 class MisfitError(StepwardError):
@@ -32,7 +32,8 @@ def seen_by(plan: Plan, state: State, number: int) -> State:
     assert state.fork is not None
     own = state.fork.branches[number].state
     assert own is not None, "the branch has started and not ended"
-    return own._replace(**_of_run(state), monitors=plan.watch.shared(own.monitors, state.monitors))
+    owner = owner_of(plan, state.fork, number)
+    return own._replace(**_of_run(state), monitors=plan.watch.shared(own.monitors, state.monitors, owner))
 
 
 def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
@@ -41,9 +42,8 @@ def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
     assert fork is not None
     branch = Branch(own) if own.result is None else own.result._replace(monitors=own.monitors)
     branches = (*fork.branches[:number], branch, *fork.branches[number + 1 :])
-    state = state._replace(
-        **_of_run(own), fork=fork._replace(branches=branches), monitors=plan.watch.shared(state.monitors, own.monitors)
-    )
+    shared = plan.watch.shared(state.monitors, own.monitors, owner_of(plan, fork, number))
+    state = state._replace(**_of_run(own), fork=fork._replace(branches=branches), monitors=shared)
     return state._replace(status=_status(plan, state))
 
 
@@ -70,11 +70,10 @@ class Member(NamedTuple):
 
 def member(plan: Plan, fork: Fork, number: int) -> Member:
     """Return what is told of one of the branches of a fork."""
+    owner = owner_of(plan, fork, number)
     if fork.items is not None:
-        return Member(fork.at, number)
-    layout = plan.program.layout.forks[fork.at]
-    owner = layout.branches[number]
-    return Member(owner, plan.steps[owner].id, layout.before[number])
+        return Member(owner, number)
+    return Member(owner, plan.steps[owner].id, plan.program.layout.forks[fork.at].before[number])
 
 
 def number_of(plan: Plan, fork: Fork, name: str | int) -> int | None:

@@ -202,10 +202,14 @@ class Watch:
             for number, (monitor, memory) in enumerate(zip(self.monitors, memories, strict=True))
         )
 
-    def shared(self, own: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the memories `own`, with those of `others` for the rules whose memory branches share."""
+    def shared(self, own: tuple[Any, ...], others: tuple[Any, ...], owner: int) -> tuple[Any, ...]:
+        """Return the memories `own`, with those of `others` for the rules whose memory branches share.
+
+        `owner` is the position of the step that owns the body of the branch: the rules of that body hold for each of
+        its frames by itself.
+        """
         return tuple(
-            other if monitor.automaton.is_shared else mine
+            other if monitor.automaton.is_shared and monitor.owner != owner else mine
             for monitor, mine, other in zip(self.monitors, own, others, strict=True)
         )
 

@@ -278,6 +278,11 @@ def visits_of(state: State, step: StepPlan) -> int:
     return int(get(state.slots, step.visits)[0])
 
 
+def owner_of(plan: Plan, fork: Fork, number: int) -> int:
+    """Return the position of the step that owns the body of a branch, or of an item that runs beside others."""
+    return fork.at if fork.items is not None else plan.program.layout.forks[fork.at].branches[number]
+
+
 def snapshot(plan: Plan, state: State) -> bytes:
     """Return the canonical bytes of a state: equal for equal states, on any machine."""
     return canonical(portable(_plain(plan, state))).encode()
@@ -298,7 +303,8 @@ def _plain(plan: Plan, state: State) -> dict[str, Any]:
     frames, each, broken = data.pop("frames"), data.pop("each"), data.pop("broken")
     fork, _ = data.pop("fork"), data.pop("result")
     if fork is not None:
-        data["fork"] = [fork.at, fork.visit, [_plain_branch(plan, state, branch) for branch in fork.branches]]
+        branches = [_plain_branch(plan, state, fork, number) for number in range(len(fork.branches))]
+        data["fork"] = [fork.at, fork.visit, branches]
         data["fork"] += [] if fork.items is None else [fork.items]
         data["fork"] += [fork.round] if fork.round > 1 else []
     if frames or each is not None or broken:  # the snapshots of programs without bodies stay what they were
@@ -322,14 +328,15 @@ def _plain_each(plan: Plan, each: Each) -> list[Any]:
     return [each.at, each.visit, each.round, each.items, each.item, *held, *rooms, each.failed, each.trace.hex()]
 
 
-def _plain_branch(plan: Plan, state: State, branch: Branch) -> list[Any]:
+def _plain_branch(plan: Plan, state: State, fork: Fork, number: int) -> list[Any]:
     """Return a branch without what belongs to the run: there it has a copy, as old as the last event of the branch."""
+    branch, owner = fork.branches[number], owner_of(plan, fork, number)
     own: dict[str, Any] | None = None
     if branch.state is not None:
-        shared = plan.watch.shared(branch.state.monitors, state.monitors)
+        shared = plan.watch.shared(branch.state.monitors, state.monitors, owner)
         found = _plain(plan, branch.state._replace(monitors=shared))
         own = {name: value for name, value in found.items() if name not in OF_RUN}
-    monitors = _listed(plan.watch.shared(branch.monitors, state.monitors) if branch.monitors else ())
+    monitors = _listed(plan.watch.shared(branch.monitors, state.monitors, owner) if branch.monitors else ())
     return [own, branch.is_done, _shown(branch.output), branch.failure, branch.trace.hex(), monitors]
 
 

@@ -132,6 +132,33 @@ def test_starts_in_all_items_count_and_a_rule_of_the_body_sees_one() -> None:
     assert run_of(twice, end("z")).reason == "guardrail"
 
 
+def test_a_rule_of_the_body_does_not_count_what_goes_on_in_another_item() -> None:
+    """What an item started is still under way when the next one gets there, with and without a body between."""
+    once, either = (
+        {"name": "r", "at_most_once": {"tool": "asks"}},
+        {"name": "r", "exclusive": [{"step": "t"}, {"step": "u"}]},
+    )
+    inner = {**at_once(tool("s"), items=(4, 5)), "id": "inner", "as": "j", "next_step": "t"}
+    for first in (tool("s", next_step="t"), inner):
+        bench = Bench({"t": Suspend("well?")})
+        run = bench.run(made(at_once(first, tool("t", "asks"), items=(1, 2), guardrails=[once]), end("z")))
+        assert (run.status, len(run.suspensions)) == ("SUSPENDED", 2)
+    steps = (tool("s", next_step="c"), check("c", "$i == 1", "t", "u"), tool("t", "asks"), tool("u", "asks"))
+    bench = Bench({"t": Suspend("well?"), "u": Suspend("well?")})
+    run = bench.run(made(at_once(*steps, items=(1, 2), guardrails=[either]), end("z")))
+    assert (run.status, len(run.suspensions)) == ("SUSPENDED", 2)
+    paid = at_once(tool("s", next_step="w"), tool("w", "write"), items=(1, 2), guardrails=[ONCE])
+    run, seconds = took(made(paid, end("z")), {"s/0": 1.0, "s/1": 1.0, "w/0": 5.0, "w/1": 5.0})
+    assert (run.status, seconds) == ("SUCCESS", 6)
+
+
+def test_a_rule_around_an_item_counts_what_goes_on_beside_it_in_the_same_item() -> None:
+    inner = {**at_once(tool("t", "asks"), items=(4, 5)), "id": "inner", "as": "j"}
+    once = {"name": "once", "at_most_once": {"tool": "asks"}}
+    run = run_of(at_once(inner, items=(1,), guardrails=[once]), end("z"), answers={"t": Suspend("well?")})
+    assert (run.status, run.reason) == ("FAILED", "guardrail")
+
+
 def test_a_guard_that_reads_the_item_is_stale_behind_the_items() -> None:
     steps = (check("c", "$i > 0", "e", "e"), end("e"))
     rule = {"name": "seen", "protects": {"step": "w"}, "requires": {"step": "c", "branch": "then"}}
