@@ -13,7 +13,7 @@ from stepward.vm.expressions.fields import written
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AtMostOnce
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import Call, Failing, FailingStep, ParallelStep, ToolCall
+from stepward.vm.language.steps import Call, Failing, FailingStep, ForEachStep, ParallelStep, ToolCall
 from stepward.vm.reading.source import Place
 
 
@@ -218,9 +218,10 @@ class RetriedEffect(Rule):
 
     ## What it does
     Reports `on_error: retry` with more than one attempt on a call of a tool that writes and is not idempotent, and on a
-    parallel step with such a call. It also reports `retry` on such a call: the machine never obeys it there. A tool
-    that is not declared is assumed to write and not to be idempotent; in a program without `tools`, SW213 says this
-    once.
+    parallel step with such a call. It also reports `retry` on such a call: the machine never obeys it there. A step
+    with a body performs the whole body again in each attempt, with new idempotency keys. So a retry of such a step is
+    reported for each write in its body, also for an idempotent one. A tool that is not declared is assumed to write and
+    not to be idempotent; in a program without `tools`, SW213 says this once.
 
     ## Why it is bad
     An attempt that timed out may still have written. The next attempt writes again: for example, the customer is
@@ -257,6 +258,7 @@ class RetriedEffect(Rule):
     def at(self, context: Context, sites: Iterable[CallSite]) -> Iterator[Finding]:
         """Yield the findings at some of the calls of tools that write."""
         for site in sites:
+            yield from self._in_rounds(context, site)
             if not _writes_once(context, site):
                 continue
             whole = context.facts.flow.steps[site.step]
@@ -276,6 +278,26 @@ class RetriedEffect(Rule):
                 help += _or_declare(context, site) or _KEEP
                 related = [Label(Place((*site.path, "tool")), "the tool is called here")]
                 yield self.finding(message, help, place, step=site.call.id, related=related)
+
+    def _in_rounds(self, context: Context, site: CallSite) -> Iterator[Finding]:
+        """Yield the retries of steps around a write: each attempt performs their bodies with new idempotency keys."""
+        assert isinstance(site.call, ToolCall)
+        layout = context.facts.flow.layout
+        for owner in layout.owners_of(site.step):
+            whole = layout.steps[owner]
+            if not isinstance(whole, ForEachStep) or not _is_retried(whole):
+                continue
+            if whole.on_item_error == "skip":
+                continue  # no failure in its body is a failure of the step
+            place = Place((*layout.path(owner), "on_error"))
+            fields = "`on_error: retry`" + " and `max_retries`" * _is_written(context, place, "max_retries")
+            message = f"`{site.call.tool}` writes in the body of `{whole.id}`: a retry performs the body again"
+            route = (
+                "" if whole.error_step or whole.catch else f", and route its failure with `error_step` on `{whole.id}`"
+            )
+            help = f"remove {fields}{route}; in the body, retry the calls that can fail: there a write keeps its key"
+            related = [Label(Place((*site.path, "tool")), "the tool is called here")]
+            yield self.finding(message, help, place, step=whole.id, related=related)
 
 
 class EffectInLoop(Rule):

@@ -37,6 +37,39 @@ def test_one_attempt_in_all_repeats_no_effect(attempts: int | None, is_retried: 
     assert ("SW503" in codes(check(step))) is is_retried
 
 
+EACH = {"id": "each", "type": "for_each", "items": [1, 2], "as": "i", "max_items": 2, "steps": [{**PAY, "id": "w"}]}
+BODIES: dict[str, dict[str, Any]] = {
+    "items": EACH,
+    "items at once": {**EACH, "max_concurrency": 2},
+    "one sub-step": {**EACH, "do": PAY, "steps": None},
+    "a body within": {**EACH, "steps": [{**EACH, "id": "inner", "as": "j", "on_item_error": "skip"}]},
+    "a branch within": {**EACH, "steps": [{"id": "b", "type": "parallel", "branches": {"left": {"steps": [PAY]}}}]},
+    "a call": {"id": "each", "type": "call", "program": "paying"},
+    "items that are skipped": {**EACH, "on_item_error": "skip"},
+}
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+@pytest.mark.parametrize("is_idempotent", [False, True])
+@pytest.mark.parametrize("body", BODIES)
+def test_a_retry_of_a_step_performs_the_writes_of_its_body_again(body: str, is_idempotent: bool, attempts: int) -> None:
+    step = {key: value for key, value in BODIES[body].items() if value is not None}
+    data = {
+        "language": 2,
+        "name": "p",
+        "inputs": {},
+        "tools": {"pay": {"effect": "write", "idempotent": is_idempotent}},
+        "programs": {"paying": {"inputs": {}, "steps": [PAY]}},
+        "steps": [{**step, "on_error": "retry", "max_retries": attempts, "error_step": "z"}, end("z")],
+    }
+    if step["type"] != "call":
+        del data["programs"]
+    found = ProgramValidator(Program.from_dict(data)).validate().findings
+    said = [one.message for one in found if one.code == "SW503"]
+    is_repeated = attempts > 1 and body != "items that are skipped"
+    assert said == ["`pay` writes in the body of `each`: a retry performs the body again"] * is_repeated
+
+
 # -- SW102: who ends the run above a step that nothing reaches ---------------------------------------------------------
 
 
