@@ -77,9 +77,10 @@ class Bodies(Later):
 
     def _all_left(self, step: Any, outputs: Any, errors: Errors, carried: Changes) -> str:
         """End a for_each step that has succeeded."""
-        if size(outputs) > self._room:
+        left = size(outputs[0] if step.type == "call" else outputs)
+        if left > self._room:
             raise Over("FAILED", "error")
-        self._left = size(outputs)
+        self._left = left
         if step.type == "call":  # the inputs of the called program are gone with it
             self._change([*left_with(step, self._called), *((name, GONE) for name, _ in carried)])
         else:
