@@ -13,7 +13,7 @@ from stepward.vm.expressions.fields import written
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AtMostOnce
 from stepward.vm.language.names import Source
-from stepward.vm.language.steps import Call, Failing, FailingStep, ForEachStep, ParallelStep, ToolCall
+from stepward.vm.language.steps import AnyStep, Call, Failing, FailingStep, ForEachStep, ParallelStep, ToolCall
 from stepward.vm.reading.source import Place
 
 
@@ -193,12 +193,17 @@ def _without(context: Context, site: CallSite, what: str) -> str:
     assert isinstance(site.call, ToolCall)
     # A time-out of such a write is no failure: nobody knows whether it happened.
     doubt = " (a time-out is no failure: it leaves the run IN_DOUBT)" if site.call.timeout_seconds is not None else ""
-    if isinstance(whole, FailingStep) and whole.error_step is not None:
-        return f"remove {what}, so that a failure goes to `{whole.error_step}`{doubt}"
-    if isinstance(whole, FailingStep) and whole.catch is not None:
-        return f"remove {what}, so that a failure goes where `catch` says{doubt}"
     on_whole = "" if site.sub is None else f" on the parallel step `{whole.id}`"
-    return f"remove {what}, and route the failure with `error_step`{on_whole}{doubt}"
+    return _routed(whole, what, on_whole) + doubt
+
+
+def _routed(whole: AnyStep, what: str, where: str = "") -> str:
+    """Return the help to remove a field of a step (`what`), and to route its failure."""
+    if isinstance(whole, FailingStep) and whole.error_step is not None:
+        return f"remove {what}, so that a failure goes to `{whole.error_step}`"
+    if isinstance(whole, FailingStep) and whole.catch is not None:
+        return f"remove {what}, so that a failure goes where `catch` says"
+    return f"remove {what}, and route the failure with `error_step`{where}"
 
 
 def _is_written(context: Context, place: Place, field: str) -> bool:
@@ -292,10 +297,7 @@ class RetriedEffect(Rule):
             place = Place((*layout.path(owner), "on_error"))
             fields = "`on_error: retry`" + " and `max_retries`" * _is_written(context, place, "max_retries")
             message = f"`{site.call.tool}` writes in the body of `{whole.id}`: a retry performs the body again"
-            route = (
-                "" if whole.error_step or whole.catch else f", and route its failure with `error_step` on `{whole.id}`"
-            )
-            help = f"remove {fields}{route}; in the body, retry the calls that can fail: there a write keeps its key"
+            help = f"{_routed(whole, fields)}; in the body, retry the calls that can fail: there a write keeps its key"
             related = [Label(Place((*site.path, "tool")), "the tool is called here")]
             yield self.finding(message, help, place, step=whole.id, related=related)
 
