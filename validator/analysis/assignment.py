@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.bodies import own_names
-from stepward.validator.analysis.changed import changed_paths, lost_by_set
+from stepward.validator.analysis.changed import changed_paths, lost_by_set, outside
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Reference
@@ -345,8 +345,9 @@ class Assignment:
         match step:
             case SetStep():
                 names = frozenset((name,) for name in step.assigns)
-                certain = names.union(changed_paths(self.facts.meaning, number), self._read_for_certain(number))
-                return Effect(certain, lost_by_set(self.facts.meaning, number))
+                lost = lost_by_set(self.facts.meaning, number)
+                kept = outside(self._read_for_certain(number), lost)
+                return Effect(names.union(changed_paths(self.facts.meaning, number), kept), lost)
             case ConditionStep():
                 known = self.branch_facts(number, step, transition)
                 fields = ((*names, name) for names in known.not_null for name in self.required(names))
@@ -372,7 +373,7 @@ class Assignment:
         gone = frozenset(own_names(step) | carried)
         if transition.kind != "success":
             return Effect(frozenset({(step.id, "error"), (step.id, "error_name")}), gone)
-        return Effect(frozenset(self._read_for_certain(number) - gone | carried), gone)
+        return Effect(outside(self._read_for_certain(number), gone) | carried, gone)
 
     def _between(self, number: int, transition: Transition) -> Effect:
         """Return the effect of a stage: the body leaves nothing, and an item or the whole step begins or ends."""
@@ -412,7 +413,7 @@ class Assignment:
         # What was read is defined, unless the step itself undefines it.
         given = set(self._read_for_certain(number)) if transition.kind in ("success", "fallback") else set()
         own = gone.union(*map(_own_names, step.sub_steps))
-        given = {name for name in given if not any(name[: len(one)] == one for one in own)}
+        given = set(outside(given, own))
         # Outputs bind in list order: a later sibling that was skipped undefines what an earlier one defined.
         for part in step.sub_steps:
             gone |= _own_names(part)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from stepward.vm.expressions.inside import assigned_paths
 from stepward.vm.language.meaning import Meaning
 
@@ -19,3 +21,8 @@ def lost_by_set(meaning: Meaning, number: int) -> frozenset[Names]:
     paths = changed_paths(meaning, number)
     names = frozenset((name,) for name in meaning.flow.steps[number].assigns)
     return names.difference(path[:1] for path in paths).union(paths)
+
+
+def outside(names: Iterable[Names], changed: Collection[Names]) -> frozenset[Names]:
+    """Return the names that are not among the changed ones, nor fields below one of these."""
+    return frozenset(name for name in names if not any(name[: len(one)] == one for one in changed))

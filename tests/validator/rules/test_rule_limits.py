@@ -206,3 +206,33 @@ def test_a_constant_without_its_branch_is_said_where_runs_come(first: str, gets_
     said = [one for one in report.findings if one.code == "SW302"]
     assert [one.step for one in said] == (["c"] if gets_there else [])
     assert all(one.evidence is not None and one.evidence.witness is not None for one in said)
+
+
+# -- SW202: what a step reads and assigns again ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step", "is_lost"),
+    [
+        ({"type": "set", "set": {"x": "$y.g", "y": {"h": 1}}}, True),
+        ({"type": "set", "set": {"y": {"h": "$y.g"}}}, True),
+        ({"type": "set", "set": {"x": "$y.g", "y.h": 1}}, False),
+        ({"type": "set", "set": {"x": "$y.g", "w": {"h": 1}}}, False),
+        ({"type": "for_each", "items": [1], "as": "i", "carry": {"y": {"h": "$y.g"}}, "do": PAY}, True),
+    ],
+)
+def test_a_field_that_was_read_is_gone_with_the_value_that_had_it(step: dict[str, Any], is_lost: bool) -> None:
+    load = {"effect": "read", "returns": {"type": "object"}}
+    data = {
+        "language": 2,
+        "name": "p",
+        "inputs": {},
+        "tools": {"load": load, "pay": {"effect": "read"}},
+        "steps": [
+            {"id": "get", "type": "tool", "tool": "load", "output_key": "y"},
+            {"id": "again", **step},
+            end("use", "$y.g"),
+        ],
+    }
+    found = ProgramValidator(Program.from_dict(data)).validate().findings
+    assert ("use" in {one.step for one in found if one.code == "SW202"}) is is_lost
