@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from stepward.vm.language.items import origins
 from stepward.vm.language.scopes import local_names
 from stepward.vm.language.steps import (
     AnyStep,
@@ -150,7 +151,7 @@ class Bodies:
         meant = None if names is None else self.meaning.names.meaning(names)
         if meant is None or most is None:
             return False
-        specs = [self.meaning.typing.spec((source, meant.fields)) for source in meant.sources]
+        specs = [self.meaning.typing.spec(location) for location in origins(self.meaning.typing, meant)]
         return all(
             spec is not None and spec.kinds == {"array"} and spec.max_items is not None and spec.max_items <= most
             for spec in specs

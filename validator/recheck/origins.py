@@ -160,19 +160,21 @@ class Origins:
         sources = meant.sources if meant is not None else ()
         return self.is_input(root) and all(source.kind in ("input", "set") for source in sources)
 
-    def spec(self, source: Source) -> TypeSpec | None:
-        """Return the type that the machine enforces on the values of a source."""
-        return self._item_spec(source) if source.kind == "item" else self.boundary.spec(source)
+    def spec(self, source: Source, inner: frozenset[Source] = frozenset()) -> TypeSpec | None:
+        """Return the type that the machine enforces on the values of a source; `inner` are items that it is behind."""
+        if source.kind != "item":
+            return self.boundary.spec(source)
+        return None if source in inner else self._item_spec(source, inner | {source})
 
-    def _item_spec(self, source: Source) -> TypeSpec | None:
-        """Return the type of an item: that of the items of its list, if one value from outside is the list."""
+    def _item_spec(self, source: Source, inner: frozenset[Source]) -> TypeSpec | None:
+        """Return the type of an item: that of the items of its list, if one value from outside has the list in it."""
         step = self.reading.steps[self.reading.layout.body_of(source.step).owner]
         assert isinstance(step, ForEachStep)
         names = lone_reference(step.items)
         meant = None if names is None else self.lookup.meaning(names)
-        if meant is None or len(meant.sources) != 1 or meant.sources[0].kind in ("set", "item"):
+        if meant is None or len(meant.sources) != 1 or meant.sources[0].kind == "set":
             return None
-        listed, _ = field_type(self.boundary.spec(meant.sources[0]), meant.fields)
+        listed, _ = field_type(self.spec(meant.sources[0], inner), meant.fields)
         return None if listed is None else listed.items
 
     def tree(self, source: Source) -> Expression | None:

@@ -14,7 +14,7 @@ from stepward.validator.recheck.apart import unseen
 from stepward.validator.recheck.budgets import Budget
 from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, of_value
 from stepward.validator.recheck.definite import assigned_by, read_by
-from stepward.validator.recheck.evaluation import references, splits, truths, two_hold
+from stepward.validator.recheck.evaluation import references, truths, two_hold
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.failures import most_attempts
 from stepward.validator.recheck.flow import Transition
@@ -217,7 +217,9 @@ class NeverWatcher(Watcher):
         if not any(steps.is_given_earlier(one, hit.step, hit.part) or self._is_unseen(hit, one) for one in read):
             condition = steps.answered(condition, hit.step, state)
         environment = {name: self._blocks(steps, hit, name, state) for name in names}
-        said = {one for split in splits(names, environment) for one in truths(condition, split, may_overflow=False)}
+        said = {
+            one for split in steps.fitting(names, environment) for one in truths(condition, split, may_overflow=False)
+        }
         return bool(said - ({True} if self.demands else {False}))
 
     def _is_one_value(self, hit: Match, left: Names, right: Names) -> bool:
@@ -433,4 +435,4 @@ class DecisionWatcher(Watcher):
         trees = steps.trees(self.step, state)
         names = references(trees)
         environment = steps.environment(names, self.step, state)
-        return any(two_hold([truths(tree, split) for tree in trees]) for split in splits(names, environment))
+        return any(two_hold([truths(tree, split) for tree in trees]) for split in steps.fitting(names, environment))

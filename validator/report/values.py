@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding
 from stepward.vm.errors import ExpressionError
-from stepward.vm.expressions.fields import part, written
+from stepward.vm.expressions.fields import ITEMS, part, written
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Expression, all_references
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.guardrails import Never
+from stepward.vm.language.items import origins
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.language.names import Source
-from stepward.vm.language.steps import ComputeStep, ConditionStep, ToolCall
+from stepward.vm.language.names import Resolution
+from stepward.vm.language.steps import ComputeStep, ConditionStep, ForEachStep, ToolCall
 from stepward.vm.values import to_json
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class Values:
         computing = {step.id for step in witness.program.layout.steps if isinstance(step, ComputeStep)}
         for answer in witness.script:
             returned[answer.step] += [answer.value] if answer.does == "returns" else []
-        for names, sources, fields in _read(witness, meaning, steps):
-            for source in sources:
+        for names, meant in _read(witness, meaning, steps):
+            for source, fields in origins(meaning.typing, meant):
                 if source.kind == "input" and source.name in witness.inputs:
                     _record(found, names, witness.inputs[source.name], fields)
                 elif source.kind == "output":
@@ -72,8 +73,8 @@ class Values:
         return self._known[id(program)][1]
 
 
-def _read(witness: Witness, meaning: Meaning, steps: set[str]) -> Iterator[tuple[_Names, tuple[Source, ...], _Names]]:
-    """Yield the references that a path through some steps depends on, with the sources of their values."""
+def _read(witness: Witness, meaning: Meaning, steps: set[str]) -> Iterator[tuple[_Names, Resolution]]:
+    """Yield the references that a path through some steps depends on, with what they mean."""
     clauses = [clause for clause in meaning.clauses if meaning.flow.steps[clause.step].id in steps]
     read_by_conditions = [
         names for clause in clauses if _is_condition(meaning, clause) for names in _references(clause)
@@ -89,11 +90,12 @@ def _read(witness: Witness, meaning: Meaning, steps: set[str]) -> Iterator[tuple
         seen.add(names)
         if meant is None:
             continue
-        yield names, meant.sources, meant.fields
+        yield names, meant
         for path in dict.fromkeys(source.path for source in meant.sources):
             for clause in made_by[path]:
                 is_meant = clause.name == names[0] if clause.is_of_fields else path[-1] == names[0]
-                pending.extend(_references(clause) if is_meant else ())
+                read = _references(clause) if is_meant else []
+                pending.extend(one for one in read if one != (clause.name,))  # a path copies its own object
 
 
 def _is_condition(meaning: Meaning, clause: Clause) -> bool:
@@ -132,7 +134,10 @@ def _whens(witness: Witness, tools: set[str]) -> Iterator[str]:
         if policy.policy == claim.policy and claim.rule == "allow":
             yield from (entry.when for entry in policy.allow or () if entry.tool in tools and entry.when is not None)
     held = [policy.guardrails for policy in witness.policies if policy.policy == claim.policy]
-    for rule in [*witness.program.guardrails] if claim.policy is None else [one for rules in held for one in rules]:
+    if claim.policy is None:
+        bodies = [step for step in witness.program.layout.steps if isinstance(step, ForEachStep)]
+        held = [witness.program.guardrails, *(step.guardrails for step in bodies)]
+    for rule in (one for rules in held for one in rules):
         if rule.name == claim.rule and isinstance(rule, Never) and rule.when is not None:
             yield rule.when
 
@@ -148,8 +153,12 @@ def _answers(returned: Mapping[str, Sequence[Any]], step: str, fields: _Names) -
 def _record(
     found: dict[str, list[str]], names: _Names, value: Any, fields: _Names, *, is_supposed: bool = False
 ) -> None:
-    """Record a value, or the field that is read; a missing field is left out."""
-    for field in fields:
+    """Record a value, or the field that is read, of each item of a list in turn; a missing field is left out."""
+    for depth, field in enumerate(fields):
+        if field == ITEMS:
+            for item in value if isinstance(value, tuple) else ():
+                _record(found, names, item, fields[depth + 1 :], is_supposed=is_supposed)
+            return
         value = part(value, field, _ABSENT)
         if value is _ABSENT:
             return

@@ -16,7 +16,7 @@ from stepward.vm.language.flow import Flow, target_at
 from stepward.vm.language.names import Source
 from stepward.vm.language.order import endless_branches
 from stepward.vm.language.similar import near_words, respelt
-from stepward.vm.language.steps import Call, ConditionStep, Failing, FailingStep, LlmCall, Stage
+from stepward.vm.language.steps import BranchStep, Call, ConditionStep, Failing, FailingStep, LlmCall, Stage
 from stepward.vm.language.transitions import DECLARED_FAILURE, MISSING
 from stepward.vm.reading.source import Place
 
@@ -144,13 +144,21 @@ class UnreachableStep(Rule):
             )
 
 
+def _whole_words(flow: Flow, number: int) -> str:
+    """Return what ends with a step that leads on to no other one: the run, or the body or branch in which it is."""
+    owner = flow.layout.owner(number)
+    if owner is None:
+        return "the run"
+    return "the branch" if isinstance(flow.steps[owner], BranchStep) else "the body"
+
+
 def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
     """Return the help to make a path lead to a step, or to remove the step where nothing else would change."""
     flow = context.facts.flow
-    is_below = number - 1 in context.facts.graph.reachable and flow.layout.after(number - 1) == number
-    if is_below and flow.is_arm_without_successor(number - 1):
+    if number > 0 and flow.layout.after(number - 1) == number and flow.is_arm_without_successor(number - 1):
         above, here = (flow.steps[one].id for one in (number - 1, number))
-        help = f"`{above}` is {arm_words(flow, above)}, so the run ends after it; add `next_step: {here}` to `{above}`"
+        why = f"`{above}` is {arm_words(flow, above)}, so {_whole_words(flow, number)} ends after it"
+        help = f"{why}; add `next_step: {here}` to `{above}`"
         last = falls_into_failure(flow, (number, *behind))
         if last is not None:
             last_id, ending = flow.steps[last].id, flow.steps[last + 1].id

@@ -27,7 +27,22 @@ class Types(Protocol):
         """Return the expression of a `set` name; None for another source, and for a value that stands for itself."""
 
     def copied(self, source: Source) -> Resolution | None:
-        """Return the resolved reference that a `set` name copies; None if its expression is not a lone reference."""
+        """Return the resolved reference that a `set` name or an item copies; None if it is none."""
+
+
+def origins(
+    typing: Types, meant: Resolution, followed: frozenset[Source] = frozenset()
+) -> list[tuple[Source, tuple[str, ...]]]:
+    """Return the locations of the values of a reference; an item of a for_each step is one of its list's."""
+    found: list[tuple[Source, tuple[str, ...]]] = []
+    for source in meant.sources:
+        copied = typing.copied(source) if source.kind == "item" and source not in followed else None
+        if copied is None:
+            found.append((source, meant.fields))
+        else:
+            whole = copied._replace(fields=(*copied.fields, *meant.fields))
+            found += origins(typing, whole, followed | {source})
+    return found
 
 
 MAX_COPIES: Final = 8

@@ -17,6 +17,7 @@ from stepward.vm.language.clauses import CallSite, Clause
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import AnyRule, Never
 from stepward.vm.language.inference import infer
+from stepward.vm.language.items import origins
 from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
 from stepward.vm.language.name_types import Typing
 from stepward.vm.language.names import Names, assigned_path
@@ -183,7 +184,7 @@ class Meaning:
             return len(step.items)
         names = lone_reference(step.items)
         meant = None if names is None else self.names.meaning(names)
-        specs = [self.typing.spec((source, meant.fields)) for source in meant.sources] if meant is not None else []
+        specs = [self.typing.spec(location) for location in origins(self.typing, meant)] if meant is not None else []
         most = [None if spec is None else spec.max_items for spec in specs]
         known = [one for one in most if one is not None]
         return max(known) if known and len(known) == len(most) else None

@@ -370,11 +370,6 @@ class Typing:
         meant = None if names is None else self.names.meaning(names)
         return None if meant is None else meant._replace(fields=(*meant.fields, ITEMS))
 
-    def listed(self, source: Source) -> list[Location]:
-        """Return the locations of which an item of a for_each step is one; empty if its list is no reference."""
-        copied = self.copied(source)
-        return [] if copied is None else [(one, copied.fields) for one in copied.sources]
-
     def enforced(self, location: Location) -> TypeSpec | None:
         """Return the type that the machine enforces on the values at a location; None if it enforces none."""
         source, path = location

@@ -10,6 +10,20 @@ from stepward.vm import Suspend
 _PRICES = {"north": Decimal("12.50"), "south": Decimal("11.90"), "west": Decimal("13.20")}
 
 
+# The first letter of an article number stands for its supplier. Nobody sells an article with an X.
+def read_product(sku: str) -> Data:
+    supplier = {"N": "north", "S": "south", "W": "west"}[sku[0]]
+    return {"sku": sku, "supplier": supplier, "price": _PRICES[supplier]}
+
+
+def ask_buyer(sku: str, before: Decimal, after: Decimal) -> Suspend:
+    return Suspend({"question": f"may {sku} cost {after} instead of {before}?"})
+
+
+def write_product(product: Data) -> str:
+    return id_of("PRD", product["sku"], product["price"])
+
+
 def ask_supplier(name: str, item: str, pieces: int) -> Decimal:
     return _PRICES[name] * pieces
 

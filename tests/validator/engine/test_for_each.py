@@ -9,6 +9,7 @@ import pytest
 from paths import PROGRAMS
 from stepward.validator import ProgramValidator
 from stepward.validator.findings import Verdict
+from stepward.validator.report.values import Values
 from stepward.vm import Program
 
 TOOLS = {
@@ -107,6 +108,7 @@ def test_items_that_need_different_values_have_them_in_a_witness() -> None:
         ("supplier_quotes", "SW404", "supplier-quotes"),
         ("trip_booking", "SW406", "trip-booking"),
         ("order_release", "SW401", "order-release"),
+        ("price_update", "SW403", "price-update"),
     ],
 )
 def test_the_mistake_of_a_twin_is_found_with_a_run_and_the_good_one_is_proved(good: str, code: str, bad: str) -> None:
@@ -271,3 +273,81 @@ steps:
     report = ProgramValidator(Program.from_yaml(text)).validate()
     assert "SW902" not in [one.code for one in report.findings]
     assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.PROVED]
+
+
+REQUIRED: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "text": {"type": "string", "maxLength": 9},
+    "pattern": {"type": "string", "pattern": "^SKU-[0-9]{3}$"},
+    "enum": {"enum": ["new", "used"]},
+    "number": {"type": "number", "minimum": 7, "exclusiveMaximum": 8},
+    "object": {"type": "object", "properties": {"city": {"type": "string", "minLength": 2}}, "required": ["city"]},
+    "list": {"type": "array", "items": {"type": "integer", "minimum": 3}, "minItems": 2},
+}
+"""What an item of a list has to have, and what no question asks for."""
+
+
+ORIGINS = ("input", "input.field", "output", "output.field", "item")
+"""Where a list comes from: an input, the output of a call, a field of one of them, or a field of an item of a list."""
+
+
+def _listed(origin: str, item: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], str]:
+    """Return the inputs, the tools and the steps by which a program has a list, and the expression of the list."""
+    whole = {"type": "array", "maxItems": 3, "items": item}
+    holder = {"type": "object", "properties": {"lines": whole}, "required": ["lines"]}
+    if origin.endswith("item"):
+        return {"l": {"type": "array", "maxItems": 3, "items": holder}}, {}, [], "$outer.lines"
+    spec, names = (whole, "$l") if origin in ("input", "output") else (holder, "$l.lines")
+    if origin.startswith("output"):
+        load = {"id": "load", "type": "tool", "tool": "load", "output_key": "l"}
+        return {}, {"load": {"effect": "read", "returns": spec}}, [load], names
+    return {"l": spec}, {}, [], names
+
+
+@pytest.mark.parametrize(
+    ("origin", "required"),
+    [*(("input", one) for one in REQUIRED), *((one, "text") for one in ORIGINS)],
+)
+def test_an_item_of_a_witness_has_what_its_type_requires(origin: str, required: str) -> None:
+    made = _listing(origin, required, "$args.n > $found.price * 1.2")
+    found = ProgramValidator(made).validate()
+    (finding,) = [one for one in found.findings if one.code != "SW212"]
+    assert finding.code == "SW403"
+    assert Values().of(finding) == ["x.price = 1", "found.price = 0"]
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_an_item_has_the_type_that_its_list_declares(origin: str) -> None:
+    """The machine refuses a price above 100, so a rule about one is proved, also by the second checker."""
+    found = verdict(_listing(origin, "text", "$x.price > 100"), "rise")
+    assert found.verdict is Verdict.PROVED
+    assert found.rechecked
+
+
+@pytest.mark.parametrize("most", [None, 2, 3, 4])
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_a_list_is_as_long_as_its_type_says(origin: str, most: int | None) -> None:
+    """Its type says `maxItems: 3`, so `max_items` may be missing, and 2 is too small."""
+    found = ProgramValidator(_listing(origin, "text", "$x.price > 100", most)).validate()
+    assert [one.code for one in found.findings if one.code != "SW212"] == (["SW113"] if most == 2 else [])
+
+
+def _listing(origin: str, required: str, when: str, most: int | None = 3) -> Program:
+    """Return a program that pays the price of each item of a list, and forbids it in a state."""
+    extra = {"extra": REQUIRED[required]} if required != "nothing" else {}
+    item = {"type": "object", "properties": {"price": NUMBER, **extra}, "required": ["price", *extra]}
+    inputs, tools, before, names = _listed(origin, item)
+    read = {"id": "r", "type": "tool", "tool": "read", "output_key": "found"}
+    found = {"type": "object", "properties": {"price": NUMBER}, "required": ["price"]}
+    pay = {**LAST, "args": {"n": "$x.price"}}
+    step = {**each(read, pay), "items": names, "max_items": most}
+    if origin == "item":
+        step = {**each({**step, "id": "inner"}), "as": "outer", "max_items": 3}
+    step = {name: value for name, value in step.items() if value is not None}
+    return program(
+        *before,
+        step,
+        inputs=inputs,
+        tools={**TOOLS, **tools, "read": {"effect": "read", "returns": found}},
+        guardrails=[{"name": "rise", "never": {"tool": "pay"}, "when": when}],
+    )

@@ -236,3 +236,18 @@ def test_a_field_that_was_read_is_gone_with_the_value_that_had_it(step: dict[str
     }
     found = ProgramValidator(Program.from_dict(data)).validate().findings
     assert ("use" in {one.step for one in found if one.code == "SW202"}) is is_lost
+
+
+# -- SW102: the help is the same where the arm above is unreachable itself ---------------------------------------------
+
+
+def test_below_two_arms_both_helps_say_what_to_add() -> None:
+    first, second = (
+        {"id": name, "type": "condition", "condition": "$n > 1", "then": arm, "otherwise": "no"}
+        for name, arm in (("c", "a"), ("d", "b"))
+    )
+    steps = [first, {**PAY, "id": "a"}, second, {**PAY, "id": "b"}, {**PAY, "id": "e"}, {"id": "no", "type": "end"}]
+    assert [one.help.partition(", and")[0] for one in check(*steps).findings if one.code == "SW102"] == [
+        "`a` is a branch of `c`, so the run ends after it; add `next_step: d` to `a`",
+        "`b` is a branch of `d`, so the run ends after it; add `next_step: e` to `b`",
+    ]

@@ -68,6 +68,19 @@ def test_the_help_at_a_step_below_an_arm_says_why_and_what(
     assert [code for code in codes(done) if code != "SW107"] == []
 
 
+@pytest.mark.parametrize("whole", ["the body", "the branch"])
+def test_below_an_arm_in_a_body_only_the_body_ends(whole: str) -> None:
+    question = {"id": "c", "type": "condition", "condition": "$n > 1", "then": "a", "otherwise": "no"}
+    written = [question, {"id": "a", **CALL}, {"id": "b", **CALL}, {"id": "no", "type": "end"}]
+    outer: dict[str, Any] = {"id": "each", "type": "for_each", "items": "$list", "as": "one", "steps": written}
+    if whole == "the branch":
+        outer = {"id": "each", "type": "parallel", "branches": {"left": {"steps": written}}}
+    inputs = {"n": {"type": "integer"}, "list": {"type": "array", "maxItems": 3}}
+    found = check({**program(outer, END), "language": 2, "inputs": inputs})
+    (finding,) = [one for one in found if one.code == "SW102"]
+    assert finding.help.startswith(f"`a` is a branch of `c`, so {whole} ends after it; add `next_step: b` to `a`")
+
+
 def test_an_arm_of_a_step_that_can_not_fail_is_one_all_the_same() -> None:
     part = {"id": "part", **CALL, "on_error": "skip"}
     first = {"id": "c", "type": "parallel", "parallel_steps": [part], "error_step": "a", "next_step": "a"}

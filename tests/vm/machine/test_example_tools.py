@@ -122,6 +122,10 @@ INPUTS: dict[str, dict[str, Any]] = {
     },
     "question_desk": {"questions": ["how long may I send it back?", "who pays the parcel?"]},
     "supplier_quotes": {"item": "pallet", "suppliers": ["north", "east", "south"]},
+    "price_update": {
+        "supplier": "north",
+        "prices": [{"sku": sku, "price": price} for sku, price in (("N-1", 13), ("N-2", 20), ("S-1", 5), ("X-9", 5))],
+    },
     "team_budget": {
         "budget": 100,
         "wishes": [{"article": article, "price": price} for article, price in (("desk", 80), ("lamp", 30), ("pen", 2))],

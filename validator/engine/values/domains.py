@@ -21,7 +21,9 @@ from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import ANY, kind
 from stepward.vm.expressions.paths import Paths
 from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
+from stepward.vm.language.items import origins
 from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.name_types import COPIES
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.patterns.languages import shortest
@@ -425,17 +427,12 @@ class Domains:
 
     def _item(self, source: Source, fields: tuple[str, ...]) -> Domain:
         """Return the values that an item can have, or a field of it: what the type of its list says, else anything."""
-        listed = self._meaning.typing.listed(source)
-        specs = [self._meaning.typing.enforced((one, (*path, *fields))) for one, path in listed]
-        known = [None if spec is None else of_type(spec) for spec in specs]
-        found: Domain | None = None
-        for one in known:
-            if one is None:
+        found = NOTHING
+        for origin, path in origins(self._meaning.typing, Resolution((source,), fields)):
+            if origin.kind in COPIES:
                 return ANYTHING | Domain(undefined=bool(fields))
-            found = one if found is None else found | one
-        if found is None:
-            return ANYTHING | Domain(undefined=bool(fields))
-        return replace(found, undefined=True) if fields else found
+            found |= self._at(origin, path, 0)
+        return found if fields else replace(found, undefined=False)
 
     def _tree(self, source: Source) -> Expression | None:
         assert source.step is not None

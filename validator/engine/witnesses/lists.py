@@ -9,6 +9,7 @@ from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.product import ON_TO_ITEM, TRIES_AGAIN
 from stepward.validator.engine.values.states import within
 from stepward.validator.engine.witnesses.choices import Spot, below
+from stepward.validator.engine.witnesses.reached import completed
 from stepward.validator.findings import Move
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.names import Source
@@ -31,36 +32,62 @@ def lists_of(
     `known` are items, by the position at which they start; `given` returns the value of a source, and `first` the
     simplest value of a type. Raises Valueless if a type has none.
     """
-    for stage, body in facts.bodies.of_stages.items():
-        if stage != body.next or isinstance(facts.flow.steps[body.owner], BranchStep):
-            continue
-        each, between = (facts.flow.steps[one].id for one in (body.owner, stage))
-        taken, most = _items_taken(path, each, between), facts.meaning.most_items(body.owner)
-        is_too_long = most is not None and most <= MAX_TOO_LONG and _fails_at_start(path, each)
+    for owner, spot, taken in _passes(facts, path):
+        source, fields = spot
+        most = facts.meaning.most_items(owner)
+        is_too_long = most is not None and most <= MAX_TOO_LONG and _fails_at_start(path, facts.flow.steps[owner].id)
         size = most + 1 if is_too_long and most is not None else len(taken)
-        for source, fields in listed(facts, body.owner) if size else ():
-            spec, held = below(facts.meaning.typing.effective(source), fields), within(given(source), fields)
-            items = held if isinstance(held, tuple) else ()
-            more = first(spec.items if spec is not None else None) if len(items) < size else None
-            items = (items + (items[-1:] or (more,)) * size)[:size]
-            starts = [*taken, *[-1] * (size - len(taken))]
-            yield (source, fields), tuple(map(known.get, starts[:size], items))
+        if size == 0:
+            continue
+        spec, held = below(facts.meaning.typing.effective(source), fields), within(given(source), fields)
+        items = held if isinstance(held, tuple) else ()
+        more = first(spec.items if spec is not None else None) if len(items) < size else None
+        items = (items + (items[-1:] or (more,)) * size)[:size]
+        starts = [*taken, *[-1] * (size - len(taken))]
+        # A path knows only those fields of an item that are asked for; its type requires others, too.
+        yield spot, completed(tuple(map(known.get, starts[:size], items)), spec)
 
 
-def _items_taken(path: Iterable[Move], each: str, between: str) -> list[int]:
-    """Return the positions on a path at which items of a for_each step start, in the attempt that has most of them.
+def _passes(facts: ProgramFacts, path: Sequence[Move]) -> list[tuple[int, Spot, list[int]]]:
+    """Return the for_each steps of a path with their lists, and the positions at which the items of a list start.
 
-    `between` is the stage between its items.
+    A list of which items are taken more than once is there with the attempt that takes most of them. The list of an
+    inner step follows that of the outer one: each item of the outer list has its own.
     """
-    most: list[int] = []
-    now: list[int] = []
+    steps, of_stages = facts.flow.steps, facts.bodies.of_stages
+    owners = {steps[stage].id: body.owner for stage, body in of_stages.items()}
+    between = {steps[body.next].id for body in of_stages.values()}
+    each = {steps[owner].id: owner for owner in owners.values() if not isinstance(steps[owner], BranchStep)}
+    now: dict[int, list[int]] = {}
+    most: dict[tuple[int, Spot], list[int]] = {}
     for position, move in enumerate(path):
-        if move.step == each or (move.step == f"{each} failed" and move.how == TRIES_AGAIN):
-            now = []
-        elif move.step == between and move.how == ON_TO_ITEM:
-            now = [*now, position]
-            most = max(most, now, key=len)
-    return most
+        owner = each.get(move.step, owners.get(move.step))
+        if owner is None or owner not in each.values():
+            continue
+        if move.step in each or move.how == TRIES_AGAIN:
+            now[owner] = []
+        elif move.step in between and move.how == ON_TO_ITEM:
+            now[owner] = [*now.get(owner, []), position]
+        spot = _list_at(facts, owner, now)
+        if spot is not None:
+            most[owner, spot] = max(most.get((owner, spot), []), now.get(owner, []), key=len)
+    return [(owner, spot, taken) for (owner, spot), taken in most.items()]
+
+
+def _list_at(facts: ProgramFacts, owner: int, now: Mapping[int, Sequence[int]]) -> Spot | None:
+    """Return the list of a for_each step if it is one value from outside; `now` are the items of the steps around."""
+    names = lone_reference(facts.bodies.each(owner).items)
+    meant = None if names is None else facts.meaning.names.meaning(names)
+    if meant is None or len(meant.sources) != 1:
+        return None
+    (source,) = meant.sources
+    if source.kind != "item" or source.step is None:
+        return (source, meant.fields) if source.kind in ("input", "output") else None
+    outer = facts.bodies.of_stages[source.step].owner
+    around = _list_at(facts, outer, now)
+    if around is None or not now.get(outer):
+        return None
+    return around[0], (*around[1], f"[{len(now[outer]) - 1}]", *meant.fields)
 
 
 def _fails_at_start(path: Iterable[Move], each: str) -> bool:
