@@ -42,7 +42,7 @@ MAX_UNITS: Final = 20_000_000
 """Units of work that the solver may take for one program (Z3's `rlimit`): some ten seconds."""
 
 MAX_PRODUCTS: Final = 12
-"""The most multiplications in a system without loops that the solver is asked about."""
+"""The most multiplications of two variables in a system that the solver is asked about."""
 
 MAX_ROUNDS: Final = 3
 """The most rounds of loops that are followed one by one, where a proof fails and no run takes the path shown."""
@@ -208,8 +208,8 @@ class _Search:
 
     def _formula(self, system: System) -> Answer | None:
         products = _products(system)
-        if products > MAX_PRODUCTS or (products and has_cycle(system)):
-            self._note("solver", "values are multiplied by one another repeatedly: Z3 does not respect limits there")
+        if products > MAX_PRODUCTS:
+            self._note("solver", "too many values are multiplied by one another: Z3 does not respect limits there")
             return None
         from stepward.validator.engine.smt import blocks
 

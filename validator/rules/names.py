@@ -12,8 +12,9 @@ from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.intended import SECTIONS, intended
 from stepward.vm.expressions.fields import index_of, written
 from stepward.vm.expressions.syntax import Defined, Reference, walk
+from stepward.vm.language.names import Resolution
 from stepward.vm.language.similar import MAX_CANDIDATES, near_words, only_near
-from stepward.vm.language.steps import InvokeStep, ToolCall
+from stepward.vm.language.steps import InvokeStep, ParallelStep, ToolCall
 from stepward.vm.reading.source import Correction, Place
 
 if TYPE_CHECKING:
@@ -240,6 +241,11 @@ class MaybeUndefined(EngineRule):
                 message = f"`{text}` may be absent: an `end` step of the body need not give the field"
                 help = f"give it in the `output` of each `end` step, or test `defined({text})` first"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
+            own = _branch_output(context, reading.meant)
+            if own is not None:
+                message = f"`{text}` may be absent: the object has the outputs of the branches that gave one"
+                help = f"read `{own}`, the output of the branch itself, or test `defined({text})` first"
+                return self.finding(message, help, reading.place, step=step, evidence=evidence)
             message = f"`{text}` may be absent: its type does not require the field"
             help = f"list the field under `required`, or test `defined({text})` first"
             return self.finding(message, help, reading.place, step=step, evidence=evidence)
@@ -254,6 +260,15 @@ def _meant_reference(reading: Reading, count: int, known: list[str]) -> str:
     *owner, last = reading.reference.names[:count]
     near = near_words(last, known)[len("did you mean `") : -len("`?")]
     return "$" + written((*owner, near, *reading.reference.names[count:])) if near else ""
+
+
+def _branch_output(context: Context, meant: Resolution) -> str | None:
+    """Return the reference to what a branch gives, for one that reads it in the output of the parallel step."""
+    (source, *others), fields = meant.sources, meant.fields
+    step = context.facts.flow.steps[source.step] if source.kind == "output" and source.step is not None else None
+    if others or not isinstance(step, ParallelStep) or fields[0] not in step.branches:
+        return None
+    return "$" + written((fields[0], "output", *fields[1:]))
 
 
 def _definitions(reading: Reading) -> list[Place]:

@@ -351,3 +351,17 @@ def _listing(origin: str, required: str, when: str, most: int | None = 3) -> Pro
         tools={**TOOLS, **tools, "read": {"effect": "read", "returns": found}},
         guardrails=[{"name": "rise", "never": {"tool": "pay"}, "when": when}],
     )
+
+
+@pytest.mark.parametrize(("most", "wanted"), [("100", Verdict.PROVED), ("101", Verdict.VIOLATED)])
+def test_a_product_of_two_fields_of_an_item_is_decided(most: str, wanted: Verdict) -> None:
+    item = {"type": "object", "properties": {"hours": NUMBER, "rate": NUMBER}, "required": ["hours", "rate"]}
+    body = [
+        {"id": "s", "type": "set", "set": {"n": "$x.hours * $x.rate"}},
+        {"id": "f", "type": "condition", "condition": f"$n <= {most}", "then": "p", "otherwise": "no"},
+        {**LAST, "args": {"n": "$n"}},
+        NO,
+    ]
+    rules = [{"name": "limit", "never": {"tool": "pay"}, "when": "$args.n > 100"}]
+    inputs = {"l": {"type": "array", "items": item, "maxItems": 5}}
+    assert verdict(program(each(*body), inputs=inputs, guardrails=rules), "limit").verdict is wanted

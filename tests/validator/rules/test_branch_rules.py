@@ -48,3 +48,24 @@ def test_a_branch_reads_only_the_outputs_of_those_that_it_depends_on() -> None:
     assert found(a={"steps": ends}, b={**reads, "depends_on": ["a"]}) == []
     error = {"steps": [look("u"), {"id": "f", "type": "end", "output": "$a.error"}], "depends_on": ["a"]}
     assert "SW502" in [code for code, _, _ in found(a={"steps": ends}, b=error)]
+
+
+def test_a_branch_is_read_by_its_own_output_and_not_in_that_of_the_step() -> None:
+    branches = {
+        name: {"steps": [{"id": f"{name}_end", "type": "end", "output": {"score": 1}}]} for name in ("credit", "fraud")
+    }
+
+    def read(reference: str) -> list[Any]:
+        steps = [
+            {"id": "both", "type": "parallel", "branches": branches, "output_key": "checks"},
+            {"id": "good", "type": "condition", "condition": f"{reference} > 5", "then": "z", "otherwise": "z"},
+            {"id": "z", "type": "end"},
+        ]
+        made = Program.from_dict({"name": "t", "language": 2, "inputs": {}, "steps": steps})
+        return [one for one in ProgramValidator(made).validate().findings if one.code == "SW202"]
+
+    for whole in ("$checks", "$both.output"):
+        (finding,) = read(f"{whole}.fraud.score")
+        assert finding.message.endswith("the object has the outputs of the branches that gave one")
+        assert finding.help.startswith("read `$fraud.output.score`, ")
+    assert not read("$fraud.output.score")
