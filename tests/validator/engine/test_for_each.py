@@ -365,3 +365,12 @@ def test_a_product_of_two_fields_of_an_item_is_decided(most: str, wanted: Verdic
     rules = [{"name": "limit", "never": {"tool": "pay"}, "when": "$args.n > 100"}]
     inputs = {"l": {"type": "array", "items": item, "maxItems": 5}}
     assert verdict(program(each(*body), inputs=inputs, guardrails=rules), "limit").verdict is wanted
+
+
+def test_a_list_that_is_an_item_of_itself_is_reported_and_breaks_nothing() -> None:
+    alone = each(PAY, items="$x")
+    round_ = {**each({**each(PAY, items="$outer"), "id": "inner"}, items="$x"), "as": "outer"}
+    for step in (alone, round_):
+        found = ProgramValidator(program(step, guardrails=LIMIT)).validate().findings
+        assert {one.code for one in found} & {"SW201", "SW202"}
+        assert not [one for one in found if one.code.startswith("SW9")]

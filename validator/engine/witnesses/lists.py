@@ -54,23 +54,26 @@ def _passes(facts: ProgramFacts, path: Sequence[Move]) -> list[tuple[int, Spot, 
     A list of which items are taken more than once is there with the attempt that takes most of them. The list of an
     inner step follows that of the outer one: each item of the outer list has its own.
     """
-    steps, of_stages = facts.flow.steps, facts.bodies.of_stages
-    owners = {steps[stage].id: body.owner for stage, body in of_stages.items()}
-    between = {steps[body.next].id for body in of_stages.values()}
-    each = {steps[owner].id: owner for owner in owners.values() if not isinstance(steps[owner], BranchStep)}
+    steps = facts.flow.steps
+    bodies = [body for body in facts.flow.layout.bodies.values() if not isinstance(steps[body.owner], BranchStep)]
+    starts = {steps[body.owner].id: body.owner for body in bodies}
+    between = {steps[body.next].id: body.owner for body in bodies}
+    failed = {steps[body.failed].id: body.owner for body in bodies if body.failed is not None}
     now: dict[int, list[int]] = {}
     most: dict[tuple[int, Spot], list[int]] = {}
     for position, move in enumerate(path):
-        owner = each.get(move.step, owners.get(move.step))
-        if owner is None or owner not in each.values():
-            continue
-        if move.step in each or move.how == TRIES_AGAIN:
-            now[owner] = []
+        if move.step in starts:
+            owner, now[starts[move.step]] = starts[move.step], []
+        elif move.step in failed and move.how == TRIES_AGAIN:
+            owner, now[failed[move.step]] = failed[move.step], []
         elif move.step in between and move.how == ON_TO_ITEM:
+            owner = between[move.step]
             now[owner] = [*now.get(owner, []), position]
+        else:
+            continue
         spot = _list_at(facts, owner, now)
         if spot is not None:
-            most[owner, spot] = max(most.get((owner, spot), []), now.get(owner, []), key=len)
+            most[owner, spot] = max(most.get((owner, spot), []), now[owner], key=len)
     return [(owner, spot, taken) for (owner, spot), taken in most.items()]
 
 
@@ -84,7 +87,7 @@ def _list_at(facts: ProgramFacts, owner: int, now: Mapping[int, Sequence[int]]) 
     if source.kind != "item" or source.step is None:
         return (source, meant.fields) if source.kind in ("input", "output") else None
     outer = facts.bodies.of_stages[source.step].owner
-    around = _list_at(facts, outer, now)
+    around = _list_at(facts, outer, now) if outer in facts.flow.layout.owners_of(owner) else None
     if around is None or not now.get(outer):
         return None
     return around[0], (*around[1], f"[{len(now[outer]) - 1}]", *meant.fields)
