@@ -21,7 +21,7 @@ from stepward.vm.language.other_words import (
     surely_renamed,
     without_counterpart,
 )
-from stepward.vm.language.record import Record
+from stepward.vm.language.record import Record, fields_of
 from stepward.vm.language.similar import alike, only_near, respelt
 from stepward.vm.language.step_paths import is_sub_step, step_path
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Branch, Case
@@ -339,7 +339,7 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
 def _form(owner: Part, field: str, given: Any) -> str:
     """Return a second sentence of a help, if a field does not take the value that was given to it by another name."""
     try:
-        TypeAdapter(owner.fields()[field] if issubclass(owner, Record) else Any).validate_python(given, strict=True)
+        TypeAdapter(fields_of(owner)[field] if issubclass(owner, Record) else Any).validate_python(given, strict=True)
     except ValidationError as error:
         complaint = error.errors(include_url=False)[0]
         kind = complaint["type"]
@@ -371,7 +371,7 @@ def _misspelt_type(path: Path, data: Any) -> str | None:
 
 def _field_names(model: Part) -> list[str]:
     if issubclass(model, Record):
-        return list(model.fields())
+        return list(fields_of(model))
     return [field.alias or name for name, field in model.model_fields.items()]
 
 

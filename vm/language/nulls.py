@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from stepward.vm.language.record import fields_of
 from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, BaseStep
 from stepward.vm.language.types import same
 
@@ -77,7 +78,7 @@ def _step_without_nulls(entry: Any, models: dict[str, type[BaseStep]]) -> Any:
     fields = _fields_without_nulls(entry)
     if not isinstance(fields, dict) or not isinstance(fields.get("type"), str) or fields["type"] not in models:
         return fields
-    own = models[fields["type"]].fields()
+    own = fields_of(models[fields["type"]])
     return {
         key: value
         for key, value in fields.items()

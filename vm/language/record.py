@@ -6,7 +6,9 @@ of them and the set of those that were given, which takes most of the time of ma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Final, NoReturn, Self, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -97,10 +99,20 @@ class Record:
         return mine == theirs or all(getattr(self, name) == getattr(other, name) for name in {**mine, **theirs})
 
     def __hash__(self) -> int:
-        return hash((type(self), *(getattr(self, name) for name in self.fields())))
+        return hash((type(self), *(getattr(self, name) for name in fields_of(type(self)))))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+_KNOWN: Final[dict[type[Record], Mapping[str, Any]]] = {}
+
+
+def fields_of(record: type[Record]) -> Mapping[str, Any]:
+    """Return `record.fields()`, which reads every annotation anew: a class keeps its fields."""
+    if record not in _KNOWN:
+        _KNOWN[record] = MappingProxyType(record.fields())
+    return _KNOWN[record]
 
 
 def _is_made(reference: CoreSchema, handler: GetCoreSchemaHandler) -> bool:
