@@ -9,6 +9,7 @@ state is not: what siblings have left by now depends on timing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -23,8 +24,22 @@ class MisfitError(StepwardError):
     """An event can't happen in this state: its journal was not written by the machine for this program."""
 
 
-def _of_run(state: State) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in OF_RUN}
+@cache
+def _places(names: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(map(State._fields.index, names))
+
+
+def _with_run(state: State, run: State, **changes: Any) -> State:
+    """Return a state with changes, and with what belongs to the run as a whole from another state.
+
+    Each record of a branch comes here twice for each fork around it, and `_replace` looks at every field by its name.
+    """
+    parts: list[Any] = list(state)
+    for place in _places(OF_RUN):
+        parts[place] = run[place]
+    for place, value in zip(_places(tuple(changes)), changes.values(), strict=True):
+        parts[place] = value
+    return State._make(parts)
 
 
 def seen_by(plan: Plan, state: State, number: int) -> State:
@@ -33,7 +48,7 @@ def seen_by(plan: Plan, state: State, number: int) -> State:
     own = state.fork.branches[number].state
     assert own is not None, "the branch has started and not ended"
     owner = owner_of(plan, state.fork, number)
-    return own._replace(**_of_run(state), monitors=plan.watch.shared(own.monitors, state.monitors, owner))
+    return _with_run(own, state, monitors=plan.watch.shared(own.monitors, state.monitors, owner))
 
 
 def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
@@ -43,8 +58,9 @@ def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
     branch = Branch(own) if own.result is None else own.result._replace(monitors=own.monitors)
     branches = (*fork.branches[:number], branch, *fork.branches[number + 1 :])
     shared = plan.watch.shared(state.monitors, own.monitors, owner_of(plan, fork, number))
-    state = state._replace(**_of_run(own), fork=fork._replace(branches=branches), monitors=shared)
-    return state._replace(status=_status(plan, state))
+    state = _with_run(state, own, fork=fork._replace(branches=branches), monitors=shared)
+    status = _status(plan, state)
+    return state if status == state.status else state._replace(status=status)
 
 
 def _status(plan: Plan, state: State) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import EvaluationError
@@ -136,6 +137,7 @@ class Watch:
         for number, monitor in enumerate(found):
             if monitor.owner is not None:
                 self.of_bodies[monitor.owner] = (*self.of_bodies.get(monitor.owner, ()), number)
+        self._shared_at: dict[int, tuple[int, ...]] = {}
         self.asked: dict[Part, tuple[int, ...]] = {}
         self.notified: dict[int, tuple[int, ...]] = {}
         self.first = tuple(monitor.automaton.first for monitor in self.monitors)
@@ -208,10 +210,13 @@ class Watch:
         `owner` is the position of the step that owns the body of the branch: the rules of that body hold for each of
         its frames by itself.
         """
-        return tuple(
-            other if monitor.automaton.is_shared and monitor.owner != owner else mine
-            for monitor, mine, other in zip(self.monitors, own, others, strict=True)
-        )
+        if owner not in self._shared_at:
+            beside = [one.automaton.is_shared and one.owner != owner for one in self.monitors]
+            self._shared_at[owner] = tuple(compress(range(len(beside)), beside))
+        found = list(own)
+        for number in self._shared_at[owner]:
+            found[number] = others[number]
+        return tuple(found)
 
     def complaints_of(
         self, memories: tuple[Any, ...], owner: int, status: str, reason: str
