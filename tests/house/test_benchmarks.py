@@ -10,6 +10,7 @@ import re
 import sqlite3
 import sys
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +343,7 @@ def test_a_mistake_is_planted_in_the_code_as_it_is_now(mistake: Mistake, code: P
         path.write_text(original(path))
 
 
+@cache
 def original(path: Path) -> str:
     return BENCHMARKS.parent.joinpath(*path.parts[path.parts.index("stepward") + 1 :]).read_text()
 

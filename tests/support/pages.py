@@ -28,6 +28,8 @@ _BLOCK = re.compile(r"^(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<language>\w*)[^\n]
 _FILE = re.compile(r"(?:#|//|;;) ([\w./-]+\.\w+|\.[\w./-]+)\n")
 _TOKEN = re.compile(r"runs resume (\S+) --payload")
 _SHELL = re.compile(r"[|<>&$*`;]")
+_QUOTED = re.compile(r"'[^']*'")
+"""What a shell takes as it is."""
 
 
 class Block(NamedTuple):
@@ -73,6 +75,12 @@ def matches(shown: str, printed: str) -> bool:
         for line in shown.strip().splitlines()
     )
     return re.fullmatch(pattern, printed.strip() + "\n") is not None
+
+
+def _without_input(command: str) -> tuple[str, bytes | None]:
+    """Return a command without the file that it reads (`< turns.clj`), and what is in the file."""
+    alone, _, name = command.rpartition(" < ")
+    return (alone, Path(name).read_bytes()) if alone and Path(name).is_file() else (command, None)
 
 
 @dataclass
@@ -127,8 +135,10 @@ class Reader:
         if words[0] == "cd":
             os.chdir(words[1])
             return 0, ""
-        if words[0] == "stepward" and not _SHELL.search(command):
-            result = CliRunner().invoke(main, words[1:], catch_exceptions=False)
+        alone, text = _without_input(command)
+        if words[0] == "stepward" and not _SHELL.search(_QUOTED.sub("", alone)):
+            # A process of its own would take most of a second to start.
+            result = CliRunner().invoke(main, shlex.split(alone, comments=True)[1:], input=text, catch_exceptions=False)
             return result.exit_code, result.output
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         ran = subprocess.run(
