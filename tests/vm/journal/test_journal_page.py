@@ -36,6 +36,7 @@ from journals import (
     written,
 )
 from paths import ROOT, SUPPORT
+from sizes import size
 from stepward.vm.journal import records
 from stepward.vm.journal.canonical import canonical, read_canonical
 from stepward.vm.journal.memory import MemoryJournal
@@ -233,9 +234,9 @@ OTHER: Final = written("other", 10)
 Maker = Callable[[Written, str], Iterator[Damage]]
 
 
-def each(make: Maker) -> Iterator[tuple[str, Damage]]:
-    """Yield every damage once, each in a run of its own name."""
-    for number in count():
+def each(make: Maker, step: int = 1) -> Iterator[tuple[str, Damage]]:
+    """Yield every damage once, or every third one, each in a run of its own name."""
+    for number in count(0, step):
         name = f"run-{number}"
         damage = next(islice(make(written(name), name), number, None), None)
         if damage is None:
@@ -255,8 +256,10 @@ DAMAGES: Final[dict[str, Maker]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_both_verifiers_agree_on_every_damage(kind: str, tmp_path: Path) -> None:
+    # By day every third of the flipped bits: each has its turn in `test_journal_verify.py`.
+    step = 1 if kind == "structural" else size(3, 1)
     # In a table the name of a head's run is that of its row.
-    damages = {name: damage for name, damage in each(DAMAGES[kind]) if not damage.head or damage.head.run == name}
+    damages = {name: damage for name, damage in each(DAMAGES[kind], step) if not damage.head or damage.head.run == name}
     file = File(tmp_path).put(damages.items())
     assert file.assert_agreement(KEY.public) == {name: damage.seq for name, damage in damages.items()}
     keyless = {name: damage.keyless for name, damage in damages.items() if damage.keyless is not None}

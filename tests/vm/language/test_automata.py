@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import pytest
 
 from machines import unchecked
+from sizes import size
 from small_programs import small_program
 from small_runs import FAILING, Chance
 from stepward.validator.analysis import monitors as possible
@@ -19,9 +21,11 @@ from stepward.validator.context import Context
 from stepward.vm import MemoryJournal, Program
 from stepward.vm.language import automata
 from stepward.vm.machine import monitors
-from stepward.vm.machine.history import History, fold, load, stored_plan
+from stepward.vm.machine.apply import apply
+from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.state import before as initial
 
-SEEDS = range(120)
+SEEDS = range(size(120, 240))
 RUNS = 3
 
 
@@ -53,7 +57,7 @@ def looked_at(seeds: range) -> tuple[list[Left], Counter[str]]:
         rules = [rule for rule, _ in context.facts.meaning.rules]
         beside = [monitor_of(rule, context.analyses) for rule in rules]
         for found in histories(seed):
-            states = [fold(found.plan, found.events[:length]) for length in range(len(found.events) + 1)]
+            states = list(accumulate(found.events, partial(apply, found.plan), initial=initial(found.plan)))
             entered = states[1].monitors if len(states) > 1 else ()
             for happened, before, after in zip(found.events, states, states[1:], strict=False):
                 step = before.at
@@ -106,7 +110,7 @@ def test_a_difference_between_the_two_is_seen(
     monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     mistake(monkeypatch)
-    assert any(one.memory not in one.may for one in looked_at(SEEDS[:50])[0])
+    assert any(one.memory not in one.may for seed in SEEDS[:50] for one in looked_at(range(seed, seed + 1))[0])
 
 
 def test_an_exclusion_is_broken_once() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from paths import ROOT
 from programs import programs
+from sizes import size
 from stepward.vm import Meaning, Place, Program
 from stepward.vm.reading.files import read_file
 
@@ -63,7 +64,7 @@ def decorated(draw: st.DrawFn) -> dict[str, Any]:
     return data
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=size(60, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(decorated())
 def test_a_program_survives_yaml_and_json(data: dict[str, Any]) -> None:
     program = Program.from_dict(data)
@@ -72,7 +73,7 @@ def test_a_program_survives_yaml_and_json(data: dict[str, Any]) -> None:
     assert Program.from_yaml(program.to_yaml()) == program
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=size(20, 60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(decorated())
 def test_data_given_to_a_program_is_not_kept(data: dict[str, Any]) -> None:
     program = Program.from_dict(data)

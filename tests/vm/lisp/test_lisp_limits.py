@@ -6,6 +6,7 @@ import gc
 
 import pytest
 
+from sizes import size
 from stepward.vm.lisp import Limits, evaluate
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault
@@ -66,8 +67,8 @@ def test_data_that_are_too_large_are_an_error_before_the_program_starts() -> Non
 
 
 def test_garbage_does_not_count() -> None:
-    text = '(loop [i 0 s ""] (if (< i 3000) (recur (inc i) (apply str (repeat 300 "x"))) (count s)))'
-    outcome = evaluate(text, limits=Limits(memory=100_000, steps=3_000_000, seconds=600))
+    text = '(loop [i 0 s ""] (if (< i 1000) (recur (inc i) (apply str (repeat 300 "x"))) (count s)))'
+    outcome = evaluate(text, limits=Limits(memory=100_000, steps=1_000_000, seconds=600))
     assert outcome.shown == "300"
 
 
@@ -130,5 +131,5 @@ def test_a_shared_value_is_written_and_compared_within_limits() -> None:
         f"(hash-set {doubled})",
         doubled,
     ):
-        error = evaluate(text, limits=Limits(steps=100_000, seconds=600)).error
+        error = evaluate(text, limits=Limits(steps=size(30_000, 100_000), seconds=600)).error
         assert error is None or error.reason in ("steps_exceeded", "memory_exceeded"), text

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from machines import Bench, assign, end, program
+from sizes import size
 from stepward.sabotage.drawn.lockstep import lockstep
 from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.sabotage.drawn.wide import WIDE, wide_program
 from stepward.vm import Meaning, Policy, Program
 from stepward.vm.errors import ProgramError
+from stepward.vm.machine import computing as machine_computing
 from stepward.vm.machine.history import load
 from stepward.vm.machine.replay import misfits, replay
 
@@ -88,9 +90,12 @@ def test_a_skipped_failure_goes_on_without_an_output() -> None:
     assert run.output == "`c` can't be computed: no"
 
 
-def test_a_loop_without_end_fails_after_its_steps() -> None:
+def test_a_loop_without_end_fails_after_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert machine_computing.MAX_STEPS == 1_000_000
+    steps = size(20_000, 1_000_000)  # a million takes seconds
+    monkeypatch.setattr(machine_computing, "MAX_STEPS", steps)
     run = Bench().run(computing(compute("c", "(loop [i 0] (recur (inc i)))", is_terminal=True)))
-    assert run.error == "`c` can't be computed: the program takes more than 1000000 steps"
+    assert run.error == f"`c` can't be computed: the program takes more than {steps} steps"
 
 
 def test_used_up_visits_lead_where_the_error_leads() -> None:

@@ -62,7 +62,7 @@ def races(folder: Path, scenario: str, **spec: Any) -> dict[str, Any]:
 def test_two_processes_at_one_run(tmp_path: Path, scenario: str) -> None:
     said = races(tmp_path, scenario)
     assert not said["faults"], "\n".join(said["faults"][:20])
-    least = {"same_id": 10, "one_token": 10, "paused": size(30, 60), "taken": 4, "cancelled": 40}
+    least = {"same_id": 5, "one_token": 5, "paused": size(13, 60), "taken": 4, "cancelled": size(13, 40)}
     assert said["trials"] >= least[scenario]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import re2
 
+from sizes import size
 from stepward.validator.engine.values import languages as classes_of_texts
 from stepward.validator.engine.values.languages import cut_by_automata
 from stepward.validator.engine.values.texts import Atom
@@ -59,12 +60,12 @@ def texts(rng: random.Random, number: int, signs: list[str] = SIGNS, longest: in
 
 
 def every_text(signs: str, longest: int) -> list[str]:
-    return ["".join(one) for size in range(longest + 1) for one in product(signs, repeat=size)]
+    return ["".join(one) for length in range(longest + 1) for one in product(signs, repeat=length)]
 
 
 def test_what_is_read_is_what_re2_reads() -> None:
     rng, accepted = random.Random(1), 0
-    for _ in range(30_000):
+    for _ in range(size(10_000, 30_000)):
         pattern = "".join(rng.choice(PIECES + ODD) for _ in range(rng.randint(1, 7)))
         try:
             parse(pattern)
@@ -80,7 +81,7 @@ def test_what_is_read_is_what_re2_reads() -> None:
                 continue  # RE2 knows the names of Unicode's classes
         assert mine is theirs, pattern
         accepted += theirs
-    assert accepted > 5_000
+    assert accepted > size(1_600, 5_000)
 
 
 def disagreement(seed: int, number: int) -> str | None:
@@ -110,16 +111,16 @@ def disagreement(seed: int, number: int) -> str | None:
 
 
 def test_an_automaton_finds_what_re2_finds() -> None:
-    assert disagreement(2, 1_500) is None
+    assert disagreement(2, size(500, 1_500)) is None
 
 
 def test_most_patterns_have_an_automaton() -> None:
-    found = [one for one in patterns(3, 500) if shortest(one)]
-    assert len(found) > 350
+    found = [one for one in patterns(3, size(200, 500)) if shortest(one)]
+    assert len(found) > size(140, 350)
 
 
 def test_the_shortest_texts_are_found_by_re2() -> None:
-    for pattern in patterns(4, 400):
+    for pattern in patterns(4, size(150, 400)):
         for text in shortest(pattern):
             assert compiled(pattern).search(text), (pattern, text)
             low, high = lengths_of(pattern)
@@ -160,7 +161,7 @@ def test_one_pattern_is_within_another_only_where_every_text_is() -> None:
     """By automata and by derivatives; texts of up to five characters decide about most of these patterns."""
     sure, rng = 0, random.Random(5)
     pool = list(patterns(5, 300, SMALL, 6))
-    for _ in range(1_200):
+    for _ in range(size(400, 1_200)):
         narrow, wide = rng.choice(pool), rng.choice([*pool, "^.*$", "a|b|c|^$"])
         longest, upto = rng.choice([None, 2, 4]), rng.choice([None, None, 1, 3])
         one, other = compiled(narrow), compiled(wide)
@@ -179,7 +180,7 @@ def test_one_pattern_is_within_another_only_where_every_text_is() -> None:
         assert not (covers(wide, narrow, longest, upto) and counter is not None), (narrow, wide, longest, upto, counter)
         assert covers(wide, narrow, longest, upto) is said, (narrow, wide, longest, upto)
         sure += said
-    assert sure > 100
+    assert sure > size(30, 100)
 
 
 def classes_by_hand(atoms: list[Atom], lengths: list[int], pattern: str, longest: int | None) -> set[Any]:
@@ -214,12 +215,12 @@ def classes_agree(seed: int, number: int) -> bool:
 
 
 def test_every_text_is_of_a_class_and_every_class_has_its_text() -> None:
-    assert classes_agree(6, 500)
+    assert classes_agree(6, size(200, 500))
 
 
 def test_the_second_checker_leaves_just_the_classes_of_the_first() -> None:
     rng = random.Random(7)
-    for pattern in patterns(7, 120, SMALL, 5):
+    for pattern in patterns(7, size(60, 120), SMALL, 5):
         atoms = rng.sample([atom for atom in ATOMS if atom.question != "is"], 2)
         longest = rng.choice([None, 2, 4])
         found = cut_by_automata(atoms, (), pattern, longest, 1_000)
