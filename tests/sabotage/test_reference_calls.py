@@ -44,7 +44,7 @@ def test_in_lockstep_on_programs_with_calls() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(24, size(84, 204), 60))
+@pytest.mark.parametrize("first", range(24, size(24, 204), 60))
 def test_in_lockstep_on_many_programs_with_calls(first: int) -> None:
     assert endings(first, first + 60)
 

@@ -17,6 +17,7 @@ from canaries_injection import CLOSED, takes_any_reply
 from canaries_replays import ASKS
 from machines import both, program, tool
 from paths import DATA, GOOD, ROOT
+from sizes import size
 from stepward.sabotage.attack import Family, Stateful
 from stepward.sabotage.campaign import Matrix, Orders, attack_program
 from stepward.sabotage.campaigns import shard
@@ -119,7 +120,7 @@ def test_a_seed_repeats_every_case_in_which_a_token_is_made(monkeypatch: pytest.
         end(tally, case, outcome)
 
     monkeypatch.setattr(shard._Tally, "end", noted)
-    program, orders = Program.from_dict(dict(ASKS)), Orders(seed=5, examples=60, attacks=tuple(TOKENS))
+    program, orders = Program.from_dict(dict(ASKS)), Orders(seed=5, examples=size(20, 60), attacks=tuple(TOKENS))
     attack_program(program, orders=orders)
     once = list(played)
     played.clear()
@@ -158,7 +159,7 @@ def test_every_attack_reaches_its_place_in_some_good_program() -> None:
     reached: set[str] = set()
     programs = ("customer_refund", "database_migration", "nightly_report", "release_notes", "failed_payment_recovery")
     programs += ("team_budget", "suppliers_at_once", "invoice_dunning", "spending_request", "nightly_archive")
-    for examples, name in product((2, 20), programs):
+    for examples, name in product((size(1, 2), 20), programs):
         left = tuple(attack.name for attack in ATTACKS if attack.name not in reached)
         if not left:
             break
@@ -270,7 +271,7 @@ def test_a_breach_is_repeated_by_a_process_whose_machine_has_the_defect(
 @pytest.mark.parametrize("attack", ["run-id-reused", "run-id-raced"])
 def test_no_seed_makes_a_false_alarm_of_one_value_written_in_two_ways(attack: str) -> None:
     program = Program.load(REFUND)
-    for seed in range(4, 10):
+    for seed in range(4, size(6, 10)):
         matrix = attack_program(program, orders=Orders(seed=seed, examples=60, attacks=(attack,)))
         assert matrix.ok
 

@@ -21,6 +21,9 @@ from stepward.sabotage.campaigns.script import Script
 from stepward.vm import Policy, Program
 
 SOONER: Final = {
+    "starts-after-a-failed-item": 5,
+    "sorts-outer-keys-alone": 4,
+    "takes-the-better-word": 3,
     "starts-too-many-items": 4,
     "hides-an-open-sibling": 1,
     "looks-at-no-siblings": 12,
