@@ -15,11 +15,14 @@ from stepward.vm.expressions.syntax import Built, Constant, Expression, Referenc
 MAX_REFERENCES: Final = 64
 """The default limit of references in all groups."""
 
+MAX_DEPTH: Final = 64
+"""The limit of fields of one reference: `b: {f: $b.f.f}` copies each field from a deeper one, without end."""
+
 
 def equivalence_groups(system: System, domains: Domains, most: int = MAX_REFERENCES) -> list[list[Names]]:
     """Return the groups of references that are copied from one another, restricted to references that are read.
 
-    Raises TooMany where there are too many.
+    Raises TooMany where there are too many, or where one is too deep.
     """
     from networkx.utils import UnionFind
 
@@ -39,6 +42,8 @@ def equivalence_groups(system: System, domains: Domains, most: int = MAX_REFEREN
             if not isinstance(origin, Reference):
                 continue
             other = origin.names
+            if len(other) > MAX_DEPTH:
+                raise TooMany
             alike.union(other, name)
             for more in with_owners([other], domains):
                 if more not in names:
