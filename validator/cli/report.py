@@ -98,11 +98,14 @@ def views_of(file: str, result: RunResult, options: dict[str, Any], failures: Fa
             program = Program.from_document(document)
         except DocumentError:
             continue
-        alone = gate_of(options)
-        policies = alone.check_program(program)
         # Findings do not say which program of a file they are of, and a check of one program alone lacks those that
-        # need all: so a file with one program has the findings of the whole check.
-        own = result if len(documents) == 1 else alone.result()
+        # need all: so a file with one program has the findings of the whole check, and is not checked again.
+        alone, own = gate_of(options), result
+        if len(documents) == 1:
+            policies = alone.policies_of(program)
+        else:
+            policies = alone.check_program(program)
+            own = alone.result()
         findings = [one for one in own.findings if one.file == file]
         properties = [one for one in own.properties if one.file == file]
         yield view_of(program, policies, file, findings, properties, failures)

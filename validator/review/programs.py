@@ -14,7 +14,8 @@ from stepward.validator.review.moments import Moment, moments_of
 from stepward.validator.review.picture import drawn
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.witnesses.witness import Claim
+    from stepward.validator.engine.witnesses.replay import Replayer
+    from stepward.validator.engine.witnesses.witness import Claim, Witness
     from stepward.validator.failures import Failures
     from stepward.validator.findings import Finding, Move, Property
     from stepward.vm.language.policy import Policy
@@ -50,8 +51,8 @@ def view_of(
     failures: Failures,
 ) -> ProgramView:
     """Return what the page shows of a program; what can't be drawn or replayed is recorded in `failures`."""
-    context = Context(program, policies)
-    views = tuple(_finding_view(one, context, failures) for one in findings)
+    context, replays = Context(program, policies), _Replays()
+    views = tuple(_finding_view(one, context, replays, failures) for one in findings)
     picture = failures.attempt(
         f"the diagram of `{program.name}`", lambda: _picture(context, findings, properties), lambda _: None
     )
@@ -69,18 +70,27 @@ def _picture(context: Context, findings: Sequence[Finding], properties: Sequence
     return drawn(draw(context.facts, marks)._replace(notes=()))
 
 
-def _finding_view(finding: Finding, context: Context, failures: Failures) -> FindingView:
+class _Replays:
+    """The replays of witnesses; those of one program share a replayer, which plans the program once."""
+
+    def __init__(self) -> None:
+        self._replayers: dict[tuple[int, ...], Replayer] = {}
+
+    def of(self, witness: Witness) -> tuple[Moment, ...]:
+        from stepward.validator.engine.witnesses.replay import Replayer
+
+        key = id(witness.program), *map(id, witness.policies)
+        if key not in self._replayers:
+            self._replayers[key] = Replayer(witness.program, witness.policies)
+        return tuple(moments_of(self._replayers[key].replay(witness).history(), witness.program))
+
+
+def _finding_view(finding: Finding, context: Context, replays: _Replays, failures: Failures) -> FindingView:
     evidence = finding.evidence
     if evidence is None or evidence.witness is None:
         return FindingView(finding)
-    from stepward.validator.engine.witnesses.replay import replay
-
     witness = evidence.witness
-
-    def played() -> tuple[Moment, ...]:
-        return tuple(moments_of(replay(witness).history(), witness.program))
-
-    moments = failures.attempt(f"the replay of {finding.code}", played, lambda _: ())
+    moments = failures.attempt(f"the replay of {finding.code}", lambda: replays.of(witness), lambda _: ())
     return FindingView(finding, moments, _parting(context, witness.claim, evidence.path))
 
 
