@@ -19,6 +19,9 @@ from stepward.vm.language.node import Node, plain
 _BEGUN: Final[ContextVar[frozenset[str]]] = ContextVar("begun", default=frozenset())
 """The classes whose schema is being made."""
 
+_ANNOTATIONS: Final[dict[type, dict[str, Any]]] = {}
+"""The fields of each class that was asked for them: to evaluate the texts of annotations takes milliseconds."""
+
 
 class Record:
     """A frozen part of a program. Its annotations are the fields, and its class attributes their defaults.
@@ -30,7 +33,9 @@ class Record:
     @classmethod
     def fields(cls) -> dict[str, Any]:
         """Return the annotation of every field, base classes first."""
-        return get_type_hints(cls, include_extras=True)
+        if cls not in _ANNOTATIONS:
+            _ANNOTATIONS[cls] = get_type_hints(cls, include_extras=True)
+        return dict(_ANNOTATIONS[cls])
 
     @classmethod
     def _of(cls, given: dict[str, Any]) -> Self:
