@@ -35,6 +35,7 @@ class ItemEnumeration(Enumeration):
             {"i", "v", *(f"{one}.{what}" for one in self.body for what in ("output", "error", "error_name"))}
         )
         self.broken: set[str] = set()
+        self.known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self.states = 0
 
     def starts(self) -> list[State]:
@@ -51,6 +52,12 @@ class ItemEnumeration(Enumeration):
 
     def _told(self, rules: tuple[Any, ...], events: list[Event], place: int = 0) -> tuple[Any, ...]:
         """Let all rules see events outside of the items (place 0), or in one of them (from 1 on)."""
+        asked = (rules, tuple(events), place)
+        if asked not in self.known:
+            self.known[asked] = self._seen(rules, events, place)
+        return self.known[asked]
+
+    def _seen(self, rules: tuple[Any, ...], events: list[Event], place: int) -> tuple[Any, ...]:
         for event in events:
             known = []
             for judge, memories in zip(self.judges, rules, strict=True):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stepward.validator.engine import dead, reach
+from stepward.validator.engine.smt import solver
 from stepward.validator.engine.values.cuts import TooMany
 
 LAYERS = {
@@ -31,6 +32,7 @@ def only(patch: pytest.MonkeyPatch, layer: str) -> None:
 def impatient(patch: pytest.MonkeyPatch) -> None:
     """Let the engine give up early on what no layer decides: whoever asks what is done with findings need not wait."""
     patch.setattr(reach, "MAX_UNITS", reach.MAX_UNITS // 20)
+    patch.setattr(solver, "MAX_UNITS", solver.MAX_UNITS // 20)
 
 
 def _silent(self: Any, system: Any) -> None:

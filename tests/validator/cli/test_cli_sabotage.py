@@ -107,7 +107,7 @@ def test_an_attack_that_never_began_is_not_run() -> None:
 
 
 def test_what_the_program_gives_no_hold_is_played_on_specimens() -> None:
-    arguments = ["sabotage", "closed.yaml", "--attacks", f"{ONE[1]},{TOKENS}", "--seed", "1", "--examples", "40"]
+    arguments = ["sabotage", "closed.yaml", "--attacks", f"{ONE[1]},{TOKENS}", "--seed", "1", "--examples", "12"]
     result = CliRunner().invoke(main, [*arguments, "--require-all"])
     assert result.exit_code == 0, result.output
     only = next(line for line in result.stdout.splitlines() if line.startswith("  only on built-in programs"))

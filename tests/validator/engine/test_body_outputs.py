@@ -13,7 +13,7 @@ import pytest
 
 from sizes import MANY
 from stepward.validator import ProgramValidator, Verdict
-from stepward.vm import ExecutionVM, MemoryJournal, Program
+from stepward.vm import ExecutionVM, MemoryJournal, Program, Run
 
 Data = dict[str, Any]
 
@@ -60,12 +60,37 @@ READERS: Final = {
 }
 
 
-def fits(value: Any, spec: Data | None) -> bool:
+def fits(value: Any, spec: Data) -> bool:
     from stepward.vm.language.types import TypeSpec
     from stepward.vm.language.types import fits as belongs
     from stepward.vm.values import freeze
 
-    return not spec or belongs(freeze(value), TypeSpec.model_validate(spec))
+    return belongs(freeze(value), TypeSpec.model_validate(spec))
+
+
+def fitting(spec: Data | None) -> list[Any]:
+    """Return the values that a call may give; without a call any one stands for all."""
+    return [VALUES[0]] if spec is None else [value for value in VALUES if fits(value, spec)]
+
+
+class Played:
+    """A program on a machine whose tool gives one value after the other: it is planned once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.value, self.runs = program, None, 0
+        self.journal = MemoryJournal()
+        tools = {"ask": lambda: self.value, "take": lambda number: None}
+        self.machine = ExecutionVM(tools, journal=self.journal, checker=None)
+
+    def run(self, value: Any) -> Run:
+        self.value, self.runs = value, self.runs + 1
+        return self.machine.run_sync(self.program, run_id=f"run-{self.runs}")
+
+    def end(self, value: Any) -> tuple[bool, bool]:
+        """Return whether a rule stopped the run, and whether the last step started."""
+        done = self.run(value)
+        records = [json.loads(entry.record) for entry in self.journal.read(f"run-{self.runs}")]
+        return done.reason == "guardrail", any(one["body"].get("step") == "reach" for one in records)
 
 
 def program(given: str, use: str, reader: str) -> Data:
@@ -106,33 +131,30 @@ def program(given: str, use: str, reader: str) -> Data:
     }
 
 
-@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("use", USES)
-def test_no_run_fails_at_an_operator_that_passes_the_gate(use: str, reader: str) -> None:
+def test_no_run_fails_at_an_operator_that_passes_the_gate(use: str) -> None:
+    """By day each reader reads every second value, and the next reader the others."""
     passed = refused = 0
-    for given in GIVEN:
-        legal = Program.from_dict(program(given, use, reader))
-        report = ProgramValidator(legal).validate()
-        if any(one.code in ("SW201", "SW202", "SW203") for one in report.findings):
-            refused += 1
-            continue
-        passed += 1
-        for value in VALUES:
-            if not fits(value, GIVEN[given][1]):
+    for shift, reader in enumerate(READERS):
+        for given in list(GIVEN) if MANY else list(GIVEN)[shift % 2 :: 2]:
+            legal = Program.from_dict(program(given, use, reader))
+            report = ProgramValidator(legal).validate()
+            if any(one.code in ("SW201", "SW202", "SW203") for one in report.findings):
+                refused += 1
                 continue
-            done = ExecutionVM({"ask": lambda value=value: value}, journal=MemoryJournal(), checker=None).run_sync(
-                legal
-            )
-            why = str(done.error)
-            assert "can't be evaluated" not in why, (given, value, why)
+            passed += 1
+            played = Played(legal)
+            for value in fitting(GIVEN[given][1]):
+                why = str(played.run(value).error)
+                assert "can't be evaluated" not in why, (reader, given, value, why)
     assert refused, "some value is of a wrong type"
-    assert passed or use in ("condition", "field") or "joined" in reader, "some value is right"
+    assert passed or use == "condition", "some value is right"
 
 
 # -- proofs beside such readings ---------------------------------------------------------------------------------------
 
 ALL = [(reader, use, given) for reader in READERS for use in USES for given in GIVEN]
-TRIED = ALL if MANY else ALL[::17]
+TRIED = ALL if MANY else ALL[::37]
 
 
 def ruled(given: str, use: str, reader: str) -> Data:
@@ -173,10 +195,10 @@ def test_what_is_proved_holds_although_nothing_holds_the_value_to_a_type(chunk: 
         assert codes <= ({"SW902"} if may_refuse else set()), (reader, use, given)
         proved = {one.rule for one in report.properties if one.verdict is Verdict.PROVED}
         watched = [rule for rule in data["guardrails"] if rule["name"] in proved and "never" in rule]
-        for value in VALUES:
-            if fits(value, GIVEN[given][1]):
-                blocked, reached = run({**data, "guardrails": watched}, value)
-                wrong += [(reader, use, given, value)] * (blocked or ("after" in proved and not reached))
+        played = Played(Program.from_dict({**data, "guardrails": watched}))
+        for value in fitting(GIVEN[given][1]):
+            blocked, reached = played.end(value)
+            wrong += [(reader, use, given, value)] * (blocked or ("after" in proved and not reached))
     assert not wrong
 
 
@@ -189,7 +211,7 @@ def test_the_condition_of_a_rule_holds_no_value_to_a_type(use: str, given: str) 
     whole = {**data, "guardrails": data["guardrails"][2:3], "steps": [body, reach]}
     (found,) = [one for one in ProgramValidator(Program.from_dict(whole)).validate().properties if one.rule == "r2"]
     assert found.verdict is not Verdict.PROVED
-    is_blocked, _ = run(whole, "a")
+    is_blocked, _ = Played(Program.from_dict(whole)).end("a")
     assert is_blocked
 
 
@@ -236,25 +258,20 @@ def declared(source: str, use: str, kind: str, value: Any) -> Data:
 @pytest.mark.parametrize("chunk", range(3))
 def test_what_is_proved_holds_although_a_declared_type_does_not_fit(chunk: int) -> None:
     wrong = []
-    for source, use, kind in (DECLARED if MANY else DECLARED[::13])[chunk::3]:
-        for value in (one for one in VALUES if fits(one, TYPES[kind])):
+    for source, use, kind in (DECLARED if MANY else DECLARED[::29])[chunk::3]:
+        played: dict[int, Played] = {}
+        for value in fitting(TYPES[kind]):
             data = declared(source, use, kind, value)
-            if value == next(one for one in VALUES if fits(one, TYPES[kind])) or source == "constant":
+            if not played or source == "constant":
+                played = {}
                 report = ProgramValidator(Program.from_dict(data)).validate()
             assert not [one for one in report.findings if one.code.startswith("SW9")], (source, use, kind)
             proved = {one.rule for one in report.properties if one.verdict is Verdict.PROVED}
             watched = [rule for rule in data["guardrails"] if rule["name"] in proved - {"after", "taken"}]
             for takes in (4, 5):
                 whole = {**data, "inputs": {"number": {"type": "integer", "default": takes}}}
-                blocked, reached = run({**whole, "guardrails": watched}, value)
+                if takes not in played:
+                    played[takes] = Played(Program.from_dict({**whole, "guardrails": watched}))
+                blocked, reached = played[takes].end(value)
                 wrong += [(source, use, kind, value)] * (blocked or ("after" in proved and not reached))
     assert not wrong
-
-
-def run(data: Data, value: Any) -> tuple[bool, bool]:
-    """Run a program; return whether a rule stopped it, and whether the last step started."""
-    journal = MemoryJournal()
-    machine = ExecutionVM({"ask": lambda: value, "take": lambda number: None}, journal=journal, checker=None)
-    done = machine.run_sync(Program.from_dict(data), run_id="run")
-    records = [json.loads(entry.record) for entry in journal.read("run")]
-    return done.reason == "guardrail", any(one["body"].get("step") == "reach" for one in records)

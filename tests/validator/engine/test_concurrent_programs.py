@@ -12,7 +12,7 @@ import pytest
 
 from brute_items import ItemEnumeration
 from concurrent_programs import concurrent_program
-from sizes import asked_for
+from sizes import asked_for, size
 from stepward.validator import Verdict
 from stepward.validator.validator import ProgramValidator
 from stepward.vm import Program, ProgramError
@@ -66,7 +66,7 @@ def against_all_runs(data: dict[str, Any]) -> list[str]:
 
 def test_drawn_programs_have_kept_and_broken_rules_of_each_kind() -> None:
     counts: Counter[tuple[str, bool]] = Counter()
-    for number in range(60):
+    for number in range(size(12, 60)):
         data = concurrent_program(number)
         if is_runnable(data):
             broken = ItemEnumeration(data).run()

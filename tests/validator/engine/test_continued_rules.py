@@ -31,7 +31,7 @@ from stepward.vm.language import automata
 from stepward.vm.language.past import continued
 from stepward.vm.machine.history import load, stored_plan
 
-SEEDS = range(size(24, 90))
+SEEDS = range(size(14, 90))
 
 # What a rule may be about that the program itself does not have: only the run before it can have come there.
 BEFORE: dict[str, Any] = {**TOOLS, "sign": {"effect": "read"}, "open": {"effect": "write"}}

@@ -23,7 +23,7 @@ from paths import PROGRAMS, STEPWARD
 from sizes import MANY, size
 from small_programs import small_program
 
-RUNS = size(3, 8)
+RUNS = size(2, 8)
 WHOLE_RUNS = 2
 CORES = os.cpu_count() or 1
 PAUSE = 0.05
@@ -72,13 +72,13 @@ def few(folder: Path) -> list[Path]:
 
 
 def everything() -> list[Path]:
-    """Return the programs beside the specification; by day one of each code, and every third good one."""
+    """Return the programs beside the specification; by day one of each code, and every eighth good one."""
     of_codes = [sorted((PROGRAMS / "bad" / code).glob("*.yaml")) for code in PATH_CODES]
     kept = [[path for path in paths if not path.as_posix().endswith(ENDLESS)] for paths in of_codes]
     assert sum(map(len, kept)) > 40, "bad programs of codes that speak of paths"
     if MANY:
         return [PROGRAMS / "good", *(path for paths in kept for path in paths)]
-    return [*sorted((PROGRAMS / "good").glob("*.yaml"))[::3], *(paths[0] for paths in kept)]
+    return [*sorted((PROGRAMS / "good").glob("*.yaml"))[::8], *(paths[0] for paths in kept)]
 
 
 def said(targets: list[Path], hash_seed: int, *, is_paused: bool = False) -> dict[str, Any]:

@@ -379,14 +379,14 @@ def narrower(spec: TypeSpec, chance: Random) -> TypeSpec:
 
 def test_a_value_is_of_a_type_as_the_machine_has_it() -> None:
     chance = Random(7)
-    for _ in range(2_000):
+    for _ in range(size(800, 2_000)):
         spec = random_type(chance)
         assert words(spec) == spec.kinds
         for value in map(freeze, VALUES):
             assert fits(value, spec) == (refusal(value, spec) is None), (value, spec)
 
 
-PAIRS = size(2_400, 6_000)
+PAIRS = size(1_200, 6_000)
 """The pairs of types of which no implication may be wrong."""
 
 

@@ -11,6 +11,7 @@ from commands import check
 from findings import HOSTILE, finding, result
 from layers import impatient
 from paths import BAD
+from sizes import size
 from stepward.validator.findings import Edit, Evidence, Fix, Move, PolicyTag, Severity
 from stepward.validator.report.model import MAX_CHARACTERS, example_of, render
 from stepward.validator.report.text import safe
@@ -29,7 +30,7 @@ steps:
 def test_no_answer_about_a_bad_program_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(BAD)
     impatient(monkeypatch)
-    for folder in sorted(path.name for path in BAD.iterdir() if path.is_dir()):
+    for folder in sorted(path.name for path in BAD.iterdir() if path.is_dir())[:: size(4, 1)]:
         answer = check("--isolated", "--output-format=model", folder).stdout
         assert 0 < len(answer) <= MAX_CHARACTERS, folder
         assert answer.startswith(("refused: ", "accepted: ", "not checked")), folder

@@ -22,7 +22,7 @@ from stepward.vm.reading.json_format import read_json
 
 ODD: list[Any] = [None, True, 0, -1, 1.5, "", "$x", "$", "x y", [], {}, [None], {"a": None}, "then", "$x == 1", "'"]
 FIELDS = ["foo", "then", "cases", "set", "type", "output_key", "error_step", "when"]
-MUTANTS = asked_for("STEPWARD_MUTANTS", 25, 150)
+MUTANTS = asked_for("STEPWARD_MUTANTS", 16, 150)
 
 
 def paths(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
