@@ -215,6 +215,8 @@ class _Maker:
             if not set(_ids_in(found)) <= inside or not read <= names:
                 continue
             is_own = "followed_by" not in found and (bool(read & {"x", "i"}) or self.odds(0.5))
+            if "followed_by" in found and found.get("ends") != "any":
+                is_own = Random(f"{found}").random() < 0.5  # so that other programs of a seed stay what they are
             (own if is_own else others).append(found)
         return own, others
 

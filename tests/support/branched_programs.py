@@ -105,6 +105,9 @@ class BranchedMaker:
                 kept, self.conditions = self.conditions, self.conditions[before:]
                 branches[name]["guardrails"] = [{**self.rule(0), "name": f"own {name}"}]
                 self.conditions = kept
+            within = self.followed_within()
+            if within:
+                branches[name]["guardrails"] = [*branches[name].get("guardrails", ()), *within]
         step: dict[str, Any] = {"id": "both", "type": "parallel", "branches": branches}
         if self.odds(0.2):
             step["on_error"] = "skip"
@@ -153,9 +156,15 @@ class BranchedMaker:
             return {"step": self.chance.choice(self.conditions), "branch": self.chance.choice(["then", "otherwise"])}
         return {"step": "both"} if self.odds(0.1) else self.selector()
 
-    def followed(self) -> dict[str, Any]:
+    def followed_within(self) -> list[dict[str, Any]]:
+        """Return the rules of a body of what follows in it: one, or none."""
+        rule = {**self.followed("within"), "name": f"within {len(self.ids)}"}
+        is_drawn = Random(f"is within {self.ids}").random() < 0.35
+        return [rule] if is_drawn and rule.get("ends") != "any" else []
+
+    def followed(self, salt: str = "followed") -> dict[str, Any]:
         """Return a rule of what follows. Chance of its own leaves the rest of a seed as it is."""
-        apart = BranchedMaker(Random(f"followed {self.ids}"))
+        apart = BranchedMaker(Random(f"{salt} {self.ids}"))
         apart.ids = self.ids
         first, then = ({"step": "both"} if apart.odds(0.08) else apart.selector() for _ in range(2))
         rule = {"name": "follows", "followed_by": {"first": first, "then": then}}

@@ -107,7 +107,7 @@ class Judge:
             sides = sum(self.selects(side, part) << place for place, side in enumerate(rule["exclusive"]))
             return memory | sides, bool(sides) and memory | sides == 3
         is_hit = self.selects(rule["never"], part)
-        return memory, is_hit and read(rule["when"], dict(event.more)) in (True, FAILS)
+        return memory, is_hit and ("when" not in rule or read(rule["when"], dict(event.more)) in (True, FAILS))
 
 
 def read(text: str, env: Mapping[str, Any]) -> Any:
@@ -181,8 +181,21 @@ class Enumeration:
     def _ended(self, rules: tuple[Any, ...], ending: str) -> None:
         """Let all rules see the end of the run."""
         for judge, memory in zip(self.judges, rules, strict=True):
-            if judge.is_broken_at_end(memory, ending):
-                self.broken.add(judge.rule["name"])
+            self._noted(judge, memory, ending)
+
+    def _noted(self, judge: Judge, memory: Any, ending: str) -> None:
+        if judge.is_broken_at_end(memory, ending):
+            self.broken.add(judge.rule["name"])
+
+    def _left(self, rules: tuple[Any, ...], name: str, ending: str) -> tuple[Any, ...]:
+        """Let the rules of a branch see its end; what it owes, nobody pays any more."""
+        known = []
+        for judge, memory in zip(self.judges, rules, strict=True):
+            is_own = judge.inside == self.bodies[name].keys() and "followed_by" in judge.rule
+            if is_own:
+                self._noted(judge, memory, ending)
+            known.append(0 if is_own else memory)
+        return tuple(known)
 
     def _next(self, state: State) -> Iterator[State]:
         if state.members is not None:
@@ -233,7 +246,7 @@ class Enumeration:
                         "v",
                         *(f"{one}.{what}" for one in self.bodies[name] for what in ("output", "error")),
                     }
-                    rules = self._told(rules, [Event("assigns", name, frozenset(inside))])
+                    rules = self._left(self._told(rules, [Event("assigns", name, frozenset(inside))]), name, at)
                     yield self._put(state, place, Member(ended=at, output=output), rules)
         if is_joined:
             yield from self._joined(state, members)

@@ -14,8 +14,8 @@ from typing import Any
 from brute_branches import Enumeration, Event, Judge, Member, State
 
 NOT_BEGUN = Member()
-AGAIN = "both again"
-"""Where a run is in the second round of the step."""
+AGAIN = "again "
+"""Where a run is in a later round of the step, before the number of rounds that have failed."""
 
 
 class ItemEnumeration(Enumeration):
@@ -105,23 +105,36 @@ class ItemEnumeration(Enumeration):
                     yield self._put(state, place, Member(at, env, visits), rules)
                 else:
                     rules = self._told(rules, [Event("assigns", "both", self.locals)], place + 1)
-                    yield self._put(state, place, Member(ended=at), rules)
+                    yield self._put(state, place, Member(ended=at), self._left_item(rules, place + 1, at))
         if not running and not new:
             yield from self._failed(state) if has_failed else self._joined(state, members)
+
+    def _left_item(self, rules: tuple[Any, ...], place: int, ending: str) -> tuple[Any, ...]:
+        """Let the rules of the body see the end of an item; what it owes, nobody pays any more."""
+        known = []
+        for judge, memories in zip(self.judges, rules, strict=True):
+            if judge in self.own and "followed_by" in judge.rule:
+                self._noted(judge, memories[place], ending)
+                memories = (*memories[:place], 0, *memories[place + 1 :])  # noqa: PLW2901
+            known.append(memories)
+        return tuple(known)
 
     def _failed(self, state: State) -> Iterator[State]:
         """Yield what comes behind items of which one has failed: another round, or what follows the error."""
         joined = tuple((max(memories),) if judge in self.apart else memories for judge, memories in self._paired(state))
         gone = Event("assigns", "both", self.locals | {"both.output", "both.error"})
         rules = self._told(joined, [gone])
-        if self.fork.get("on_error") == "retry" and state.at == "both":
-            yield self._begun(state._replace(at=AGAIN, rules=rules))
+        failed = int(state.at.removeprefix(AGAIN)) + 1 if state.at.startswith(AGAIN) else 1
+        if self.fork.get("on_error") == "retry" and failed < self.fork["max_retries"]:
+            yield self._begun(state._replace(at=f"{AGAIN}{failed}", rules=rules))
             return
         target = self.fork.get("error_step", "failed")
         if self.fork.get("on_error") == "skip":
             target = self._following(self.program["steps"], self.fork)
         if target in self.top:
             yield State(target, state.env, None, rules)
+        else:
+            self._ended(rules, target)
 
     def _joined(self, state: State, members: tuple[Member, ...]) -> Iterator[State]:
         del members

@@ -108,7 +108,10 @@ class _Maker:
         own, others = [], []
         for one in self.inner["guardrails"]:
             rule = {**one, "name": f"p{one['name']}"}
-            if "followed_by" not in rule and ("when" in rule or self.odds(0.6)):
+            is_own = "followed_by" not in rule and ("when" in rule or self.odds(0.6))
+            if "followed_by" in rule and rule.get("ends") != "any":
+                is_own = Random(f"{rule}").random() < 0.5  # so that other programs of a seed stay what they are
+            if is_own:
                 own.append(rule)
             elif "when" not in rule:
                 others.append(_named(rule, f"{self.chance.choice(calls)['id']}/"))

@@ -33,7 +33,8 @@ class _Maker(BranchedMaker):
             kept, self.conditions = self.conditions, self.conditions[before:]
             step["guardrails"] = [{**self.rule(0), "name": "own"}]
             self.conditions = kept
-        return step
+        within = self.followed_within()
+        return step | ({"guardrails": [*step.get("guardrails", ()), *within]} if within else {})
 
     def failing(self, below: list[str]) -> dict[str, Any]:
         """Return the fields of a step that stops after a failed item."""

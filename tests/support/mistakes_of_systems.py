@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from planting import Patch, planted
-from stepward.validator.analysis import monitors, product, ways
+from stepward.validator.analysis import counting, monitors, ways
 from stepward.validator.engine import dead, reach
 from stepward.validator.engine.systems import building, moves, slicing, starts, system
 from stepward.validator.engine.systems.system import Assign, Given, Undefined
@@ -280,33 +280,36 @@ def nobody_uses_up_visits(patch: Patch) -> None:
 
 @planted(sign="max_visits")
 def visits_run_out_one_too_early(patch: Patch) -> None:
-    true = product._Counting.__init__
+    true = counting._Counting.__init__
 
-    def made(self: Any, flow: Any, monitor: Any, bounds: dict[int, int]) -> None:
-        true(self, flow, monitor, {step: bound - 1 for step, bound in bounds.items()})
+    def made(self: Any, *given: Any, **named: Any) -> None:
+        true(self, *given, **named)
+        self.bounds = {step: bound - 1 for step, bound in self.bounds.items()}
 
-    patch.setattr(product._Counting, "__init__", made)
+    patch.setattr(counting._Counting, "__init__", made)
 
 
 @planted(sign="max_visits")
 def visits_run_out_one_too_late(patch: Patch) -> None:
-    true = product._Counting.__init__
+    true = counting._Counting.__init__
 
-    def made(self: Any, flow: Any, monitor: Any, bounds: dict[int, int]) -> None:
-        true(self, flow, monitor, {step: bound + 1 for step, bound in bounds.items()})
+    def made(self: Any, *given: Any, **named: Any) -> None:
+        true(self, *given, **named)
+        self.bounds = {step: bound + 1 for step, bound in self.bounds.items()}
 
-    patch.setattr(product._Counting, "__init__", made)
+    patch.setattr(counting._Counting, "__init__", made)
 
 
 @planted(sign="max_visits")
 def used_up_visits_lead_to_the_error_step_for_ever(patch: Patch) -> None:
-    true = product._Counting.leave
+    true = counting._Counting.leave
 
     def leave(self: Any, *left: Any) -> Iterator[Any]:
         for after, counts in true(self, *left):
-            yield after, tuple(min(pair) for pair in zip(counts, self.bounds.values(), strict=True))
+            visits = map(min, zip(counts, self.bounds.values(), strict=False))
+            yield after, (*visits, *counts[len(self.bounds) :])
 
-    patch.setattr(product._Counting, "leave", leave)
+    patch.setattr(counting._Counting, "leave", leave)
 
 
 @planted(sign="max_steps")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from stepward.validator.analysis.arguments import UNDEFINED
 from stepward.validator.analysis.facts import ProgramFacts
+from stepward.validator.analysis.outcomes import RUN
 from stepward.validator.analysis.siblings import hits_in
 from stepward.validator.reasons import LeftOpen
 from stepward.vm.errors import ExpressionError
@@ -16,30 +17,46 @@ from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, all_references, with_children
 from stepward.vm.language.guardrails import AnyRule, FollowedBy, Never, StepSelector
 from stepward.vm.language.layout import Fork
-from stepward.vm.language.steps import BranchStep, InvokeStep
+from stepward.vm.language.steps import AnyStep, BranchStep, InvokeStep
 
 
 def left_open(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> LeftOpen | None:
     """Return why a rule is not decided, or None if it can be; `owner` is as in `hits_in`."""
     if isinstance(rule, FollowedBy):
-        if owner is not None:
-            return _within(facts, rule, owner)
-        return _ends_beside(facts, rule) if rule.ends == "any" else None
+        if rule.ends != "any":
+            return None
+        return _ends_beside(facts, rule) if owner is None else _within(facts, rule, owner)
     if not isinstance(rule, Never) or rule.when is None:
         return None
     return reads_sibling(facts, rule.when, [hit.step for hit in hits_in(facts, rule.never, owner)])
 
 
 def _within(facts: ProgramFacts, rule: FollowedBy, owner: int) -> LeftOpen:
-    """Return why a `followed_by` of a body is left open."""
+    """Return why a `followed_by` of a body with `ends: any` is left open."""
     step, then = facts.flow.steps[owner], rule.followed_by.then.text()
-    what = "branch" if isinstance(step, BranchStep) else "call" if isinstance(step, InvokeStep) else "item"
-    where = "`guardrails` of the program"
-    if isinstance(step, InvokeStep):
-        has_ids = any(isinstance(one, StepSelector) for one in (rule.followed_by.first, rule.followed_by.then))
-        where += f" that has `{step.id}`" + (f", with steps as `{step.id}/ID`" if has_ids else "")
-    help = f"move it to the {where}, where it is proved; {then} may follow behind the {what} then"
-    return LeftOpen(f"what follows within one {what} is not proved yet", help)
+    what = noun_of(step)
+    help = "do without `ends: any`"
+    if not facts.flow.layout.has_siblings:
+        where = "`guardrails` of the program"
+        if isinstance(step, InvokeStep):
+            has_ids = any(isinstance(one, StepSelector) for one in (rule.followed_by.first, rule.followed_by.then))
+            where += f" that has `{step.id}`" + (f", with steps as `{step.id}/ID`" if has_ids else "")
+        help += f", or move it to the {where}, where it is proved; {then} may follow behind the {what} then"
+    return LeftOpen(f"with `ends: any` the run may end within one {what}, and that is not proved yet", help)
+
+
+def noun_of(step: AnyStep) -> str:
+    """Return the word for one performance of the body of a step."""
+    return "branch" if isinstance(step, BranchStep) else "call" if isinstance(step, InvokeStep) else "item"
+
+
+def ending_in(facts: ProgramFacts, owner: int | None) -> tuple[str, str]:
+    """Return what ends where a rule of a body is broken, in words: an item, a branch or a call; without one the run."""
+    if owner is None:
+        return RUN
+    step = facts.flow.steps[owner]
+    noun = noun_of(step)
+    return f"an item of `{step.id}`" if noun == "item" else f"the {noun} `{step.id}`", noun
 
 
 # -- the end of a run while siblings run ---------------------------------------------------------------------------

@@ -129,7 +129,9 @@ class RuleMonitor(Monitor):
         self.starts = [by_step(hits) for hits in found.starts]
         self.comes = [by_step(self._at_ends(without_ineffective_fallbacks(hits, analyses))) for hits in found.comes]
         self.starting = {step: self._starting(step) for hits in self.starts for step in hits}
-        self.asks_ends = self.automaton.counts("SUCCESS", "declared")
+        asks_ends = self.automaton.counts("SUCCESS", "declared")
+        self.asks_ends = asks_ends and owner is None
+        self.closing = self.renewing if asks_ends else frozenset()
         self.may_end_anywhere = self.automaton.counts("CANCELLED", "cancelled")
         self.concerned = self.starting.keys() | self.renewing.union(*self.comes, *self.stale_by)
         self.watched = None if self.may_end_anywhere else self.concerned

@@ -70,8 +70,12 @@ class Origin:
         return (Label(self.place, "the rule is here", self.policy.document if self.policy else None),)
 
 
-def words(rule: AnyRule, kind: str, step: str) -> tuple[str, str, str]:
-    """Return the code, the message and the help of a violation."""
+RUN: Final = ("the run", "run")
+"""What ends where a rule of a program is broken: its words, and its noun."""
+
+
+def words(rule: AnyRule, kind: str, step: str, ending: tuple[str, str] = RUN) -> tuple[str, str, str]:
+    """Return the code, the message and the help of a violation; `ending` is what ends, in words."""
     match rule:
         case Requires():
             return _requires_words(rule, kind, step)
@@ -83,7 +87,7 @@ def words(rule: AnyRule, kind: str, step: str) -> tuple[str, str, str]:
         case AtMostOnce():
             return _once_words(rule, kind, step)
         case FollowedBy():
-            return _followed_words(rule, step)
+            return _followed_words(rule, step, *ending)
         case Exclusive():
             return _exclusive_words(rule, step)
         case _:
@@ -103,14 +107,14 @@ def _once_words(rule: AtMostOnce, kind: str, step: str) -> tuple[str, str, str]:
     return "SW404", f"`{step}` can be performed a second time in one run", "let a run reach it only once"
 
 
-def _followed_words(rule: FollowedBy, step: str) -> tuple[str, str, str]:
+def _followed_words(rule: FollowedBy, step: str, what: str, noun: str) -> tuple[str, str, str]:
     first, then = rule.followed_by.first.text(), rule.followed_by.then.text()
-    message = f"the run can end at `{step}` after {first} succeeded and {then} never started"
+    message = f"{what} can end at `{step}` after {first} succeeded and {then} never started"
     if rule.already:
         message = f"the run can end at `{step}`, and {then} has not started since {first} succeeded, here or in a run "
         message += "before this one"
     help = f"route this ending through {then} (failures too: give the step an `error_step`)"
-    return "SW405", message, f"{help}, or write `ends: success` if a failed run does not need it"
+    return "SW405", message, f"{help}, or write `ends: success` if a failed {noun} does not need it"
 
 
 def _exclusive_words(rule: Exclusive, step: str) -> tuple[str, str, str]:

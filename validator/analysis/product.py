@@ -15,11 +15,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from functools import cached_property
 from typing import Final, Literal
 
-from stepward.validator.analysis.bodies import MAX_COUNTED_ITEMS
 from stepward.validator.findings import Move
 from stepward.vm.language.flow import Flow
-from stepward.vm.language.layout import Layout
-from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.transitions import END, Transition
 
 State = Hashable
@@ -44,24 +41,18 @@ TRIES_AGAIN: Final = "tries again"
 MAX_PAIRS: Final = 4_000_000
 """Pairs of step and monitor state that one search may visit."""
 
-HAS_FAILED, BEGINS_AGAIN = 1, 2
-"""Where items run at once: one has failed; a new attempt begins, which has as many items as the one before."""
-
-MAX_COUNTED_PAIRS: Final = 20_000
-"""Pairs that a search with counted visits may visit before the search without counts replaces it."""
-
-MAX_COUNTS: Final = 2_000_000
-"""Counts of visits that such a search may store, one for each pair and bounded step."""
-
 
 class Monitor:
     """An automaton that observes a run and remembers what its property needs; this one never reports a violation.
 
-    `asks_ends` says whether `end` may report. `watched` are the steps that may be reported on entry, or that change the
-    state; None when any step may.
+    `asks_ends` says whether `end` may report where a run ends, `closing` behind which stages it may where an item ends
+    there, and `is_counting` whether states have counts. `watched` are the steps that may be reported on entry, or that
+    change the state; None when any step may.
     """
 
     asks_ends = False
+    closing: frozenset[int] = frozenset()
+    is_counting = False
     watched: Collection[int] | None = None
 
     def start(self) -> State:
@@ -87,8 +78,12 @@ class Monitor:
         return (state,)
 
     def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
-        """Return the kind of violation if the run ends by this transition in this state, or None."""
+        """Return the kind of violation if the run, or an item, ends by this transition in this state, or None."""
         return None
+
+    def closes(self, transition: Transition) -> bool:
+        """Return whether a transition ends what a rule of a body is about: an item, a branch or a call."""
+        return transition.to in self.closing and transition.ending is not None
 
 
 class Choice:
@@ -141,7 +136,7 @@ class Exploration:
         self.flow = flow
         self.monitor = monitor
         self.passable = passable
-        self.is_counted = isinstance(monitor, _Counting)
+        self.is_counted = monitor.is_counting
         self.is_complete = False
         self.steps: list[int] = []
         self.states: list[State] = []
@@ -245,6 +240,9 @@ class Exploration:
             for step, transitions in enumerate(self.flow.transitions):
                 if any(transition.to == END for transition in transitions):
                     result[step] = 1
+        for step, transitions in enumerate(self.flow.transitions) if self.monitor.closing else ():
+            if any(map(self.monitor.closes, transitions)):
+                result[step] = 1
         return result
 
     def _expand(self, number: int, step: int, state: State) -> list[int]:
@@ -258,11 +256,11 @@ class Exploration:
             if (transition.to == END and not monitor.asks_ends) or not self.passable.passes(step, transition):
                 continue
             for after in monitor.leave(step, state, transition):
-                if transition.to == END:
+                if transition.to == END or monitor.closes(transition):
                     kind = monitor.end(step, after, transition)
                     if kind is not None:
                         self.marks.append((number, kind, transition))
-                elif transition.to >= 0:
+                if transition.to >= 0:
                     found[self._visit(transition.to, after)] = None
         return list(found)
 
@@ -286,138 +284,6 @@ def explore(flow: Flow, monitor: Monitor, passable: Choice, *, limit: int = MAX_
     found = Exploration(flow, monitor, passable)
     found.search(limit)
     return found
-
-
-def explore_counted(
-    flow: Flow, monitor: Monitor, passable: Choice, *, most_counted: int = MAX_COUNTED_PAIRS, limit: int = MAX_PAIRS
-) -> Exploration:
-    """Explore with exact counts of visits where that is cheap.
-
-    Without counts a step may use up its visits at any time: that allows more behaviour, never less.
-    """
-    counting = counted(flow, monitor)
-    if counting is not None:
-        found = explore(flow, counting, passable, limit=min(most_counted, MAX_COUNTS // len(counting.slot)))
-        if found.is_complete:
-            return found
-    return explore(flow, monitor, passable, limit=limit)
-
-
-def counted(flow: Flow, monitor: Monitor) -> _Counting | None:
-    """Return the monitor extended with counts of visits of every bounded step; None where there is nothing to count."""
-    bounds = {number: step.max_visits for number, step in enumerate(flow.steps) if step.max_visits is not None}
-    items, failing = dict(_few_items(flow)), failing_at_once(flow.layout)
-    return _Counting(flow, monitor, bounds, items) if bounds or items or failing else None
-
-
-def failing_at_once(layout: Layout) -> dict[int, int]:
-    """Return the stages behind a failed item of steps whose items run at once, each with the stage between items."""
-    bodies = [layout.bodies[owner] for owner in sorted(layout.beside)]
-    return {body.failed: body.next for body in bodies if body.failed is not None}
-
-
-def _few_items(flow: Flow) -> Iterator[tuple[int, int]]:
-    """Yield the stages between the items of for_each steps with few of them, each with its `max_items`."""
-    for body in flow.layout.bodies.values():
-        step = flow.steps[body.owner]
-        if isinstance(step, ForEachStep) and step.max_items is not None and step.max_items <= MAX_COUNTED_ITEMS:
-            yield body.next, step.max_items
-
-
-class _Counting(Monitor):
-    """A monitor extended with counts of visits of every bounded step, and of items at stages with few of them.
-
-    In a body, both count from the start of an item. Where items run at once, it remembers whether one has failed, so
-    that the step does not succeed, and whether a new attempt has no item yet.
-    """
-
-    def __init__(self, flow: Flow, monitor: Monitor, visits: dict[int, int], items: dict[int, int]) -> None:
-        self.monitor = monitor
-        self.asks_ends = monitor.asks_ends
-        self.failing = failing_at_once(flow.layout)
-        bounds = visits | items | dict.fromkeys(self.failing, 1)
-        self.bounds, self.items = visits, items
-        self.slot = {step: number for number, step in enumerate(bounds)}
-        self.inside = {
-            stage: [self.slot[step] for step in flow.layout.inside(body.owner) if step in self.slot]
-            for body in flow.layout.bodies.values()
-            for stage in (body.next, *([body.failed] if body.failed is not None else []))
-        }
-        self.stage_of = {body.failed: body.next for body in flow.layout.bodies.values() if body.failed is not None}
-        of_stages = self.inside.keys()
-        self.failed_of = {stage: failed for failed, stage in self.failing.items()}
-        self.watched = None if monitor.watched is None else bounds.keys() | of_stages | set(monitor.watched)
-        self.routed = {
-            step
-            for step in visits
-            if any(transition.kind == "visits" and transition.to != END for transition in flow.transitions[step])
-        }
-
-    def start(self) -> State:
-        return self.monitor.start(), (0,) * len(self.slot)
-
-    def enter(self, step: int, state: State) -> str | None:
-        inner, counts = _split(state)
-        kind = self.monitor.enter(step, inner)
-        if step in self.bounds and counts[self.slot[step]] >= self.bounds[step]:
-            return kind if kind == "missing" else None  # it is not started, but an obligation from before remains
-        return kind
-
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
-        return self.monitor.culprits(step, _split(state)[0])
-
-    def leave(
-        self, step: int, state: State, transition: Transition, call_outcomes: CallOutcomes = NOT_KNOWN
-    ) -> Iterator[State]:
-        inner, counts = _split(state)
-        if step in self.inside:
-            counts = self._between(step, transition, counts)
-            if not counts and self.slot:
-                return
-        elif step in self.slot:
-            slot, bound = self.slot[step], self.bounds[step]
-            if not self._applies(transition, counts[slot], bound, has_route=step in self.routed):
-                return
-            counts = (*counts[:slot], counts[slot] + 1, *counts[slot + 1 :])
-        for after in self.monitor.leave(step, inner, transition, call_outcomes):
-            yield after, counts
-
-    def _between(self, stage: int, transition: Transition, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the counts after a transition between items; empty for one that can't be taken: no item is left, or
-        the step would succeed though an item has failed, or before the first item of a new attempt."""
-        found = list(counts)
-        for slot in self.inside[stage]:
-            found[slot] = 0
-        at = self.stage_of.get(stage, stage)
-        if at in self.items and not (stage in self.failing and transition.kind == "item"):
-            slot = self.slot[at]
-            if transition.kind == "item" and counts[slot] >= self.items[at]:
-                return ()
-            found[slot] = counts[slot] + 1 if transition.kind == "item" else 0
-        if stage in self.failing:
-            found[self.slot[stage]] = {"item": HAS_FAILED, "again": BEGINS_AGAIN}.get(transition.kind, 0)
-        elif stage in self.failed_of:
-            slot = self.slot[self.failed_of[stage]]
-            if transition.kind == "success" and counts[slot]:
-                return ()
-            found[slot] = 0 if counts[slot] == BEGINS_AGAIN else counts[slot]
-        return tuple(found)
-
-    @staticmethod
-    def _applies(transition: Transition, count: int, bound: int, *, has_route: bool) -> bool:
-        if count < bound:
-            return transition.kind != "visits"
-        goes_on = has_route and count == bound
-        return transition.kind == "visits" and (transition.to != END) is goes_on
-
-    def end(self, step: int, state: State, transition: Transition) -> str | None:
-        return self.monitor.end(step, _split(state)[0], transition)
-
-
-def _split(state: State) -> tuple[State, tuple[int, ...]]:
-    assert isinstance(state, tuple)
-    inner, counts = state
-    return inner, counts
 
 
 def how(transition: Transition) -> str:

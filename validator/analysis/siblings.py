@@ -63,7 +63,7 @@ class SiblingMonitor(Monitor):
 
     def __init__(self, inner: RuleMonitor, layout: Layout, blank: Levels) -> None:
         self.inner, self.layout, self.blank = inner, layout, blank
-        self.asks_ends = inner.asks_ends
+        self.asks_ends, self.closing = inner.asks_ends, inner.closing
         self.starts: dict[int, _Slots] = {}
         self.branches: dict[int, tuple[_Slots, int]] = {}
         self.stages: dict[int, tuple[_Slots, int]] = {}
@@ -221,6 +221,8 @@ class DebtMonitor(SiblingMonitor):
     ) -> Iterable[State]:
         """Return the states that are possible after this transition of the step."""
         assert isinstance(state, tuple)
+        if step in self.inner.renewing:  # what one item owes, nobody pays behind it
+            return (self.start(),)
         debts = self._brought_together(step, state, transition)
         found: dict[State, None] = {}
         for did in self.inner.leave(step, IDLE, transition, call_outcomes):

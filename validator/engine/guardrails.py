@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from stepward.validator.analysis.arguments import Inexpressible, at_start, unknown_in
 from stepward.validator.analysis.bypasses import avoiding_transition
 from stepward.validator.analysis.constants import constant_text, constant_value
+from stepward.validator.analysis.counting import explore_counted
 from stepward.validator.analysis.left_open import (
     as_seen,
+    ending_in,
     follows_beside,
     is_unseen,
     left_open,
@@ -35,7 +37,7 @@ from stepward.validator.analysis.outcomes import (
     unconfirmed,
     words,
 )
-from stepward.validator.analysis.product import Bad, Exploration, Monitor, explore_counted
+from stepward.validator.analysis.product import Bad, Exploration, Monitor
 from stepward.validator.analysis.siblings import hits_in, monitor_of
 from stepward.validator.analysis.vacuity import is_misspelt, vacuous
 from stepward.validator.engine.proofs import Proofs
@@ -413,7 +415,7 @@ class _Judge:
 
     def _said(self, kind: str, number: int, evidence: Evidence) -> Outcome:
         step, rule = self._named(number), self.rule
-        code, message, help = words(rule, kind, step)
+        code, message, help = words(rule, kind, step, ending_in(self.facts, self.owner))
         calls = (site.call for site in self.facts.meaning.calls if site.step == number)
         if kind == "retried" and any(call.retry is not None for call in calls):
             help = help.replace("`on_error: retry`", "`retry`")
@@ -484,15 +486,13 @@ class _Judge:
         """Return the words for a violation that is not ruled out."""
         if self.origin.place == ALLOW_LIST:
             return f"`{step}` starts with arguments that are not allowed"
-        return words(self.rule, kind, step)[1]
+        return words(self.rule, kind, step, ending_in(self.facts, self.owner))[1]
 
     def _location(self, number: int) -> Place:
         """Return the location of the step's id, or of the id of the sub-step that the rule selects."""
-        for selector in protected(self.rule):
-            for hit in self._hits(selector):
-                if hit.step == number and hit.sub is not None:
-                    return Place((*self.flow.layout.path(number, hit.sub), "id"))
-        return Place((*self.flow.layout.path(number), "id"))
+        hits = (hit for selector in protected(self.rule) for hit in self._hits(selector) if hit.step == number)
+        sub = next((hit.sub for hit in hits if hit.sub is not None), None)
+        return Place((*self.flow.layout.path(number, sub), "id"))
 
 
 def _both(one: Evidence | None, other: Evidence) -> Evidence:

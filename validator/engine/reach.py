@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.validator.analysis.counting import explore_prompt
 from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.engine.certificates import grounds
 from stepward.validator.engine.certificates.ground import ProofPart
@@ -96,7 +97,20 @@ class Engine:
         if not builder.is_reachable:
             proof = f"none of {builder.product.found.pairs} reachable pairs of step and monitor state is bad"
             return Answer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,), certificate=self.proof_parts(cut, builder)))
-        return _Search(self, builder, claims).answer()
+        found = _Search(self, builder, claims).answer()
+        if found.verdict is not Verdict.UNKNOWN:
+            return found
+        return self._of_prompt_items(question, claims) or found
+
+    def _of_prompt_items(self, question: Question, claims: Claims) -> Answer | None:
+        """Return the violation by a run whose items start promptly, as the machine starts them; None for no such."""
+        flow, possible = self.facts.flow, self.analyses.transitions.possible
+        explored = explore_prompt(flow, question.monitor, possible)
+        if explored is None:
+            return None
+        builder = Builder(self.analyses, self.moves, replace(question, explored=explored))
+        found = _Search(self, builder, claims).answer() if builder.is_reachable else None
+        return found if found is not None and found.verdict is Verdict.VIOLATED else None
 
     def proof_parts(self, write: Callable[..., ProofPart], *facts: Any) -> tuple[ProofPart, ...]:
         """Return the proof parts, where certificates are wanted."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stepward.validator.recheck.claims import Property, watcher
+from stepward.validator.recheck.counts import Counts
 from stepward.validator.recheck.fields import Fields
 from stepward.validator.recheck.flow import has_every_branch
 from stepward.validator.recheck.formulas import must_be_unsatisfiable, says_nothing, solver
@@ -105,11 +106,12 @@ class _Verdict:
         return Rechecked(self.claim, tuple(self.kinds), tuple(self.checkers), why_not)
 
     def _within_visits(self, left: Violations) -> Violations:
-        """Return the violations that are left where visits are counted; no part has to speak of the others.
+        """Return the violations that are left where visits, items and rounds are counted; no part has to speak of the
+        others.
 
-        A part may be about some places only: the engine asks nothing about a place that `max_visits` keeps runs from.
+        A part may be about some places only: the engine asks nothing about a place that counts keep runs from.
         """
-        if not left or not self.reading.bounds:
+        if not left or not len(Counts(self.reading)):
             return left
         return left & explored(self.reading, watcher(self.claim, self.reading), counts=True)
 

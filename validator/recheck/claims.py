@@ -61,11 +61,13 @@ def watcher(claim: Property, reading: Reading) -> Watcher:
 
 def _within(watch: Callable[[Any, Any], Watcher], rule: AnyRule, reading: Reading, owner: int) -> Watcher:
     """Return the watcher of a rule of a body: it sees the steps of the body, and begins anew at each item."""
-    if isinstance(rule, FollowedBy):
-        raise Refused("what follows within one item is not checked")
+    if isinstance(rule, FollowedBy) and rule.ends == "any":
+        raise Refused("what follows before any end of one item is not checked")
     found = watch(rule, Within(reading, owner))
     body = reading.layout.bodies[owner]
     found.renewing = frozenset(stage for stage in (body.next, body.failed) if stage is not None)
+    if found.ends_matter:  # an item ends, and the run only behind it
+        found.ends_matter, found.closing = False, found.renewing
     return found
 
 

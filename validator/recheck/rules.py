@@ -65,6 +65,8 @@ class Watcher:
     sees_everything = False
     renewing: frozenset[int] = frozenset()
     """The stages at which a rule of a body begins anew, because each item is a frame of its own."""
+    closing: frozenset[int] = frozenset()
+    """The same, for a rule that the end of an item may break."""
     condition: Expression | None = None
     """The condition that, together with the path, decides whether a hit breaks the rule."""
 
@@ -100,6 +102,10 @@ class Watcher:
     def ended(self, memory: Memory, transition: Transition) -> bool:  # noqa: ARG002
         """Return whether this end of the run is a violation."""
         return False
+
+    def closes(self, transition: Transition) -> bool:
+        """Return whether a transition ends an item, a branch or a call, which may break the rule."""
+        return transition.to in self.closing and transition.closes is not None
 
     def started(self, step: int, exit_: Exit) -> list[Match]:
         """Return the matched parts of a step that started."""
@@ -404,8 +410,9 @@ class FollowedByWatcher(Watcher):
         return not any(hit.sub is not None and sub in earlier(whole, hit.sub) for hit in self.started(step, exit_))
 
     def ended(self, memory: Memory, transition: Transition) -> bool:
-        assert transition.status is not None, "a run ends with a status"
-        return bool(memory[0]) and (self.ends != "success" or transition.status == "SUCCESS")
+        status = transition.status or transition.closes
+        assert status is not None, "a run ends with a status, and so does an item"
+        return bool(memory[0]) and (self.ends != "success" or status == "SUCCESS")
 
 
 class DecisionWatcher(Watcher):

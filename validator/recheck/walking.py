@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.apart import items_at_once
 from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED, meet
+from stepward.validator.recheck.counts import Counts, Visits
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import END
 from stepward.validator.recheck.followed import Changes, Followed, State
@@ -18,7 +18,6 @@ from stepward.validator.recheck.refusals import TooLarge
 from stepward.validator.recheck.rules import Memory, Watcher
 from stepward.validator.recheck.steps import Steps
 from stepward.vm.expressions.fields import index_of
-from stepward.vm.language.steps import ForEachStep
 
 MAX_SPLITS: Final = 100_000
 """The most states that one state with open references stands for at a step."""
@@ -31,11 +30,11 @@ Violations = set[tuple[int, str]]
 
 
 class Pair(NamedTuple):
-    """A step, the memory of the watcher, and the visits of each step with `max_visits`, if they are counted."""
+    """A step, the memory of the watcher, and what is counted (`counts.py`), if it is."""
 
     step: int
     memory: Memory
-    visits: tuple[int, ...] | None
+    visits: Visits | None
 
 
 class Walk:
@@ -46,39 +45,12 @@ class Walk:
         self.watcher = watcher
         self.most = most
         self.broken: Violations = set()
-        self.bounds = reading.bounds
         self._onward: dict[int, tuple[int, ...] | None] = {}
 
     @cached_property
-    def items(self) -> dict[int, int]:
-        """The stages between items that are counted, each with the most items."""
-        return dict(_few_items(self.reading))
-
-    @cached_property
-    def failing(self) -> dict[int, int]:
-        """The stages behind a failed item of steps whose items run at once, each with the stage between items."""
-        layout = self.reading.layout
-        bodies = [layout.bodies[owner] for owner in sorted(items_at_once(layout))]
-        return {body.failed: body.next for body in bodies if body.failed is not None}
-
-    @cached_property
-    def slot(self) -> dict[int, int]:
-        """Where the visits of each step that is counted stand."""
-        return {step: number for number, step in enumerate((*self.bounds, *self.items, *self.failing))}
-
-    @cached_property
-    def inside(self) -> dict[int | None, list[int]]:
-        """The counts of each body, by its stages."""
-        return {
-            stage: [self.slot[one] for one in self.reading.layout.inside(body.owner) if one in self.slot]
-            for body in self.reading.layout.bodies.values()
-            for stage in (body.next, body.failed)
-        }
-
-    @cached_property
-    def next_of(self) -> dict[int | None, int]:
-        """The stage between items, by that behind a failed one."""
-        return {body.failed: body.next for body in self.reading.layout.bodies.values()}
+    def counts(self) -> Counts:
+        """What may be counted: visits, items and rounds."""
+        return Counts(self.reading)
 
     def steps(self, followed: Followed, *, is_search: bool = False) -> Steps:
         """Return the steps of the program, seen through followed references.
@@ -92,7 +64,7 @@ class Walk:
 
     def first(self, *, counts: bool) -> Pair:
         """Return the pair at the entry."""
-        return Pair(0, self.watcher.start(), (0,) * len(self.slot) if counts else None)
+        return Pair(0, self.watcher.start(), (0,) * len(self.counts) if counts else None)
 
     def targets(self, steps: Steps, pair: Pair, state: State, cost: int) -> Iterator[tuple[Pair, Changes, int]]:
         """Yield the successors of a state with changes and cost; and collect the violations."""
@@ -112,10 +84,11 @@ class Walk:
                 continue
             is_anew = step in self.watcher.renewing
             remembered = self.watcher.start() if is_anew else self.watcher.after(step, memory, exit_)
-            if exit_.transition.to == END:
-                if self.watcher.ended(remembered, exit_.transition):
-                    self.broken.add((step, "missing"))
-            else:
+            is_end = exit_.transition.to == END
+            ends = is_end or self.watcher.closes(exit_.transition)
+            if ends and self.watcher.ended(remembered, exit_.transition):
+                self.broken.add((step, "missing"))
+            if not is_end:
                 yield Pair(exit_.transition.to, remembered, self._counted(pair, exit_)), exit_.changes, after
 
     def onward(self, steps: Steps, step: int, *, counts: bool) -> tuple[int, ...] | None:
@@ -132,7 +105,8 @@ class Walk:
         """Return whether neither the watcher nor a count nor a followed reference decides how a step is left."""
         watcher = self.watcher
         is_watched = watcher.sees_everything or step in watcher.seen or step in watcher.renewing
-        is_counted = self.most is not None or (counts and (step in self.slot or step in self.inside))
+        is_watched = is_watched or any(map(watcher.closes, self.reading.control.transitions[step]))
+        is_counted = self.most is not None or (counts and self.counts.sees(step))
         if is_watched or is_counted or (watcher.ends_matter and self.reading.control.ends[step]):
             return False
         return not steps.read_slots(step) and not any(True for _ in steps.asked(step))
@@ -150,76 +124,24 @@ class Walk:
     def _note(self, step: int, cost: int, found: Iterable[Any]) -> None:
         self.broken.update((step, one.kind) for one in found if self.most is None or cost + one.cost <= self.most)
 
-    def _counted(self, pair: Pair, exit_: Exit) -> tuple[int, ...] | None:
-        if pair.visits is not None and pair.step in self.inside:
-            return self._between(pair.step, pair.visits, exit_.transition.kind)
-        if pair.visits is None or pair.step not in self.slot:
-            return pair.visits
-        slot = self.slot[pair.step]
-        return (*pair.visits[:slot], pair.visits[slot] + 1, *pair.visits[slot + 1 :])
-
-    def _between(self, stage: int, visits: tuple[int, ...], kind: str) -> tuple[int, ...]:
-        """Return the counts behind a stage: in a body, they begin anew with each item."""
-        found = list(visits)
-        for slot in self.inside[stage]:
-            found[slot] = 0
-        at = self.next_of.get(stage, stage)
-        if at in self.items and not (stage in self.failing and kind == "item"):
-            found[self.slot[at]] = visits[self.slot[at]] + 1 if kind == "item" else 0
-        if stage in self.failing:
-            found[self.slot[stage]] = FAILED_BEFORE if kind == "item" else NEW_ROUND if kind == "again" else 0
-        for failed in self._behind(stage):
-            if found[self.slot[failed]] == NEW_ROUND:  # its first item follows
-                found[self.slot[failed]] = 0
-        return tuple(found)
+    def _counted(self, pair: Pair, exit_: Exit) -> Visits | None:
+        if pair.visits is None:
+            return None
+        return self.counts.after(pair.step, pair.visits, exit_.transition.kind)
 
     def _exits(self, steps: Steps, pair: Pair, state: State) -> Iterator[Exit]:
-        """Yield the exits that the visits so far allow."""
+        """Yield the exits that the counts so far allow."""
         exits = steps.exits(pair.step, state)
-        if pair.visits is not None and any(pair.visits[self.slot[one]] for one in self._behind(pair.step)):
-            exits = tuple(one for one in exits if one.transition.kind != "success")
-        if pair.visits is not None and pair.step in self.items:
-            is_last = pair.visits[self.slot[pair.step]] >= self.items[pair.step]
-            yield from (one for one in exits if not (is_last and one.transition.kind == "item"))
-            return
-        if pair.visits is None or pair.step not in self.bounds:
-            yield from exits
-            return
-        count, bound = pair.visits[self.slot[pair.step]], self.bounds[pair.step]
-        has_route = any(exit_.transition.kind == "visits" and exit_.transition.to != END for exit_ in exits)
-        goes_on = has_route and count == bound
-        for exit_ in exits:
-            if exit_.transition.kind != "visits":
-                if count < bound:
-                    yield exit_
-            elif count >= bound and (exit_.transition.to != END) is goes_on:
-                yield exit_
-
-    def _behind(self, step: int) -> Iterator[int]:
-        """Yield the stage behind failed items that run at once, where a step is the stage between them."""
-        yield from (failed for failed, stage in self.failing.items() if stage == step)
-
-
-FAILED_BEFORE, NEW_ROUND = 1, 2
-"""Of items that run at once: one has failed, and the step can't succeed; a new round of at least one item begins."""
-
-MAX_COUNTED_ITEMS: Final = 3
-"""The largest `max_items` of a for_each step whose items are counted."""
-
-
-def _few_items(reading: Reading) -> Iterator[tuple[int, int]]:
-    """Yield the stages between items of which there are few, each with the most items."""
-    for body in reading.layout.bodies.values():
-        step = reading.steps[body.owner]
-        if isinstance(step, ForEachStep) and step.max_items is not None and step.max_items <= MAX_COUNTED_ITEMS:
-            yield body.next, step.max_items
+        if pair.visits is None:
+            return iter(exits)
+        return self.counts.allowed(pair.step, pair.visits, exits)
 
 
 def explored(reading: Reading, watcher: Watcher, *, counts: bool = False, is_blind: bool = False) -> Violations:
     """Return the possible violations if every condition can take any branch.
 
     With `is_blind`, values are ignored entirely; otherwise a step that always or never fails is recognised. `counts`
-    distinguishes the visits of steps with `max_visits`.
+    distinguishes visits, items and rounds.
     """
     if is_blind and not counts and not watcher.sees_everything:
         return _explored_by_graph(reading, watcher)
@@ -247,6 +169,9 @@ def _explored_by_graph(reading: Reading, watcher: Watcher) -> Violations:
     steps = Steps(reading, Followed((), ()), watcher.parts, is_blind=True)
     following, ends = reading.control.following, reading.control.ends
     watched, (starts, region) = {*watcher.seen, *watcher.renewing}, _region(reading, watcher)
+    if watcher.closing:
+        transitions = enumerate(reading.control.transitions)
+        watched |= {number for number, leaving in transitions if any(map(watcher.closes, leaving))}
     pending = [(start, watcher.start()) for start in starts]
     seen = set(pending)
     while pending:

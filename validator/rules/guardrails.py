@@ -240,7 +240,8 @@ class MissingFollowUp(GuardrailRule):
     `then` step has not started since. These endings count: declared endings, failures, uncovered conditions and a
     used-up `max_visits`. With `ends: success`, only runs with the status SUCCESS count. With `ends: any`, cancelled
     runs and used-up budgets count too. What starts in another branch, or in another item that runs at once, comes after
-    the `first` step only if its branch depends on that of the `first` step.
+    the `first` step only if its branch depends on that of the `first` step. A rule of a body asks the same where an
+    item, a branch or a called program ends.
 
     ## Why it is bad
     For example, a lock is never released, or a payment is never recorded. Often this happens only in runs in which

@@ -55,8 +55,8 @@ def again(branch: list[Any]) -> list[Any]:
 
 
 CALL = {"id": "buy", "type": "call", "program": "buying"}
-BUYING = {"programs": {"buying": {"inputs": {}, "steps": PAID, "guardrails": [FOLLOWED]}}}
-BY_ID = {"name": "r", "followed_by": {"first": {"step": "paid"}, "then": {"step": "seen"}}}
+BUYING = {"programs": {"buying": {"inputs": {}, "steps": PAID, "guardrails": [ANY]}}}
+BY_ID = {"name": "r", "followed_by": {"first": {"step": "paid"}, "then": {"step": "seen"}}, "ends": "any"}
 BUYING_BY_ID = {"programs": {"buying": {"inputs": {}, "steps": PAID, "guardrails": [BY_ID]}}}
 READ = {"name": "r", "never": {"tool": "pay"}, "when": "defined($a.output)"}
 
@@ -65,9 +65,9 @@ CASES = {
     "any ending beside two branches": made(branches(PAID, NOTED, [LAST]), rules=[ANY]),
     "any ending beside items": made(items(PAID, max_concurrency=3), LAST, rules=[ANY]),
     "any ending beside branches and items": made(branches([items(PAID, max_concurrency=2)], NOTED), LAST, rules=[ANY]),
-    "a rule of items": made(items(PAID, guardrails=[FOLLOWED])),
-    "a rule of items at once": made(items(PAID, max_concurrency=2, guardrails=[FOLLOWED])),
-    "a rule of a branch": made({**branches(PAID, NOTED), "branches": {"a": {"steps": PAID, "guardrails": [FOLLOWED]}}}),
+    "a rule of items": made(items(PAID, guardrails=[ANY])),
+    "a rule of items at once": made(items(PAID, max_concurrency=2, guardrails=[ANY])),
+    "a rule of a branch": made({**branches(PAID, NOTED), "branches": {"a": {"steps": PAID, "guardrails": [ANY]}}}),
     "a rule of a called program": made(CALL, **BUYING),
     "a rule of a called program by ids": made(CALL, **BUYING_BY_ID),
     "a condition in a later round": made(*again(PAID), rules=[READ]),

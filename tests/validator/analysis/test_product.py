@@ -9,7 +9,8 @@ import pytest
 
 from small_programs import small_program
 from stepward.validator.analysis import monitors
-from stepward.validator.analysis.product import Exploration, Monitor, explore_counted
+from stepward.validator.analysis.counting import explore_counted
+from stepward.validator.analysis.product import Exploration, Monitor
 from stepward.validator.analysis.siblings import monitor_of
 from stepward.validator.analysis.ways import TransitionChoices
 from stepward.validator.context import Context

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.analysis.product import Exploration, Monitor, explore, explore_counted
+from stepward.validator.analysis.counting import explore_counted
+from stepward.validator.analysis.product import Exploration, Monitor, explore
 from stepward.validator.analysis.reached import reached
 from stepward.validator.engine.systems.joint import Guards
 from stepward.validator.engine.systems.leaving import Leaving
@@ -228,13 +229,13 @@ class Builder:
     ) -> Iterator[Edge]:
         product_, transition = self.product, leaving.transition
         step = product_.found.steps[number]
-        if transition.to == END:
+        if transition.to == END or product_.monitor.closes(transition):
             kind = product_.monitor.end(step, after, transition)
             if self.question.asks(kind, step):
                 assert kind is not None
                 compressed = CompressedEdge(step, transition, leaving.call_outcomes, (number, -1), kind, leaving.errors)
                 yield Edge(BAD, leaving.guards, assigns, leaving.cost, compressed)
-        elif transition.to >= 0:
+        if transition.to >= 0:
             target = product_.found.number(transition.to, after)
             if target is not None and product_.alive[target]:
                 compressed = CompressedEdge(

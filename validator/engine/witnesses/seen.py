@@ -21,6 +21,7 @@ from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.history import History, load, stored_plan
+from stepward.vm.machine.keys import shown
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Reader, State, before
 
@@ -188,6 +189,8 @@ class Seen:
             return self._undefined()
         if self.claim.code == "SW305":
             return self._overlapping()
+        if self.claim.code == "SW405" and (said := self._left_owing()) is not None:
+            return said
         if self.missing is not None:
             return None
         if self.claim.code == "SW302":
@@ -264,6 +267,20 @@ class Seen:
             return None
         reason = f" ({self.run.reason})" if self.run.reason else ""
         return f"the run ends {self.run.status}{reason} at `{self.claim.step}`: {how}"
+
+    def _left_owing(self) -> str | None:
+        """Return in words that an item, a branch or a call ended at the step while its body owed what the rule asks."""
+        for number, record in enumerate(self.records):
+            if record.kind == "attempt" and self._is_missing(record):
+                return None
+            if "closes" not in record.body or record.body["step"] not in (self.claim.step, *self.parts):
+                continue
+            before, after = (len(self._state(position).broken) for position in (number, number + 1))
+            for name, how in self._state(number + 1).broken[before:after]:
+                if name == self.claim.rule:
+                    step, frame = record.body["step"], record.body["frame"]
+                    return f"`{shown(frame[:-1], frame[-1][0])}[{frame[-1][3]}]` ends at `{step}`: {how}"
+        return None
 
     def _undefined(self) -> str | None:
         """Return in words that the claimed step was blocked while the reference was undefined, before the script

@@ -1,0 +1,275 @@
+"""Product search with counts: of visits of bounded steps, items of short lists, and attempts of steps with bodies.
+
+Without counts a step may use up its visits at any time, and a list may have any number of items. That allows more
+behaviour, never less. With counts the search knows more, and visits more pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from stepward.validator.analysis.bodies import MAX_COUNTED_ITEMS
+from stepward.validator.analysis.product import (
+    MAX_PAIRS,
+    NOT_KNOWN,
+    CallOutcomes,
+    Choice,
+    Exploration,
+    Monitor,
+    State,
+    explore,
+)
+from stepward.vm.language.flow import Flow
+from stepward.vm.language.layout import Layout
+from stepward.vm.language.steps import ForEachStep
+from stepward.vm.language.transitions import Transition
+
+MAX_COUNTED_ROUNDS: Final = 4
+"""The largest `max_retries` of a step with a body whose attempts are counted; above that, any number may come."""
+
+MAX_COUNTED_PAIRS: Final = 20_000
+"""Pairs that a search with counted visits may visit before the search without counts replaces it."""
+
+MAX_COUNTS: Final = 2_000_000
+"""Counts of visits that such a search may store, one for each pair and bounded step."""
+
+Counts = tuple[int, ...]
+
+
+def explore_counted(
+    flow: Flow, monitor: Monitor, passable: Choice, *, most_counted: int = MAX_COUNTED_PAIRS, limit: int = MAX_PAIRS
+) -> Exploration:
+    """Explore with exact counts where that is cheap."""
+    counting = _Counting(flow, monitor)
+    if counting.size:
+        found = explore(flow, counting, passable, limit=min(most_counted, MAX_COUNTS // counting.size))
+        if found.is_complete:
+            return found
+    return explore(flow, monitor, passable, limit=limit)
+
+
+def explore_prompt(flow: Flow, monitor: Monitor, passable: Choice) -> Exploration | None:
+    """Explore only what runs can do whose items start promptly, and whose lists are short; None if that is too much.
+
+    The machine starts all items that may run at once before it has an answer to the first call. So an attempt that
+    takes fewer of them says how long the list is, and a later one takes no fewer. A proof may not suppose it: the
+    language leaves it to timing. But the machine will not follow a path that goes otherwise. None, too, where no items
+    that run at once are tried again.
+    """
+    counting = _Counting(flow, monitor, is_prompt=True)
+    if not any(own.length is not None for own in counting.stages.values()):
+        return None
+    found = explore(flow, counting, passable, limit=min(MAX_COUNTED_PAIRS, MAX_COUNTS // counting.size))
+    return found if found.is_complete else None
+
+
+class _Slots(NamedTuple):
+    """Where the counts of one body stand, None for what is not counted.
+
+    `items` are the items of the present attempt, of which there are at most `most_items`. `has_failed` is 1 where items
+    run at once and one has failed: then the step does not succeed. `attempts` are the attempts that have failed, of
+    `most_attempts`. `least` says how many items the list has at least, as attempts before have shown. Where items are
+    not counted, it is 1 until the first item of a new attempt. Where items start promptly, `most_beside` at once,
+    `length` is how many the list has, as soon as an attempt has shown it.
+    """
+
+    inside: tuple[int, ...]
+    items: int | None
+    most_items: int
+    has_failed: int | None
+    attempts: int | None
+    most_attempts: int
+    least: int | None
+    length: int | None
+    most_beside: int
+
+
+class _Counting(Monitor):
+    """A monitor extended with counts of visits of every bounded step, of items where there are few of them, and of the
+    attempts of steps with bodies. In a body, all count from the start of an item."""
+
+    is_counting = True
+
+    def __init__(self, flow: Flow, monitor: Monitor, *, is_prompt: bool = False) -> None:
+        self.monitor, self.is_prompt = monitor, is_prompt
+        self.asks_ends, self.closing = monitor.asks_ends, monitor.closing
+        self.bounds = {number: step.max_visits for number, step in enumerate(flow.steps) if step.max_visits is not None}
+        self.failed = {body.failed for body in flow.layout.bodies.values() if body.failed is not None}
+        self.size, self.slot, self.stages = self._slots(flow)
+        self.watched = None if monitor.watched is None else {*self.bounds, *self.stages, *monitor.watched}
+        self.routed = {
+            step
+            for step in self.bounds
+            if any(transition.kind == "visits" and transition.ending is None for transition in flow.transitions[step])
+        }
+
+    def _slots(self, flow: Flow) -> tuple[int, dict[int, int], dict[int, _Slots]]:
+        """Return the number of counts, where those of steps stand, and where those of bodies do, by their stages."""
+        items, retried = dict(_few_items(flow, is_cut=self.is_prompt)), dict(_retried(flow))
+        few = [stage for stage, most in retried.items() if most <= MAX_COUNTED_ROUNDS]
+        listed = [stage for stage in retried if not _is_once(flow, stage)]
+        failing = list(_failing_at_once(flow.layout))
+        prompt = [stage for stage in failing if self.is_prompt and stage in retried]
+        groups = (self.bounds, items, failing, few, listed, prompt)
+        counts = [(kind, step) for kind, group in enumerate(groups) for step in group]
+        slot = {one: number for number, one in enumerate(counts)}
+        stages: dict[int, _Slots] = {}
+        for body in flow.layout.bodies.values():
+            within, failed = flow.layout.inside(body.owner), -1 if body.failed is None else body.failed
+            own = _Slots(
+                tuple(number for number, (_, step) in enumerate(counts) if step in within),
+                slot.get((1, body.next)),
+                items.get(body.next, 0),
+                slot.get((2, failed)),
+                slot.get((3, failed)),
+                retried.get(failed, 1),
+                slot.get((4, failed)),
+                slot.get((5, failed)),
+                _most_beside(flow, body.owner),
+            )
+            stages |= {stage: own for stage in (body.next, body.failed) if stage is not None}
+        return len(counts), {step: slot[0, step] for step in self.bounds}, stages
+
+    def start(self) -> State:
+        return self.monitor.start(), (0,) * self.size
+
+    def enter(self, step: int, state: State) -> str | None:
+        inner, counts = _split(state)
+        kind = self.monitor.enter(step, inner)
+        if step in self.bounds and counts[self.slot[step]] >= self.bounds[step]:
+            return kind if kind == "missing" else None  # it is not started, but an obligation from before remains
+        return kind
+
+    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+        return self.monitor.culprits(step, _split(state)[0])
+
+    def leave(
+        self, step: int, state: State, transition: Transition, call_outcomes: CallOutcomes = NOT_KNOWN
+    ) -> Iterator[State]:
+        inner, before = _split(state)
+        counts = self._counted(step, before, transition)
+        if counts is None:
+            return
+        for after in self.monitor.leave(step, inner, transition, call_outcomes):
+            yield after, counts
+
+    def _counted(self, step: int, counts: Counts, transition: Transition) -> Counts | None:
+        """Return the counts after a transition; None for one that can't be taken."""
+        if step in self.stages:
+            return self._between(step, transition.kind, counts)
+        if step not in self.slot:
+            return counts
+        slot, bound = self.slot[step], self.bounds[step]
+        if not self._applies(transition, counts[slot], bound, has_route=step in self.routed):
+            return None
+        return (*counts[:slot], counts[slot] + 1, *counts[slot + 1 :])
+
+    def _between(self, stage: int, kind: str, counts: Counts) -> Counts | None:
+        """Return the counts after a transition between items; None for one that can't be taken."""
+        own, found = self.stages[stage], list(counts)
+        for slot in own.inside:
+            found[slot] = 0
+        if stage in self.failed:
+            return self._after_failure(own, kind, counts, found)
+        if kind == "item":
+            if own.items is not None:
+                found[own.items] += 1
+            elif own.least is not None:
+                found[own.least] = 0
+            most = (own.length is not None and counts[own.length]) or own.most_items
+            return None if own.items is not None and counts[own.items] >= most else tuple(found)
+        # The step ends: not though an item has failed, and not before all items that an attempt before has shown.
+        taken = counts[own.items] if own.items is not None else 0
+        is_short = own.least is not None and counts[own.least] > taken
+        if is_short or (own.has_failed is not None and counts[own.has_failed]):
+            return None
+        return _begun_anew(own, found)
+
+    @staticmethod
+    def _after_failure(own: _Slots, kind: str, counts: Counts, found: list[int]) -> Counts | None:
+        """Return the counts behind a failed item: another item follows, or another attempt, or the step ends."""
+        if kind == "item":
+            if own.has_failed is not None:
+                found[own.has_failed] = 1
+            return tuple(found)
+        is_again = kind == "again"
+        if own.attempts is not None and is_again is (counts[own.attempts] + 1 >= own.most_attempts):
+            return None
+        _begun_anew(own, found)
+        if own.length is not None and own.items is not None and own.least is not None:
+            taken = counts[own.items]
+            if taken < min(counts[own.least], own.most_beside):
+                return None
+            is_whole = is_again and taken < own.most_beside
+            found[own.length] = taken if is_whole else counts[own.length] if is_again else 0
+        if is_again and own.attempts is not None:
+            found[own.attempts] = counts[own.attempts] + 1
+        if is_again and own.least is not None:
+            found[own.least] = max(counts[own.least], counts[own.items]) if own.items is not None else 1
+        return tuple(found)
+
+    @staticmethod
+    def _applies(transition: Transition, count: int, bound: int, *, has_route: bool) -> bool:
+        if count < bound:
+            return transition.kind != "visits"
+        goes_on = has_route and count == bound
+        return transition.kind == "visits" and (transition.ending is None) is goes_on
+
+    def end(self, step: int, state: State, transition: Transition) -> str | None:
+        return self.monitor.end(step, _split(state)[0], transition)
+
+
+def _begun_anew(own: _Slots, counts: list[int]) -> Counts:
+    """Return the counts where the step has ended, or an attempt of it."""
+    for slot in (own.items, own.has_failed, own.attempts, own.least, own.length):
+        if slot is not None:
+            counts[slot] = 0
+    return tuple(counts)
+
+
+def _few_items(flow: Flow, *, is_cut: bool) -> Iterator[tuple[int, int]]:
+    """Yield the stages between the items of for_each steps with few of them, each with its `max_items`.
+
+    With `is_cut`, all lists count as short ones.
+    """
+    for body in flow.layout.bodies.values():
+        step = flow.steps[body.owner]
+        if not isinstance(step, ForEachStep) or (is_cut and step.is_once):
+            continue
+        most = min(step.max_items or MAX_COUNTED_ITEMS, MAX_COUNTED_ITEMS) if is_cut else step.max_items
+        if most is not None and most <= MAX_COUNTED_ITEMS:
+            yield body.next, most
+
+
+def _most_beside(flow: Flow, owner: int) -> int:
+    step = flow.steps[owner]
+    return step.max_concurrency if isinstance(step, ForEachStep) else 1
+
+
+def _failing_at_once(layout: Layout) -> Iterator[int]:
+    """Yield the stages behind a failed item of steps whose items run at once."""
+    for owner in sorted(layout.beside):
+        failed = layout.bodies[owner].failed
+        if failed is not None:
+            yield failed
+
+
+def _retried(flow: Flow) -> Iterator[tuple[int, int]]:
+    """Yield the stages behind a failed item of steps that are tried again, each with the attempts in all."""
+    for body in flow.layout.bodies.values():
+        step = flow.steps[body.owner]
+        if body.failed is not None and isinstance(step, ForEachStep) and step.on_error == "retry":
+            yield body.failed, step.max_retries
+
+
+def _is_once(flow: Flow, stage: int) -> bool:
+    """Return whether a stage is that of a step without a list, which calls a program."""
+    step = flow.steps[flow.layout.body_of(stage).owner]
+    return isinstance(step, ForEachStep) and step.is_once
+
+
+def _split(state: State) -> tuple[State, Counts]:
+    assert isinstance(state, tuple)
+    inner, counts = state
+    return inner, counts

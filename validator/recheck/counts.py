@@ -1,0 +1,135 @@
+"""What the second checker counts: visits of steps, items of short lists, and rounds of steps that are tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, Literal
+
+from stepward.validator.recheck.apart import items_at_once
+from stepward.validator.recheck.exits import Exit
+from stepward.validator.recheck.reading import Reading
+from stepward.vm.language.layout import Body
+from stepward.vm.language.steps import ForEachStep
+
+MAX_COUNTED_ITEMS: Final = 3
+"""The largest `max_items` of a for_each step whose items are counted."""
+
+MAX_COUNTED_ROUNDS: Final = 4
+"""The largest `max_retries` of a step with a body whose rounds are counted."""
+
+Visits = tuple[int, ...]
+
+What = Literal["visits", "items", "failed", "rounds", "known"]
+"""What is counted: visits of a step; items of a round; whether one of those that run at once has failed; rounds that
+have failed; the items that the list has at least, by earlier rounds. Of a longer list, `known` is 1 until one comes."""
+
+
+def _is_route(exit_: Exit) -> bool:
+    """Return whether an exit leads to another step, and ends neither the run nor a body."""
+    return exit_.transition.status is None and exit_.transition.closes is None
+
+
+class Counts:
+    """The counts of one program, as a list of numbers. In a body they begin anew with each item."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading, self.bounds = reading, reading.bounds
+        layout = reading.layout
+        self.body_at = {stage: body for body in layout.bodies.values() for stage in (body.next, body.failed)}
+        bodies = list(layout.bodies.values())
+        at_once = [layout.bodies[owner] for owner in sorted(items_at_once(layout))]
+        self.most_items = {body.next: most for body in bodies if (most := self._most_items(body)) is not None}
+        self.most_rounds = {body.failed: most for body in bodies if (most := self._most_rounds(body)) is not None}
+        counted: list[tuple[What, Iterable[int | None]]] = [
+            ("visits", self.bounds),
+            ("items", self.most_items),
+            ("failed", [body.failed for body in at_once if body.failed is not None]),
+            ("rounds", [stage for stage, most in self.most_rounds.items() if most <= MAX_COUNTED_ROUNDS]),
+            ("known", [body.failed for body in bodies if body.failed in self.most_rounds and not self._is_call(body)]),
+        ]
+        names = [(what, step) for what, steps in counted for step in steps]
+        self.place = {name: number for number, name in enumerate(names)}
+
+    def _step(self, body: Body) -> ForEachStep:
+        step = self.reading.steps[body.owner]
+        assert isinstance(step, ForEachStep), "others have no bodies"
+        return step
+
+    def _most_items(self, body: Body) -> int | None:
+        most = self._step(body).max_items
+        return most if most is not None and most <= MAX_COUNTED_ITEMS else None
+
+    def _most_rounds(self, body: Body) -> int | None:
+        step = self._step(body)
+        return step.max_retries if body.failed is not None and step.on_error == "retry" else None
+
+    def _is_call(self, body: Body) -> bool:
+        return self._step(body).is_once
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    def sees(self, step: int) -> bool:
+        """Return whether a count changes at a step, or decides how it is left."""
+        return ("visits", step) in self.place or (step in self.body_at and len(self) > 0)
+
+    def allowed(self, step: int, visits: Visits, exits: Collection[Exit]) -> Iterator[Exit]:
+        """Yield the exits that the counts allow."""
+        if step in self.bounds:
+            count, bound = visits[self.place["visits", step]], self.bounds[step]
+            beyond = [one for one in exits if one.transition.kind == "visits"]
+            goes_on = count == bound and any(map(_is_route, beyond))  # only the first visit too many goes on
+            yield from (one for one in exits if count < bound and one not in beyond)
+            yield from (one for one in beyond if count >= bound and _is_route(one) is goes_on)
+            return
+        body = self.body_at.get(step)
+        yield from (one for one in exits if body is None or self._fits(body, step, visits, one.transition.kind))
+
+    def _fits(self, body: Body, stage: int, visits: Visits, kind: str) -> bool:
+        """Return whether a stage can be left so."""
+        items = self._of(visits, "items", body.next)
+        if stage == body.failed:
+            rounds, most = self._of(visits, "rounds", stage), self.most_rounds.get(stage, 1)
+            is_last = rounds is None or rounds + 1 == most
+            return kind == "item" or rounds is None or (kind == "again") is not is_last
+        if kind == "item":
+            return items is None or items < self.most_items[stage]
+        known = self._of(visits, "known", body.failed) or 0
+        return not self._of(visits, "failed", body.failed) and known <= (items or 0)
+
+    def _of(self, visits: Visits, what: What, step: int | None) -> int | None:
+        place = None if step is None else self.place.get((what, step))
+        return None if place is None else visits[place]
+
+    def after(self, step: int, visits: Visits, kind: str) -> Visits:
+        """Return the counts after a step was left."""
+        if step in self.bounds:
+            return self._with(visits, {("visits", step): visits[self.place["visits", step]] + 1})
+        body = self.body_at.get(step)
+        return visits if body is None else self._between(body, step, visits, kind)
+
+    def _between(self, body: Body, stage: int, visits: Visits, kind: str) -> Visits:
+        """Return the counts behind a stage."""
+        inside = self.reading.layout.inside(body.owner)
+        changes: dict[tuple[What, int | None], int] = {name: 0 for name in self.place if name[1] in inside}
+        items, known = self._of(visits, "items", body.next), self._of(visits, "known", body.failed)
+        if kind == "item" and stage == body.next:
+            changes["items", stage] = (items or 0) + 1
+            if items is None:
+                changes["known", body.failed] = 0
+        elif kind == "item":
+            changes["failed", stage] = 1
+        else:
+            changes |= dict.fromkeys((("items", body.next), ("failed", body.failed)), 0)
+            rounds = self._of(visits, "rounds", stage) or 0
+            changes["rounds", body.failed] = rounds + 1 if kind == "again" else 0
+            least = 1 if items is None else max(known or 0, items)
+            changes["known", body.failed] = least if kind == "again" else 0
+        return self._with(visits, changes)
+
+    def _with(self, visits: Visits, changes: dict[tuple[What, int | None], int]) -> Visits:
+        found = list(visits)
+        for name, count in changes.items():
+            if name in self.place:
+                found[self.place[name]] = count
+        return tuple(found)
