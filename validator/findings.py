@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -296,9 +297,9 @@ def _add_places(places: dict[str, Place], program: Any, home: Place, prefix: str
     known = dict(around)
     listed = program.get("programs") or {}
     known |= {name: (one, home.child("programs", name), known) for name, one in listed.items()}
-    pending = [(home.child("steps", number), step) for number, step in enumerate(program["steps"])]
+    pending = deque((home.child("steps", number), step) for number, step in enumerate(program["steps"]))
     while pending:
-        own, step = pending.pop(0)
+        own, step = pending.popleft()
         places.setdefault(prefix + step["id"], own.child("id"))
         for name in ("parallel_steps", "steps"):
             pending += [(own.child(name, number), inner) for number, inner in enumerate(step.get(name) or ())]

@@ -34,6 +34,11 @@ class Finder:
         """Whether the next token is a key or the end of a mapping."""
         return bool(self._levels) and self._levels[-1].next is None
 
+    def wants(self, key: str) -> bool:
+        """Return whether anything under a key is wanted; a reader may pass over it otherwise."""
+        wanted = self._levels[-1].wanted
+        return wanted is not None and key in wanted
+
     def key(self, key: str, start: int, end: int) -> None:
         """Note the key of the next value."""
         self._levels[-1].next, self._levels[-1].next_key = key, (start, end)

@@ -18,6 +18,8 @@ from stepward.vm.reading.scalars import within_limit
 from stepward.vm.reading.source import LineIndex, Path, Span
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_PIECE: Final = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:\s*)?|[{}\[\]]|[^\s{}\[\],:"]+')
+"""A key with its colon, a text, a bracket, or another scalar: what a valid JSON text has beside commas and spaces."""
 _WRITING: Final = r"""(?x)\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}
     |(?P<half>\\u[dD][89a-fA-F][0-9A-Fa-f]{2}|[\ud800-\udfff])
     |\\."""
@@ -134,17 +136,21 @@ class _Locator:
 
     def __call__(self, wanted: Wanted) -> dict[Path, Extent]:
         finder, skip, position = Finder(wanted), json.JSONDecoder().raw_decode, 0
-        while token := _TOKEN.search(self.text, position):
-            sign, start, position = token.group(), token.start(), token.end()
+        while piece := _PIECE.search(self.text, position):
+            start, position = piece.span()
+            sign = self.text[start]
             if sign in "}]":
                 finder.end(position)
             elif sign in "{[":
                 if not finder.begin(start, is_mapping=sign == "{"):
                     position = skip(self.text, start)[1]  # the C scanner finds the end of an unwanted value
                     finder.end(position)
-            elif sign not in ",:":
-                if finder.expects_key:
-                    finder.key(json.loads(sign) if "\\" in sign else sign[1:-1], start, position)
+            elif piece.lastindex == 2:
+                key = json.loads(piece[1]) if "\\" in piece[1] else piece[1][1:-1]
+                if finder.wants(key):
+                    finder.key(key, start, piece.end(1))
                 else:
-                    finder.scalar(start, position, "double" if sign[0] == '"' else None)
+                    position = skip(self.text, position)[1]
+            else:
+                finder.scalar(start, position, "double" if sign == '"' else None)
         return finder.found

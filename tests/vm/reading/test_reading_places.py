@@ -176,6 +176,13 @@ def test_values_and_keys_in_json() -> None:
     assert {place: stretch(text, span) for place, span in document.locate(expected).items()} == expected
 
 
+def test_a_value_that_is_not_wanted_is_passed_over_in_json() -> None:
+    unwanted = '"m": {"x": "}, \\"x\\": 1"}, "l": [1, "]", {"x": 2}] , "s" : "a:b",\n"t": true, "f" :-1.5e3, "o": {}'
+    for text in (f'{{{unwanted}, "x":\t"y", "n": null}}', f'{{ "x" : "y",{unwanted}}}'):
+        document = read_json("test", text)
+        assert [stretch(text, span) for span in document.locate([Place(("x",))]).values()] == ['"y"']
+
+
 def test_an_alias_below_has_the_place_of_the_alias() -> None:
     text = "a: &s {k: v}\nb: *s\n"
     place = Place(("b", "k"))
