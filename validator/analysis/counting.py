@@ -20,6 +20,7 @@ from stepward.validator.analysis.product import (
     State,
     explore,
 )
+from stepward.validator.analysis.rounds import loops_in_a_row
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.steps import ForEachStep
@@ -42,8 +43,9 @@ def explore_counted(
 ) -> Exploration:
     """Explore with exact counts where that is cheap."""
     counting = _Counting(flow, monitor)
-    if counting.size:
-        found = explore(flow, counting, passable, limit=min(most_counted, MAX_COUNTS // counting.size))
+    most = min(most_counted, MAX_COUNTS // counting.size) if counting.size else 0
+    if counting.size and not counting.exceeds(most, passable):
+        found = explore(flow, counting, passable, limit=most)
         if found.is_complete:
             return found
     return explore(flow, monitor, passable, limit=limit)
@@ -130,6 +132,12 @@ class _Counting(Monitor):
             )
             stages |= {stage: own for stage in (body.next, body.failed) if stage is not None}
         return len(counts), {step: slot[0, step] for step in self.bounds}, stages
+
+    def exceeds(self, pairs: int, passable: Choice) -> bool:
+        """Return whether a search certainly visits more pairs than these; a body is not looked into."""
+        if self.stages or self.routed or len(self.bounds) < pairs.bit_length():
+            return False
+        return 1 << loops_in_a_row(passable.following, self.bounds) > pairs
 
     def start(self) -> State:
         return self.monitor.start(), (0,) * self.size

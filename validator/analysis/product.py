@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from stepward.validator.findings import Move
 from stepward.vm.language.flow import Flow
-from stepward.vm.language.transitions import END, Transition
+from stepward.vm.language.transitions import END, Kind, Transition
 
 State = Hashable
 
@@ -143,6 +143,8 @@ class Exploration:
         self.out: list[Sequence[int]] = []
         self.marks: list[tuple[int, str, Transition | None]] = []
         self._numbers: dict[State, dict[int, int]] = {}
+        self._alike: list[dict[int, int]] = []
+        """For each pair, the pairs of its state by their step."""
 
     @property
     def pairs(self) -> int:
@@ -182,8 +184,7 @@ class Exploration:
 
     def may_end(self, step: int) -> bool:
         """Return whether a passable transition of a step ends the run."""
-        ends = (one for one in self.flow.transitions[step] if one.to == END)
-        return any(self.passable.passes(step, one) for one in ends)
+        return any(one.to == END and self.passable.passes(step, one) for one in self.flow.transitions[step])
 
     def transitions(self, number: int) -> Iterator[tuple[int | None, Transition]]:
         """Yield the transitions of a pair, each with its target pair; None where the run ends."""
@@ -223,8 +224,9 @@ class Exploration:
             state = self.states[number]
             if is_watched[step]:
                 self.out.append(self._expand(number, step, state))
-            else:  # the state stays
-                self.out.append([self._visit(target, state) for target in following[step]])
+            else:  # the state stays; one that counts visits is long, so it is not looked for again
+                alike = self._alike[number]
+                self.out.append([self._number(target, state, alike) for target in following[step]])
         self.is_complete = True
 
     @cached_property
@@ -265,14 +267,19 @@ class Exploration:
         return list(found)
 
     def _visit(self, step: int, state: State) -> int:
-        known = self._numbers.get(state)
-        if known is None:
-            known = self._numbers[state] = {}
-        pair = known.get(step)
+        alike = self._numbers.get(state)
+        if alike is None:
+            alike = self._numbers[state] = {}
+        return self._number(step, state, alike)
+
+    def _number(self, step: int, state: State, alike: dict[int, int]) -> int:
+        """Return the number of a pair; one that is new gets the next. `alike` are the known pairs of its state."""
+        pair = alike.get(step)
         if pair is None:
-            pair = known[step] = len(self.steps)
+            pair = alike[step] = len(self.steps)
             self.steps.append(step)
             self.states.append(state)
+            self._alike.append(alike)
         return pair
 
 
@@ -290,24 +297,26 @@ def how(transition: Transition) -> str:
     """Return the words for a transition in a path."""
     if transition.kind == "branch":
         return f"case {transition.branch}" if isinstance(transition.branch, int) else f"takes {transition.branch}"
-    words = {
-        "success": "succeeds",
-        "fallback": "times out, fallback",
-        "skipped": "fails, skipped",
-        "failed": "fails",
-        "uncovered": "takes no branch",
-        "visits": USED_UP,
-        "end": "ends the run",
-        "item": ON_TO_ITEM,
-        "again": TRIES_AGAIN,
-    }
-    return words[transition.kind]
+    return _WORDS[transition.kind]
+
+
+_WORDS: Final[dict[Kind, str]] = {
+    "success": "succeeds",
+    "fallback": "times out, fallback",
+    "skipped": "fails, skipped",
+    "failed": "fails",
+    "uncovered": "takes no branch",
+    "visits": USED_UP,
+    "end": "ends the run",
+    "item": ON_TO_ITEM,
+    "again": TRIES_AGAIN,
+}
 
 
 def moved(flow: Flow, step: int, transition: Transition | None, error: str = "") -> Move:
     """Return the move of a path that leaves a step, or that ends where it starts; `error` names why it failed."""
     if transition is None:
         return Move(flow.steps[step].id, "starts")
-    is_start = transition.kind == "success" and step in (flow.layout.bodies.keys() | flow.layout.forks.keys())
+    is_start = transition.kind == "success" and (step in flow.layout.bodies or step in flow.layout.forks)
     is_close = transition.kind == "end" and transition.to != END
     return Move(flow.steps[step].id, how(transition), error, is_start, is_close)

@@ -44,6 +44,7 @@ class TransitionChoices:
         self.facts = facts
         self.flow = facts.flow
         self.doubtful = assignment.doubtful_steps
+        self._failing: dict[int, bool] = {}
 
     @cached_property
     def possible(self) -> Choice:
@@ -138,8 +139,11 @@ class TransitionChoices:
         return transition.branch == decided
 
     def _may_fail(self, step: int) -> bool:
-        """Whether an expression of a condition or a `set` may fail in some state."""
-        return step in self.doubtful or step in self._unsure() or self._computes(step)
+        """Whether an expression of a condition or a `set` may fail in some state; it is asked often."""
+        known = self._failing.get(step)
+        if known is None:
+            known = self._failing[step] = step in self.doubtful or step in self._unsure() or self._computes(step)
+        return known
 
     def _may_not_start(self, step: int) -> bool:
         """Whether a for_each step or a call may fail before it starts: its items may be none, its first values may

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
 
+from paths import ROOT
 from small_programs import small_program
-from stepward.validator.analysis import monitors
-from stepward.validator.analysis.counting import explore_counted
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from twins import TWINS
+
+from stepward.validator.analysis import counting, monitors, product, rounds
+from stepward.validator.analysis.counting import MAX_COUNTED_PAIRS, explore_counted
 from stepward.validator.analysis.product import Exploration, Monitor
 from stepward.validator.analysis.siblings import monitor_of
 from stepward.validator.analysis.ways import TransitionChoices
@@ -87,6 +96,56 @@ def test_what_follows_by_some_ways_is_what_those_ways_lead_to() -> None:
     found = [context.analyses.transitions for context in contexts()]
     assert all(map(follow_what_passes, found))
     assert any(ways.certain.following != ways.possible.following for ways in found)
+
+
+def counts_behind(following: list[list[int]], bounds: dict[int, int]) -> int:
+    """Return how many combinations of visits there are at the step at which there are most, one by one."""
+    pending = [(0, tuple(0 for _ in following))]
+    seen = set(pending)
+    for step, counts in pending:
+        if counts[step] < bounds.get(step, 1_000):
+            visited = tuple(count + (one == step and step in bounds) for one, count in enumerate(counts))
+            new = {(to, visited) for to in following[step]} - seen
+            seen |= new
+            pending += new
+    return max(Counter(step for step, _ in seen).values())
+
+
+def drawn_loops(seed: int) -> tuple[list[list[int]], dict[int, int]]:
+    """Return some small loops and branches, one behind the other, and the most visits of some of their steps."""
+    chance, following = Random(seed), list[list[int]]()
+    for _ in range(chance.randint(1, 3)):
+        first, size = len(following), chance.randint(1, 3)
+        for step in range(first, first + size):
+            back = chance.randint(first, step)
+            following.append([step + 1, *([back] if chance.random() < 0.6 else [])])
+    following.append([])
+    bounds = {step: chance.randint(1, 5) for step in range(len(following)) if chance.random() < 0.6}
+    return following, bounds
+
+
+def test_loops_in_a_row_have_at_least_the_counts_that_are_said() -> None:
+    drawn = [drawn_loops(seed) for seed in range(400)]
+    said = [rounds.loops_in_a_row(*one) for one in drawn]
+    assert all(counts_behind(*one) >= 2**least for one, least in zip(drawn, said, strict=True))
+    assert sum(least > 1 for least in said) > 20
+
+
+def test_loops_that_end_before_a_second_round_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "FREE", 1)
+    with pytest.raises(AssertionError):
+        test_loops_in_a_row_have_at_least_the_counts_that_are_said()
+
+
+def test_a_search_that_is_not_begun_would_not_end() -> None:
+    polling = next(one for one in TWINS if one.name == "polling loops")
+    for size, is_begun in ((12, True), (60, False)):
+        context = Context(Program.from_dict(polling.program(size, breaks=True)))
+        ((rule, _),) = context.facts.meaning.rules
+        possible = context.analyses.transitions.possible
+        counts, limit = counting._Counting(context.facts.flow, monitor_of(rule, context.analyses)), MAX_COUNTED_PAIRS
+        assert counts.exceeds(limit, possible) is not is_begun
+        assert product.explore(context.facts.flow, counts, possible, limit=limit).is_complete is is_begun
 
 
 def test_the_calls_of_a_tool_are_those_that_its_selector_matches() -> None:

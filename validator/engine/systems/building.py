@@ -188,7 +188,7 @@ class Builder:
         out, alive, step = self.product.out[number], self.product.alive, self.product.found.steps[number]
         if step in self.moves.deciding:
             targets = [target if alive[target] else GONE for target in out]
-            return [*targets, GONE] if self.product.found.may_end(step) else targets
+            return [*targets, GONE] if GONE not in targets and self.product.found.may_end(step) else targets
         return out if len(out) == 1 else [target for target in out if alive[target]]
 
     def _read_by(self, relevant: Iterable[int]) -> set[Names]:

@@ -32,10 +32,14 @@ def next_nodes(
         queued[number] = 0
         if next_node[number] == number:
             continue
-        found = {target if target == GONE else next_node[target] for target in targets(number)} - {UNSET}
-        if len(found) > 1:
-            relevant.add(number)
-        value = number if len(found) > 1 else found.pop() if found else UNSET
+        ahead = targets(number)
+        if len(ahead) == 1 and ahead[0] != GONE:
+            value = next_node[ahead[0]]
+        else:
+            found = {target if target == GONE else next_node[target] for target in ahead} - {UNSET}
+            if len(found) > 1:
+                relevant.add(number)
+            value = number if len(found) > 1 else found.pop() if found else UNSET
         if value < 0 or value == next_node[number]:
             continue
         next_node[number] = value
