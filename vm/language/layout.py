@@ -144,7 +144,7 @@ class Layout:
         """Whether branches or items run at once."""
         return bool(self.forks or self.beside)
 
-    @property
+    @cached_property
     def sibling_bodies(self) -> frozenset[int]:
         """The owners of bodies that may run at the same time as others: branches, and for_each steps whose items do."""
         return frozenset(self.beside.union(*(fork.branches for fork in self.forks.values())))

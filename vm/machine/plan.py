@@ -178,8 +178,10 @@ class StepPlan:
         if isinstance(step, ComputeStep):
             self.computes = f"{step.id}.output" if step.output_key is None else step.output_key
             self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[step.id])
-        owner = plan.program.layout.owner(position)
-        called = None if owner is None or not isinstance(step, EndStep) else plan.program.layout.steps[owner]
+        layout = plan.meaning.flow.layout
+        owners = layout.owners_of(position)
+        around = [layout.steps[owner] for owner in owners]
+        called = around[-1] if around and isinstance(step, EndStep) else None
         if isinstance(called, InvokeStep):  # the caller relies on it
             self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[called.id])
         self.order = plan.meaning.orders.get(position)
@@ -188,11 +190,9 @@ class StepPlan:
                 # Who may start next follows from the records, so that every start has one.
                 call.has_intent = True
                 call.before = frozenset(self.calls[one].id for one in before)
-        around = plan.program.layout.owners_of(position)
-        self.is_in_branch = not plan.program.layout.sibling_bodies.isdisjoint(around)
-        owners = [plan.meaning.flow.steps[owner] for owner in around]
+        self.is_in_branch = not layout.sibling_bodies.isdisjoint(owners)
         for call in self.calls:
-            call.programs += tuple(name for owner in owners if isinstance(owner, InvokeStep) for name in owner.names)
+            call.programs += tuple(name for owner in around if isinstance(owner, InvokeStep) for name in owner.names)
         for call in self.calls if self.is_in_branch else ():
             call.has_intent = True  # the rules that siblings share count every start when it happens
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
@@ -251,7 +251,8 @@ class Plan:
 
     `policies` are those that apply; `waived` are their rules that this run may break: `policy:rule`. `later` are the
     terms that the run came under when a machine continued it: their rules hold in addition. The facts about tools stay
-    those of the start of the run, because its records are read with them.
+    those of the start of the run, because its records are read with them. `meaning` is that of the program under these
+    policies, where it is known.
     Raises ProgramError for a program without a clear meaning: SW005, SW101, SW106, SW109 and SW301.
     """
 
@@ -266,6 +267,7 @@ class Plan:
         policies: Sequence[Policy] = (),
         waived: Sequence[str] = (),
         later: Sequence[Terms] = (),
+        meaning: Meaning | None = None,
     ) -> None:
         self.program = program
         self.policies = tuple(policies)
@@ -279,7 +281,7 @@ class Plan:
         self.policy_documents = {document_digest(text): text for text in map(_document, self.policies)}
         self.policy_digests = tuple(self.policy_documents)
         self.digests = (self.digest, *self.policy_digests)
-        self.meaning = meaning_under(program, self.policies)
+        self.meaning = meaning or meaning_under(program, self.policies)
         self.patterns = self._dialect()
         require_runnable(self.meaning)
         self._slots: dict[Names, int] = {}

@@ -8,16 +8,21 @@ from typing import Any
 
 import pytest
 
+from called_programs import called_program
 from paths import ROOT
+from small_programs import small_program
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from twins import TWINS, Twins
 
 from stepward.validator import ProgramValidator
+from stepward.validator.context import Context
+from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.witnesses import replay, walk
 from stepward.validator.findings import Finding, Report
 from stepward.vm import Policy, Program
+from stepward.vm.machine import plan
 
 
 @pytest.fixture
@@ -64,6 +69,37 @@ def test_the_other_twin_keeps_the_rule(twins: Twins) -> None:
     report = checked(twins.program(60, breaks=False))
     assert [one.verdict.value for one in report.properties if one.rule == "approved-first"] == ["proved"]
     assert not [finding for finding in report.findings if finding.code.startswith("SW4")]
+
+
+def test_the_machine_takes_the_meaning_of_a_program_from_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made_again(*_: Any) -> Any:
+        raise AssertionError("the meaning is known")
+
+    monkeypatch.setattr(plan, "meaning_under", made_again)
+    report = checked(TWINS[0].program(60, breaks=True))
+    assert [one.evidence.witness is not None for one in report.properties if one.rule == "approved-first"] == [True]
+    with pytest.raises(AssertionError, match="the meaning is known"):
+        plan.Plan(Program.from_dict(TWINS[0].program(60, breaks=True)))
+
+
+def moves_of(program: Program) -> Iterator[tuple[tuple[Leaving, ...], tuple[Leaving, ...]]]:
+    """Yield all moves of each step, and those after which a run goes on, each made for itself."""
+    moves, others = Context(program).proofs.engine.moves, Context(program).proofs.engine.moves
+    for number in range(len(program.layout.steps)):
+        yield moves.of(number), others.onward(number)
+
+
+def shown(moves: tuple[Leaving, ...]) -> list[object]:
+    """Return moves without their decisions and expressions, of which each is an object of its own."""
+    return [one._replace(guards=(), assigns=tuple(each.root for each in one.assigns)) for one in moves]
+
+
+def test_the_moves_after_which_a_run_goes_on_are_those_of_all_moves() -> None:
+    made = [Program.from_dict(small_program(seed)) for seed in range(60)]
+    made += [Program.from_dict(called_program(seed)) for seed in range(20)]
+    pairs = [pair for program in made for pair in moves_of(program)]
+    assert all(shown(onward) == shown(tuple(one for one in all_ if one.transition.to >= 0)) for all_, onward in pairs)
+    assert sum(len(onward) < len(all_) for all_, onward in pairs) > 100
 
 
 def test_without_a_walk_the_branches_beside_are_guessed(monkeypatch: pytest.MonkeyPatch, runs: list[int]) -> None:

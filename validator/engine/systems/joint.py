@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.systems.system import Guard
 from stepward.vm.language.order import Order
+from stepward.vm.language.steps import Call
 from stepward.vm.language.steps.catching import DEPENDENCY
 
 MAX_CALL_OUTCOMES: Final = 64
@@ -36,6 +37,20 @@ Outcome = tuple[Fate, Guards]
 """An outcome of a call, with the guards under which it is possible."""
 
 _LACKS: Final[Outcome] = (Fate(UNSTARTED, DEPENDENCY), ())
+
+
+def fails(call: Call, fate: Fate) -> bool:
+    """Return whether the result of a call makes its parallel step fail."""
+    return fate.result in (FAILED, UNSTARTED) and call.on_error != "skip"
+
+
+def first_failure(results: Iterable[tuple[Call, Fate]]) -> str | None:
+    """Return the name of the error of a parallel step, None if it succeeds.
+
+    It is that of the first call that failed, in the order of the list. Those that only lack an output are passed over.
+    """
+    names = [fate.name for call, fate in results if fails(call, fate)]
+    return next((name for name in names if name != DEPENDENCY), names[0] if names else None)
 
 
 def joint(choices: Sequence[Sequence[Outcome]], order: Order | None) -> list[tuple[Outcome, ...]] | None:

@@ -6,7 +6,7 @@ Where the abstraction can't distinguish whether something happens (such as a ref
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
@@ -23,6 +23,8 @@ from stepward.validator.engine.systems.joint import (
     UNSTARTED,
     Fate,
     Guards,
+    fails,
+    first_failure,
     joint,
 )
 from stepward.validator.engine.systems.leaving import Leaving
@@ -63,7 +65,7 @@ from stepward.vm.language.steps import (
     WaitStep,
     parts,
 )
-from stepward.vm.language.steps.catching import DEPENDENCY, VISITS
+from stepward.vm.language.steps.catching import VISITS
 from stepward.vm.language.transitions import END, Ending, Transition
 from stepward.vm.reading.source import Path
 
@@ -96,6 +98,7 @@ class Moves:
         self.overflow = Overflow(analyses, domains)
         self._starting = Starts(analyses, domains)
         self._known: dict[int, tuple[Leaving, ...]] = {}
+        self._onward: dict[int, tuple[Leaving, ...]] = {}
         self._parts: dict[tuple[int, int | None], _Part] = {}
         self._decisions: dict[int, Decision | None] = {}
         self._roots: dict[Decision, frozenset[Names]] = {}
@@ -103,11 +106,21 @@ class Moves:
     def of(self, number: int) -> tuple[Leaving, ...]:
         """Return every move of a step."""
         if number not in self._known:
-            found = self._all(number, self.flow.steps[number])
-            if number in self.facts.in_branches:  # a sibling on the path need not have been performed
-                found = (one._replace(cost=0) for one in found)
-            self._known[number] = tuple(reverted(self, number, one) for one in found)
+            self._known[number] = tuple(self._made(number, self.flow.transitions[number]))
         return self._known[number]
+
+    def onward(self, number: int) -> tuple[Leaving, ...]:
+        """Return the moves of a step after which the run goes on. Most failures end it, and are not made for that."""
+        if number not in self._onward:
+            onward = [one for one in self.flow.transitions[number] if one.to >= 0]
+            self._onward[number] = tuple(one for one in self._made(number, onward) if one.transition.to >= 0)
+        return self._onward[number]
+
+    def _made(self, number: int, transitions: Collection[Transition]) -> Iterator[Leaving]:
+        found = self._all(number, self.flow.steps[number], transitions)
+        if number in self.facts.in_branches:  # a sibling on the path need not have been performed
+            found = (one._replace(cost=0) for one in found)
+        return found if self.flow.layout.owner(number) is None else (reverted(self, number, one) for one in found)
 
     def starts(self, number: int, sub: int | None) -> tuple[Guards, ...]:
         """Return the choices of guards under which a step or sub-step starts when control reaches it."""
@@ -189,8 +202,7 @@ class Moves:
         joins = [number for fork in layout.forks.values() for number in (*fork.branches, fork.join)]
         return self.analyses.uncertain_starts.union(conditions, joins)
 
-    def _all(self, number: int, step: AnyStep) -> Iterator[Leaving]:
-        transitions = self.flow.transitions[number]
+    def _all(self, number: int, step: AnyStep, transitions: Collection[Transition]) -> Iterator[Leaving]:
         match step:
             case _ if number in self.flow.layout.forked:
                 yield from forked(self, number)
@@ -329,7 +341,7 @@ class Moves:
         """The references of each step or sub-step that may be undefined; None for those that never exist."""
         return self._starting.doubtful
 
-    def _call(self, number: int, step: Call, transitions: Iterable[Transition]) -> Iterator[Leaving]:
+    def _call(self, number: int, step: Call, transitions: Collection[Transition]) -> Iterator[Leaving]:
         part = self._part(number, None, step)
         for transition in transitions:
             if transition.kind in ("success", "fallback"):
@@ -337,8 +349,11 @@ class Moves:
                     continue
                 result = SUCCEEDS if transition.kind == "success" else FALLS_BACK
                 yield from (self.left(step, transition, guards, result) for guards in part.starts)
-        for failed, guards in self._failures(number, part):
-            yield self.left(step, self.flow.failure(number, failed.name), guards, failed.result, failed.name)
+        if any(one.kind in ("failed", "skipped") for one in transitions):
+            for failed, guards in self._failures(number, part):
+                due = self.flow.failure(number, failed.name)
+                if due in transitions:
+                    yield self.left(step, due, guards, failed.result, failed.name)
 
     def _failures(self, number: int, part: _Part) -> Iterator[tuple[Fate, Guards]]:
         """Yield how a call can fail: one of each group of errors that the program does not tell apart."""
@@ -379,8 +394,8 @@ class Moves:
             yield Assign((call.output_key,), Computed(Reference(0, 0, root)) if result in GIVES else Undefined())
 
     def _error(self, step: Failing, *, has_one: bool) -> Iterator[Assign]:
-        source = self.facts.meaning.names.outputs[step.id]._replace(kind="error")
-        yield Assign((step.id, "error"), Given(source) if has_one else Undefined())
+        outputs = self.facts.meaning.names.outputs
+        yield Assign((step.id, "error"), Given(outputs[step.id]._replace(kind="error")) if has_one else Undefined())
 
     def unset(self, step: AnyStep) -> Iterator[Assign]:
         """Yield the assignments of a step that is not started again."""
@@ -404,7 +419,7 @@ class Moves:
                 continue
             for chosen in combinations:
                 results = [(part, failed) for part, (failed, _) in zip(parts, chosen, strict=True)]
-                first = _first_failure(results)
+                first = first_failure((part.call, failed) for part, failed in results)
                 due = self.flow.failure(number, first) if first is not None else None
                 if transition == due or (due is None and transition.kind == "success"):
                     guards = tuple(guard for _, guards in chosen for guard in guards)
@@ -435,7 +450,7 @@ class Moves:
         if whole == FAILED and step.on_error == "retry":
             # Each round costs one, and repeats the calls that failed, with their own retries, but not those skipped.
             # In the rounds before, they may have failed with other errors.
-            failed = [part.call for part, one in results if one.result == FAILED and _fails(part, one)]
+            failed = [part.call for part, one in results if one.result == FAILED and fails(part.call, one)]
             each = sum(map(self.facts.failing.least_tries, failed))
             retries += (step.max_retries - 1) * (1 + each)
         outcomes_by_part = ((None, whole), *((part.sub, one.result) for part, one in results))
@@ -474,20 +489,6 @@ class Moves:
 
 def _is_built(value: Value) -> bool:
     return isinstance(value, Computed) and isinstance(value.tree, Built)
-
-
-def _fails(part: _Part, fate: Fate) -> bool:
-    """Return whether the result of a call makes its parallel step fail."""
-    return fate.result in (FAILED, UNSTARTED) and part.call.on_error != "skip"
-
-
-def _first_failure(results: list[tuple[_Part, Fate]]) -> str | None:
-    """Return the name of the error of a parallel step, None if it succeeds.
-
-    It is that of the first call that failed, in the order of the list. Those that only lack an output are passed over.
-    """
-    names = [fate.name for part, fate in results if _fails(part, fate)]
-    return next((name for name in names if name != DEPENDENCY), names[0] if names else None)
 
 
 _END_FAILS: Final = Transition("failed", END, Ending("FAILED", "error"))

@@ -38,6 +38,7 @@ from stepward.vm.language.programs import CalledProgram
 from stepward.vm.language.selectors import Match, matches
 from stepward.vm.language.steps import AnyStep, Branch, ForEachStep, InvokeStep, ParallelStep, ToolCall
 from stepward.vm.language.steps.catching import UNEXPECTED
+from stepward.vm.language.within import applying
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.history import History
@@ -148,18 +149,19 @@ class _Script:
 class _Machine(ExecutionVM):
     """A machine that supposes what a script says of `compute` steps."""
 
-    def __init__(self, script: _Script, policies: tuple[Policy, ...], max_steps: int) -> None:
+    def __init__(self, script: _Script, rule_set: _RuleSet, max_steps: int) -> None:
         super().__init__(
             script,
             script,
             MemoryJournal(),
-            policies,
+            rule_set.policies,
             checker=None,
             clock=script.clock,
             limits=Limits(steps=max_steps),
             retry_delay=lambda _: 0.0,
         )
         self._script = script
+        self._plans[id(rule_set.program)] = rule_set.program, rule_set.plan, None
 
     def _plan(self, program: Program) -> Plan:
         plan = super()._plan(program)
@@ -203,6 +205,11 @@ class _RuleSet:
     program: Program
     policies: tuple[Policy, ...]
     set_aside: tuple[str, ...] = ()
+    meaning: Meaning | None = None  # that of the program under these policies, where it is known
+
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan(self.program, applying(self.program, self.policies), meaning=self.meaning)
 
 
 def replay(witness: Witness) -> Replayed:
@@ -211,14 +218,18 @@ def replay(witness: Witness) -> Replayed:
 
 
 class Replayer:
-    """Replays witnesses of one program under its policies; `steps` counts the records of all runs so far."""
+    """Replays witnesses of one program under its policies; `steps` counts the records of all runs so far.
 
-    def __init__(self, program: Program, policies: tuple[Policy, ...]) -> None:
+    `meaning` is that of the program under the policies, where it is known; whether they have waivers does not matter.
+    """
+
+    def __init__(self, program: Program, policies: tuple[Policy, ...], meaning: Meaning | None = None) -> None:
         self.program = program
         self.policies = policies
         self.steps = 0
         self._script = _Script()
-        self._whole = _readable(program, policies)
+        self._known = meaning
+        self._whole = _readable(program, policies, meaning)
         self._alone: dict[tuple[str | None, str | None], tuple[_RuleSet, list[AnyRule]]] = {}
         self._restricted: dict[Claim, list[_RuleSet]] = {}
         self._machines: dict[tuple[int, int], tuple[_RuleSet, ExecutionVM]] = {}
@@ -265,17 +276,17 @@ class Replayer:
 
     @cached_property
     def _meaning(self) -> Meaning:
-        return Meaning(self.program, self.policies)
+        return self._known or Meaning(self.program, self.policies)
 
     # -- one run -------------------------------------------------------------------------------------------------------
 
     def _replayed(self, witness: Witness, number: int) -> Replayed:
         rule_set = self._whole if number == 0 else self._rule_sets(witness.claim)[number]
-        machine = self._machine(rule_set, witness.max_steps)
         self._script.play(witness.script)
         self._runs += 1
         name = f"witness-{self._runs}"
         try:
+            machine = self._machine(rule_set, witness.max_steps)
             run = _outside_loops(lambda: machine.run_sync(rule_set.program, witness.inputs, run_id=name))
         except DocumentError as error:
             raise Refused(error.problems[0].message) from None
@@ -317,7 +328,7 @@ class Replayer:
         if key not in self._machines:
             if len(self._machines) >= MAX_MACHINES:
                 del self._machines[next(iter(self._machines))]
-            self._machines[key] = rule_set, _Machine(self._script, rule_set.policies, max_steps)
+            self._machines[key] = rule_set, _Machine(self._script, rule_set, max_steps)
         return self._machines[key][1]
 
 
@@ -334,11 +345,11 @@ def _outside_loops(function: Callable[[], T]) -> T:
 # -- rules set aside ---------------------------------------------------------------------------------------------------
 
 
-def _readable(program: Program, policies: tuple[Policy, ...]) -> _RuleSet:
+def _readable(program: Program, policies: tuple[Policy, ...], meaning: Meaning | None) -> _RuleSet:
     """Return program and policies without the rules that do not parse: the machine refuses a program with one."""
     unread = [rule for rule in program.guardrails if isinstance(rule, Never) and not _is_read(rule.when)]
     if not unread:
-        return _RuleSet(program, policies)
+        return _RuleSet(program, policies, meaning=meaning)
     readable_rules = tuple(rule for rule in program.guardrails if rule not in unread)
     return _RuleSet(
         program.model_copy(update={"guardrails": readable_rules}), policies, tuple(rule.name for rule in unread)

@@ -59,6 +59,9 @@ MAX_SEARCH: Final = 5_000
 MAX_CHASED: Final = 8
 """The longest chain of copies that is followed to the source of a value."""
 
+MAX_CHOICES: Final = 11
+"""The most values that are tried for one source at one step."""
+
 Values = dict[Spot, Any]
 
 
@@ -94,7 +97,7 @@ class Witnesses:
         self.failures = failures
         self.meaning = analyses.facts.meaning
         self.program = analyses.facts.program
-        self.replayer = Replayer(analyses.facts.program, without_waivers(analyses.facts.meaning.policies))
+        self.replayer = Replayer(self.program, without_waivers(self.meaning.policies), self.meaning)
         self._firsts: dict[int, tuple[TypeSpec | None, Any]] = {}
         """The simplest value of each type by its id, which is unique while the type is stored."""
         self._known: dict[Source, Any] = {}
@@ -211,7 +214,7 @@ class Witnesses:
             return None
         number = self.facts.flow.position[goal.path[reached].step]
         spots = self._spots(number)
-        choices = [self._choices(spot, number) for spot in spots]
+        choices = [[_AS_IS, *self._choices(spot, number)] for spot in spots]
         for combination in islice(few_first(choices), MAX_TRIES):
             if self._tries >= MAX_TRIES or self.replayer.steps > self._until:
                 return None
@@ -249,15 +252,19 @@ class Witnesses:
                     if inner.path == source.path:
                         yield from self._origins(inner, left - 1, seen)
 
-    def _choices(self, spot: Spot, number: int) -> list[Any]:
-        """Return the values to try for a source, given the constants and types of one step."""
-        trees = [clause.tree for clause in self.meaning.clauses_of.get(number, ()) if clause.tree is not None]
-        constants = [node.value for tree in trees for node in walk(tree) if isinstance(node, Constant)]
-        tried = [value for constant in constants for value in beside(constant)]
-        asked = asked_types(self.facts.flow.steps[number], spot, self.meaning)
-        tried += [value for spec in asked for value in simplest(spec)]
+    def _choices(self, spot: Spot, number: int) -> Iterator[Any]:
+        """Yield the values to try for a source, given the constants and types of one step."""
         spec = below(self.meaning.typing.effective(spot[0]), spot[1])
-        return [_AS_IS, *fitting((*tried, *simplest(spec)), spec)][:12]
+        return islice(fitting(self._tried_at(spot, number, spec), spec), MAX_CHOICES)
+
+    def _tried_at(self, spot: Spot, number: int, spec: TypeSpec | None) -> Iterator[Any]:
+        for clause in self.meaning.clauses_of.get(number, ()):
+            for node in walk(clause.tree) if clause.tree is not None else ():
+                if isinstance(node, Constant):
+                    yield from beside(node.value)
+        for asked in asked_types(self.facts.flow.steps[number], spot, self.meaning):
+            yield from simplest(asked)
+        yield from simplest(spec)
 
     def _value(self, source: Source, values: Values) -> Any:
         """Return the value of an input or an output: the simplest, with the varied fields replaced."""
@@ -278,8 +285,8 @@ class Witnesses:
         for spot in self._spots(number):
             if spot[0] == source:
                 for value in self._choices(spot, number):
-                    changed = result if value is _AS_IS else replaced(result, spot[1], value)
-                    if value is not _AS_IS and changed != result and fits(changed, spec):
+                    changed = replaced(result, spot[1], value)
+                    if changed != result and fits(changed, spec):
                         yield changed
 
     def plain(self, source: Source) -> Any:

@@ -30,6 +30,7 @@ from stepward.validator.engine.witnesses.replay import ERROR
 from stepward.vm.errors import EvaluationError, StepwardError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.fields import written
+from stepward.vm.expressions.syntax import Reference
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ConditionStep, ParallelStep
 from stepward.vm.values import FrozenMap, freeze
@@ -110,30 +111,34 @@ class Walker:
         distances = self._distances.setdefault(goal, _Distances(self.product, goal))
         return _Stretch(self, distances, start).to(goal)
 
-    def options(self, pair: int, distances: _Distances) -> list[tuple[int, Leaving]]:
-        """Return the moves from a pair that a run can take now, the one closest to the goal first."""
-        step, state = self.product.found.steps[pair], self.product.found.states[pair]
-        found: list[tuple[int, Leaving]] = []
+    def nearest(self, pair: int, distances: _Distances) -> tuple[int, Leaving] | None:
+        """Return the move from a pair that a run can take now and that leads closest to the goal, after the pair to
+        which it leads; None if there is none."""
+        found = list(self._options(pair))
+        if len(found) < 2:
+            return found[0] if found else None
+        return min(found, key=lambda one: (distances.of(one[0]), one[1].transition.kind not in ("success", "branch")))
+
+    def _options(self, pair: int) -> Iterator[tuple[int, Leaving]]:
+        """Yield the moves from a pair that a run can take now, each after the pair to which it leads."""
+        product = self.product
+        step, state = product.found.steps[pair], product.found.states[pair]
         for leaving in self._open(step):
-            if leaving.transition.to < 0:
-                continue
-            for after in self.product.monitor.leave(step, state, leaving.transition, dict(leaving.call_outcomes)):
-                target = self.product.found.number(leaving.transition.to, after)
-                if target is not None and self.product.alive[target]:
-                    found.append((target, leaving))
-        if len(found) > 1:
-            found.sort(key=lambda one: (distances.of(one[0]), one[1].transition.kind not in ("success", "branch")))
-        return found
+            for after in product.monitor.leave(step, state, leaving.transition, dict(leaving.call_outcomes)):
+                target = product.found.number(leaving.transition.to, after)
+                if target is not None and product.alive[target]:
+                    yield target, leaving
 
     def _open(self, step: int) -> Iterator[Leaving]:
-        """Yield the moves of a step that are possible now."""
+        """Yield the moves of a step that are possible now and after which the run goes on."""
         most = self.facts.flow.steps[step].max_visits
         is_used_up = most is not None and self.visits[step] >= most
         known: dict[Decision, int] = {}
-        for leaving in self.moves.of(step):
+        for leaving in self.moves.onward(step):
             if (leaving.transition.kind == "visits") is not is_used_up:
                 continue
-            if all(self._outcome(guard.decision, known) == guard.outcome for guard in leaving.guards):
+            guards = leaving.guards
+            if not guards or all(self._outcome(guard.decision, known) == guard.outcome for guard in guards):
                 yield leaving
 
     def _outcome(self, decision: Decision, known: dict[Decision, int]) -> int:
@@ -182,6 +187,8 @@ class Walker:
                 return freeze(value)
             case Undefined():
                 return UNDEFINED
+            case Computed(tree=Reference(names=names)) if self.env.get(names, _UNKNOWN) is not _UNKNOWN:
+                return self.env[names]
             case Computed(tree=tree):
                 try:
                     return evaluate(tree, self._value)
@@ -237,10 +244,10 @@ class _Stretch:
                 if self._back(positions[-1]):
                     continue
                 self._allow_round(positions[-1])
-            options = self.walker.options(self.pair, self.distances)
-            if options:
+            nearest = self.walker.nearest(self.pair, self.distances)
+            if nearest is not None:
                 positions.append(len(self.trail))
-                self._take(options[0][1], options[0][0], {})
+                self._take(nearest[1], nearest[0], {})
             elif not self._back(0):
                 raise Unsure("the run ends before")
         return [Taken(self._compressed(entry), entry.outputs) for entry in self.trail]
