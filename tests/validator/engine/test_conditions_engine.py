@@ -402,7 +402,7 @@ def bounds_belong_to_both_sides(patch: pytest.MonkeyPatch) -> None:
         (the_solver_forgets_the_last_case, 7),
         (all_calculations_are_one, 7),
         (what_is_calculated_is_whole, 7),
-        (bounds_belong_to_both_sides, 9),
+        (bounds_belong_to_both_sides, 34),
     ],
 )
 def test_an_engine_that_is_wrong_is_caught(break_it: Callable[[pytest.MonkeyPatch], None], seed: int) -> None:

@@ -247,7 +247,7 @@ def visits_never_run_out(patch: pytest.MonkeyPatch) -> None:
         (nothing_goes_stale, 0),
         (conditions_decide_nothing, 0),
         (errors_lead_nowhere, 0),
-        (siblings_come_before_one_another, 4),
+        (siblings_come_before_one_another, 23),
         (failed_outputs_stay, 0),
         (visits_never_run_out, 6),
     ],
