@@ -14,6 +14,7 @@ from stepward.vm import ExecutionVM, MemoryJournal, Program
 
 ITEMS: Final = 100
 BODIES: Final = (250, 1_000)
+RULED: Final = (100, 400)
 PATIENCE: Final = 3_600
 """Seconds for the proofs of one program: the clock stops none of them."""
 
@@ -63,15 +64,17 @@ def flat() -> Program:
     return _program("flat", [*steps, {"id": "done", "type": "end"}])
 
 
-def many(count: int) -> Program:
-    """Return a program of so many bodies, under one rule about all of them."""
+def many(count: int, *, are_ruled: bool = False) -> Program:
+    """Return a program of so many bodies, under one rule about all of them; with `are_ruled` each has another one."""
     steps: list[dict[str, Any]] = []
     for number in range(count):
         item = f"item{number}"
         pay = {"id": f"pay{number}", "type": "tool", "tool": "pay", "args": {"n": f"${item}"}, "is_terminal": True}
         asks = {"type": "condition", "condition": f"${item} > 3", "then": f"pay{number}", "otherwise": f"no{number}"}
         body = [{"id": f"ask{number}", **asks}, pay, {"id": f"no{number}", "type": "end"}]
-        steps.append({"id": f"each{number}", "type": "for_each", "items": "$items", "as": item, "steps": body})
+        own = {"name": f"asked{number}", "protects": {"tool": "pay"}, "requires": {"step": f"ask{number}"}}
+        rules = {"guardrails": [own]} if are_ruled else {}
+        steps.append({"id": f"each{number}", "type": "for_each", "items": "$items", "as": item, "steps": body, **rules})
     listed = {"type": "array", "maxItems": 9, "items": {"type": "integer"}}
     steps.append({"id": "close", "type": "tool", "tool": "close"})
     rule = {"name": "closed-once", "at_most_once": {"tool": "close"}}
@@ -98,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--bodies", type=int, nargs=2, default=BODIES, help="the sizes of programs that are checked")
+    parser.add_argument("--ruled", type=int, nargs=2, default=RULED, help="the sizes of those with a rule in each body")
     given = parser.parse_args(arguments)
     body, written = of_bodies(), flat()
     items = {"items": list(range(ITEMS))}
@@ -105,12 +109,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = take_turns([lambda: run(vm, body, items), lambda: run(vm, written, {})], given.rounds)
     rows = [[f"{ITEMS} items of four steps", f"{multiple(*runs):.2f}"]]
     table("a run in memory with a body, of the same steps written flat", ["", "ratio"], rows)
-    few, most = given.bodies
-    small, large = many(few), many(most)
-    checks = take_turns([lambda: check(large), lambda: check(small)], max(1, given.rounds // 3))
-    ratio = multiple(*checks)
-    rows = [[f"{most} of {few}", f"{ratio:.2f}", f"{ratio * few / most:.2f}"]]
+    rounds = max(1, given.rounds // 3)
+    rows = [grown("one rule", given.bodies, rounds), grown("a rule in each", given.ruled, rounds, are_ruled=True)]
     table("a check of so many bodies", ["bodies", "ratio", "per body"], rows)
+
+
+def grown(name: str, sizes: Sequence[int], rounds: int, *, are_ruled: bool = False) -> list[str]:
+    """Return the row of the checks of two programs, the larger as a multiple of the smaller."""
+    few, most = sizes
+    small, large = many(few, are_ruled=are_ruled), many(most, are_ruled=are_ruled)
+    ratio = multiple(*take_turns([lambda: check(large), lambda: check(small)], rounds))
+    return [f"{most} of {few}, {name}", f"{ratio:.2f}", f"{ratio * few / most:.2f}"]
 
 
 if __name__ == "__main__":

@@ -316,10 +316,11 @@ def test_the_tables_of_the_machine_print(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_the_tables_of_bodies_print(capsys: pytest.CaptureFixture[str]) -> None:
-    bodies.main(["--rounds", "1", "--bodies", "2", "4"])
+    bodies.main(["--rounds", "1", "--bodies", "2", "4", "--ruled", "2", "4"])
     printed = capsys.readouterr().out
     assert re.search(r"^100 items of four steps +\d+\.\d\d$", printed, re.MULTILINE), printed
-    assert re.search(r"^4 of 2 +\d+\.\d\d +\d+\.\d\d$", printed, re.MULTILINE), printed
+    for rules in ("one rule", "a rule in each"):
+        assert re.search(rf"^4 of 2, {rules} +\d+\.\d\d +\d+\.\d\d$", printed, re.MULTILINE), printed
 
 
 # -- mistakes to plant -------------------------------------------------------------------------------------------------

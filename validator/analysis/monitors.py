@@ -135,6 +135,8 @@ class RuleMonitor(Monitor):
         self.may_end_anywhere = self.automaton.counts("CANCELLED", "cancelled")
         self.concerned = self.starting.keys() | self.renewing.union(*self.comes, *self.stale_by)
         self.watched = None if self.may_end_anywhere else self.concerned
+        if body is not None and not (self.may_end_anywhere or self.closing):
+            self.home = body if all(body.first <= step < body.end for step in self.concerned) else None
 
     def _at_ends(self, hits: Iterable[Match]) -> Iterator[Match]:
         """Yield matches; a step with bodies succeeds at the stage behind the last of them, not where it starts."""

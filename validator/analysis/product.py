@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from stepward.validator.findings import Move
 from stepward.vm.language.flow import Flow
+from stepward.vm.language.layout import Body
 from stepward.vm.language.transitions import END, Kind, Transition
 
 State = Hashable
@@ -47,13 +48,15 @@ class Monitor:
 
     `asks_ends` says whether `end` may report where a run ends, `closing` behind which stages it may where an item ends
     there, and `is_counting` whether states have counts. `watched` are the steps that may be reported on entry, or that
-    change the state; None when any step may.
+    change the state; None when any step may. `home` is a body that has all of them and is always entered in the state
+    of the start, None where there is no such body.
     """
 
     asks_ends = False
     closing: frozenset[int] = frozenset()
     is_counting = False
     watched: Collection[int] | None = None
+    home: Body | None = None
 
     def start(self) -> State:
         """Return the state before the run."""
@@ -98,7 +101,7 @@ class Choice:
         self._asked = asked
 
     @cached_property
-    def following(self) -> list[tuple[int, ...]]:
+    def following(self) -> Mapping[int, Sequence[int]] | Sequence[Sequence[int]]:
         """The steps that may follow each step by these transitions."""
         found = list(self.flow.successors)
         for number in self._asked:
@@ -106,6 +109,21 @@ class Choice:
             passed = (one.to for one in transitions if one.to >= 0 and self.passes(number, one))
             found[number] = tuple(dict.fromkeys(passed))
         return found
+
+
+class Inside(Choice):
+    """The transitions of another choice that do not leave a body."""
+
+    def __init__(self, choice: Choice, body: Body) -> None:
+        self.steps = range(body.first, body.end)
+        super().__init__(choice.flow, lambda step, one: one.to in self.steps and choice.passes(step, one), ())
+        self._whole = choice
+
+    @cached_property
+    def following(self) -> Mapping[int, Sequence[int]]:
+        """The steps of the body that may follow each of its steps by these transitions."""
+        following = self._whole.following
+        return {step: [to for to in following[step] if to in self.steps] for step in self.steps}
 
 
 class Bad:
@@ -214,9 +232,10 @@ class Exploration:
 
     # -- the search ------------------------------------------------------------------------------------------------
 
-    def search(self, limit: int) -> None:
-        """Visit all pairs breadth first; stop beyond `limit`."""
-        self._visit(0, self.monitor.start())
+    def search(self, limit: int, starts: Iterable[int] = (0,)) -> None:
+        """Visit all pairs breadth first, from some steps in the state of the start; stop beyond `limit`."""
+        for step in starts:
+            self._visit(step, self.monitor.start())
         following, is_watched = self.passable.following, self._is_watched
         for number, step in enumerate(self.steps):  # the list grows during the loop
             if len(self.steps) > limit:
@@ -291,6 +310,19 @@ def explore(flow: Flow, monitor: Monitor, passable: Choice, *, limit: int = MAX_
     found = Exploration(flow, monitor, passable)
     found.search(limit)
     return found
+
+
+def clear_at_home(flow: Flow, monitor: Monitor, passable: Choice) -> int | None:
+    """Return the number of pairs of a monitor in its home, if none of them is bad; None if one is, or it has no home.
+
+    A rule of a body concerns one item after another, so for each the whole program need not be searched.
+    """
+    home = monitor.home
+    if home is None:
+        return None
+    found = Exploration(flow, monitor, Inside(passable, home))
+    found.search(MAX_PAIRS, (home.first, home.next, *([home.failed] if home.failed is not None else [])))
+    return found.pairs if found.is_complete and not found.marks else None
 
 
 def how(transition: Transition) -> str:

@@ -11,7 +11,7 @@ FREE: Final = 3
 """The visits with which a step hinders no round: one on the way into its loop, one in the loop, one on the way out."""
 
 
-def loops_in_a_row(following: Sequence[Sequence[int]], bounds: Mapping[int, int]) -> int:
+def loops_in_a_row(following: Mapping[int, Sequence[int]] | Sequence[Sequence[int]], bounds: Mapping[int, int]) -> int:
     """Return the most loops on one path from the first step that can each be left after one round more or less.
 
     `following` are the steps after each step, `bounds` the most visits of the steps that have such a bound. Each of

@@ -284,7 +284,10 @@ class DebtMonitor(SiblingMonitor):
 def hits_in(facts: ProgramFacts, selector: AnySelector | AnyGuard, owner: int | None) -> list[Match]:
     """Return the parts that a selector matches, in the body of the step at `owner` if there is one."""
     found = facts.hits(selector)
-    return found if owner is None else [hit for hit in found if hit.step in facts.flow.layout.inside(owner)]
+    if owner is None:
+        return found
+    inside = facts.flow.layout.inside(owner)
+    return [hit for hit in found if hit.step in inside]
 
 
 def monitor_of(rule: AnyRule, analyses: Analyses, *, doubtless: bool = False, owner: int | None = None) -> Monitor:

@@ -37,7 +37,7 @@ from stepward.validator.analysis.outcomes import (
     unconfirmed,
     words,
 )
-from stepward.validator.analysis.product import Bad, Exploration, Monitor
+from stepward.validator.analysis.product import Bad, Exploration, Monitor, clear_at_home
 from stepward.validator.analysis.siblings import hits_in, monitor_of
 from stepward.validator.analysis.vacuity import is_misspelt, vacuous
 from stepward.validator.engine.proofs import Proofs
@@ -78,8 +78,6 @@ _NOTHING = Evidence(LAYER)
 
 _WORST = "bypassed"
 """The kind of violation that is reported where others are found at the same step."""
-
-Tests = tuple["Test", ...]
 
 Found = tuple[Verdict, Evidence, list[Outcome]]
 """The verdict on a rule, the evidence, and the outcomes to report."""
@@ -231,9 +229,12 @@ class _Judge:
 
         The engine decides what is left between the two, starting from the first of these searches.
         """
+        clear = clear_at_home(self.flow, monitor, self.analyses.transitions.possible)
+        if clear is not None:
+            return Verdict.PROVED, self._cut(monitor, clear), []
         possible = explore_counted(self.flow, monitor, self.analyses.transitions.possible)
         if not possible.bad and possible.is_complete:
-            return Verdict.PROVED, self._cut(monitor, possible), []
+            return Verdict.PROVED, self._cut(monitor, possible.pairs, possible), []
         from stepward.validator.engine.systems.building import Question
 
         certain = explore_counted(self.flow, strict or monitor, self.analyses.transitions.certain)
@@ -258,7 +259,7 @@ class _Judge:
             if isinstance(found, Outcome) and (found.code != "SW408" or known is None):
                 outcomes.append(found)
             elif known is not None:
-                outcomes.append(self._violated(known))
+                outcomes.append(self._said(known.kind, known.step, self._shown(known)))
             elif found is not None and not isinstance(found, Outcome):
                 proof = _both(proof, found)
         if not possible.is_complete and not outcomes:
@@ -303,18 +304,18 @@ class _Judge:
             proof = _both(proof, answer.evidence)
         return proof
 
-    def _cut(self, monitor: Monitor, found: Exploration) -> Evidence:
-        proof = f"none of {found.pairs} reachable pairs of step and monitor state is bad"
+    def _cut(self, monitor: Monitor, pairs: int, found: Exploration | None = None) -> Evidence:
+        proof = f"none of {pairs} reachable pairs of step and monitor state is bad"
         return Evidence(LAYER, cut=(proof,), certificate=self._proof_parts(monitor, found))
 
     def _proof_parts(self, monitor: Monitor, found: Exploration | None = None) -> tuple[ProofPart, ...]:
-        """Return the proof part of an exploration, where certificates are wanted."""
+        """Return the proof part of an exploration, where certificates are wanted; a new one is made in its time."""
         if not self.proofs.certifies:
             return ()
         from stepward.validator.engine.certificates.grounds import explored
 
-        found = found or explore_counted(self.flow, monitor, self.analyses.transitions.possible)
-        return (explored(self.flow, monitor, found),)
+        search = partial(explore_counted, self.flow, monitor, self.analyses.transitions.possible)
+        return (explored(self.flow, monitor, search if found is None else lambda: found),)
 
     def _never_when(self, rule: Never, when: str) -> Found:
         try:
@@ -336,7 +337,7 @@ class _Judge:
             return self._decide(monitor)
         possible = explore_counted(self.flow, monitor, self.analyses.transitions.possible)
         if not possible.bad:
-            return Verdict.PROVED, self._cut(monitor, possible), []
+            return Verdict.PROVED, self._cut(monitor, possible.pairs, possible), []
         broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree)}
         proof, outcomes = Evidence(LAYER), list(broken.values())
         for hit in self._hits(rule.never):
@@ -374,7 +375,7 @@ class _Judge:
             asked = as_seen(self.facts, at_start(tree, hit.part, self.facts.meaning), hit.step)
             if any(self._is_assigned_earlier(hit, one.names) for one in all_references(asked)):
                 raise Inexpressible  # its value is not in the state at the start of the step
-            tests: Tests = (((Decision((asked,)), bad),),)
+            tests: tuple[Test, ...] = (((Decision((asked,)), bad),),)
         except Inexpressible:
             tests = ((),)
         return self._at(hit.step, ["forbidden"], Question(never(self.analyses, [hit]), tests=tests), {})
@@ -409,9 +410,6 @@ class _Judge:
         return list(found.values())
 
     # -- words -----------------------------------------------------------------------------------------------------
-
-    def _violated(self, bad: Bad) -> Outcome:
-        return self._said(bad.kind, bad.step, self._shown(bad))
 
     def _said(self, kind: str, number: int, evidence: Evidence) -> Outcome:
         step, rule = self._named(number), self.rule

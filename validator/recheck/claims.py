@@ -46,7 +46,7 @@ def watcher(claim: Property, reading: Reading) -> Watcher:
     if claim.property == "allow":
         return _allowed(claim, reading)
     own: list[tuple[AnyRule, int | None]] = [(rule, None) for rule, policy in reading.rules() if policy == claim.policy]
-    own += reading.body_rules() if claim.policy is None else []
+    own += reading.body_rules if claim.policy is None else []
     if claim.number is not None and 0 < claim.number <= len(own):
         rule, owner = own[claim.number - 1]
         kind, watch = _KINDS[type(rule)]

@@ -145,8 +145,9 @@ class Parsed:
         own: list[tuple[AnyRule, str | None]] = [(rule, None) for rule in self.program.guardrails]
         return own + [(rule, policy.policy) for policy in self.policies for rule in policy.guardrails]
 
+    @cached_property
     def body_rules(self) -> list[tuple[AnyRule, int | None]]:
-        """Return the guardrails of bodies, each with the position of the step that has the body."""
+        """The guardrails of bodies, each with the position of the step that has the body."""
         steps = ((owner, self.steps[owner]) for owner in self.layout.bodies)
         return [(rule, owner) for owner, step in steps if isinstance(step, ForEachStep) for rule in step.guardrails]
 

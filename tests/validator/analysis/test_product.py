@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from bodied_programs import bodied_program
 from paths import ROOT
 from small_programs import small_program
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import bodies
 from twins import TWINS
 
 from stepward.validator.analysis import counting, monitors, product, rounds
@@ -146,6 +148,46 @@ def test_a_search_that_is_not_begun_would_not_end() -> None:
         counts, limit = counting._Counting(context.facts.flow, monitor_of(rule, context.analyses)), MAX_COUNTED_PAIRS
         assert counts.exceeds(limit, possible) is not is_begun
         assert product.explore(context.facts.flow, counts, possible, limit=limit).is_complete is is_begun
+
+
+def body_rules() -> Iterator[tuple[int | None, Exploration]]:
+    """Yield for each rule of a body what is found in the body alone, and the search of the whole program."""
+    for seed in range(60):
+        context = Context(Program.from_dict(bodied_program(seed)))
+        flow, possible = context.facts.flow, context.analyses.transitions.possible
+        for rule, owner in context.facts.meaning.body_rules:
+            monitor = monitor_of(rule, context.analyses, owner=owner)
+            yield product.clear_at_home(flow, monitor, possible), product.explore(flow, monitor, possible)
+
+
+def test_what_is_clear_in_a_body_is_clear_in_the_whole_program() -> None:
+    found = list(body_rules())
+    assert not any(whole.bad for clear, whole in found if clear is not None)
+    assert sum(clear is not None for clear, _ in found) > 10
+    assert sum(clear is None and not whole.bad for clear, whole in found) < len(found) // 4
+
+
+def test_a_search_that_does_not_get_into_a_body_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product.Inside, "following", [()] * 1_000)
+    with pytest.raises(AssertionError):
+        test_what_is_clear_in_a_body_is_clear_in_the_whole_program()
+
+
+def test_the_search_for_rules_of_bodies_grows_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    visited: list[int] = []
+    true = product.Exploration.search
+
+    def search(self: Exploration, *asked: Any) -> None:
+        true(self, *asked)
+        visited.append(self.pairs)
+
+    monkeypatch.setattr(product.Exploration, "search", search)
+    sums = []
+    for count in (10, 20):
+        bodies.check(bodies.many(count, are_ruled=True))
+        sums.append(sum(visited))
+        visited.clear()
+    assert sums[1] < 2.5 * sums[0]
 
 
 def test_the_calls_of_a_tool_are_those_that_its_selector_matches() -> None:

@@ -55,18 +55,18 @@ def _forbids(monitor: Monitor) -> TypeGuard[RuleMonitor]:
     return isinstance(monitor, RuleMonitor) and isinstance(monitor.automaton, NeverAutomaton)
 
 
-def explored(flow: Flow, monitor: Monitor, found: Exploration) -> ProofPart:
-    """Return the proof part that a search found no bad pair."""
-    counts, pairs = found.is_counted, found.visited
+def explored(flow: Flow, monitor: Monitor, search: Callable[[], Exploration]) -> ProofPart:
+    """Return the proof part that a search finds no bad pair; it is made when the part is written."""
 
     def write() -> dict[str, Any]:
+        found = search()
         rows = [
-            {"step": flow.steps[step].id, **memory(monitor, state, counts=counts), "states": "any"}
-            for step, state in pairs
+            {"step": flow.steps[step].id, **memory(monitor, state, counts=found.is_counted), "states": "any"}
+            for step, state in found.visited
         ]
-        return {"counts_visits": counts, "rows": rows}
+        return {"counts_visits": found.is_counted, "rows": rows}
 
-    return ProofPart("cut", write, lambda: {"counts_visits": counts})
+    return ProofPart("cut", write, lambda: {"counts_visits": search().is_counted})
 
 
 def cut(builder: Builder) -> ProofPart:
