@@ -141,14 +141,18 @@ def test_a_clock_hands_on_what_is_left() -> None:
 # -- nothing else --------------------------------------------------------------------------------------------------
 
 
+NEEDED = {"discount_bands.yaml", "failed_payment_recovery.yaml", "team_budget.yaml"}
+"""Examples that not every layer decides."""
+
+
 @cache
 def examples() -> dict[str, tuple[Program, tuple[Policy, ...]]]:
-    """Return programs with their policies; by day one of each code, every sixth good one, and few at random."""
+    """Return programs with their policies; by day some of each kind, and those that are `NEEDED`."""
     found = {}
     codes = ("SW103", "SW202", "SW302", "SW303", "SW304", "SW305", "SW401", "SW403", "SW405", "SW406")
     for folder in ("good", *(f"bad/{code}" for code in codes)):
         paths = [path for path in (PROGRAMS / folder).glob("*.yaml") if not path.name.endswith(".policy.yaml")]
-        for path in sorted(paths)[:: 1 if MANY else 6]:
+        for path in [one for number, one in enumerate(sorted(paths)) if MANY or number % 6 == 0 or one.name in NEEDED]:
             policy = path.with_suffix(".policy.yaml")
             policies = (Policy.load(policy),) if policy.exists() else ()
             found[f"{folder}/{path.name}"] = Program.load(path), policies
@@ -168,6 +172,8 @@ def test_a_limit_that_is_not_reached_changes_nothing() -> None:
     for name, (program, policies) in examples().items():
         limited = ProgramValidator(program, policies, time_limit=60).validate()
         assert said(limited) == said(unlimited(name)), name
+    layers = {one.evidence.layer for name in examples() for one in unlimited(name).properties}
+    assert layers >= {"graph", "cases", "finite abstraction", "explicit search", "block formula"}
 
 
 def test_every_property_is_there_when_it_is_too_late_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
