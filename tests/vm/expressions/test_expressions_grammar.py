@@ -451,6 +451,10 @@ def test_both_accept_a_generated_condition_and_give_it_one_value(
 @example("$a + ['b'] + [1]", {"a": ("x",)})
 @example("$a + 'b' - 1", {"a": "x"})
 @example("1 in[1]and true", {})
+@example("$a starts_with 'b'", {"a": "ab"})
+@example("$a ends_with 'a'", {"a": "ab"})
+@example("$a in [, 1]", {"a": 1})
+@example("$a in [1,, 2]", {"a": 1})
 @QUICK
 def test_both_accept_or_both_refuse_a_broken_condition(text: str, state: dict[str, Any]) -> None:
     hold_against(text, state)
