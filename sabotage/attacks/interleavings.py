@@ -67,21 +67,25 @@ def _outcome(actors: Actors) -> Outcome:
 
 
 def _siblings(target: Target) -> list[str]:
-    return [call.id for step in target.plan.steps if step.is_parallel for call in step.calls]
+    """Return the calls that may go on beside others: sub-steps, and calls in branches or in items that run at once."""
+    layout = target.program.layout
+    inside = frozenset[int]().union(*map(layout.inside, layout.sibling_bodies))
+    return [call.id for step in target.plan.steps if step.is_parallel or step.position in inside for call in step.calls]
 
 
 class SiblingComesLate(Attack):
-    """One call of a parallel step returns late, while records and vault values of its siblings are written."""
+    """One call of a parallel step, a branch or an item returns late, while records and vault values of its siblings are
+    written."""
 
     family = Family.TIME
-    surface = "parallel calls"
+    surface = "calls that go on at once"
     action = "one of them returns between any two calls of the store"
     invariant = Invariant.KEPT
     defence = "each record is written together with its values, whatever its siblings write at the same time"
     severity = "high"
     weight = 10
-    enumerates = "each call of each parallel step, and the number of points that its siblings pass before it returns"
-    needs = (Need("no step is parallel", _siblings),)
+    enumerates = "each call that has siblings, and the number of points that these pass before it returns"
+    needs = (Need("no calls go on at once", _siblings),)
 
     def play(self, case: Case) -> Outcome:
         """Check that the run ends as predicted, also for another process that reads it."""
@@ -101,17 +105,21 @@ LATEST: Final = 12
 
 
 class _Late:
-    """Lets a call return once others have passed a number of points, or nothing else moves."""
+    """Lets a call return once others have passed a number of points, or nothing else moves.
+
+    Of items that run at once, the call of the one that has waited longest is late.
+    """
 
     def __init__(self, call: str, late: int) -> None:
         self._end = f" was asked by `{call}`"
         self._left = late
 
     def __call__(self, standing: list[str]) -> int:
-        others = [number for number, point in enumerate(standing) if not point.endswith(self._end)]
-        if len(others) < len(standing) and others:
+        held = next((number for number, point in enumerate(standing) if point.endswith(self._end)), None)
+        others = [number for number in range(len(standing)) if number != held]
+        if held is not None and others:
             self._left -= 1
-            return others[0] if self._left >= 0 else next(n for n in range(len(standing)) if n not in others)
+            return others[0] if self._left >= 0 else held
         return 0
 
 

@@ -23,21 +23,33 @@ _FIRST: Final[tuple[Any, ...]] = (0, 7, None, "", [])
 """The values of which one is written for a carried variable."""
 
 ITEMS = Need(
+    "there is no for_each step", lambda target: not all(body.is_branch for body in target.plan.bodies.values())
+)
+IN_ORDER = Need(
     "there is no for_each step whose items come in order",
     lambda target: not all(body.is_branch or body.is_beside for body in target.plan.bodies.values()),
 )
 
+AT_ONCE = Need("no items run at once", lambda target: target.siblings.beside)
+STOPPING = Need(
+    "no step stops after a failed item",
+    lambda target: any(body.is_beside and body.stops for body in target.plan.bodies.values()),
+)
 
-def _end_of(records: list[Data], seq: int) -> int | None:
+
+def _end_of(records: list[Data], seq: int, beside: Collection[str]) -> int | None:
     """Return the number of the record behind an item that begins at `seq`, None if the run goes on no further.
 
     That is the start of the next item, or the end of the step; in a branch, records of siblings may come before it.
+    Behind items that run at once it is the end of the step.
     """
     frame = frame_of(records[seq]["body"])
     for record in records[seq + 1 :]:
         found, kind = frame_of(record["body"]), record["kind"]
         is_next = kind == "item" and found[:-1] == frame[:-1] and found[-1][0] == frame[-1][0]
-        if is_next or (kind == "joined" and found == frame[:-1] and record["body"]["step"] == frame[-1][0]):
+        if (is_next and frame[-1][0] not in beside) or (
+            kind == "joined" and found == frame[:-1] and record["body"]["step"] == frame[-1][0]
+        ):
             return int(record["seq"])
     return None
 
@@ -49,19 +61,26 @@ def _split(records: list[Data], first: Data) -> tuple[list[Data], list[Data]]:
     return inside, [one for one in records if one not in inside]
 
 
-def _item(trial: Trial, records: list[Data]) -> tuple[int, int]:
-    """Pick an item that ended. Return the numbers of its first record and of the one behind it."""
+def _item(trial: Trial, records: list[Data], *, is_in_order: bool = False) -> tuple[int, int]:
+    """Pick an item that ended. Return the numbers of its first record and of the one behind it.
+
+    With `is_in_order` it has to come behind the one before it.
+    """
     beside = trial.target.siblings.beside
-    seq = picked(trial.case, records, lambda one: _is_item(one, beside) and _end_of(records, one["seq"]) is not None)
-    end = _end_of(records, seq)
+
+    def fits(one: Data) -> bool:
+        is_fine = _is_item(one) and not (is_in_order and frame_of(one["body"])[-1][0] in beside)
+        return is_fine and _end_of(records, one["seq"], beside) is not None
+
+    seq = picked(trial.case, records, fits)
+    end = _end_of(records, seq, beside)
     assert end is not None, "it was picked for that"
     return seq, end
 
 
-def _is_item(record: Data, beside: Collection[str]) -> bool:
-    """Return whether an item starts with a record that has to come behind the one before it."""
-    frame = frame_of(record["body"])
-    return record["kind"] == "item" and not isinstance(frame[-1][3], str) and frame[-1][0] not in beside
+def _is_item(record: Data) -> bool:
+    """Return whether an item starts with a record."""
+    return record["kind"] == "item" and not isinstance(frame_of(record["body"])[-1][3], str)
 
 
 def _named(record: Data) -> str:
@@ -73,7 +92,7 @@ def _named(record: Data) -> str:
     surface="records of an item",
     action="all of them removed",
     invariant=Invariant.KEPT,
-    defence="items come in order, and a for_each step ends after the last one",
+    defence="items start in order, and a for_each step ends after the last one",
     needs=(ITEMS,),
 )
 def item_skipped(trial: Trial, records: list[Data]) -> Forged:
@@ -103,19 +122,88 @@ def item_repeated(trial: Trial, records: list[Data]) -> Forged:
     surface="order of items",
     action="the records of two neighbours swapped",
     defence="items come in order, and the record of the start of an item names the one that is due",
-    needs=(ITEMS,),
+    needs=(IN_ORDER,),
 )
 def items_swapped(trial: Trial, records: list[Data]) -> Forged:
     """The records of two consecutive items change places, as if the later one had been performed first."""
     case = trial.case
-    seq, middle = _item(trial, records)
+    seq, middle = _item(trial, records, is_in_order=True)
     case.needs(records[middle]["kind"] == "item")
-    end = case.needs(_end_of(records, middle))
+    end = case.needs(_end_of(records, middle, trial.target.siblings.beside))
     case.log(f"let {_named(records[seq])} come after {_named(records[middle])}")
     earlier, between = _split(records[seq:middle], records[seq])
     later, others = _split(records[middle:end], records[middle])
     swapped = [*later, *earlier, *between, *others]
     return Forged([*records[:seq], *swapped, *records[end:]], seq + 1)
+
+
+def _is_end(record: Data, siblings: FrameName) -> bool:
+    """Return whether an item of a round ends with a record; `siblings` is the frame of any of them."""
+    frame = frame_of(record["body"])
+    is_beside = frame[:-1] == siblings[:-1] and bool(frame) and frame[-1][:3] == siblings[-1][:3]
+    return "closes" in record["body"] and is_beside
+
+
+def _most_beside(trial: Trial, frame: FrameName) -> int:
+    """Return how many items of a step may run at once."""
+    plan = trial.target.plan
+    return next(body.most_beside for at, body in plan.bodies.items() if plan.steps[at].id == frame[-1][0])
+
+
+@rewriting(
+    surface="start of an item that runs at once with others",
+    action="written before the end of the item in whose place it comes",
+    invariant=Invariant.BOUNDS,
+    defence="no more items run at once than `max_concurrency` says",
+    needs=(AT_ONCE,),
+)
+def item_too_early(trial: Trial, records: list[Data]) -> Forged:
+    """The start of an item is put before the record with which an item ended that had its place."""
+    case, beside = trial.case, trial.target.siblings.beside
+
+    def place(record: Data) -> int | None:
+        """Return the number of the end of an item that had to come before the start of this one."""
+        frame = frame_of(record["body"])
+        if not _is_item(record) or frame[-1][0] not in beside:
+            return None
+        before = int(frame[-1][3]) - _most_beside(trial, frame)  # so many items had to end
+        ends = [int(one["seq"]) for one in records[: record["seq"]] if _is_end(one, frame)]
+        return ends[before] if 0 <= before < len(ends) else None
+
+    seq = picked(case, records, lambda record: place(record) is not None)
+    first = place(records[seq])
+    assert first is not None, "it was picked for that"
+    case.log(f"start {_named(records[seq])} before record {first}")
+    return Forged([*records[:first], records[seq], *records[first:seq], *records[seq + 1 :]], seq + 1)
+
+
+@rewriting(
+    surface="start of an item that runs at once with others",
+    action="put behind the failure of another one",
+    defence="after a failed item no other starts, unless the step skips those that fail",
+    needs=(AT_ONCE, STOPPING),
+    trial=Trial,
+)
+def item_after_failure(trial: Trial, records: list[Data]) -> Forged:
+    """The records of an item are put behind the failure of another one, as if it had started after that."""
+    case, plan = trial.case, trial.target.plan
+    stopping = {plan.steps[at].id for at, body in plan.bodies.items() if body.is_beside and body.stops}
+
+    def failure_after(record: Data) -> int | None:
+        """Return the number of the first failure of an item, if this one started before it, and went on or ended."""
+        frame = frame_of(record["body"])
+        if not _is_item(record) or frame[-1][0] not in stopping:
+            return None
+        ends = [one for one in records if _is_end(one, frame) and one["body"]["closes"] != "SUCCESS"]
+        is_other = bool(ends) and frame_of(ends[0]["body"]) != frame
+        return int(ends[0]["seq"]) if is_other and ends[0]["seq"] > record["seq"] else None
+
+    seq = picked(case, records, lambda record: failure_after(record) is not None)
+    failed = failure_after(records[seq])
+    assert failed is not None, "it was picked for that"
+    inside, others = _split(records[seq : failed + 1], records[seq])
+    case.log(f"let {_named(records[seq])} start behind record {failed}")
+    return Forged([*records[:seq], *others, *inside, *records[failed + 1 :]], failed + 1)
 
 
 @rewriting(

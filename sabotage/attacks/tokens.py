@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.needs import WAIT
 from stepward.sabotage.playing.case import Case
@@ -17,8 +18,10 @@ from stepward.sabotage.playing.variants import lists_in, variant
 from stepward.sabotage.target import Target
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.program import Program
-from stepward.vm.machine.refusals import DeliveryRefused
+from stepward.vm.machine.keys import shown
+from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
+from stepward.vm.values import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +36,7 @@ class TokenAttack(Attack):
     family = Family.REPLAY
     surface = "resume token"
     invariant = Invariant.DELIVERY
-    needs = (WAIT,)
+    needs: ClassVar[tuple[Need, ...]] = (WAIT,)
 
 
 def _another_payload(trial: Trial, step: str) -> Any:
@@ -160,6 +163,90 @@ class TokenOfAnotherStep(TokenAttack):
             run = trial.deliver(run, machine)
         trial.oracle.judge(trial.carry_on(run, machine))
         return Outcome.BLOCKED if tried else Outcome.NOT_APPLICABLE
+
+
+SIBLINGS: Final = Need("no calls wait beside each other", lambda target: target.program.layout.has_siblings)
+
+
+class TokensInAnyOrder(TokenAttack):
+    """A run waits in several branches or items at once, and is answered in any order. Each token that was used is
+    delivered again while the others wait."""
+
+    action = "delivered in any order where a run waits in several places at once, and again while others wait"
+    defence = "a token settles the one call that it was made for, and those that wait beside it keep theirs"
+    weight = 2
+    needs = (WAIT, SIBLINGS)
+
+    def play(self, case: Case) -> Outcome:
+        """Answer in any order, and check after each answer that the others still wait, and that the token is used."""
+        from hypothesis import strategies as st
+
+        trial = Trial(case, faults=False)
+        run = trial.start()
+        outcome = Outcome.NOT_APPLICABLE
+        for stop in range(MAX_STOPS):
+            if run.is_over:
+                break
+            if run.doubts or not run.suspensions:
+                run = trial.deliver(run, trial.machine())
+                continue
+            waiting = run.suspensions
+            one = waiting[case.pick(f"which is answered at stop {stop}", st.integers(0, len(waiting) - 1))]
+            payload, place = trial.payload(one.step), shown(one.frame, one.step)
+            case.act(f"resume `{place}` with {to_json(payload)}")
+            run = case.do(trial.machine().resume(one.token, payload))
+            left = {other.token for other in waiting if other != one} - {other.token for other in run.suspensions}
+            case.hold(run.is_over or not left, self.invariant, f"after an answer to `{place}` others wait no more")
+            if len(waiting) > 1 and not run.is_over:
+                outcome = Outcome.BLOCKED
+                again = _another_payload(trial, one.step)
+                refused(trial, f"deliver the used token of `{place}`", trial.machine().resume(one.token, again))
+        trial.oracle.judge(trial.carry_on(run))
+        return outcome
+
+
+class TokensAtOnce(TokenAttack):
+    """A run waits in several branches or items at once, and two processes answer two of them at the same time."""
+
+    action = "two of one run delivered at the same time"
+    defence = "whoever has the lease reads the run again, so that an answer changes nothing of the other one"
+    weight = 4
+    needs = (WAIT, SIBLINGS)
+
+    def play(self, case: Case) -> Outcome:
+        """Let two processes answer, interleaved, and check that both answers count."""
+        from hypothesis import strategies as st
+
+        trial = Trial(case, faults=False)
+        run = stopped(trial, trial.start(), lambda one: len(one.suspensions) > 1)
+        waiting = case.needs(run.suspensions if len(run.suspensions) > 1 else ())
+        first = case.pick("the first of two neighbours", st.integers(0, len(waiting) - 2))
+        pair = waiting[first : first + 2]
+        payloads = [trial.payload(pair[0].step)]
+        if pair[0].step == pair[1].step:  # whichever comes first
+            trial.oracle.known(pair[0].step, trial.oracle.due(pair[0].step) + 1, payloads[0])
+            payloads *= 2
+        else:
+            payloads.append(trial.payload(pair[1].step))
+        places = [shown(one.frame, one.step) for one in pair]
+        case.act(f"two processes resume `{places[0]}` and `{places[1]}` with {to_json(payloads[0])}", 2)
+        works: dict[str, Work] = {
+            place: partial(_resumed, trial, one.token, payload)
+            for place, one, payload in zip(places, pair, payloads, strict=True)
+        }
+        results = case.do(interleave(case, works))
+        after = trial.reload()
+        for place, result in results.items():
+            is_known = isinstance(result, Run | RunBusy | DeliveryRefused)
+            case.hold(is_known, Invariant.REFUSAL, f"{type(result).__name__} was raised: {result}")
+            is_taken = not isinstance(result, DeliveryRefused) or after.is_over
+            case.hold(is_taken, self.invariant, f"the answer to `{place}` is refused beside another one")
+        trial.oracle.judge(trial.carry_on(after))
+        return Outcome.ABSORBED
+
+
+async def _resumed(trial: Trial, token: str, payload: Any, points: Points) -> Run:
+    return await trial.machine(points).resume(token, payload)
 
 
 class TokenOfAnotherRun(TokenAttack):

@@ -1,4 +1,4 @@
-"""Specimens with bodies: items of a list, and branches that run at once."""
+"""Specimens with bodies: items of a list, one after another or at once, and branches that run at once."""
 
 from __future__ import annotations
 
@@ -187,3 +187,82 @@ BRANCHES: Final[Mapping[str, Any]] = {
     ],
 }
 """Branches that wait, write, ask a model and read a sibling's output, one with items, and one with branches in it."""
+
+AT_ONCE: Final[Mapping[str, Any]] = {
+    "name": "specimen_items_at_once",
+    "language": 2,
+    "inputs": {"lines": {"type": "array", "minItems": 2, "maxItems": 3, "items": _MONEY}},
+    "tools": {
+        "ask": {"effect": "none", "args": {"of": _MONEY}, "returns": {"enum": ["yes", "no"]}, "suspends": True},
+        "pay": {"effect": "write", "idempotent": False, "args": {"sum": {"type": "integer"}}},
+        "book": {"effect": "write", "idempotent": True, "args": {"sum": {"type": "integer"}, "of": _MONEY}},
+    },
+    "guardrails": [
+        {
+            "name": "agreed-first",
+            "protects": {"tool": "pay"},
+            "requires": {"step": "agreed", "branch": "then"},
+            "fresh": False,
+        },
+        {"name": "not-both", "exclusive": [{"step": "done"}, {"step": "failed"}]},
+    ],
+    "max_steps": 90,
+    "steps": [
+        {
+            "id": "paid",
+            "type": "for_each",
+            "items": "$lines",
+            "as": "line",
+            "index_as": "number",
+            "max_concurrency": 2,
+            "on_item_error": "skip",
+            "guardrails": [{"name": "once-each", "at_most_once": {"tool": "pay"}}],
+            "error_step": "failed",
+            "steps": [
+                {"id": "ask", "type": "tool", "tool": "ask", "args": {"of": "$line"}, "on_error": "retry"},
+                {
+                    "id": "agreed",
+                    "type": "condition",
+                    "condition": '$ask.output == "yes"',
+                    "then": "pay",
+                    "otherwise": "no",
+                },
+                {
+                    "id": "pay",
+                    "type": "tool",
+                    "tool": "pay",
+                    "args": {"sum": "$line"},
+                    "timeout_seconds": 30,
+                    "next_step": "receipt",
+                },
+                {"id": "receipt", "type": "end", "output": {"number": "$number", "sum": "$line"}},
+                {"id": "no", "type": "end", "outcome": "failure"},
+            ],
+        },
+        {
+            "id": "booked",
+            "type": "for_each",
+            "items": "$lines",
+            "as": "line",
+            "index_as": "number",
+            "max_concurrency": 2,
+            "on_error": "retry",
+            "max_retries": 2,
+            "error_step": "failed",
+            "steps": [
+                {"id": "word", "type": "llm", "prompt": "One word for $line?", "on_error": "skip"},
+                {
+                    "id": "book",
+                    "type": "tool",
+                    "tool": "book",
+                    "args": {"sum": "$number", "of": "$line"},
+                    "timeout_seconds": 20,
+                },
+                {"id": "kept", "type": "end", "output": {"number": "$number", "of": "$line"}},
+            ],
+        },
+        {"id": "done", "type": "end", "output": {"paid": "$paid.output", "booked": "$booked.output"}},
+        {"id": "failed", "type": "end", "outcome": "failure"},
+    ],
+}
+"""Items at once: those that wait, pay and are skipped where they fail, and those that are all tried again then."""

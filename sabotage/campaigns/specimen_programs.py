@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from stepward.sabotage.campaigns.specimen_bodies import BRANCHES, ITEMS
+from stepward.sabotage.campaigns.specimen_bodies import AT_ONCE, BRANCHES, ITEMS
+from stepward.sabotage.campaigns.specimen_waits import DUNNING, ESCALATION
 from stepward.sabotage.target import Target
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -403,79 +404,6 @@ DESK: Final[Mapping[str, Any]] = {
     ],
 }
 
-DUNNING: Final[Mapping[str, Any]] = {
-    "name": "specimen_dunning",
-    "language": 2,
-    "timeout_seconds": 300_000_000,
-    "inputs": {"amount": _MONEY},
-    "tools": {
-        "look": {"effect": "read", "returns": {"type": "boolean"}},
-        "remind": {"effect": "write", "idempotent": True, "args": {"sum": {"type": "integer"}}},
-    },
-    "guardrails": [{"name": "waited", "protects": {"tool": "remind"}, "requires": {"step": "days"}}],
-    "steps": [
-        {"id": "days", "type": "wait", "seconds": 259_200, "max_visits": 2},
-        {"id": "look", "type": "tool", "tool": "look"},
-        {"id": "paid", "type": "condition", "condition": "$look.output", "then": "done", "otherwise": "remind"},
-        {"id": "remind", "type": "tool", "tool": "remind", "args": {"sum": "$amount"}, "next_step": "until"},
-        {"id": "until", "type": "wait", "until": "2031-01-31T09:00:00Z", "next_step": "done"},
-        {"id": "done", "type": "end"},
-    ],
-}
-"""Waits for a number of seconds, and until a time; its runs may take some nine years."""
-
-ESCALATION: Final[Mapping[str, Any]] = {
-    "name": "specimen_escalation",
-    "language": 2,
-    "inputs": {"amount": _MONEY},
-    "tools": {
-        "ask": {"effect": "none", "suspends": True, "returns": {"type": "boolean"}},
-        "post": {"effect": "write", "idempotent": True, "suspends": True, "args": {"sum": {"type": "integer"}}},
-    },
-    "guardrails": [
-        {
-            "name": "asked",
-            "protects": {"tool": "post"},
-            "requires": {"any_of": [{"step": "manager"}, {"step": "director"}]},
-        }
-    ],
-    "steps": [
-        {
-            "id": "manager",
-            "type": "tool",
-            "tool": "ask",
-            "deadline_seconds": 86_400,
-            "output_key": "allowed",
-            "catch": [{"errors": ["Deadline"], "then": "director"}, {"errors": ["any"], "then": "no"}],
-            "next_step": "decide",
-        },
-        {
-            "id": "director",
-            "type": "tool",
-            "tool": "ask",
-            "deadline_seconds": 172_800,
-            "output_key": "allowed",
-            "retry": [{"errors": ["Deadline"], "max_attempts": 2, "delay_seconds": 60}],
-            "error_step": "no",
-            "next_step": "decide",
-        },
-        {"id": "decide", "type": "condition", "condition": "$allowed", "then": "post", "otherwise": "no"},
-        {
-            "id": "post",
-            "type": "tool",
-            "tool": "post",
-            "args": {"sum": "$amount"},
-            "deadline_seconds": 3_600,
-            "max_retries": 2,
-            "error_step": "no",
-            "next_step": "done",
-        },
-        {"id": "done", "type": "end"},
-        {"id": "no", "type": "end", "outcome": "failure"},
-    ],
-}
-"""Deadlines of calls that suspend the run: one that fails, and one that is tried again."""
-
 SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]]] = {
     "approval": (APPROVAL, (DESK,)),
     "loop": (LOOP, ()),
@@ -486,6 +414,7 @@ SPECIMENS: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], 
     "sums": (SUMS, ()),
     "items": (ITEMS, ()),
     "branches": (BRANCHES, ()),
+    "at once": (AT_ONCE, ()),
     "chain": (CHAIN, ()),
     "dunning": (DUNNING, ()),
     "escalation": (ESCALATION, ()),

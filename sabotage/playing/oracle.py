@@ -374,7 +374,7 @@ class Oracle:
         if self.is_adrift:
             self._judge_counts()
             self._judge_store(run)
-            if self.is_timed and not may_end(run):
+            if self.is_timed and not may_end(run, self.reference):
                 why = self.reference.reason
                 raise Breach(Invariant.GRAPH, f"the run is {run.status} ({run.reason}), and it had to end for {why}")
             return

@@ -14,13 +14,14 @@ TIMED: Final = ("guardrail", "max_steps", "max_tokens", "cost", "no-progress")
 
 
 def is_timed(reference: Reference) -> bool:
-    """Return whether a rule or a budget has ended the reference while branches ran."""
-    return reference.ended_beside and reference.reason in TIMED
+    """Return whether a rule or a budget has ended the reference while branches ran, or a failed item has stopped others
+    that start at another time in the run."""
+    return reference.has_stopped_items or (reference.ended_beside and reference.reason in TIMED)
 
 
-def may_end(run: Run) -> bool:
+def may_end(run: Run, reference: Reference) -> bool:
     """Return whether a run has ended as one may whose reference is timed."""
-    return not run.is_over or run.reason in (*TIMED, "cancelled", "abandoned")
+    return reference.has_stopped_items or not run.is_over or run.reason in (*TIMED, "cancelled", "abandoned")
 
 
 def is_spent(run: Run, reference: Reference, program: Program) -> bool:

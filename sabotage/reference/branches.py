@@ -64,6 +64,9 @@ class Branches(Computing):
     _members: list[Member] = []  # noqa: RUF012 - it is replaced, never changed
     ended_beside = False
     """Whether the run has ended while branches ran: what they had done by then may depend on timing."""
+    has_stopped_items = False
+    """Whether an item has failed after which none starts, in a list of which not all start at once: which of them have
+    started by then depends on timing."""
     _resting: Any = None
 
     @property
@@ -178,6 +181,8 @@ class Branches(Computing):
                 next(member.course)
             except Closed as closed:
                 member.closed = closed
+                if step.type == "for_each" and step.on_item_error == "fail" and not member.is_good:
+                    self.has_stopped_items |= len(members) > int(step.max_concurrency)
                 if step.type == "for_each" and step.do is not None and closed.status == "SUCCESS":
                     closed.output = self._data.held.get((step.do.id, "output"), GONE)
                 self._assigned_now(member.gone)

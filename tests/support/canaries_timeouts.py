@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canaries import Canary
-from stepward.sabotage.campaigns.specimen_programs import DUNNING
+from stepward.sabotage.campaigns.specimen_waits import DUNNING
 from stepward.vm.machine import continuation, replay
 from stepward.vm.machine.continuing import allowed_budgets
 

@@ -6,7 +6,7 @@ import pytest
 
 from canaries import Canary
 from rewriting import rewrite
-from stepward.sabotage.campaigns.specimen_programs import DUNNING, ESCALATION
+from stepward.sabotage.campaigns.specimen_waits import DUNNING, ESCALATION
 from stepward.vm.machine import apply, deliveries, replay, timely, waits
 from stepward.vm.machine.deadlines import overdue
 
