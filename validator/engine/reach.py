@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.analysis.assignment import Reading
     from stepward.validator.engine.conditions import Conditions
+    from stepward.validator.engine.smt import answers as solver
     from stepward.validator.engine.witnesses.synthesis import Witnesses
 
 GRAPH: Final = "graph"
@@ -45,8 +46,11 @@ MAX_UNITS: Final = 20_000_000
 MAX_PRODUCTS: Final = 12
 """The most multiplications of two variables in a system that the solver is asked about."""
 
-MAX_ROUNDS: Final = 3
-"""The most rounds of loops that are followed one by one, where a proof fails and no run takes the path shown."""
+MAX_PATHS: Final = 4
+"""The most paths of one system that the machine is asked to follow."""
+
+ROUNDS: Final = (1, 2, 3, 6)
+"""How many rounds of loops are followed, where a proof fails and no run takes the path shown."""
 
 
 @dataclass(frozen=True)
@@ -225,42 +229,49 @@ class _Search:
         if products > MAX_PRODUCTS:
             self._note("solver", "too many values are multiplied by one another: Z3 does not respect limits there")
             return None
-        from stepward.validator.engine.smt import blocks
+        if has_cycle(system):
+            return self._with_loops(system)
+        found, answer = self._solved(system)
+        return answer or self._shown(found)
 
-        engine = self.engine
-        found = blocks.search(
-            system, engine.domains, engine.moves.overflow.may_happen, units=engine.units, clock=engine.clock
-        )
-        engine.units -= found.units
+    def _shown(self, found: solver.Answer) -> Answer | None:
+        """Return a proof of the solver, or note why there is none."""
         if found.verdict is Verdict.PROVED:
             assert found.proof is not None, "the solver says why"
             known = self.engine.proof_parts(grounds.solved, self.builder, found.proof)
             proof = "no values satisfy the formula of all paths"
             return Answer(Verdict.PROVED, Evidence(found.layer, cut=(proof,), certificate=known))
-        if found.path is not None:
-            answer = self._confirmed(found.path)
-            return self._first_rounds(system) if answer is None and has_cycle(system) else answer
-        self._note(found.layer, found.reason)
+        if found.path is None:
+            self._note(found.layer, found.reason)
         return None
 
-    def _first_rounds(self, system: System) -> Answer | None:
-        """Return a violation in the first rounds of the loops.
+    def _with_loops(self, system: System) -> Answer | None:
+        """Return a proof about all rounds of the loops, or a violation in the first rounds.
 
-        A path through a loop that is cut has any values behind it. Here the loop is followed, so its values are those
-        of a run.
+        A path through a loop that is cut has any values behind it. In the first rounds the loop is followed, so its
+        values are those of a run.
         """
+        found, answer = self._solved(system, most=1)
+        answer = answer or self._shown(found)
+        for rounds in ROUNDS if found.path is not None and answer is None else ():
+            first = unrolled(system, rounds)
+            answer = answer or self._solved(first)[1]
+        return answer
+
+    def _solved(self, system: System, most: int = MAX_PATHS) -> tuple[solver.Answer, Answer | None]:
+        """Return what the solver says, and the violation on one of its first paths that a run takes."""
         from stepward.validator.engine.smt import blocks
 
-        engine = self.engine
-        for rounds in range(1, MAX_ROUNDS + 1):
-            first = unrolled(system, rounds)
-            fails = engine.moves.overflow.may_happen
-            found = blocks.search(first, engine.domains, fails, units=engine.units, clock=engine.clock)
-            engine.units -= found.units
-            answer = self._confirmed(found.path) if found.path is not None else None
-            if answer is not None:
-                return answer
-        return None
+        engine, tried = self.engine, list[Answer | None]()
+
+        def accepts(path: Path) -> bool:
+            tried.append(self._confirmed(path))
+            return tried[-1] is not None or len(tried) == most
+
+        fails = engine.moves.overflow.may_happen
+        found = blocks.search(system, engine.domains, fails, units=engine.units, clock=engine.clock, accepts=accepts)
+        engine.units -= found.units
+        return found, tried[-1] if tried else None
 
     def _affordable(self, path: Path, cost: int, write: Callable[..., ProofPart], *facts: Any) -> Answer | None:
         most = self.facts.program.max_steps

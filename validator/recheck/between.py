@@ -18,6 +18,7 @@ from stepward.validator.recheck.exits import ALONE, NOTHING, Exit
 from stepward.validator.recheck.failures import errors_at, errors_before_items, errors_of_branches, leaving, told_apart
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
+from stepward.validator.recheck.kept import BEFORE_ALL, BEFORE_ITEM
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
@@ -32,6 +33,7 @@ class Steps(Protocol):
     reading: Reading
     followed: Followed
     is_blind: bool
+    is_lazy: bool
 
     @property
     def origins(self) -> Origins:
@@ -74,19 +76,25 @@ class Steps(Protocol):
 
 
 def reverted(steps: Steps, number: int, exit_: Exit) -> Iterator[Exit]:
-    """Yield an exit; where it ends an item that is skipped, carried variables may have any of their values."""
+    """Yield an exit; where it ends an item that is skipped, carried variables get back their values from before it.
+
+    In a table they may have any of their values.
+    """
     owner = steps.reading.layout.owner(number)
     step = steps.reading.steps[owner] if owner is not None else None
     if not isinstance(step, ForEachStep) or step.on_item_error != "skip" or exit_.transition.closes == "SUCCESS":
         yield exit_
         return
-    for change in steps.together([[exit_.changes], *_any_carried(steps, step)]):
+    for change in steps.together([[exit_.changes], *_given_back(steps, step, BEFORE_ITEM)]):
         yield exit_._replace(changes=change)
 
 
-def _any_carried(steps: Steps, step: ForEachStep) -> Iterator[list[Changes]]:
-    """Yield, for each carried variable, the changes that give it any of its values, or none."""
+def _given_back(steps: Steps, step: ForEachStep, number: int) -> Iterator[list[Changes]]:
+    """Yield, for each carried variable, the changes that give it back an earlier value; any one in a table."""
     for name in step.carry:
+        if steps.is_lazy:
+            yield [tuple((slot, number) for slot in steps.followed.under((name,)))]
+            continue
         found = list(steps.valued([(name,)], _anything(steps, name)))
         is_lost = any(one.kind == "output" for one in steps.reading.lookup.variables[name])
         yield [*found, *(steps.undefined((name,)) if is_lost else ())]
@@ -241,7 +249,7 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
             choices.append(steps.success(step))
             succeeded = ALONE
         elif transition.kind == "again":
-            choices += _any_carried(steps, step)
+            choices += _given_back(steps, step, BEFORE_ALL)
         cost = int(transition.kind == "again")
         yield from (Exit(transition, change, NOTHING, succeeded, cost) for change in steps.together(choices))
     for name, due in _failures(steps, number, step, errors_at(step, stage, steps.reading.tool)):

@@ -21,6 +21,7 @@ from stepward.validator.recheck.cells import GIVEN, OPEN, Block, cut, is_exact, 
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import references, truths
 from stepward.validator.recheck.followed import Followed
+from stepward.validator.recheck.kept import Kept
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import prefixes
 from stepward.validator.recheck.questions import FAILS
@@ -98,7 +99,8 @@ class _Search:
         self.followed = followed
         self.steps = walk_.steps(followed, is_search=True)
         self.answers = _answer_slots(self.steps)
-        self.live = _live(walk_.reading, self.steps, walk_.watcher)
+        self.kept = Kept(walk_.reading, followed, len(followed.names) + len(self.answers))
+        self.live = _live(walk_.reading, self.steps, walk_.watcher, self.kept)
         self.lost: dict[int, list[int]] = {}
         """The answers that each step may change, by the steps that may change some."""
         for slot, roots in self.answers.items():
@@ -112,7 +114,8 @@ class _Search:
             GIVEN if origins.is_input(origins.root(name)) else self.followed.gone[slot]
             for slot, name in enumerate(self.followed.names)
         ]
-        return _forgotten((*values, *(OPEN for _ in self.answers)), self.live.get(0, 0))
+        others = (OPEN for _ in range(len(self.answers) + self.kept.size))
+        return _forgotten((*values, *others), self.live.get(0, 0))
 
     def successors(self, pair: Pair, written: Written, cost: int) -> Iterator[tuple[Pair, Written, int]]:
         """Yield the states that may follow a state, each with its cost."""
@@ -124,7 +127,7 @@ class _Search:
             return
         for state in _answered_states(self.steps, pair.step, written, self.live):
             for target, changes, after in self.walk.targets(self.steps, pair, state, cost):
-                moved = dict(enumerate(state)) | dict(changes) | dict.fromkeys(lost, OPEN)
+                moved = self.kept.moved(state, changes, pair.step, target.step) | dict.fromkeys(lost, OPEN)
                 yield target, _forgotten(tuple(moved.values()), self.live.get(target.step, 0)), after
 
 
@@ -162,10 +165,12 @@ def _answers(steps: Steps, step: int, state: tuple[int, ...], slot: int, tree: E
         yield (*state[:slot], FAILS if answer is None else int(answer), *state[slot + 1 :])
 
 
-def _live(reading: Reading, steps: Steps, watcher: Watcher) -> dict[int, int]:
+def _live(reading: Reading, steps: Steps, watcher: Watcher, kept: Kept) -> dict[int, int]:
     """Return the live references and answers of each step that has some: those that may be read before they are
     assigned again. A set of them is an integer, with a bit for each slot."""
     control, reads = reading.control, _reads(reading, steps, watcher)
+    for number, slots in kept.read.items():
+        reads[number] = reads.get(number, 0) | slots
     lost = _lost(reading, steps)
     live: dict[int, int] = {}
     pending = sorted(reads)
@@ -178,6 +183,8 @@ def _live(reading: Reading, steps: Steps, watcher: Watcher) -> dict[int, int]:
         if found != live.get(number, 0):
             live[number] = found
             pending.extend(control.before[number])
+    for number, places in kept.live.items():
+        live[number] = live.get(number, 0) | places
     return live
 
 

@@ -7,7 +7,7 @@ formula must decide. Planted mistakes must be caught. `STEPWARD_SYSTEMS=3000` tr
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -20,7 +20,7 @@ from stepward.validator.engine.smt import blocks, plans
 from stepward.validator.engine.smt.answers import Answer
 from stepward.validator.engine.smt.encoding import Encoding, Taken
 from stepward.validator.engine.smt.versions import Made, Merge
-from stepward.validator.engine.systems import assigned
+from stepward.validator.engine.systems import assigned, invariants
 from stepward.validator.engine.systems.system import BAD, FAILS, NONE_HOLDS, Guard, System, Undefined, has_cycle
 from stepward.validator.findings import Verdict
 from systems import (
@@ -301,7 +301,8 @@ def roots_are_defined_at_the_entry(patch: pytest.MonkeyPatch) -> None:
 
     def entry(self: Encoding) -> Any:
         found = true_entry(self)
-        return {root: self.any_of(root) if isinstance(one, Made) else one for root, one in found.items()}
+        anything = {root: self.terms.leaf(root, partial(self.assigned.domain, root)) for root in found}
+        return {root: anything[root] if isinstance(one, Made) else one for root, one in found.items()}
 
     patch.setattr(Encoding, "entry", entry)
 
@@ -351,6 +352,10 @@ def what_is_forgotten_keeps_its_first_value(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(assigned.Assigned, "_union", union)
 
 
+def a_loop_changes_nothing_that_holds(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(invariants, "_joined", lambda before, _after, **_: dict(before))
+
+
 def judge(seeds: range) -> None:
     """Hold what random systems are seldom like against what is known of it, then random ones."""
     assert verdict(irreducible(True, False)) is VIOLATED
@@ -368,6 +373,7 @@ MISTAKES = (
     a_way_is_taken_where_it_can_be,
     computed_values_always_exist,
     what_is_forgotten_keeps_its_first_value,
+    a_loop_changes_nothing_that_holds,
 )
 
 

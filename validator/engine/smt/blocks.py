@@ -47,6 +47,7 @@ DECIMAL_PLACES: Final = (0, 2, None)
 
 TOO_LARGE: Final = "a comparison of two texts has too many cases"
 TOO_MANY_DIGITS: Final = "a calculation may have a result of over 1,000 digits, and then its step fails"
+NO_RUN: Final = "a path without a run"
 NO_VALUES: Final = "the solver found a path, but no values with which the program can take it"
 
 
@@ -57,13 +58,14 @@ def search(
     *,
     units: int,
     clock: Clock,
+    accepts: Callable[[Path], bool] = lambda _: True,
 ) -> Answer:
-    """Search a path to BAD; `units` bounds the work, in Z3's own measure.
+    """Search a path to BAD that is accepted; `units` bounds the work, in Z3's own measure.
 
     `may_be_too_long` says of a calculation whether its result may have over a thousand digits.
     """
     try:
-        return _Search(system, domains, may_be_too_long, units, clock).answer()
+        return _Search(system, domains, may_be_too_long, units, clock).answer(accepts)
     except TooLarge:
         return unknown(LAYER, TOO_LARGE)
     except OutOfTime as error:
@@ -105,8 +107,8 @@ class _Search:
         self.solver.set("random_seed", 0)
         self.solver.add(self.terms.facts)
 
-    def answer(self) -> Answer:
-        """Return the answer of this layer."""
+    def answer(self, accepts: Callable[[Path], bool]) -> Answer:
+        """Return the answer of this layer; of a path that is not accepted, another one is asked for."""
         wanted = [self.goal] if self.goal is not True else []
         reason = NO_VALUES
         try:
@@ -120,12 +122,12 @@ class _Search:
                     reason = TOO_LONG
                     wanted.append(self._named(short(self.terms)))
                     continue
-                reason = NO_VALUES
                 walk = Walk(self.encoding, model)
                 path = self._path(walk, model, wanted)
-                if path is not None:
+                if path is not None and accepts(path):
                     return Answer(Verdict.VIOLATED, LAYER, path, units=self._used())
-                wanted.append(self._other(walk, model))
+                reason = NO_VALUES if path is None else NO_RUN
+                wanted.append(self._other(walk, model if path is None else None))
         except _Spent:
             return unknown(LAYER, SPENT, self._used())
         return unknown(LAYER, reason, self._used())
@@ -174,9 +176,10 @@ class _Search:
                 return path
         return None
 
-    def _other(self, walk: Walk, model: Any) -> Any:
-        """Return a term that excludes models like this one, whose path could not be taken."""
-        said = choices(model, walk.terms())
+    def _other(self, walk: Walk, model: Any | None) -> Any:
+        """Return a term that excludes models like this one, whose path could not be taken; without a model, any with
+        that path."""
+        said = None if model is None else choices(model, walk.terms())
         same = [*walk.choices(), *([said] if said is not None else [])]
         return self._named(z3.Not(z3.And(same)) if same else z3.BoolVal(False, self.terms.context))
 

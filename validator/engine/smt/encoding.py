@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -31,6 +31,7 @@ from stepward.validator.engine.smt.versions import (
     Written,
 )
 from stepward.validator.engine.systems.assigned import Assigned, possible
+from stepward.validator.engine.systems.invariants import Invariants
 from stepward.validator.engine.systems.system import (
     FAILS,
     NONE_HOLDS,
@@ -88,9 +89,19 @@ class Encoding:
             environment[root] = self._given(root, Given(source))
         return environment
 
-    def any_of(self, root: Names) -> Leaf:
-        """Return a new version of a root: any value that it can ever have."""
-        return self.terms.leaf(root, partial(self.assigned.domain, root))
+    def any_of(self, root: Names, node: int) -> Leaf:
+        """Return a new version of a root: any value that it can have at a node."""
+
+        def domain(fields: Fields) -> Domain:
+            found = self.assigned.domain(root, fields)
+            return found if fields else self.invariants.narrowed(node, root, found)
+
+        return self.terms.leaf(root, domain)
+
+    @cached_property
+    def invariants(self) -> Invariants:
+        """What holds at the nodes of the system; asked only where something is forgotten."""
+        return Invariants(self.system, self.terms.domains, self.assigned)
 
     def run(self, plan: Plan, start: Environment) -> None:
         """Build the formula of a plan whose paths begin with these versions."""
@@ -117,7 +128,7 @@ class Encoding:
         self.at[node] = self._called(f"node_{node}", self.terms.either(*(taken.when for _, taken in incoming)))
         environment = self._joined(incoming)
         if forgotten:
-            self.forgotten[node] = {root: self.any_of(root) for root in sorted(forgotten)}
+            self.forgotten[node] = {root: self.any_of(root, node) for root in sorted(forgotten)}
             environment = {**environment, **self.forgotten[node]}
         self.before[node] = environment
 
@@ -203,6 +214,8 @@ class Encoding:
 
     def _value(self, assign: Assign, conditions: list[Term]) -> Version:
         match assign.value:
+            case Given(same=names) if names in self.terms.environment:
+                return self.terms.environment[names]
             case Given() as given:
                 return self._given(assign.root, given)
             case Literal(value=literal) | Computed(tree=Constant(value=literal)):

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import networkx as nx
 
 from stepward.validator.engine.systems.system import BAD, ENTRY, System
-from stepward.validator.engine.values.domains import Names, real
+from stepward.validator.engine.values.domains import Names, is_kept, real
 
 
 class EdgeId(NamedTuple):
@@ -82,7 +82,7 @@ def _written(system: System, loop: set[int], incoming: dict[int, list[EdgeId]]) 
         for edge_id in incoming[node]
         if edge_id.node in loop
         for assign in system.edges[edge_id.node][edge_id.position].assigns
-        if real(assign.root) == assign.root
+        if real(assign.root) == assign.root or is_kept(assign.root)
     )
 
 

@@ -133,6 +133,7 @@ class _Walker:
         self.root_of = {name: self.domains.root(name) for name in self.names}
         self.held: dict[Names, _Held] = {}
         self.state: dict[Names, Any] = {}
+        self.roots = walk.encoding.system.roots
 
     def path(self, layer: str) -> Path:
         """Return the path; raises _Astray where it can't be taken."""
@@ -158,6 +159,8 @@ class _Walker:
             raise _Astray
         for assign, version in zip(edge.assigns, made, strict=True):
             match assign.value:
+                case Given(same=names) if names in self.roots:
+                    self._hold(assign.root, self.held.get(names))
                 case Given():
                     self._bind(assign.root, version)
                 case Literal(value=literal):

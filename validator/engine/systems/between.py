@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.systems.deciding import all_defined
 from stepward.validator.engine.systems.joint import FAILED, SUCCEEDS
 from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.system import NONE_HOLDS, Assign, Decision, Given, Guard, Literal, Undefined
-from stepward.validator.engine.values.domains import Names
+from stepward.validator.engine.values.domains import Names, kept
 from stepward.vm.expressions.syntax import Constant, Defined, Expression, Logic, Reference
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import BranchStep, Failing, ForEachStep, ParallelStep, SetStep
@@ -18,6 +18,9 @@ from stepward.vm.language.transitions import Transition
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
+
+ALL: Final = "all"
+LAST: Final = "last"
 
 
 class Moves(Protocol):
@@ -42,18 +45,28 @@ class Moves(Protocol):
 
 
 def reverted(moves: Moves, number: int, leaving: Leaving) -> Leaving:
-    """Return a move; one that ends the body of an item that is skipped gives carried variables any value."""
+    """Return a move; one that ends the body of an item that is skipped gives carried variables their values from
+    before the item."""
     ending = leaving.transition.ending
     owner = moves.facts.bodies.reverts(number, ending.status if ending is not None else None)
     if owner is None:
         return leaving
-    return leaving._replace(assigns=(*leaving.assigns, *_any_carried(moves, owner)))
+    return leaving._replace(assigns=(*leaving.assigns, *_given_back(moves, owner, LAST)))
 
 
-def _any_carried(moves: Moves, owner: int) -> Iterator[Assign]:
-    lost = moves.facts.bodies.may_lose(owner)
+def _given_back(moves: Moves, owner: int, when: str) -> Iterator[Assign]:
+    """Yield the assignments that give carried variables back the values that they had when items began."""
+    lost = moves.facts.bodies.may_lose(owner) if when == LAST else ()
     for source in _carried(moves, owner):
-        yield Assign((source.name,), Given(source, maybe=(source.name,) in lost))
+        root = (source.name,)
+        yield Assign(root, Given(source, maybe=root in lost, same=kept(root, owner, when)))
+
+
+def _remembered(moves: Moves, owner: int, when: str) -> Iterator[Assign]:
+    """Yield the assignments that keep the values of carried variables when items begin."""
+    for source in _carried(moves, owner):
+        root = (source.name,)
+        yield Assign(kept(root, owner, when), Given(source, maybe=True, same=root))
 
 
 def _carried(moves: Moves, owner: int) -> Iterator[Source]:
@@ -70,7 +83,7 @@ def started(moves: Moves, number: int, step: ForEachStep, transitions: Iterable[
     for transition in transitions:
         if transition.kind == "success":
             guards = () if wanted is None else (Guard(wanted, 0),)
-            carried = tuple(moves.assigned(step, trees, {}))
+            carried = (*moves.assigned(step, trees, {}), *_remembered(moves, number, ALL))
             yield Leaving(transition, guards, carried, (), 1)
     for name in moves.facts.failing.at(number):
         yield Leaving(moves.facts.flow.failure(number, name), (), _failed(moves, step, name), (), 1)
@@ -149,8 +162,9 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
         if transition.kind == "item" and bodies.of_stages[number].next == number:
             found = {one: source for (one,) in bodies.item_names(step) for source in names.variables[one]}
             assigns = tuple(Assign((one,), Given(source)) for one, source in found.items())
+            assigns += tuple(_remembered(moves, owner, LAST))
         elif transition.kind == "again":
-            assigns = tuple(Assign((one.name,), Given(one)) for one in _carried(moves, owner))
+            assigns = tuple(_given_back(moves, owner, ALL))
         elif transition.kind == "success" and step.is_once:
             assigns = tuple(_own_output(moves, owner, step))
         elif transition.kind == "success":

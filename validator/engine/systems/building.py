@@ -28,7 +28,7 @@ from stepward.validator.engine.systems.system import (
     Guard,
     System,
 )
-from stepward.validator.engine.values.domains import Names, real
+from stepward.validator.engine.values.domains import Names, is_kept, real
 from stepward.vm.language.transitions import END, Transition
 
 if TYPE_CHECKING:
@@ -206,7 +206,8 @@ class Builder:
         assert order[0] == 0, "the entry is a node"
         slice_.nodes = {number: node for node, number in enumerate(order)}
         edges = tuple(tuple(_cheapest(self._edges(number, slice_))) for number in order)
-        return System(edges, slice_.roots, self.moves.inputs(slice_.roots))
+        earlier = {one.root for each in edges for edge in each for one in edge.assigns if is_kept(one.root)}
+        return System(edges, slice_.roots | earlier, self.moves.inputs(slice_.roots))
 
     def _edges(self, number: int, slice_: Slice) -> Iterator[Edge]:
         product_, question = self.product, self.question

@@ -76,10 +76,14 @@ class Guard(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Any value of the type of an input, an output or an error; `maybe` says that it may also be undefined."""
+    """Any value of the type of an input, an output or an error; `maybe` says that it may also be undefined.
+
+    `same` is the root that has just this value, or is undefined as well. A layer may ignore that.
+    """
 
     source: Source
     maybe: bool = False
+    same: Names | None = None
 
 
 class Literal(NamedTuple):

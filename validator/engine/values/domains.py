@@ -45,9 +45,19 @@ def primed(names: Names) -> Names:
     return (names[0] + "'", *names[1:])
 
 
+def kept(names: Names, owner: int, when: str) -> Names:
+    """Return the name for the value that a variable had when items of a step began: `all` of them, or the last."""
+    return (f"{names[0]}~{owner} {when}", *names[1:])
+
+
+def is_kept(names: Names) -> bool:
+    """Return whether a name stands for an earlier value of a variable."""
+    return "~" in names[0]
+
+
 def real(names: Names) -> Names:
-    """Return the name in the program for a primed name."""
-    return (names[0].removesuffix("'"), *names[1:]) if names[0].endswith("'") else names
+    """Return the name in the program for a primed name, and for that of an earlier value."""
+    return (names[0].partition("~")[0].removesuffix("'"), *names[1:])
 
 
 class Range(NamedTuple):

@@ -177,6 +177,8 @@ class Walker:
 
     def _assigned(self, assign: Assign, outputs: Mapping[str, Any]) -> Any:
         match assign.value:
+            case Given(same=names) if names is not None:
+                return self.env.get(names, UNDEFINED)
             case Given(source=source, maybe=maybe):
                 if maybe:
                     return _UNKNOWN

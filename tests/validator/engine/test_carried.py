@@ -1,0 +1,139 @@
+"""Variables that items carry on: rules about totals behind and inside of for_each steps, against every run.
+
+The variants cross what becomes of an item that fails, tools, conditions, attempts and lists with at least one item.
+Each is asked twice: with few items, which searches count, and with many, which they can't.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from brute_force import truth
+from comparing import checked
+from stepward.validator import Verdict
+
+PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
+SMALL = {"type": "integer", "minimum": 0, "maximum": 2}
+TOOLS: dict[str, Any] = {
+    "pay": {"effect": "write", "idempotent": True},
+    "count": {"effect": "read", "idempotent": True, "returns": SMALL},
+}
+RULES = {
+    "itself": "$t > $t",
+    "below": "$t < 0",
+    "nothing": "$t < 1",
+    "much": "$t > 3",
+    "more": "$t > 4",
+    "parted": "$k != $t",
+    "ahead": "$k > $t",
+}
+"""The last two compare the total with a second one, which is set in a step of its own."""
+
+BODIES: dict[str, list[dict[str, Any]]] = {
+    "sum": [],
+    "tool": [{"id": "c", "type": "tool", "tool": "count", "output_key": "y"}],
+    "condition": [{"id": "if", "type": "condition", "condition": "$x > 0", "then": "a", "otherwise": "no"}],
+    "failing": [{"id": "if", "type": "condition", "condition": "$x > 1", "then": "bad", "otherwise": "a"}],
+}
+"""The steps of an item before it adds to the total."""
+
+
+def program(body: str, on_item_error: str, least: int, *, counted: bool, fails_between: bool) -> dict[str, Any]:
+    """Return a program that adds items up. Between two sums an item may fail, so that one of them falls back."""
+    value = "$y" if body == "tool" else "$x"
+    between = {"id": "if2", "type": "condition", "condition": f"{value} > 1", "then": "bad", "otherwise": "b"}
+    steps = [
+        *BODIES[body],
+        {"id": "a", "type": "set", "set": {"t": f"$t + {value}"}, "next_step": "if2" if fails_between else "b"},
+        *([between] if fails_between else []),
+        {"id": "b", "type": "set", "set": {"k": f"$k + {value}"}, "is_terminal": True},
+    ]
+    steps += [{"id": "no", "type": "end"}] if body == "condition" else []
+    if fails_between or body == "failing":
+        steps.append({"id": "bad", "type": "end", "outcome": "failure"})
+    each = {"id": "each", "type": "for_each", "items": "$l", "as": "x", "carry": {"t": 0, "k": 0}, "steps": steps}
+    each |= {"max_items": 2 if counted else 9, "on_item_error": on_item_error}
+    return {
+        "name": "t",
+        "language": 2,
+        "inputs": {"l": {"type": "array", "items": SMALL, "minItems": least, "maxItems": 2 if counted else 9}},
+        "tools": TOOLS,
+        "guardrails": [{"name": name, "never": {"tool": "pay"}, "when": when} for name, when in RULES.items()],
+        "steps": [each, {"id": "p", "type": "tool", "tool": "pay", "is_terminal": True}],
+    }
+
+
+def judged(data: dict[str, Any]) -> dict[str, Verdict]:
+    found = {one.rule: one for one in checked(data).properties if one.rule in RULES}
+    assert all(one.rechecked is (one.verdict is PROVED) for one in found.values())
+    return {name: found[name].verdict for name in RULES}
+
+
+VARIANTS = [
+    (body, on_item_error, least, fails_between)
+    for body, on_item_error, least, fails_between in product(BODIES, ("skip", "fail"), (0, 1), (False, True))
+    if on_item_error == "skip" or not fails_between
+]
+
+
+@pytest.mark.parametrize(("body", "on_item_error", "least", "fails_between"), VARIANTS)
+def test_totals_of_few_items_are_decided(body: str, on_item_error: str, least: int, fails_between: bool) -> None:
+    data = program(body, on_item_error, least, counted=True, fails_between=fails_between)
+    broken = truth(data).broken
+    wanted = {name: VIOLATED if broken[name] else PROVED for name in RULES}
+    said = judged(data)
+    assert said == wanted
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_bounds_of_totals_of_many_items_are_decided(body: str) -> None:
+    """No search can count nine items: what holds of the totals comes from their bounds, and runs from first rounds."""
+    data = program(body, "skip", 1, counted=False, fails_between=True)
+    few = truth(program(body, "skip", 1, counted=True, fails_between=True)).broken
+    said = judged(data)
+    assert {name: said[name] for name in ("itself", "below", "nothing")} == {
+        "itself": PROVED,
+        "below": PROVED,
+        "nothing": VIOLATED,
+    }
+    assert all(said[name] is not PROVED for name in RULES if few[name])
+    assert said["much"] is VIOLATED  # four items of 1
+
+
+def test_a_total_falls_back_to_its_value_before_the_item_of_its_own_step() -> None:
+    """Two steps carry one total. Every item of the outer one fails, after some of the inner one have succeeded."""
+    fails = {"type": "end", "outcome": "failure"}
+    inner = [
+        {"id": "s", "type": "set", "set": {"t": "$t + 1"}},
+        {"id": "i", "type": "condition", "condition": "$y > 1", "then": "no_y", "otherwise": "end_y"},
+        {"id": "no_y", **fails},
+        {"id": "end_y", "type": "end"},
+    ]
+    more = {"type": "for_each", "max_items": 2, "on_item_error": "skip"}
+    outer = [
+        {"id": "inner", "items": "$l", "as": "y", "carry": {"t": "$t"}, "steps": inner, **more},
+        {"id": "j", "type": "condition", "condition": "$t > 0", "then": "no_x", "otherwise": "end_x"},
+        {"id": "no_x", **fails},
+        {"id": "end_x", "type": "end"},
+    ]
+    data = program("sum", "skip", 1, counted=True, fails_between=False)
+    rules = {"some": "$t > 0", "none": "$t < 1"}
+    data["guardrails"] = [{"name": name, "never": {"tool": "pay"}, "when": when} for name, when in rules.items()]
+    data["steps"][0] = {"id": "each", "items": "$l", "as": "x", "carry": {"t": 0}, "steps": outer, **more}
+    assert {name for name, places in truth(data).broken.items() if places} == {"none"}
+    found = {one.rule: one.verdict for one in checked(data).properties if one.rule in rules}
+    assert found == {"some": PROVED, "none": VIOLATED}
+
+
+def test_another_attempt_begins_with_the_first_values() -> None:
+    """Nothing is skipped. A tool that fails has the whole step tried again, with a total of 0."""
+    data = program("sum", "fail", 1, counted=True, fails_between=False)
+    each = data["steps"][0]
+    each |= {"on_error": "retry", "max_retries": 2}
+    each["steps"].insert(1, {"id": "c", "type": "tool", "tool": "count", "output_key": "y"})
+    broken = truth(data).broken
+    assert judged(data) == {name: VIOLATED if broken[name] else PROVED for name in RULES}
+    assert not broken["more"]
