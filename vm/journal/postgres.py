@@ -60,7 +60,7 @@ _SIGN: Final = """UPDATE runs SET signature = %(signature)b
     WHERE run = %(run)s AND seq = %(seq)s AND digest = %(digest)b AND kept IS NULL RETURNING run"""
 # The row stays, so that no other run is made with its id. A driver that is still there loses its lease.
 _PRUNE: Final = """WITH gone AS (
-        UPDATE runs SET kept = %(kept)b, signature = NULL, due = NULL, fence = fence + 1, expires = 0
+        UPDATE runs SET kept = %(kept)b, signature = NULL, due = NULL, held = NULL, fence = fence + 1, expires = 0
         WHERE run = %(run)s AND seq = %(seq)s AND digest = %(digest)b RETURNING run),
     cleared AS (DELETE FROM records USING gone WHERE records.run = gone.run)
     SELECT run FROM gone"""

@@ -71,7 +71,7 @@ PAGE: Final = 1_000
 
 _SIGN: Final = "UPDATE runs SET signature = ? WHERE run = ? AND seq = ? AND digest = ? AND kept IS NULL"
 # The row stays, so that no other run is made with its id. A driver that is still there loses its lease.
-_PRUNE: Final = """UPDATE runs SET kept = ?, signature = NULL, due = NULL, fence = fence + 1, expires = 0
+_PRUNE: Final = """UPDATE runs SET kept = ?, signature = NULL, due = NULL, held = NULL, fence = fence + 1, expires = 0
     WHERE run = ? AND seq = ? AND digest = ?"""
 _FENCE: Final = "SELECT seq, fence FROM runs WHERE run = ? AND kept IS NULL"
 _HOLD: Final = """UPDATE runs SET held = :name, due = NULL, expires = 0

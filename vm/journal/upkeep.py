@@ -175,6 +175,13 @@ def breakers(make: Opener) -> None:
         "a run was not due when its breaker was closed"
     )
     assert make().switches(name) == [opened, closed], "what was switched is not told as it was"
+    gone, fence = created(store)
+    assert store.switch(opened), "a breaker was not opened again"
+    assert store.hold(Lease(gone, fence, NOW + TTL), name), "an open breaker did not hold a second run"
+    assert store.prune(Head(gone, 0, entries(1)[0].digest, None), b"kept"), "a run that is held was not pruned"
+    assert store.switch(closed), "a breaker was not closed again"
+    found = {one.run for one in store.claim("e", late + 10 * TTL, TTL, 1_000)}
+    assert gone not in found, "a run that was pruned while it was held was claimed"
 
 
 UPKEEP: Final = (signed_anew, snapshots, prunes, pruned_race, erases_many, breakers)
