@@ -25,11 +25,7 @@ DEFAULT_EXAMPLES: Final = 100
 
 
 FIRST_CASES: Final = 10
-"""Cases in the first shard of an attack. Few, so that a short campaign reaches all attacks."""
-
-
-FIRST_HEAVY_CASES: Final = 2
-"""The same for an attack whose cases take long."""
+"""Plain cases that the first shard of an attack may cost. Few, so that a short campaign reaches all attacks."""
 
 LEAST_CASES: Final = 2
 """The least number of cases of an attack on each specimen: the simplest case, and a random one."""
@@ -86,8 +82,7 @@ class Orders:
     def _shards(self, attack: type[Attack], examples: int, programs: Sequence[str]) -> Iterator[Shard]:
         """Yield shards for a number of cases. Every program gets one shard before any gets a second."""
         left = max(1, examples)
-        most = FIRST_CASES if attack.weight <= LIGHT else FIRST_HEAVY_CASES
-        first = min(most, max(1, left // max(1, len(programs))))
+        first = max(1, min(FIRST_CASES // attack.weight, left // max(1, len(programs))))
         number = 0
         while left > 0 and programs:
             cases = min(left, SHARD_CASES if number >= len(programs) else first)
@@ -236,13 +231,15 @@ def attack_program(
 
 
 def _in_turns(by_attack: Iterable[list[Shard]]) -> list[Shard]:
-    """Return shards in the order of play: every attack visits every program before any attack repeats one."""
+    """Return shards in the order of play: every attack visits every program before any attack repeats one. In each turn
+    the cheap attacks come first."""
     turns = [
         (shard.number, sum(one.number == shard.number for one in shards[:place]), shard)
         for shards in by_attack
         for place, shard in enumerate(shards)
     ]
-    return [shard for _, _, shard in sorted(turns, key=lambda turn: turn[:2])]
+    in_order = sorted(turns, key=lambda turn: (*turn[:2], ATTACK_BY_NAME[turn[2].attack].weight))
+    return [shard for *_, shard in in_order]
 
 
 def _target(target: Target, shard: Shard) -> Target:
@@ -303,10 +300,21 @@ def _shard_results(
     if orders.workers > 1 and len(shards) > 1:
         yield from _in_processes(target, orders, shards, until)
         return
-    for shard in shards:
-        if until is not None and time.monotonic() >= until:
-            return
-        yield _played(target, shard, orders)
+    waiting = list(shards)
+    while waiting and (until is None or time.monotonic() < until):
+        result = _played(target, waiting.pop(0), orders)
+        _hurry(waiting, result)
+        yield result
+
+
+def _hurry(waiting: list[Shard], result: ShardResult) -> None:
+    """Put the next program of an attack first if it came to nothing on the last one: there it may have hold."""
+    if result.outcomes.keys() == {Outcome.NOT_APPLICABLE}:
+        name = result.shard.attack
+        following = next((shard for shard in waiting if shard.attack == name and not shard.number), None)
+        if following is not None and following.specimen != result.shard.specimen:
+            waiting.remove(following)
+            waiting.insert(0, following)
 
 
 def _played(target: Target, shard: Shard, orders: Orders) -> ShardResult:
@@ -325,7 +333,7 @@ def _in_processes(
     from multiprocessing import get_context
 
     data = target.to_data()
-    waiting = list(reversed(shards))
+    waiting = list(shards)
     running: set[Future[ShardResult]] = set()
     # A fork would copy the threads and event loops of the caller.
     with ProcessPoolExecutor(orders.workers, mp_context=get_context("spawn")) as pool:
@@ -334,9 +342,10 @@ def _in_processes(
                 if until is not None and time.monotonic() >= until:
                     waiting.clear()
                     break
-                running.add(pool.submit(play_in_worker, data, waiting.pop(), orders))
+                running.add(pool.submit(play_in_worker, data, waiting.pop(0), orders))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
+                _hurry(waiting, future.result())
                 yield future.result()
 
 

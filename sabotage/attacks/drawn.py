@@ -53,11 +53,11 @@ class _Drawn(Attack):
     invariant = Invariant.GRAPH
     defence = "the machine follows the page of the language, and the reference interpreter agrees"
     severity: ClassVar[Severity] = "high"
-    weight = 12
+    weight = 8
     shrinks = False
     enumerates = "generated programs, one after the other"
     theme: ClassVar[str]
-    programs: ClassVar[int] = 30
+    programs: ClassVar[int] = 10
 
     def play(self, case: Case) -> Outcome:
         """Draw programs, and play each on the machine and on the reference. Raises Breach if they differ."""
@@ -174,7 +174,7 @@ class DrawnPolicies(_Drawn):
     invariant = Invariant.PERMISSION
     severity = "critical"
     theme = "policies"
-    programs = 15
+    programs = 5
 
 
 class DrawnErrors(_Drawn):
@@ -220,6 +220,7 @@ class DrawnBranches(_Drawn):
     family = Family.TRANSITIONS
     action = "small programs with branches, whose calls return in any order"
     theme = "branches"
+    programs = 5
 
 
 class DrawnItems(_Drawn):
@@ -228,6 +229,7 @@ class DrawnItems(_Drawn):
     family = Family.TRANSITIONS
     action = "small programs with items that run at once, whose calls return in any order"
     theme = "items"
+    programs = 5
 
 
 class DrawnSizes(_Drawn):
@@ -258,7 +260,7 @@ class DrawnStore(_Drawn):
     invariant = Invariant.REPLAY
     defence = "each run is checked only against its own records"
     theme = "waivers"
-    programs = 4
+    programs = 2
 
     def _play(self, case: Case, seed: str) -> None:
         store = MemoryJournal()

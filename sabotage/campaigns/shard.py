@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Stateful
+from stepward.sabotage.campaigns.in_memory import in_memory
 from stepward.sabotage.campaigns.steady import steady
 from stepward.sabotage.invariants import Breach, Invariant, NotApplicable, Outcome
 from stepward.sabotage.playing.case import Case, Weakness
@@ -216,7 +217,7 @@ def run_shard(
     tally = _Tally()
     began = time.process_time()
     search = _search_moves if isinstance(attack, Stateful) else _search
-    with runner(target, attack, weakness, postgres) as made_by, steady():
+    with in_memory(), runner(target, attack, weakness, postgres) as made_by, steady():
         made_by.shift = shard.own_seed
         try:
             search(attack, made_by, shard.own_seed, how, tally)

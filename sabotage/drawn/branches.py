@@ -42,6 +42,9 @@ SHARE_CROWDED: Final = 0.25
 """The share of programs whose outputs do not all fit into the state of a run."""
 
 CROWDED: Final = Manner(beside=0.0, at_limit=0.8, echoes=0.0, weights=((40, 1, 0, 0, 0, 4),))
+STEPS: Final = (60, 60, 60, 120, 120, 120, 120, 400)
+"""Limits of the steps. Some programs loop until they are reached, and long runs take many times as long."""
+
 STATES: Final = (1_500, 2_000, 3_000, 5_000)
 """Limits of the state. The first record of a run is checked against them, too, and has about 800 bytes."""
 
@@ -145,6 +148,7 @@ def branches_case(seed: str) -> DrawnCase:
     """Return the case of a seed: a program with branches, and a world."""
     program, chance = Program.from_dict(branch_program(seed)), Random(f"crowded {seed}")
     if chance.random() < SHARE_CROWDED:
-        limits = Limits(chance.choice((200, 300, 400)), chance.choice(STATES), steps=400)
+        limits = Limits(chance.choice((200, 300, 400)), chance.choice(STATES), steps=chance.choice(STEPS))
         return DrawnCase(program, seed, manner=CROWDED, limits=limits)
-    return DrawnCase(program, seed, manner=Random(f"manner {seed}").choice(MANNERS), limits=Limits(steps=400))
+    limits = Limits(steps=chance.choice(STEPS))
+    return DrawnCase(program, seed, manner=Random(f"manner {seed}").choice(MANNERS), limits=limits)

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.drawn.bodies import body_program, plain
-from stepward.sabotage.drawn.branches import BRANCHES, MANNERS, bounded, branch_program
+from stepward.sabotage.drawn.branches import BRANCHES, MANNERS, STEPS, bounded, branch_program
 from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.sabotage.drawn.wide import Theme, all_steps
 from stepward.vm import Program, ProgramError
@@ -63,4 +63,5 @@ def _is_runnable(program: Program) -> bool:
 def items_case(seed: str) -> DrawnCase:
     """Return the case of a seed: a program with items that run at once, and a world."""
     program = Program.from_dict(items_program(seed))
-    return DrawnCase(program, seed, manner=Random(f"manner {seed}").choice(MANNERS), limits=Limits(steps=400))
+    limits = Limits(steps=Random(f"steps {seed}").choice(STEPS))
+    return DrawnCase(program, seed, manner=Random(f"manner {seed}").choice(MANNERS), limits=limits)
