@@ -9,6 +9,7 @@ from typing import Final
 
 from stepward.sabotage.attack import Attack
 from stepward.sabotage.attacks import (
+    at_once,
     audits,
     branches,
     budgets,
@@ -91,6 +92,7 @@ _FILES: Final = (
     kills,
     recoveries,
     contracts,
+    at_once,
     times,
     drivers,
     timelines,

@@ -16,6 +16,7 @@ from stepward.sabotage.needs import SENSITIVE, WRITE
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.machines import Machine
 from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.variants import variant
 from stepward.sabotage.stores.forging import Data, chained, raw_store_of
 from stepward.sabotage.target import Target
 from stepward.vm.errors import StepwardError
@@ -24,8 +25,10 @@ from stepward.vm.journal.store import Head
 from stepward.vm.journal.verify import verify
 from stepward.vm.language.guardrails import AtMostOnce, ToolSelector
 from stepward.vm.language.program import Program
+from stepward.vm.machine.apply import apply
 from stepward.vm.machine.continuation import MAX_CONTINUATIONS
 from stepward.vm.machine.handing import readable
+from stepward.vm.machine.history import fold
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.run import Run
@@ -34,6 +37,9 @@ from stepward.vm.values import to_json
 
 MOST_LACKING: Final = 6
 """The most steps that the budget of an interrupted run lacks: writes are mostly made late in a run."""
+
+MOST_REHEARSALS: Final = 6
+"""The most runs that are drawn until one writes."""
 
 ENDINGS: Final = ("BUDGET_EXCEEDED", "STALLED")
 NOBODY: Final = "0" * 64
@@ -81,23 +87,36 @@ async def _nothing() -> None:
     return None
 
 
+FORMS: Final = ("inputs", "no declared arguments", "constants", "sub-steps")
+"""How a program states the arguments of its calls: by its inputs, or as constants, to tools that declare no arguments,
+to the declared ones, or in the sub-steps of one step."""
+
+
 class Interrupted:
     """A run of the target that has used up its steps, and a machine that continues it. The oracle looks no more.
 
-    A rehearsal, which makes the same decisions, says how many steps the run would take.
+    A rehearsal, which makes the same decisions, says how many steps the run would take. With `writes`, that of several
+    is taken which writes first, and the run is interrupted after a write. `target` replaces that of the case.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, *, writes: bool = False, target: Target | None = None) -> None:
         from hypothesis import strategies as st
 
-        rehearsal = Trial(case, faults=False)
-        whole = rehearsal.carry_on(rehearsal.start())
-        rehearsal.oracle.rest()
+        whole_target = target or case.target
+        for number in range(MOST_REHEARSALS if writes else 1):
+            rehearsal = Trial(case, f"run {number}" if number else "", faults=False, target=whole_target)
+            whole = rehearsal.carry_on(rehearsal.start())
+            rehearsal.oracle.rest()
+            written = _steps_of_a_write(rehearsal) if writes else None
+            if written is not None:
+                break
         case.story.clear()
-        steps = max(1, whole.steps - case.pick("the steps that it lacks", st.integers(1, MOST_LACKING)))
+        most = MOST_LACKING if written is None else min(whole.steps - written, MOST_LACKING)
+        case.needs(most > 0)
+        steps = max(1, whole.steps - case.pick("the steps that it lacks", st.integers(1, most)))
         self.case = case
-        self.target = case.target.once(("interrupted", str(steps)), lambda: _within(case.target, steps))
-        self.trial = Trial(case, faults=False, target=self.target)
+        self.target = whole_target.once(("interrupted", str(steps)), lambda: _within(whole_target, steps))
+        self.trial = Trial(case, rehearsal.name, faults=False, target=self.target)
         self.run = self.trial.carry_on(self.trial.start())
         case.needs(self.run.status in ENDINGS)
         self.history = self.trial.history()
@@ -119,20 +138,28 @@ class Interrupted:
         found = [one.body for one in self.history.events if one.kind == "intent" and calls[one.body["step"]].writes]
         return [Written(body["tool"], body["args"]) for body in found if not is_sealed(body["args"])]
 
-    def program(self, calls: Sequence[Written] = (), **more: Any) -> Program:
-        """Return a program that makes these calls, each whether or not the one before has failed."""
-        inputs = {f"{name}_{number}": {"default": value} for number, one in enumerate(calls) for name, value in
-                  json.loads(to_json(dict(one.args))).items()}  # fmt: skip
-        steps: list[Data] = [
+    def program(self, calls: Sequence[Written] = (), form: str = "inputs", **more: Any) -> Program:
+        """Return a program that makes these calls, each whether or not the one before has failed. `form` is one of
+        FORMS."""
+        args = [json.loads(to_json(dict(one.args))) for one in calls]
+        inputs = {f"{name}_{number}": {"default": value} for number, one in enumerate(args) for name, value in
+                  one.items()} if form == "inputs" else {}  # fmt: skip
+        made = [
             {
                 "id": f"rest_{number}",
                 "type": "tool",
                 "tool": one.tool,
-                "args": {name: f"${name}_{number}" for name in one.args},
+                "args": {
+                    name: f"${name}_{number}" if form == "inputs" else _literal(value)
+                    for name, value in args[number].items()
+                },
                 "on_error": "skip",
             }
             for number, one in enumerate(calls)
         ]
+        steps: list[Data] = made
+        if form == "sub-steps" and made:
+            steps = [{"id": "rest_all", "type": "parallel", "parallel_steps": made, "on_error": "skip"}]
         known = self.target.program.to_dict()
         said: Data = {name: known[name] for name in ("language", "tools") if name in known}
         steps.append({"id": "rest_end", "type": "end"})
@@ -151,6 +178,40 @@ class Interrupted:
             return None
 
 
+def _going_on(data: Data, is_declared: bool) -> None:
+    """Let no call be the end of the program, so that a run can be interrupted after each. Tools may declare no
+    arguments."""
+    for step in data["steps"]:
+        if step["type"] != "end" and step.pop("is_terminal", False):
+            step["next_step"] = "after_all"
+            step.pop("outcome", None)
+    data["steps"] = [*data["steps"], {"id": "after_all", "type": "end"}]
+    for tool in () if is_declared else data.get("tools", {}).values():
+        tool.pop("args", None)
+
+
+def _literal(value: Any) -> Any:
+    """Return a value as a program writes it: a dollar sign begins no reference."""
+    if isinstance(value, dict):
+        return {name: _literal(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_literal(item) for item in value]
+    return value.replace("$", "$$") if isinstance(value, str) else value
+
+
+def _steps_of_a_write(trial: Trial) -> int | None:
+    """Return the steps that a run has spent after its first write without sensitive values, None without one."""
+    found, calls = trial.history(), trial.target.calls
+    spent, state = [0], None
+    for event in found.events:
+        state = apply(found.plan, state, event) if state is not None else fold(found.plan, [event])
+        spent.append(state.steps)
+    for number, event in enumerate(found.events):
+        if event.kind == "intent" and calls[event.body["step"]].writes and not is_sealed(event.body["args"]):
+            return next((steps for steps in spent[number:] if steps > spent[number]), None)
+    return None
+
+
 def _within(target: Target, steps: int) -> Target:
     program = target.program
     most = steps if program.max_steps is None else min(steps, program.max_steps)
@@ -158,24 +219,31 @@ def _within(target: Target, steps: int) -> Target:
 
 
 class EffectOverTheBoundary(Attack):
-    """A run is interrupted, and a program that continues it makes each of its writes again, with the same arguments."""
+    """A run is interrupted, and a program that continues it makes each of its writes again, with the same arguments: as
+    inputs or as constants, with or without their declaration, one after the other or at once."""
 
     family = Family.REPLAY
     surface = "continuation"
     action = "the writes of an interrupted run, made again"
     invariant = Invariant.ONCE
     defence = "the policies of a continuation list the writes of the runs before, and the machine rejects them"
-    weight = 3
+    enumerates = "each form in which a program can write the arguments"
+    weight = 5
     needs = (WRITE,)
 
     def play(self, case: Case) -> Outcome:
-        """Interrupt a run that has written, and repeat its writes."""
-        broken = Interrupted(case)
-        done = case.needs(broken.written())
-        run = broken.continued(broken.program(done), grant={"steps": 50})
-        repeated = {one.key for one in broken.desk.calls} & {one.key for one in done}
-        case.hold(not repeated, Invariant.ONCE, f"a continuation has repeated {sorted(repeated)[:1]}")
-        return Outcome.BLOCKED if run is None or not run.broken else Outcome.DETECTED
+        """Interrupt a run that has written, and repeat its writes in each form."""
+        outcome = Outcome.BLOCKED
+        for form in case.each("the arguments are written in form", FORMS):
+            is_declared = form != "no declared arguments"
+            target = variant(case.target, f"it goes on {is_declared}", lambda data: _going_on(data, is_declared))  # noqa: B023
+            broken = Interrupted(case, writes=True, target=target)
+            done = case.needs(broken.written())
+            run = broken.continued(broken.program(done, form), grant={"steps": 50})
+            repeated = {one.key for one in broken.desk.calls} & {one.key for one in done}
+            case.hold(not repeated, Invariant.ONCE, f"a continuation has repeated {sorted(repeated)[:1]}")
+            outcome = Outcome.DETECTED if run is not None and run.broken else outcome
+        return outcome
 
 
 class OnceOverTheBoundary(Attack):
@@ -191,7 +259,7 @@ class OnceOverTheBoundary(Attack):
 
     def play(self, case: Case) -> Outcome:
         """Interrupt a run that has called such a tool, and call it again otherwise."""
-        broken = Interrupted(case)
+        broken = Interrupted(case, writes=True)
         once = _called_once(broken.target)
         done = case.needs([one for one in broken.written() if one.tool in once])
         others = [Written(one.tool, {name: _other(value) for name, value in one.args.items()}) for one in done]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.attack import Attack, Family
@@ -12,10 +13,10 @@ from stepward.sabotage.needs import SENSITIVE, WAIT
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import suspended
 from stepward.sabotage.playing.interleaving import Crossing, interleave
-from stepward.sabotage.playing.machines import WatchedStore
+from stepward.sabotage.playing.machines import Machine, WatchedStore
 from stepward.sabotage.playing.oracle import Oracle
-from stepward.sabotage.playing.pausing import Paused
-from stepward.sabotage.playing.points import Points
+from stepward.sabotage.playing.pausing import Paused, SwitchedPoints
+from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
 from stepward.vm.journal.store import Append, JournalError, Lease, LeaseLost
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
@@ -67,8 +68,15 @@ class DriverAttack(Attack):
                     yield trial, process
 
 
-def paused(trial: Trial, number: int, over: int | None = None, later: str = "") -> Paused:
-    """Start a run in a process that pauses at a point, where its lease has expired for `over` microseconds.
+def paused(
+    trial: Trial,
+    number: int,
+    over: int | None = None,
+    later: str = "",
+    work: Callable[[Machine], Coroutine[Any, Any, Any]] | None = None,
+) -> Paused:
+    """Start a run in a process that pauses at a point, where its lease has expired for `over` microseconds. `work` is
+    what the process does instead.
 
     With `later` its lease expires at that point, too, and the process pauses at the first later point of that name.
     """
@@ -77,16 +85,23 @@ def paused(trial: Trial, number: int, over: int | None = None, later: str = "") 
         if over is not None:
             trial.clock.time = max(trial.clock.time, _end_of_lease(trial)) + over
 
-    return Paused(trial.case, number, lambda points: _start(trial, points), let_the_lease_end, later)
+    machines: list[tuple[Machine, SwitchedPoints]] = []
+
+    def started(points: Points) -> Any:
+        switched = SwitchedPoints(points)
+        machine = trial.machine(switched)
+        machines.append((machine, switched))
+        program = trial.case.target.program
+        return work(machine) if work is not None else machine.run(program, trial.inputs, run_id=trial.run)
+
+    process = Paused(trial.case, number, started, let_the_lease_end, later)
+    process.machine, process.points = machines[0]
+    return process
 
 
 def _end_of_lease(trial: Trial) -> int:
     """Return the end of the run's lease in microseconds since the epoch, or 0 if there is none."""
     return next((int(row.expires * 1_000_000) for row in trial.store.rows() if row.run == trial.run), 0)
-
-
-def _start(trial: Trial, points: Points) -> Any:
-    return trial.machine(points).run(trial.case.target.program, trial.inputs, run_id=trial.run)
 
 
 def is_inside(point: str) -> bool:
@@ -111,7 +126,7 @@ class TwoDrivers(DriverAttack):
         from hypothesis import strategies as st
 
         left = case.pick("the lease lasts for", st.sampled_from(LEFT))
-        seconds = float(case.pick("leases of the second machine last for", st.sampled_from(SECOND_LEASES)))
+        seconds = case.pick("leases of the second machine last for", st.sampled_from(SECOND_LEASES))
         outcome = Outcome.NOT_APPLICABLE
         for trial, process in self.stops(case):
             if left is not None:
@@ -119,25 +134,70 @@ class TwoDrivers(DriverAttack):
             found = trial.found()
             if found is not None and not found.is_over:
                 outcome = Outcome.BLOCKED
-                self._recover(trial, seconds)
+                recovered_beside(trial, trial.machine(lease_seconds=float(seconds)), "a second machine")
             run = process.go_on()
             case.hold(isinstance(run, Run), Invariant.DRIVER, f"the driver was disturbed: {run}")
             trial.oracle.judge(trial.carry_on(run))
         return outcome
 
-    def _recover(self, trial: Trial, seconds: float) -> None:
-        case = trial.case
-        is_leased = any(row.run == trial.run and row.expires > trial.clock.time / 1e6 for row in trial.store.rows())
-        before = (_head(trial), len(trial.world.asked))
-        case.act("a second machine recovers the run")
-        try:
-            case.do(trial.machine(lease_seconds=seconds).recover(trial.run))
-        except RunBusy:
-            pass
-        else:
-            case.hold(not is_leased, Invariant.DRIVER, "a run that somebody drives was given to a second machine")
-        now = (_head(trial), len(trial.world.asked))
-        case.hold(now == before, Invariant.DRIVER, "a second machine went on with a run that somebody drives")
+
+class TwoTasks(DriverAttack):
+    """A machine recovers a run, and at every point of that another task of the same machine recovers it, too."""
+
+    surface = "lease"
+    action = "another task of the machine recovers a run that it drives"
+    defence = "each task of a machine takes its leases under a name of its own"
+
+    def play(self, case: Case) -> Outcome:
+        """Check that the second task is refused and does nothing, and that the first one finishes."""
+        passed = Trial(case, faults=False).rehearse(to_its_end=False).passed
+        made = next(number for number, name in enumerate(passed) if name.startswith("after the append"))
+        whole = Points()
+        trial = _begun(case, made)
+        case.do(trial.machine(whole).recover(trial.run))
+        case.story.clear()
+        for number in case.each("the driver stands still at point", range(len(whole.passed))):
+            trial = _begun(case, made)
+            with paused(trial, number, work=lambda machine: machine.recover(trial.run)) as process:  # noqa: B023
+                found = trial.found()
+                if found is None or found.status != "RUNNING" or not _is_leased(trial):
+                    continue
+                with process.points.of_another_task():
+                    recovered_beside(trial, process.machine, "another task of the machine")
+                runs = process.go_on()
+                case.hold(isinstance(runs, list), Invariant.DRIVER, f"the driver was disturbed: {runs}")
+                trial.oracle.judge(trial.carry_on(runs[0]))
+        return Outcome.BLOCKED
+
+
+def _begun(case: Case, number: int) -> Trial:
+    """Return a run whose process died at a point, and whose lease is over."""
+    trial = Trial(case, faults=False)
+    with suppress(Killed):
+        trial.start(trial.machine(Points(number, case.log)))
+    trial.oracle.forget()
+    trial.clock.time += LEASE_IS_OVER
+    return trial
+
+
+def _is_leased(trial: Trial) -> bool:
+    return any(row.run == trial.run and row.expires > trial.clock.time / 1e6 for row in trial.store.rows())
+
+
+def recovered_beside(trial: Trial, machine: Machine, who: str) -> None:
+    """Recover a run while somebody drives it. Raises Breach unless that is refused, and nothing happens."""
+    case = trial.case
+    is_leased = _is_leased(trial)
+    before = (_head(trial), len(trial.world.asked))
+    case.act(f"{who} recovers the run")
+    try:
+        case.do(machine.recover(trial.run))
+    except RunBusy:
+        pass
+    else:
+        case.hold(not is_leased, Invariant.DRIVER, f"a run that somebody drives was given to {who}")
+    now = (_head(trial), len(trial.world.asked))
+    case.hold(now == before, Invariant.DRIVER, f"{who} went on with a run that somebody drives")
 
 
 class StaleDriver(DriverAttack):
@@ -215,7 +275,7 @@ class DriversInterleaved(Attack):
 
         def first(points: Crossing) -> Any:
             crossings.append(points)
-            return _start(trial, points)
+            return trial.machine(points).run(case.target.program, trial.inputs, run_id=trial.run)
 
         async def second(points: Crossing) -> Any:
             while True:

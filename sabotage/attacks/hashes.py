@@ -97,15 +97,15 @@ def value_rewritten(case: Case, forger: Forger, honest: Honest) -> None:
     The program allows the value. Without key and receipt the result looks like another valid run.
     """
     records = forger.records()
-    found = case.needs([value for record in records for value in _values(record)])
+    found = case.needs([value for record in records for value in values_of(record)])
     value = found[pick_index(case, "value", len(found))]
-    other = _another(value)
+    other = another(value)
     case.log(f"write {json.dumps(other)} wherever the records have {json.dumps(value)}, and hash the whole anew")
-    changed = [record | {"body": _replaced(record["body"], value, other)} for record in records]
+    changed = [record | {"body": replaced(record["body"], value, other)} for record in records]
     rewritten(forger, honest, chained(changed))
 
 
-def _values(record: Data) -> list[Any]:
+def values_of(record: Data) -> list[Any]:
     """Return the scalars of a record that came from outside, except sensitive ones."""
     body = record["body"]
     held = [body.get("inputs"), body.get("output") if body.get("kind") == "success" else None]
@@ -119,17 +119,19 @@ def _leaves(value: Any) -> list[Any]:
     return [] if value is None or is_reference else [value]
 
 
-def _another(value: Any) -> Any:
+def another(value: Any) -> Any:
+    """Return another value of the same kind."""
     if isinstance(value, bool):
         return not value
     return value + 1 if isinstance(value, int) else f"{value}0"
 
 
-def _replaced(data: Any, value: Any, other: Any) -> Any:
+def replaced(data: Any, value: Any, other: Any) -> Any:
+    """Return data with another value in the place of each that is equal to one."""
     if isinstance(data, dict):
-        return {name: _replaced(item, value, other) for name, item in data.items()}
+        return {name: replaced(item, value, other) for name, item in data.items()}
     if isinstance(data, list):
-        return [_replaced(item, value, other) for item in data]
+        return [replaced(item, value, other) for item in data]
     return other if type(data) is type(value) and data == value else data
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.attacks.hashes import another, replaced, values_of
 from stepward.sabotage.attacks.tampering import (
     Honest,
     ask_all,
@@ -21,7 +22,7 @@ from stepward.sabotage.attacks.tampering import (
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
-from stepward.sabotage.stores.forging import Forger, RawFile, flipped
+from stepward.sabotage.stores.forging import Forger, RawFile, chained, flipped
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import JournalError
 
@@ -64,6 +65,43 @@ def head_edited(case: Case, forger: Forger, honest: Honest) -> None:
         seq = pick_index(case, "record", len(entries) - 1)
         head = head._replace(seq=seq, digest=entries[seq].digest)
     forger.put(entries, head)
+
+
+def _head_left_noticed(case: Case, trial: Trial, honest: Honest) -> Outcome:
+    """Ask all readers; besides, no machine may read the run at all, with or without a key."""
+    outcome = ask_all(case, trial, honest)
+    for machine in (trial.machine(), trial.machine(key=None)):
+        try:
+            case.do(machine.get(trial.run))
+        except JournalError:
+            continue
+        case.hold(False, Invariant.TAMPERING, "a machine reads a run whose head is not its last record")
+    return outcome
+
+
+@tampering(
+    surface="records in a file, without the head",
+    action="an output, an input or a time changed, and the whole rehashed; the head left, signed as it is",
+    defence="the head contains the digest of the last record",
+    store="sqlite",
+    weight=2,
+    noticed=_head_left_noticed,
+)
+def head_left(case: Case, forger: Forger, honest: Honest) -> None:
+    """Records are changed and rehashed; the separately stored head stays, with its number and its signature."""
+    from hypothesis import strategies as st
+
+    records = forger.records()
+    values = [value for record in records for value in values_of(record)]
+    if values and case.pick("what is changed", st.sampled_from(["a value", "a time"])) == "a value":
+        value = values[pick_index(case, "value", len(values))]
+        case.log(f"change {value!r} wherever it is in the records, rehash them, and leave the head")
+        records = [record | {"body": replaced(record["body"], value, another(value))} for record in records]
+    else:
+        seq = pick_index(case, "record", len(honest.snapshot.entries))
+        case.log(f"write another time into record {seq}, rehash the records, and leave the head")
+        records[seq]["at"] += 1
+    forger.put(chained(records))
 
 
 @tampering(

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.injection import called_tools, tools_of
+from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, with_body
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.needs import TOOL
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
-from stepward.sabotage.playing.variants import variant
+from stepward.sabotage.playing.variants import under, variant
 from stepward.sabotage.playing.world import WorldClock
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -26,6 +27,7 @@ from stepward.vm.values import freeze, to_json
 if TYPE_CHECKING:
     from stepward.sabotage.playing.case import Case
     from stepward.sabotage.playing.machines import Machine
+    from stepward.sabotage.stores.forging import Data
     from stepward.sabotage.target import Target
 
 DAY: Final = 86_400_000_000
@@ -257,6 +259,34 @@ class _Broken:
         raise RuntimeError(f"{name} is broken")
 
 
+def _waived_elsewhere(case: Case) -> Trial:
+    """Return a trial under a policy that waives its rules for another program."""
+    tools = sorted({call.tool for call in tools_of(case.target)})
+    said = {"program": "elsewhere", "reason": "an attack", "expiry": EXPIRIES[-1]}
+    waivers = [{**said, "rule": rule} for rule in ("allow", "once")]
+    rule = {"name": "once", "at_most_once": {"tool": tools[0]}}
+    policy = {"policy": "gate", "allow": tools, "guardrails": [rule], "waivers": waivers}
+    return Trial(case, faults=False, target=under(case.target, "waived elsewhere", policy))
+
+
+@rewriting(
+    surface="waived rules in the first record",
+    action="a rule more, which is waived for another program, or by nobody",
+    invariant=Invariant.PERMISSION,
+    defence="a replay takes a rule for waived only if a policy of the run waives it for this program",
+    needs=(TOOL,),
+    trial=_waived_elsewhere,
+)
+def waiver_forged(trial: Trial, records: list[Data]) -> Forged:
+    """The first record says that a rule is waived, which the policy waives for another program, or not at all."""
+    from hypothesis import strategies as st
+
+    rule = trial.case.pick("the rule that is waived", st.sampled_from(("allow", "once", "another")))
+    trial.case.log(f"write into the first record that `gate:{rule}` is waived")
+    waived = sorted([*records[0]["body"]["waived"], f"gate:{rule}"])
+    return changed(records, 0, with_body(records[0], waived=waived))
+
+
 class ProgramNotAdmitted(Attack):
     """A machine is asked repeatedly to run a program in which its checker finds errors or warnings. Some codes are
     accepted, and the program changes in between."""
@@ -283,13 +313,13 @@ class ProgramNotAdmitted(Attack):
         asked: list[str] = []
 
         def check(program: Program, policies: Sequence[Policy]) -> Iterable[Any]:
-            digest = changed.plan.digest if program is changed.program else case.target.plan.digest
+            digest = renewed.plan.digest if program is renewed.program else case.target.plan.digest
             asked.append(digest)
             case.hold(len(policies) == len(case.target.policies), self.invariant, "the checker has other policies")
             return [finding for finding in FINDINGS if finding.code in said[digest]]
 
-        changed = variant(case.target, "a step more", _with_a_step)
-        said[changed.plan.digest] = later
+        renewed = variant(case.target, "a step more", _with_a_step)
+        said[renewed.plan.digest] = later
         machine = ExecutionVM(
             _Broken(),
             ScriptedModel({}),
@@ -303,7 +333,7 @@ class ProgramNotAdmitted(Attack):
         for number in range(4):
             accept = case.pick(f"accepted {number}", st.lists(st.sampled_from(codes), unique=True))
             target = case.pick(f"program {number}", st.sampled_from(["as it was", "changed"]))
-            played = changed if target == "changed" else case.target
+            played = renewed if target == "changed" else case.target
             due = [one for one in FINDINGS if one.code in said[played.plan.digest] and one.severity == "error"]
             refused = [one for one in due if one.code not in accept]
             if self._is_refused(case, machine, played.program, trial.inputs, accept, refused):

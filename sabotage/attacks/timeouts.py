@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
+from itertools import pairwise
 from typing import Final
 
 from stepward.sabotage.attack import Attack, Family, Need
@@ -9,10 +12,15 @@ from stepward.sabotage.attacks.continuations import Interrupted
 from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, with_note
 from stepward.sabotage.attacks.tampering import pick_index
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.variants import calls_in, variant
+from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.stores.forging import Data
+from stepward.sabotage.target import Target
 from stepward.vm.language.steps.wait import LONGEST_WAIT
+from stepward.vm.machine.run import Run
 
 LIMITED: Final = Need(
     "runs may take any time", lambda target: [1] if target.program.timeout_seconds is not None else []
@@ -49,6 +57,84 @@ class TimeAskedAgain(Attack):
         allowed = run.due is not None and run.due * 1e6 <= start + most + 1
         case.hold(allowed, Invariant.BOUNDS, f"a chain that had {left} microseconds left may go on until {run.due}")
         return Outcome.BLOCKED
+
+
+TOOK: Final = (1, 7, 0)
+"""Seconds that each call takes."""
+
+PAUSES: Final = (5, 60, 0)
+"""Seconds before an attempt that is not the first."""
+
+FAILING: Final = (1, 2, 0)
+"""The number of attempts that fail of each call that is tried again."""
+
+BESIDE: Final = Decimal("0.001")
+"""Seconds before and after a start."""
+
+
+class TimeAtTheEdge(Attack):
+    """Calls take time, fail and are tried again after pauses. The time of the run ends at any moment: just before and
+    after each start, and in the midst of each call and pause."""
+
+    family = Family.LOAD
+    surface = "time of a run"
+    action = "over before, in and after each call and each pause"
+    invariant = Invariant.BOUNDS
+    defence = "no call starts once the time of the run is over, and until then the run goes on"
+    severity = "high"
+    enumerates = "the moments just before and after every start of the run, and between two of them"
+    weight = 10
+    needs = (Need("it makes no call", lambda target: target.calls),)
+
+    def play(self, case: Case) -> Outcome:
+        """Play a run without a limit, then with one that ends at each moment."""
+        from hypothesis import strategies as st
+
+        took = case.pick("seconds of each call", st.sampled_from(TOOK))
+        pause = case.pick("seconds before an attempt again", st.sampled_from(PAUSES))
+        failing = case.pick("attempts that fail", st.sampled_from(FAILING))
+        target = variant(case.target, "tried again", _tried_again)
+        how = (took, pause, failing)
+        _, starts = self._timed(case, target, None, how)
+        begins = [Decimal(at) / 1_000_000 for at in starts]
+        between = [(one + other) / 2 for one, other in pairwise(begins)]
+        edges = [one + beside for one in begins for beside in (-BESIDE, BESIDE)]
+        moments = sorted({round(one, 3) for one in (*edges, *between) if one >= BESIDE})
+        outcome = Outcome.ABSORBED
+        for most in case.each("the time is over at moment", moments):
+            limited = variant(target, f"{self.name} {most}", lambda data: data.update(language=2, timeout_seconds=most))  # noqa: B023
+            ended, _ = self._timed(case, limited, most, how)
+            outcome = Outcome.BLOCKED if ended.reason == "time" else outcome
+        return outcome
+
+    def _timed(
+        self, case: Case, target: Target, most: Decimal | None, how: tuple[int, int, int]
+    ) -> tuple[Run, list[int]]:
+        """Play a run. Return it, and when its calls started, in microseconds since its start."""
+        took, pause, failing = how
+        trial = Trial(case, faults=False, target=target)
+        starts: list[int] = []
+
+        def decide(asking: Asking) -> Answer | None:
+            first = json.loads(trial.store.inner.read(trial.run)[0].record)["at"]
+            starts.append(trial.clock.time - first)
+            late = None if most is None else starts[-1] - int(most * 1_000_000)
+            case.hold(late is None or late < 0, self.invariant, f"`{asking.call.id}` starts when the time is over")
+            trial.clock.time += took * 1_000_000
+            is_tried = asking.attempt <= min(failing, asking.call.attempts - 1)
+            return Answer("fails", "it is down") if is_tried else None
+
+        trial.world.decides.append(decide)
+        ends = "without a limit" if most is None else f"of {most} s"
+        case.log(f"a run {ends}: calls take {took} s, and pauses {pause} s")
+        return trial.finish(trial.machine(retry_delay=lambda _: float(pause))), starts
+
+
+def _tried_again(data: Data) -> None:
+    """Let each call that says nothing of failures be tried three times."""
+    for call in calls_in(data):
+        if not {"on_error", "retry", "max_retries", "catch"} & call.keys():
+            call.update(on_error="retry", max_retries=3)
 
 
 def _later(records: list[Data]) -> Forged:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stepward.sabotage.playing.points import Killed, Points
@@ -11,6 +12,7 @@ from stepward.vm.errors import StepwardError
 
 if TYPE_CHECKING:
     from stepward.sabotage.playing.case import Case
+    from stepward.sabotage.playing.machines import Machine
 
 Work = Callable[[Points], Coroutine[Any, Any, Any]]
 """The work of a process, as a function of the points of its machine."""
@@ -56,19 +58,42 @@ class _Stop(Points):
         self.way.set()
 
 
+class SwitchedPoints(Points):
+    """The points of a machine that has two tasks: those of the first one, or of another one while that is at work."""
+
+    def __init__(self, first: Points) -> None:
+        super().__init__()
+        self._now = first
+
+    async def pass_by(self, name: str) -> None:
+        """Pass a point of the task at work."""
+        await self._now.pass_by(name)
+
+    @contextmanager
+    def of_another_task(self) -> Iterator[None]:
+        """Let another task pass points that do not stop it, while the first one is paused."""
+        first, self._now = self._now, Points()
+        try:
+            yield
+        finally:
+            self._now = first
+
+
 class Paused:
     """A started process that pauses at the point of a given number, counted from 0, if it gets there.
 
     With `later` it passes that point, and pauses at the first later one of that name. `then` is called when the process
     pauses, and when it passes the point. The process dies at the end of its `with` block unless it continued before.
-    `point` is where it paused, None if it ended first. After the end, `result` is its return value, or the error of the
-    machine that it raised.
+    `point` is where it paused, None if it ended first; `machine` and `points` are its own, where `paused` has made it.
+    After the end, `result` is its return value, or the error of the machine that it raised.
     """
 
     def __init__(
         self, case: Case, number: int, work: Work, then: Callable[[], None] = lambda: None, later: str = ""
     ) -> None:
         self.point: str | None = None
+        self.machine: Machine
+        self.points: SwitchedPoints
         self.result: Any = None
         self._case = case
         self._stop = _Stop(number, then, later)

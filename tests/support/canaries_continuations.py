@@ -7,12 +7,18 @@ from itertools import count
 import pytest
 
 from canaries import Canary
+from rewriting import rewrite
 from stepward.sabotage.campaigns.specimen_programs import CHAIN
-from stepward.vm.machine import calls, continuation, continuing, execution, handing, replay
+from stepward.vm.machine import calls, continuation, continuing, execution, handing, plan, replay
 
 
 def repeats_writes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls, "repeated", lambda policies, tool, args: None)
+
+
+def asks_no_policy_of_constants(patch: pytest.MonkeyPatch) -> None:
+    old = "is_free = not any(terms.policies for terms in plan.terms)"
+    rewrite(patch, plan.CallPlan, "__init__", (old, "is_free = True"))
 
 
 def begins_rules_anew(patch: pytest.MonkeyPatch) -> None:
@@ -66,6 +72,8 @@ def knows_no_budget(patch: pytest.MonkeyPatch) -> None:
 CANARIES = [
     Canary("repeats-writes", "a write of a run before is not made again", "effect-over-the-boundary", CHAIN,
            repeats_writes),
+    Canary("asks-no-policy-of-constants", "calls without references are judged, too", "effect-over-the-boundary", CHAIN,
+           asks_no_policy_of_constants),
     Canary("begins-rules-anew", "rules go on where they were", "once-over-the-boundary", CHAIN, begins_rules_anew),
     Canary("compares-no-head", "a named head is that of the run", "head-grown-stale", CHAIN, compares_no_head),
     Canary("hands-secrets-over", "a sensitive value is read by a sensitive input", "secret-read-on", CHAIN,

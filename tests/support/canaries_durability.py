@@ -132,7 +132,42 @@ def values_come_after_an_erasure(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, SQLiteVault, "put", ("if connection.execute(_IS_ERASED, (run,)).fetchone():", "if False:"))
 
 
+def takes_any_waiver(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, replay, "_waiver_misfit", (" if waiver.program == name", ""))
+
+
+def claims_what_it_saw(patch: pytest.MonkeyPatch) -> None:
+    """Lease the runs that were due before the lock."""
+    rewrite(
+        patch,
+        SQLiteJournal,
+        "claim",
+        (
+            "if connection.execute(_FIND_DUE, query).fetchone() is None:",
+            "found = connection.execute(_FIND_DUE, query).fetchall()\n        if not found:",
+        ),
+        ("in connection.execute(_FIND_DUE, query).fetchall():", "in found:"),
+    )
+
+
+def asks_before_it_puts(patch: pytest.MonkeyPatch) -> None:
+    """Ask whether a run was erased before the lock."""
+    rewrite(
+        patch,
+        SQLiteVault,
+        "put",
+        ("with self._file().writing(durable=True) as connection:", "with self._file().reading() as connection:"),
+        (
+            "        connection.executemany(",
+            "    with self._file().writing(durable=True) as connection:\n        connection.executemany(",
+        ),
+    )
+
+
 CANARIES: tuple[Canary, ...] = (
+    Canary("claims-what-it-saw", "a claim looks under the lock", "calls-at-once", MAILS, claims_what_it_saw),
+    Canary("asks-before-it-puts", "an erasure comes last", "calls-at-once", MAILS, asks_before_it_puts),
+    Canary("tasks-share-a-name", "each task leases for itself", "two-tasks", MAILS, holder_shares_its_name),
     Canary("gives-up-renewing", "a renewal that fails is tried again", "slow-calls", PAYS, gives_up_renewing),
     Canary("renewed-to-one-end", "a renewal makes a lease last from then on", "slow-calls", PAYS, renewed_to_one_end),
     Canary(
@@ -163,6 +198,7 @@ CANARIES: tuple[Canary, ...] = (
         PAYS,
         first_failure_ends_a_recovery,
     ),
+    Canary("takes-any-waiver", "a waiver is of one program", "waiver-forged", MAILS, takes_any_waiver),
     Canary("waiver-ends-a-day-early", "the last day counts", "policy-over-time", MAILS, waiver_ends_a_day_early),
     Canary(
         "attempts-are-not-in-the-past",

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from canaries import Canary
+from rewriting import rewrite
 from stepward.vm.journal import chain, pruning, receipts, sealing, verify
 from stepward.vm.journal.canonical import Sealed, read_canonical, restored
 from stepward.vm.journal.memory import MemoryJournal
@@ -149,6 +150,12 @@ def any_start(patch: pytest.MonkeyPatch) -> None:
 
 def any_bytes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(chain, "read_canonical", json.loads)
+
+
+def compares_numbers_of_heads(patch: pytest.MonkeyPatch) -> None:
+    rewrite(
+        patch, history, "require_head", ("(head.seq, head.digest) != (last.seq, last.digest)", "head.seq != last.seq")
+    )
 
 
 def any_head(patch: pytest.MonkeyPatch) -> None:
@@ -383,6 +390,7 @@ CANARIES: tuple[Canary, ...] = (
         any_head,
         smallest={"inputs": {}, **LOOKED, "rows deleted, but one": 0},
     ),
+    Canary("compares-numbers-of-heads", "the head has a digest", "head-left", READS, compares_numbers_of_heads),
     Canary("any-head-edited", "the head is the last record", "head-edited", READS, any_head),
     Canary("any-document", "a document has the digest that record 0 names", "document-edited", READS, any_document),
     Canary(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from canaries import Canary
+from rewriting import rewrite
 from stepward.sabotage.campaigns.specimen_waits import DUNNING
 from stepward.vm.machine import continuation, replay
 from stepward.vm.machine.continuing import allowed_budgets
+from stepward.vm.machine.driver import Driver
 
 
 def inherits_no_time(patch: pytest.MonkeyPatch) -> None:
@@ -25,7 +27,26 @@ def any_ending(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replay, "ending_misfit", lambda plan, state, happened: None)
 
 
+def looks_before_the_pause(patch: pytest.MonkeyPatch) -> None:
+    """Ask for the time of the run, wait, and then call."""
+    look = "    if is_out_of_time(self) and not call.is_started:\n        return\n"
+    rewrite(
+        patch,
+        Driver,
+        "attempt",
+        ("    if call.is_retry and not call.is_started:\n", f"{look}    if call.is_retry and not call.is_started:\n"),
+        (f"{look}    if await is_held", "    if await is_held"),
+    )
+
+
 CANARIES = (
+    Canary(
+        "looks-before-the-pause",
+        "no attempt starts when the time is over",
+        "time-at-the-edge",
+        DUNNING,
+        looks_before_the_pause,
+    ),
     Canary(
         "inherits-no-time", "a continuation has the time that is left", "time-asked-again", DUNNING, inherits_no_time
     ),
