@@ -13,6 +13,7 @@ import pytest
 
 from brute_force import truth
 from comparing import checked
+from sizes import MANY
 from stepward.validator import Verdict
 
 PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
@@ -79,7 +80,7 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "on_item_error", "least", "fails_between"), VARIANTS)
+@pytest.mark.parametrize(("body", "on_item_error", "least", "fails_between"), VARIANTS if MANY else VARIANTS[::5])
 def test_totals_of_few_items_are_decided(body: str, on_item_error: str, least: int, fails_between: bool) -> None:
     data = program(body, on_item_error, least, counted=True, fails_between=fails_between)
     broken = truth(data).broken
@@ -88,7 +89,7 @@ def test_totals_of_few_items_are_decided(body: str, on_item_error: str, least: i
     assert said == wanted
 
 
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("body", BODIES if MANY else list(BODIES)[:2])
 def test_bounds_of_totals_of_many_items_are_decided(body: str) -> None:
     """No search can count nine items: what holds of the totals comes from their bounds, and runs from first rounds."""
     data = program(body, "skip", 1, counted=False, fails_between=True)
