@@ -151,6 +151,9 @@ def test_families_and_attacks_are_chosen() -> None:
 # -- reaching what an attack is named after ----------------------------------------------------------------------------
 
 
+ON_SPECIMENS = ("tokens-in-any-order", "tokens-at-once", "item-too-early", "item-after-failure")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_drawn")
 def test_every_attack_reaches_its_place_in_some_good_program() -> None:
@@ -160,14 +163,18 @@ def test_every_attack_reaches_its_place_in_some_good_program() -> None:
     programs = ("customer_refund", "database_migration", "nightly_report", "release_notes", "failed_payment_recovery")
     programs += ("team_budget", "suppliers_at_once", "invoice_dunning", "spending_request", "nightly_archive")
     for examples, name in product((size(1, 2), 20), programs):
-        left = tuple(attack.name for attack in ATTACKS if attack.name not in reached)
+        left = tuple(attack.name for attack in ATTACKS if attack.name not in reached.union(ON_SPECIMENS))
         if not left:
             break
         program = Program.load(GOOD / f"{name}.yaml")
         matrix = attack_program(program, policies, Orders(examples=examples, attacks=left))
         assert matrix.ok, matrix.breaches[0].what
         reached |= {row.attack.name for row in matrix.rows if row.ran}
-    assert reached == set(ATTACK_BY_NAME)
+    assert reached | set(ON_SPECIMENS) == set(ATTACK_BY_NAME)
+    program = Program.load(GOOD / "price_update.yaml")
+    matrix = attack_program(program, policies, Orders(examples=60, attacks=ON_SPECIMENS, specimens=True))
+    assert matrix.ok, matrix.breaches[0].what
+    assert all(row.ran for row in matrix.rows), "these need several items at once, which a good program seldom has"
 
 
 @pytest.mark.parametrize("attack", ["killed-anywhere", "stale-driver", "sigkill"])

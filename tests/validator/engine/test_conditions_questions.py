@@ -121,7 +121,14 @@ def test_a_set_name_has_the_values_of_its_expression() -> None:
     assert domains.of(("sum",)).ranges == (Range(),)
 
 
-NEEDS_A_FORMULA = {"failed_payment_recovery", "loan_decision", "record_cleanup", "refund_order_lines", "team_budget"}
+NEEDS_A_FORMULA = {
+    "failed_payment_recovery",
+    "loan_decision",
+    "price_update",
+    "record_cleanup",
+    "refund_order_lines",
+    "team_budget",
+}
 """Good programs with a guardrail that hangs on arithmetic."""
 
 
