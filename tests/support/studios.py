@@ -93,7 +93,17 @@ class Studio:
         return self.machine.run_sync(self.program, {"amount": amount, "mail": SECRET}, run_id=run, by="ann")
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Send a request, and return the answer; a header of an empty text is left out."""
+        """Send a request, and return the answer; a header of an empty text is left out.
+
+        A server that refuses a request before it has read its body may reset the connection, and its answer is lost
+        then: the request is sent once more.
+        """
+        try:
+            return self._answer(method, path, body, **headers)
+        except ConnectionResetError:
+            return self._answer(method, path, body, **headers)
+
+    def _answer(self, method: str, path: str, body: Any, **headers: str) -> Answer:
         said = {"Host": f"127.0.0.1:{self.port}", **{name.replace("_", "-"): text for name, text in headers.items()}}
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
             connection.putrequest(method, path, skip_host=True)
