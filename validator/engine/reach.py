@@ -107,7 +107,7 @@ class Engine:
         return self._of_prompt_items(question, claims) or found
 
     def _of_prompt_items(self, question: Question, claims: Claims) -> Answer | None:
-        """Return the violation by a run whose items start promptly, as the machine starts them; None for no such."""
+        """Return a violation by a run whose items start as soon as the machine starts them; None if there is none."""
         flow, possible = self.facts.flow, self.analyses.transitions.possible
         explored = explore_prompt(flow, question.monitor, possible)
         if explored is None:

@@ -1,7 +1,7 @@
 """What holds of the roots of a system whenever a node is reached: whether they are defined, and bounds of numbers.
 
 Intervals go along the edges until nothing changes; guards are not read. A bound that a loop keeps moving is dropped.
-A layer that forgets what a loop assigned still knows this much.
+The solver forgets the values that a loop assigned, and still knows this much.
 """
 
 from __future__ import annotations
