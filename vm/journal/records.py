@@ -21,7 +21,7 @@ BODY_KINDS: Final = frozenset({"opened", "item", "closed"})
 MOVE_KINDS: Final = frozenset({"moved"})
 WAIT_KINDS: Final = frozenset({"waiting", "waited"})
 DEADLINE_KINDS: Final = frozenset({"expired"})
-TIME_NOTES: Final = frozenset({("started", "due"), ("ended", "time")})
+TIME_NOTES: Final = {"started": "due", "ended": "time"}
 """The kinds of records of runs that end when their time is over, each with the field of its note that says so."""
 
 LATER_NOTES: Final = frozenset({"by", "cached", "due", "envelope"})
@@ -64,7 +64,7 @@ def version_of(
     """
     if kind in DEADLINE_KINDS:
         return 9
-    if any((kind, name) in TIME_NOTES for name in note):
+    if TIME_NOTES.get(kind) in note:
         return 8
     if kind in WAIT_KINDS:
         return 7

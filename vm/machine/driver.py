@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
@@ -22,7 +21,7 @@ from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_o
 from stepward.vm.machine.forks import within
 from stepward.vm.machine.history import checked_records, require_head
 from stepward.vm.machine.holding import count, is_held, was_closed
-from stepward.vm.machine.keeping import UNDER_WAY, Abandoned
+from stepward.vm.machine.keeping import UNDER_WAY, Abandoned, Part
 from stepward.vm.machine.keys import FrameName, Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
 from stepward.vm.machine.ordered import MAX_PENDING, Asleep, keep_going
@@ -81,7 +80,7 @@ class Driver:
         self.urgency = ANY_TIME
         self.secrets: dict[str, bytes] = {}
         self.known = Known(plan)
-        self.under_way: dict[tuple[FrameName, int], tuple[list[threading.Event], float | None]] = {}
+        self.under_way: dict[tuple[FrameName, int], tuple[list[Part], float | None]] = {}
         self._last = last
         self._is_parked = False
         self.held_by: str | None = None
@@ -303,10 +302,10 @@ class Driver:
             started = await self._require_lease()
         UNDER_WAY.set(None)
         if plan.has_intent:
-            events: list[threading.Event] = []
-            UNDER_WAY.set(events)
+            parts: list[Part] = []
+            UNDER_WAY.set(parts)
             self.under_way[call.frame, call.sub] = (
-                events,
+                parts,
                 None if plan.timeout is None else time.monotonic() + plan.timeout,
             )
         if plan.is_model:
@@ -366,7 +365,7 @@ class Driver:
 
     def abandoned_calls(self) -> list[Abandoned]:
         """Return the calls with an intent that still run after the caller was interrupted."""
-        abandoned = [Abandoned(tuple(events), until) for events, until in self.under_way.values()]
+        abandoned = [Abandoned(tuple(parts), until) for parts, until in self.under_way.values()]
         return [one for one in abandoned if not one.is_over]
 
     async def _require_lease(self) -> int:

@@ -22,6 +22,8 @@ def due_of(state: State) -> float | None:
     if state.is_cancelled:
         return NOW
     found = [_due_of_calls(state)] if state.status == "RUNNING" else []
+    if found == [NOW]:
+        return NOW
     return min([*found, *(due / 1e6 for due in (first_wait(state), state.ends_by) if due)], default=None)
 
 
@@ -29,7 +31,9 @@ def first_wait(state: State) -> int:
     """Return the time at which the first wait of a run is over, or its first deadline passes, in microseconds since the
     epoch; 0 without either."""
     if state.fork is None:
-        deadlines = (call.due for call in state.calls or () if call.phase == AWAITED and call.due)
+        if state.calls is None:
+            return state.due
+        deadlines = (call.due for call in state.calls if call.phase == AWAITED and call.due)
         return state.due or min(deadlines, default=0)
     inner = [first_wait(branch.state) for branch in state.fork.branches if branch.state is not None]
     return min((due for due in inner if due), default=0)

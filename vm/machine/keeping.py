@@ -17,21 +17,45 @@ from typing import Final, NamedTuple
 from stepward.vm.journal.store import Journal, JournalError, Lease, LeaseLost
 from stepward.vm.machine.clock import Clock
 
-UNDER_WAY: Final[ContextVar[list[threading.Event] | None]] = ContextVar("stepward_at_it", default=None)
-"""The work in progress of the present call: an event for each part of it, which is set when the part has ended."""
+
+class Part:
+    """A part of a call that is under way: a lock that is held until it ends, as a `threading.Event` takes longer."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def is_set(self) -> bool:
+        """Return whether the part has ended."""
+        return not self._lock.locked()
+
+    def set(self) -> None:
+        """Note that the part has ended; call it once."""
+        self._lock.release()
+
+    def wait(self, timeout: float) -> None:
+        """Wait until the part has ended, for `timeout` seconds at most."""
+        if self._lock.acquire(timeout=timeout):
+            self._lock.release()
+
+
+UNDER_WAY: Final[ContextVar[list[Part] | None]] = ContextVar("stepward_at_it", default=None)
+"""The parts of the present call that are under way."""
 
 
 class Abandoned(NamedTuple):
-    """A call of an interrupted caller: it is over when all of `done` are set, or at the monotonic time `until`."""
+    """A call of an interrupted caller: it is over when all of `done` have ended, or at the monotonic time `until`."""
 
-    done: tuple[threading.Event, ...]
+    done: tuple[Part, ...]
     until: float | None
 
     @property
     def is_over(self) -> bool:
         """Whether all parts of it have ended, or its time is over."""
         is_late = self.until is not None and time.monotonic() >= self.until
-        return is_late or all(event.is_set() for event in self.done)
+        return is_late or all(part.is_set() for part in self.done)
 
 
 def begin() -> Callable[[], None]:
@@ -39,9 +63,9 @@ def begin() -> Callable[[], None]:
     known = UNDER_WAY.get()
     if known is None:
         return _nothing
-    done = threading.Event()
-    known.append(done)
-    return done.set
+    part = Part()
+    known.append(part)
+    return part.set
 
 
 def _nothing() -> None:
@@ -79,9 +103,9 @@ class Keeper:
         due = time.monotonic() + pause
         while (waiting := next((call for call in self._calls if not call.is_over), None)) is not None:
             ends = due if waiting.until is None else min(due, waiting.until)
-            event = next((event for event in waiting.done if not event.is_set()), None)
-            if event is not None:
-                event.wait(max(ends - time.monotonic(), 0))
+            part = next((part for part in waiting.done if not part.is_set()), None)
+            if part is not None:
+                part.wait(max(ends - time.monotonic(), 0))
             if time.monotonic() >= due:
                 due = time.monotonic() + pause
                 if not self._renew():
