@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from check import table
@@ -13,6 +14,7 @@ from stepward.validator import ProgramValidator
 from stepward.vm import ExecutionVM, MemoryJournal, Program
 
 ITEMS: Final = 100
+BESIDE: Final = 4
 BODIES: Final = (250, 1_000)
 RULED: Final = (100, 400)
 PATIENCE: Final = 3_600
@@ -64,6 +66,39 @@ def flat() -> Program:
     return _program("flat", [*steps, {"id": "done", "type": "end"}])
 
 
+def of_calls() -> Program:
+    """Return a program that calls another one, of the same four steps, so many times."""
+    inputs = {"item": {"type": "integer"}}
+    called = {"inputs": inputs, "tools": TOOLS, "steps": alone("$item", "")}
+    steps = [{"id": f"call{one}", "type": "call", "program": "one", "args": {"item": one}} for one in range(ITEMS)]
+    return _program("calls", [*steps, {"id": "done", "type": "end"}], language=2, programs={"one": called})
+
+
+def at_once() -> Program:
+    """Return a program that performs the body of four items at once."""
+    each = {"id": "each", "type": "for_each", "items": "$items", "as": "item", "max_concurrency": BESIDE}
+    steps = [{**each, "steps": alone("$item", "")}, {"id": "done", "type": "end"}]
+    listed = {"type": "array", "maxItems": ITEMS, "items": {"type": "integer"}}
+    return _program("at-once", steps, language=2, inputs={"items": listed})
+
+
+def of_branches() -> Program:
+    """Return a program of steps with four branches each, with the same four steps in every branch."""
+    steps = []
+    for first in range(0, ITEMS, BESIDE):
+        branches = {f"branch{one}": {"steps": alone(one, str(one))} for one in range(first, first + BESIDE)}
+        steps.append({"id": f"all{first}", "type": "parallel", "branches": branches})
+    return _program("branches", [*steps, {"id": "done", "type": "end"}], language=2)
+
+
+def alone(item: object, last: str) -> list[dict[str, Any]]:
+    """Return the four steps of a body that has no total around it."""
+    steps = item_steps(item, last, {"is_terminal": True})
+    steps[1]["set"] = {f"sum{last}": f"1 + $look{last}.output"}
+    steps[2]["condition"] = f"$sum{last} > 0"
+    return steps
+
+
 def many(count: int, *, are_ruled: bool = False) -> Program:
     """Return a program of so many bodies, under one rule about all of them; with `are_ruled` each has another one."""
     steps: list[dict[str, Any]] = []
@@ -103,15 +138,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bodies", type=int, nargs=2, default=BODIES, help="the sizes of programs that are checked")
     parser.add_argument("--ruled", type=int, nargs=2, default=RULED, help="the sizes of those with a rule in each body")
     given = parser.parse_args(arguments)
-    body, written = of_bodies(), flat()
-    items = {"items": list(range(ITEMS))}
-    vm = ExecutionVM(Tools(), None, MemoryJournal(), checker=None)
-    runs = take_turns([lambda: run(vm, body, items), lambda: run(vm, written, {})], given.rounds)
-    rows = [[f"{ITEMS} items of four steps", f"{multiple(*runs):.2f}"]]
-    table("a run in memory with a body, of the same steps written flat", ["", "ratio"], rows)
+    table("a run in memory with bodies, of the same steps written flat", ["", "ratio"], run_rows(given.rounds))
     rounds = max(1, given.rounds // 3)
     rows = [grown("one rule", given.bodies, rounds), grown("a rule in each", given.ruled, rounds, are_ruled=True)]
     table("a check of so many bodies", ["bodies", "ratio", "per body"], rows)
+
+
+def run_rows(rounds: int) -> list[list[str]]:
+    """Return the rows of the runs with bodies, each as a multiple of the run of the same steps written flat."""
+    items = {"items": list(range(ITEMS))}
+    programs: dict[str, tuple[Program, dict[str, Any]]] = {
+        f"{ITEMS} items of four steps": (of_bodies(), items),
+        f"{ITEMS} calls of four steps": (of_calls(), {}),
+        f"{ITEMS} items, {BESIDE} at once": (at_once(), items),
+        f"{ITEMS} branches, {BESIDE} at once": (of_branches(), {}),
+        "flat": (flat(), {}),
+    }
+    vm = ExecutionVM(Tools(), None, MemoryJournal(), checker=None)
+    *times, written = take_turns([partial(run, vm, *one) for one in programs.values()], rounds)
+    return [[name, f"{multiple(one, written):.2f}"] for name, one in zip(programs, times, strict=False)]
 
 
 def grown(name: str, sizes: Sequence[int], rounds: int, *, are_ruled: bool = False) -> list[str]:

@@ -40,7 +40,7 @@ EIGHTH: Final = (
                 "vm/machine/driver.py",
                 """\
             return
-        self.committed = (last.state, last.entry)
+        self.committed = (state, last)
 """,
                 """\
             return
@@ -49,7 +49,7 @@ EIGHTH: Final = (
             await setup.io(setup.journal.vault.put, self.run, secrets)
             for name in secrets:
                 del self.secrets[name]
-        self.committed = (last.state, last.entry)
+        self.committed = (state, last)
 """,
             ),
         ),

@@ -138,13 +138,15 @@ FOURTH: Final = (
             ),
             (
                 "vm/machine/driver.py",
-                """        self.committed = (last.state, last.entry)
+                """            return
+        self.committed = (state, last)
 """,
-                """        if secrets:  # not before: a driver that was fenced leaves nothing that no record names
+                """            return
+        if secrets:  # not before: a driver that was fenced leaves nothing that no record names
             await setup.io(setup.journal.vault.put, self.run, secrets)
             for name in secrets:
                 del self.secrets[name]
-        self.committed = (last.state, last.entry)
+        self.committed = (state, last)
 """,
             ),
         ),

@@ -185,11 +185,11 @@ def goes_on_after_errors(patch: pytest.MonkeyPatch) -> None:
     whole = Driver._append
 
     async def append(self: Driver) -> None:
-        batch = list(self.pending)
+        batch, state = list(self.pending), self.state
         try:
             await whole(self)
         except JournalError:
-            self.committed = (batch[-1].state, batch[-1].entry)
+            self.committed = (state, batch[-1].entry)
             del self.pending[: len(batch)]
             self.urgency = driver.ANY_TIME
 

@@ -147,25 +147,32 @@ def _branched(plan: Plan, state: State, event: Event) -> State:
     transition = step.transitions.get("uncovered") if branch is None else step.branches.get(branch)
     if transition is None:
         raise MisfitError(f"`{step.id}` has no branch `{branch}`")
-    state = enter(plan, state, step)
-    succeeded: tuple[Part, ...] = () if branch is None else ((step.position, None),)
-    return leave(plan, state, step, event, transition, Done([], 0, succeeded))
+    state = _performed(plan, state, step)
+    succeeded: tuple[Part, ...] = () if branch is None else (step.part,)
+    return leave(plan, state, step, event, transition, Done([], 0, succeeded), entered=1)
 
 
 def _assigned(plan: Plan, state: State, event: Event) -> State:
     step = step_of(plan, state, event.body)
-    state = enter(plan, state, step)
+    state = _performed(plan, state, step)
     if step.is_computed:
         if list(event.body["values"]) != [step.computes]:
             raise MisfitError(f"`{step.id}` computes other names")
         (value,) = event.body["values"].values()
         done = Done(output_changes(step, value), left_size(state, event, "values"), (step.part,))
-        return leave(plan, state, step, event, step.transitions["success"], done)
+        return leave(plan, state, step, event, step.succeeds, done, entered=1)
     changes = [(plan.slot((name,)), value) for name, value in event.body["values"].items()]
     if {slot for slot, _ in changes} != step.assigned:
         raise MisfitError(f"`{step.id}` assigns other names")
     done = Done(changes, left_size(state, event, "values"), (step.part,))
-    return leave(plan, state, step, event, step.transitions["success"], done)
+    return leave(plan, state, step, event, step.succeeds, done, entered=1)
+
+
+def _performed(plan: Plan, state: State, step: StepPlan) -> State:
+    """Return the state after a step has started, as far as rules ask about it."""
+    if step.part not in plan.watch.asked:
+        return state
+    return state._replace(monitors=plan.watch.performed(state.monitors, step.part))
 
 
 def _passed(plan: Plan, state: State, event: Event) -> State:
@@ -279,13 +286,11 @@ def _succeed_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> 
     body = event.body
     if body["step"] != call.id or call.has_intent or body["visit"] != visits_of(state, step) + 1:
         raise MisfitError(f"`{event.kind}` of `{body['step']}` while `{step.id}` is to be performed")
-    part = step.part
-    if part in plan.watch.asked:
-        state = state._replace(monitors=plan.watch.performed(state.monitors, part))
+    state = _performed(plan, state, step)
     if call.is_model and "tokens" in event.note:
         state = _charged(state, event.note)
     bound = output_changes(call, body["output"])
-    done = Done(bound, left_size(state, event, "output"), (part,))
+    done = Done(bound, left_size(state, event, "output"), (step.part,))
     return leave(plan, state, step, event, step.succeeds, done, entered=1)
 
 

@@ -27,7 +27,7 @@ from stepward.vm.machine.calls import (
 from stepward.vm.machine.data import completed, computed, filled
 from stepward.vm.machine.events import Event, event, unsealed
 from stepward.vm.machine.plan import NOWHERE, BodyPlan, Plan, StepPlan
-from stepward.vm.machine.sizes import oversize
+from stepward.vm.machine.sizes import may_be_oversize, oversize
 from stepward.vm.machine.slots import UNDEFINED, empty, get, put
 from stepward.vm.machine.state import Branch, Each, Failure, Fork, Frame, Reader, State
 from stepward.vm.values import FrozenMap
@@ -40,39 +40,31 @@ def enter_each(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
     assert isinstance(step.step, ForEachStep)
     body = plan.bodies[step.position]
     try:
-        items = _items(filled(step.step.items, Reader(plan, state.slots)))
-        trees = {clause.name: clause.tree for clause in step.clauses}
-        carry = {
-            name: value if (tree := trees.get(name)) is None else computed(tree, Reader(plan, state.slots))
-            for name, value in step.step.carry.items()
-        }
+        reader = Reader(plan, state.slots)
+        items = _items(filled(step.step.items, reader))
+        carry = {name: value if tree is None else computed(tree, reader) for name, value, tree in body.given}
     except (EvaluationError, ErasedError) as error:
         return _unstarted(plan, state, step, visit, str(error), name_of(error))
     if isinstance(step.step, InvokeStep):
-        carry, wrong = _arguments(step.step, carry)
+        taken, wrong = completed(carry, step.step.declared)
         if wrong is not None:
             return _unstarted(plan, state, step, visit, wrong, BAD_ARGUMENTS)
+        carry = {body.inside[name]: value for name, value in taken.items()}
     if items is None:
         return _unstarted(plan, state, step, visit, "`items` is no list", BAD_VALUE)
     if len(items) > body.most:
         why = f"there are {len(items)} items, and {body.most} are the limit"
         return _unstarted(plan, state, step, visit, why, TOO_MANY_ITEMS)
-    too_large = oversize(plan, state, step, carry)
+    said = {**place_of(state, step.id, visit), "carry": FrozenMap(carry), "items": items}
+    happened = unsealed("opened", said) if plan.has_sensitive else event("opened", said)
+    too_large = oversize(plan, state, step, carry) if may_be_oversize(state, happened) else None
     if too_large is not None:
         return _unstarted(plan, state, step, visit, too_large, BAD_VALUE)
     if step.part in plan.watch.asked:
         blocked = plan.watch.objection(state.monitors, step.part, Reader(plan, state.slots, UNDEFINED))
         if blocked is not None:
             return guardrail_rejection(plan, state, visit, (step.id, *blocked))
-    said = {**place_of(state, step.id, visit), "carry": FrozenMap(carry), "items": items}
-    return unsealed("opened", said) if plan.has_sensitive else event("opened", said)
-
-
-def _arguments(step: InvokeStep, given: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """Return the inputs of a called program with sensitive parts marked, and why it refuses them, if so."""
-    start = len(step.inside(""))
-    taken, wrong = completed({name[start:]: value for name, value in given.items()}, step.declared)
-    return {step.inside(name): value for name, value in taken.items()}, wrong
+    return happened
 
 
 def _items(value: Any) -> tuple[Any, ...] | None:
@@ -121,32 +113,42 @@ def between_items(plan: Plan, state: State, each: Each) -> Event:
 # -- the states after --------------------------------------------------------------------------------------------------
 
 
-def begun(plan: Plan, state: State, step: StepPlan, happened: Event) -> State:
+def begun(plan: Plan, state: State, step: StepPlan, happened: Event, trace: bytes) -> State:
     """Return the state in which a for_each step has started, before its first item."""
-    body, said = plan.bodies[step.position], happened.body
-    before = tuple((slot, get(state.slots, slot)) for slot in body.carried.values())
-    first = tuple((slot, said["carry"][name]) for name, slot in body.carried.items())
+    body, said, slots = plan.bodies[step.position], happened.body, state.slots
+    before = tuple([(slot, get(slots, slot)) for slot in body.carried.values()])
+    first = tuple([(slot, said["carry"][name]) for name, slot in body.carried.items()])
     items = said["items"]
-    visit = get(state.slots, step.visits)[0]
+    visits, size = get(slots, step.visits)
+    each, fork, at = None, None, state.at
     if body.is_beside:
-        return state._replace(fork=Fork(step.position, visit, (Branch(),) * len(items), items, stops=body.stops))
-    room = empty(len(items))
-    each = Each(step.position, visit, items=items, before=before, first=first, carried=first, outputs=room, errors=room)
-    return state._replace(at=body.next, each=each, slots=put(state.slots, first) if first else state.slots)
+        fork = Fork(step.position, visits + 1, (Branch(),) * len(items), items, stops=body.stops)
+    else:
+        room = empty(len(items))
+        each = Each(step.position, visits + 1, 1, items, 0, before, first, first, room, room)
+        at = body.next
+    return state._replace(
+        at=at,
+        each=each,
+        fork=fork,
+        slots=put(slots, [*(first if fork is None else ()), (step.visits, (visits + 1, size))]),
+        steps=state.steps + step.cost,
+        monitors=plan.watch.performed(state.monitors, step.part),
+        trace=trace,
+    )
 
 
 def begin_item(plan: Plan, state: State, each: Each, frame: tuple[Any, ...], trace: bytes) -> State:
     """Return the state at the first step of an item; `trace` is the trace hash of its frame."""
     body = plan.bodies[each.at]
-    changes = [*cleared(body)]
+    changes: list[tuple[int, Any]] = []
     if body.item != NOWHERE:
         changes.append((body.item, each.items[each.item]))
     if body.index != NOWHERE:
         changes.append((body.index, each.item))
     return state._replace(
         at=body.first,
-        slots=put(state.slots, changes),
-        size=state.size - _size_in(state, body),
+        slots=put(state.slots, changes) if changes else state.slots,
         each=None,
         frames=(*state.frames, Frame(each, state.idle, state.trace, frame)),
         idle=0,
@@ -155,8 +157,8 @@ def begin_item(plan: Plan, state: State, each: Each, frame: tuple[Any, ...], tra
     )
 
 
-def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Failure) -> State:
-    """Return the state after an item whose body ended in this way, with the trace hash of its frame in `state`.
+def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Failure, trace: bytes) -> State:
+    """Return the state after an item whose body ended in this way; `trace` is the trace hash of its frame.
 
     `failure` is the error of a body that failed.
     """
@@ -164,22 +166,28 @@ def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Fai
     each = frame.each
     body = plan.bodies[each.at]
     if body.is_branch or body.is_beside:
-        return _end_branch(plan, state, ending, output, failure)
+        return _end_branch(plan, state, ending, output, failure, trace)
     broken = plan.watch.complaints_of(state.monitors, body.owner, *ending)
+    item, members = each.item, _with_member(each.trace, trace)
     if ending.status == "SUCCESS":
         value = get(state.slots, body.result) if body.result != NOWHERE else output
         each = each._replace(
-            outputs=put(each.outputs, [(each.item, value)]),
-            carried=tuple((slot, get(state.slots, slot)) for slot in body.carried.values()),
+            item=item + 1,
+            trace=members,
+            outputs=put(each.outputs, [(item, value)]),
+            carried=tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()]),
         )
     else:
         failed = failure if body.stops else None
-        each = each._replace(errors=put(each.errors, [(each.item, failure)]), failed=failed)
+        errors = put(each.errors, [(item, failure)])
+        each = each._replace(item=item + 1, trace=members, errors=errors, failed=failed)
+    kept = each.before if body.is_once else each.carried  # the inputs of a called program are gone with it
     return state._replace(
         at=body.next,
-        slots=put(state.slots, [*cleared(body), *each.carried]),
+        calls=None,
+        slots=put(state.slots, [*cleared(body), *kept]),
         size=state.size - _size_in(state, body),
-        each=each._replace(item=each.item + 1, trace=_with_member(each.trace, state.trace)),
+        each=each,
         frames=state.frames[:-1],
         idle=frame.idle,
         trace=frame.trace,
@@ -188,32 +196,33 @@ def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Fai
     )
 
 
-def _end_branch(plan: Plan, state: State, ending: Ending, output: Any, failure: Failure) -> State:
+def _end_branch(plan: Plan, state: State, ending: Ending, output: Any, failure: Failure, trace: bytes) -> State:
     """Return the state of a branch that has ended, or of an item that ran beside others: what it came to."""
     frame = state.frames[-1]
     body = plan.bodies[frame.each.at]
     output = get(state.slots, body.result) if body.result != NOWHERE else output
     broken = plan.watch.complaints_of(state.monitors, body.owner, *ending)
     has_failed = ending.status != "SUCCESS"
-    result = Branch(None, True, UNDEFINED if has_failed else output, failure if has_failed else None, state.trace)
+    result = Branch(None, True, UNDEFINED if has_failed else output, failure if has_failed else None, trace)
     return state._replace(
         at=body.next,
+        calls=None,
         frames=state.frames[:-1],
+        trace=trace,
         monitors=plan.watch.begun(state.monitors, body.owner),
         broken=(*state.broken, *broken),
         result=result,
     )
 
 
-def again(plan: Plan, state: State, each: Each) -> State:
-    """Return the state before the first item of another attempt of a for_each step."""
-    del plan
+def again(state: State, each: Each, trace: bytes) -> State:
+    """Return the state before the first item of another attempt of a for_each step; `trace` is its trace hash."""
     room = empty(len(each.items))
     each = each._replace(
         round=each.round + 1, item=0, carried=each.first, outputs=room, errors=room, failed=None, trace=NO_DIGEST
     )
     slots = put(state.slots, each.first) if each.first else state.slots
-    return state._replace(each=each, slots=slots, steps=state.steps + 1)
+    return state._replace(each=each, slots=slots, steps=state.steps + 1, trace=trace)
 
 
 def outputs_of(each: Each) -> tuple[Any, ...]:
@@ -224,8 +233,10 @@ def outputs_of(each: Each) -> tuple[Any, ...]:
 
 def output_of(body: BodyPlan, each: Each) -> Any:
     """Return the output of a step with a body: those of all items, or that of the program that was called."""
-    outputs = outputs_of(each)
-    return outputs[0] if body.is_once else outputs
+    if not body.is_once:
+        return outputs_of(each)
+    value = get(each.outputs, 0)
+    return None if value is UNDEFINED else value
 
 
 def errors_of(each: Each) -> tuple[Any, ...]:
@@ -242,15 +253,12 @@ def listed(failures: Iterable[tuple[int, Failure]]) -> tuple[Any, ...]:
 
 
 def cleared(body: BodyPlan) -> Iterable[tuple[int, Any]]:
-    """Yield the changes by which a body has neither values nor visits of its own."""
-    for slot in body.locals:
-        yield slot, UNDEFINED
-    for slot in body.counts:
-        yield slot, (0, 0)
+    """Return the changes by which a body has neither values nor visits of its own."""
+    return body.blank
 
 
 def _size_in(state: State, body: BodyPlan) -> int:
-    return sum(get(state.slots, slot)[1] for slot in body.counts)
+    return sum([get(state.slots, slot)[1] for slot in body.counts])
 
 
 # -- trace hashes ------------------------------------------------------------------------------------------------------

@@ -45,8 +45,9 @@ def successor_fields(plan: Plan, transition: Transition) -> dict[str, Any]:
 
 def place_of(state: State, step: str, visit: int) -> dict[str, Any]:
     """Return the fields of a record that say where it happened: the step, its visit, and the frame in a body."""
-    place: dict[str, Any] = {"step": step, "visit": visit}
-    return place | {"frame": state.frame} if state.frames else place
+    if state.frames:
+        return {"step": step, "visit": visit, "frame": state.frames[-1].name}
+    return {"step": step, "visit": visit}
 
 
 def out_of_steps(plan: Plan, state: State, cost: int) -> bool:

@@ -27,7 +27,7 @@ from stepward.vm.machine.known import Known, brings_output
 from stepward.vm.machine.ordered import MAX_PENDING, Asleep, keep_going
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.setup import Setup
-from stepward.vm.machine.sizes import oversize
+from stepward.vm.machine.sizes import MAX_CHARACTER, oversize
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.timely import LONGEST_SLEEP, is_out_of_time, next_action, time_left
 from stepward.vm.machine.tools import ToolContext
@@ -43,9 +43,6 @@ LONGEST_DELAY: Final = 5.0
 MAX_RENEWALS: Final = 3
 """How often an expired lease is renewed before a call."""
 
-MAX_CHARACTER: Final = 4
-"""Maximal number of bytes of a character in UTF-8."""
-
 ANY_TIME, COMMITS, DURABLE = 0, 1, 2
 """The urgency of the next commit: at any time; before the next call; or before the next call, and durable."""
 
@@ -58,12 +55,11 @@ _FOREIGN: Final = ("cancel", "refused")
 
 
 class Pending(NamedTuple):
-    """An event whose record is not in the store yet, and the state after it."""
+    """An event whose record is not in the store yet."""
 
     event: Event
     at: int
     entry: Entry
-    state: State
 
 
 class Driver:
@@ -156,16 +152,16 @@ class Driver:
         state = apply(self.plan, self.state, happened)
         if self.plan.has_sensitive:
             self.known.learn(happened)
-        self._write(happened, state, at or self.setup.clock.now())
+        self._write(happened, at or self.setup.clock.now())
         if state.status is not self.state.status:
             self.urgency = DURABLE
         elif happened.kind in _URGENCY:
             self.urgency = max(self.urgency, _URGENCY[happened.kind])
         self.state = state
 
-    def _write(self, happened: Event, state: State, at: int) -> None:
+    def _write(self, happened: Event, at: int) -> None:
         entry = entry_of(happened, self._last, at)
-        self.pending.append(Pending(happened, at, entry, state))
+        self.pending.append(Pending(happened, at, entry))
         self._last = entry
 
     async def flush(self) -> None:
@@ -179,27 +175,26 @@ class Driver:
                 await self._append()
 
     async def _append(self) -> None:
-        setup, batch, urgency = self.setup, list(self.pending), self.urgency
+        setup, batch, state, urgency = self.setup, list(self.pending), self.state, self.urgency
         if self.secrets:
             secrets = dict(self.secrets)
             await setup.io(setup.journal.vault.put, self.run, secrets)
             for name in secrets:
                 del self.secrets[name]
-        last = batch[-1]
+        last = batch[-1].entry
         signature = None
         if setup.key is not None:
-            signature = setup.key.sign_head(self.run, last.entry.seq, last.entry.digest)
+            signature = setup.key.sign_head(self.run, last.seq, last.digest)
         entries = [pending.entry for pending in batch]
         now = setup.clock.now() / 1e6
         expected = self.committed[1].seq
-        state, is_durable = last.state, urgency == DURABLE
-        append = Append(self.run, expected, entries, state.status, now, is_durable, signature, due_of(state))
+        append = Append(self.run, expected, entries, state.status, now, urgency == DURABLE, signature, due_of(state))
         try:
             await setup.io(setup.journal.append, append, self.lease.fence)
         except AppendConflict:
             await self._give_way()
             return
-        self.committed = (last.state, last.entry)
+        self.committed = (state, last)
         del self.pending[: len(batch)]
         self.urgency = ANY_TIME if not self.pending else self.urgency
 
@@ -224,7 +219,7 @@ class Driver:
             if state.is_cancelled and pending.event.kind == "intent":
                 continue  # its call has not started, and need not any more
             state = apply(self.plan, state, pending.event)
-            self._write(pending.event, state, pending.at)
+            self._write(pending.event, pending.at)
         self.state = state
 
     # -- calls ---------------------------------------------------------------------------------------------------------

@@ -65,7 +65,9 @@ NOTHING: Final[Mapping[str, Any]] = {}
 
 def event(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:
     """Return an event with the canonical text of its body."""
-    return Event(kind, body, note, canonical(portable(body)))
+    # The ids and counts of a frame are JSON as they are.
+    data = {name: value if name == "frame" else portable(value) for name, value in body.items()}
+    return Event(kind, body, note, canonical(data))
 
 
 def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:

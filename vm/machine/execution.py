@@ -338,8 +338,8 @@ class ExecutionVM(Migrations):
         nobody = Lease(run, 0, 0.0)
         driver = Driver(setup, plan, run, before(plan), Entry(-1, b"", NO_DIGEST), nobody)
         driver.record(unsealed("started", body, note) if plan.has_sensitive else event("started", body, note), start)
-        first = driver.pending[0]
-        size = len(first.entry.record)
+        first = driver.pending[0].entry
+        size = len(first.record)
         if plan.has_sensitive:  # the record has references in place of values
             size = max(size, len(canonical(portable(opened(FrozenMap(inputs)))).encode()))
         if size > self.limits.state_bytes:
@@ -351,15 +351,15 @@ class ExecutionVM(Migrations):
                 await self._require_unpruned(run)
                 raise
             driver.secrets = {}
-        signature = None if setup.key is None else setup.key.sign_head(run, 0, first.entry.digest)
+        signature = None if setup.key is None else setup.key.sign_head(run, 0, first.digest)
         now = self.clock.now() / 1e6
-        due = due_of(first.state) if ttl else now  # of queued runs, those that were written first come first
-        append = Append(run, -1, [first.entry], first.state.status, now, not ttl, signature, due)
+        due = due_of(driver.state) if ttl else now  # of queued runs, those that were written first come first
+        append = Append(run, -1, [first], driver.state.status, now, not ttl, signature, due)
         name = plan.program.name
         lease = await self._leased(self.journal.create, append, name, self._next_holder(), ttl)
         if lease is None:
             return None
-        driver.lease, driver.committed = lease, (first.state, first.entry)
+        driver.lease, driver.committed = lease, (driver.state, first)
         driver.pending, driver.urgency = [], 0
         return driver
 

@@ -30,8 +30,7 @@ def opened(plan: Plan, state: State, event: Event) -> State:
     step = step_of(plan, state, event.body)
     if step.position not in plan.bodies:
         raise MisfitError(f"`{step.id}` has no items")
-    state = begun(plan, enter(plan, state, step), step, event)
-    return noticed(plan, state._replace(trace=traced(state.trace, event)), step.position)
+    return noticed(plan, begun(plan, state, step, event, traced(state.trace, event)), step.position)
 
 
 def item(plan: Plan, state: State, event: Event) -> State:
@@ -58,22 +57,22 @@ def joined_items(plan: Plan, state: State, event: Event) -> State:
     is_done = each.failed is not None or each.item == len(each.items)
     if not is_done or (kind == "success") is not (each.failed is None):
         raise MisfitError(f"`{step.id}` can't end as {kind} here")
-    state = state._replace(trace=joined_trace(state.trace, each))
+    trace = joined_trace(state.trace, each)
     if kind == "again":
         if each.round >= body.attempts:
             raise MisfitError(f"`{step.id}` has no attempts left")
-        return noticed(plan, again(plan, state, each), step.position)
+        return noticed(plan, again(state, each, trace), step.position)
     name = event.body.get("error_name", "")
     transition = plan.steps[body.next if kind == "success" else body.failed].leaving(kind, name)
     if transition is None:
         raise MisfitError(f"`{step.id}` can't end as {kind}")
     errors = [(body.errors, errors_of(each))] if body.errors != NOWHERE else []
-    state = state._replace(each=None, at=step.position, slots=put(state.slots, each.before))
+    slots = state.slots if body.is_once else put(state.slots, each.before)
+    state = state._replace(each=None, at=step.position, slots=slots, trace=trace)
     if kind == "success":
         output = output_of(body, each)
         value = UNDEFINED if body.is_once and get(each.outputs, 0) is UNDEFINED else output
-        # The inputs of a called program are gone with it.
-        carried = ((slot, UNDEFINED) for slot, _ in each.carried) if body.is_once else each.carried
+        carried = each.before if body.is_once else each.carried
         changes = [*output_changes(step, value), *carried, *errors]
         done = Done(changes, recorded_size(output), (step.part,))
     else:

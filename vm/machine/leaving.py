@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.language.steps.catching import DECLARED, UNCOVERED
@@ -136,6 +137,9 @@ _ENDED: Final = {
 """The errors of bodies that end for reasons without an error of a step, with their names."""
 
 
+_NO_FAILURE: Final = Failure("", "")
+
+
 def close(
     plan: Plan, state: State, step: StepPlan, event: Event, transition: Transition, output: Any = UNDEFINED
 ) -> State:
@@ -144,11 +148,17 @@ def close(
     assert ending is not None
     if body.get("closes") != ending.status or body.get("reason") != ending.reason:
         raise MisfitError(f"the body ends {ending.status} after `{step.id}`")
-    why, name = _ENDED.get(ending.reason, (str(body.get("error", "")), str(body.get("error_name", ""))))
-    failure = Failure(why.format(step.id) if ending.reason in _ENDED else why, name)
+    failure = _NO_FAILURE if ending.status == "SUCCESS" else _failure(step, body, ending.reason)
     owner = state.frames[-1].each.at
-    state = end_item(plan, state._replace(trace=traced(state.trace, event), calls=None), ending, output, failure)
+    state = end_item(plan, state, ending, output, failure, traced(state.trace, event))
     return noticed(plan, state, plan.bodies[owner].next)
+
+
+def _failure(step: StepPlan, body: Mapping[str, Any], reason: str) -> Failure:
+    if reason in _ENDED:
+        why, name = _ENDED[reason]
+        return Failure(why.format(step.id), name)
+    return Failure(str(body.get("error", "")), str(body.get("error_name", "")))
 
 
 def noticed(plan: Plan, state: State, position: int) -> State:

@@ -222,7 +222,9 @@ class Watch:
         self, memories: tuple[Any, ...], owner: int, status: str, reason: str
     ) -> tuple[tuple[str, str], ...]:
         """Return the `followed_by` rules of a body that a frame broke, with the reasons."""
-        found = [(self.monitors[number], memories[number]) for number in self.of_bodies.get(owner, ())]
+        if owner not in self.of_bodies:
+            return ()
+        found = [(self.monitors[number], memories[number]) for number in self.of_bodies[owner]]
         return _told((monitor.name, monitor.complaint(memory, status, reason)) for monitor, memory in found)
 
     def complaints(self, memories: tuple[Any, ...], status: str, reason: str) -> tuple[tuple[str, str], ...]:

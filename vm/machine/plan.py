@@ -43,7 +43,7 @@ from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
 from stepward.vm.machine.monitors import Watch
 from stepward.vm.machine.runnable import require_runnable
-from stepward.vm.machine.slots import empty, put
+from stepward.vm.machine.slots import UNDEFINED, empty, put
 from stepward.vm.patterns.matching import RE2, PythonPattern
 
 Names = tuple[str, ...]
@@ -210,8 +210,10 @@ class StepPlan:
 class BodyPlan:
     """The body of a for_each step or of a branch, by slots and positions; `most_beside` items run at once.
 
-    `carried` are the slots of the variables that items carry on, `locals` those that are undefined when an item starts,
-    `counts` those of the visits of its steps. `is_once`: it is performed once, and its output is that of the step.
+    `carried` are the slots of the variables that items carry on, and `given` what these start with: a value, and the
+    tree of an expression if it is computed, by the names that a called program has for them; `inside` has those here.
+    `counts` are the slots of the visits of its steps, `locals` all others that are undefined when an item starts, and
+    `blank` the changes by which both are so. `is_once`: it is performed once, and its output is that of the step.
     `result` is the slot of the output of `do`, NOWHERE for a list of steps.
     """
 
@@ -231,7 +233,12 @@ class BodyPlan:
         self.item = NOWHERE if self.is_once else plan.slot((step.item_name,))
         self.index = NOWHERE if step.index_as is None else plan.slot((step.index_as,))
         self.errors = NOWHERE if self.is_once else plan.slot((step.id, "errors"))
-        self.carried = {name: plan.slot((name,)) for name in step.carry}
+        carry = step.carry
+        trees = {clause.name: clause.tree for clause in plan.meaning.clauses_of.get(body.owner, ())}
+        start = len(step.inside("")) if isinstance(step, InvokeStep) else 0
+        self.given = tuple((name[start:], value, trees.get(name)) for name, value in carry.items())
+        self.inside = {name[start:]: name for name in carry}
+        self.carried = {name: plan.slot((name,)) for name in carry}
         names: set[Names] = {(name,) for name in local_names(layout, body.owner)}
         counts: list[int] = []
         for number in layout.inside(body.owner):
@@ -243,6 +250,8 @@ class BodyPlan:
             names |= {(inner.id, "errors")} if is_each else set()
         self.locals = tuple(sorted(map(plan.slot, names)))
         self.counts = tuple(counts)
+        self.blank: list[tuple[int, Any]] = [(slot, UNDEFINED) for slot in self.locals]
+        self.blank += [(slot, (0, 0)) for slot in counts]
         self.result = NOWHERE if step.do is None else plan.slot((step.do.id, "output"))
 
 

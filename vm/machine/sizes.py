@@ -21,13 +21,16 @@ from stepward.vm.values import FrozenMap
 _ANY_REFERENCE: Final = Sealed("0" * 2 * REFERENCE_BYTES, "0" * 64, None)
 """In place of a value that is not sealed yet: all references have one length."""
 
+MAX_CHARACTER: Final = 4
+"""Maximal number of bytes of a character in UTF-8."""
+
 _LONG: Final = 512
 """The characters of a record from which it is faster to write all of it but its value than to write its value."""
 
 
 def recorded_size(value: Any) -> int:
     """Return the bytes of a value as its record has it, also if it is erased or not sealed yet."""
-    return _bytes(canonical(portable(_referred(value))))
+    return len("null") if value is None else _bytes(canonical(portable(_referred(value))))
 
 
 def left_size(state: State, event: Event, name: str) -> int:
@@ -48,6 +51,12 @@ def oversize(plan: Plan, state: State, step: StepPlan, value: Any, most: int | N
     size = _bytes(canonical(portable(opened(value) if plan.has_sensitive else value)))
     counted = max(size, recorded_size(value)) if plan.has_sensitive and not state.is_once_sized else size
     return refusal(state, step, size, counted, most)
+
+
+def may_be_oversize(state: State, event: Event) -> bool:
+    """Return whether a value that is in the text of an event may be too large; most are too short for that."""
+    most = len(event.text) * MAX_CHARACTER
+    return not event.text or most > min(state.limits.output_bytes, state.limits.state_bytes - state.size)
 
 
 def refusal(state: State, step: StepPlan, size: int, counted: int, most: int | None = None) -> str | None:
