@@ -5,6 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
+from stepward.validator.analysis.graph import StepGraph
+from stepward.vm import Program
+from stepward.vm.language.flow import Flow
+
 LISTED: Final = ("Declined", "Busy")
 """The errors that a tool of a small program may list."""
 
@@ -19,12 +23,16 @@ def with_named_errors(data: dict[str, Any], chance: Random, share: float) -> dic
     ids = [step["id"] for step in data["steps"]]
     found["steps"] = [_changed(step, ids[number + 1 :], chance) for number, step in enumerate(data["steps"])]
     _settle(found["steps"], ids)
+    _reach_all(found, data["steps"])
     _ask(found, chance)
     return found
 
 
 def _listing(tool: dict[str, Any], chance: Random) -> dict[str, Any]:
-    return {**tool, "errors": chance.sample(LISTED, chance.randint(1, 2))} if chance.random() < 0.8 else tool
+    """Return a tool that lists errors, most often; one that does keeps them, because a condition may ask for one."""
+    if "errors" in tool or chance.random() >= 0.8:
+        return tool
+    return {**tool, "errors": chance.sample(LISTED, chance.randint(1, 2))}
 
 
 def _changed(step: dict[str, Any], below: list[str], chance: Random) -> dict[str, Any]:
@@ -62,6 +70,23 @@ def _settle(steps: list[dict[str, Any]], ids: list[str]) -> None:
         is_silent = "next_step" not in step and "is_terminal" not in step and "outcome" not in step
         if step["id"] in caught and step["type"] not in ("condition", "end") and is_silent:
             step["next_step"] = ids[number + 1]
+
+
+def _reach_all(data: dict[str, Any], before: list[dict[str, Any]]) -> None:
+    """Let a `catch` lead where its step led on an error before, if nothing else leads there by now.
+
+    All steps were reachable before, and only these transitions are gone: a step that no path leads to is behind one.
+    """
+    for step, old in zip(data["steps"], before, strict=True):
+        for target in _targets(old) - _targets(step):
+            graph = StepGraph(Flow(Program.from_dict(data)))
+            if data["steps"].index(next(one for one in data["steps"] if one["id"] == target)) not in graph.reachable:
+                step["catch"].append({"errors": ["any"], "then": target})
+
+
+def _targets(step: dict[str, Any]) -> set[str]:
+    named = [entry["then"] for entry in step.get("catch", ())]
+    return {*named, *([step["error_step"]] if "error_step" in step else [])}
 
 
 def _ask(data: dict[str, Any], chance: Random) -> None:

@@ -54,7 +54,7 @@ def wrong_of(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, report: Repo
     with monkeypatch.context() as patch:
         patch.setattr(comparing, "dead_steps", lambda _: dead)
         found = compare(as_items(data), lambda _: report, is_rechecked=True)
-    # A step behind an ending is nothing that a proof speaks of.
+    # A program that only fails may be called, and then no path leads to what comes after the call.
     return [one for one in found.wrong if "no path leads to" not in one]
 
 

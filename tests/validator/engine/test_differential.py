@@ -58,12 +58,6 @@ ALONE = {
 }
 
 
-ILLEGAL = "the program is not legal"
-"""How a complaint begins about a program that the gate refuses: a `catch` may leave a step that no path leads to."""
-
-MAX_ILLEGAL = 2
-"""The most such programs in a chunk."""
-
 # -- the search --------------------------------------------------------------------------------------------------------
 
 
@@ -82,17 +76,14 @@ def counted(chunk: int) -> tuple[Counter[str], tuple[tuple[int, tuple[str, ...]]
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         found = compare(small_program(seed))
         counts.update(found.counts)
-        if found.wrong and all(text.startswith(ILLEGAL) for text in found.wrong):
-            counts["illegal"] += 1
-        elif found.wrong:
+        if found.wrong:
             wrong.append((seed, tuple(found.wrong)))
     return counts, tuple(wrong)
 
 
 @pytest.mark.parametrize("chunk", list(_chunks()))
 def test_the_checker_says_what_happens(chunk: int) -> None:
-    counts, wrong = counted(chunk)
-    assert counts["illegal"] <= MAX_ILLEGAL
+    _, wrong = counted(chunk)
     if wrong:
         seed, said = wrong[0]
         smallest = shrink(small_program(seed), same_kind(list(said)))
