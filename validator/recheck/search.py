@@ -292,7 +292,7 @@ class Groups:
         asked = [] if is_wide else list(_asked(watcher))
         if watcher.condition is not None:
             self._join(list(_asked(watcher)), _constants(watcher.condition))
-        self._follow_built()
+        self._follow_fields()
         known = self._groups.get(asked[0], set()) if asked else set(self._groups)
         if not asked:
             known |= {name for hit in reading.calls for name in read_by(hit.part)}
@@ -314,8 +314,8 @@ class Groups:
         for field, part in zip(tree.names, tree.parts, strict=True) if isinstance(tree, Built) else ():
             self._given((*name, field), part)
 
-    def _follow_built(self) -> None:
-        """Join each field of a built value with the field of what was put in there, and so on."""
+    def _follow_fields(self) -> None:
+        """Join each field of a value that is built or copied with the field of what was put in there, and so on."""
         pending = [name for name in self._groups if len(name) > 1]
         seen = set(pending)
         while pending and len(seen) < MAX_FIELDS:
@@ -323,7 +323,7 @@ class Groups:
             meant = self.reading.lookup.meaning(name)
             for source in meant.sources if meant is not None else ():
                 tree = self.reading.origins.tree(source) if source.kind == "set" else None
-                part = held(tree, meant.fields).tree if isinstance(tree, Built) and meant is not None else None
+                part = held(tree, meant.fields).tree if tree is not None and meant is not None else None
                 if isinstance(part, Reference):
                     self._join([name, part.names], ())
                     if part.names not in seen:

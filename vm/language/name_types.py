@@ -296,7 +296,7 @@ class Typing:
         view = union([self._present(one) for one in copied])
         if not view.is_known:
             return self._used_view(location)
-        if view.never or not view.kinds:
+        if not (view.never and location[1]) and (view.never or not view.kinds):  # what is not there is not copied
             return NO_VALUE
         return view._replace(optional=view.optional and bool(location[1]))
 

@@ -153,3 +153,68 @@ def test_more_copies_than_are_followed_are_refused_and_not_followed_for_ever() -
     copies = sets({"c": "$t"}, {"b": {"f": "$c"}, "c": "$b.f.f"})
     origins = Reading(Program.from_dict(program(copies, "$b.f", {}, "defined($t)"))).origins
     assert origins.of(("b", "f")) == (ANYTHING, True)
+
+
+# -- objects without the field that is asked for ---------------------------------------------------------------------
+
+MAYBE = {"type": "object", "properties": {"fine": {"type": "boolean"}}}
+GIVEN: dict[str, dict[str, Any]] = {
+    "optional": MAYBE,
+    "required": {**MAYBE, "required": ["fine"]},
+    "empty": {},
+    "fine": {"fine": True},
+    "other": {"n": 1},
+}
+"""What a variable gets: a value of a type from a tool, or an object that is written down."""
+
+ANEW = sets({"c": "$t"}, {"b": {"f": "$c"}}, {"c": "$b.f"})
+FIELDS: dict[str, tuple[Steps, str]] = {
+    "itself": ([], "$t"),
+    "a copy": (sets({"c": "$t"}), "$c"),
+    "a field": (sets(PUT), "$b.f"),
+    "a copied field": (sets(PUT, {"c": "$b.f"}), "$c"),
+    "a field of a copy": (sets(PUT, {"c": "$b"}, {"d": "$c.f"}), "$d"),
+    "a field of a field": (sets({"b": {"o": {"f": "$t"}}}, {"c": "$b.o"}), "$c.f"),
+    "an item": (sets({"b": ["$t"]}, {"c": "$b[0]"}), "$c"),
+    "a name that is set again": (ANEW, "$c"),
+    "a path": (sets({"b": {"g": 1}}, {"b.f": "$t"}, {"c": "$b.f"}), "$c"),
+}
+ASKED = ("$x.fine", "not $x.fine", "$x.fine == true", "defined($x.fine)", "defined($x.fine) and $x.fine")
+
+
+def two_sources(first: str, second: str, form: str, question: str, *, is_always: bool) -> dict[str, Any]:
+    """Return a program that gives a variable a value twice, or the second time only on one branch."""
+    copies, place = FIELDS[form]
+    data = program(copies, place, {}, question.replace("$x", "$t"))
+    for name, given in (("first", first), ("second", second)):
+        spec = GIVEN[given]
+        data["tools"][name] = {"effect": "read", **({"returns": spec} if "type" in spec else {})}
+    begun = [
+        {"id": name, "type": "tool", "tool": name, "output_key": "t"}
+        if "type" in GIVEN[given]
+        else {"id": name, "type": "set", "set": {"t": GIVEN[given]}}
+        for name, given in (("first", first), ("second", second))
+    ]
+    way = {"id": "way", "type": "condition", "condition": "$again", "then": "second", "otherwise": "put"}
+    begun = [begun[0], *([] if is_always else [way]), begun[1] | {"next_step": "put"}]
+    rest = data["steps"][1:]
+    data["steps"] = [*begun, {"id": "put", "type": "set", "set": {}, "next_step": rest[0]["id"]}, *rest]
+    return data
+
+
+FEW = [("optional", "empty", form, "$x.fine", True) for form in FIELDS]
+FEW += [
+    (first, second, list(FIELDS)[number % len(FIELDS)], ASKED[number % len(ASKED)], False)
+    for number, (first, second) in enumerate(product(GIVEN, GIVEN))
+]
+ALL = list(product(GIVEN, GIVEN, FIELDS, ASKED, (True, False)))
+
+
+@pytest.mark.parametrize("form", FIELDS)
+def test_what_lacks_a_field_is_known_by_all_its_copies(form: str) -> None:
+    for first, second, where, question, is_always in ALL if MANY else FEW:
+        if where == form:
+            data = two_sources(first, second, form, question, is_always=is_always)
+            # Where no source has the field, SW201 says it in place of SW202.
+            wrong = [one for one in compare(data).wrong if "missed: SW202" not in one and "never exists" not in one]
+            assert not wrong, (first, second, question, is_always)
