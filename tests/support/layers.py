@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stepward.validator.engine import dead, reach
+from stepward.validator.engine.search import explicit
 from stepward.validator.engine.smt import solver
 from stepward.validator.engine.values.cuts import TooMany
 
@@ -26,6 +27,7 @@ def only(patch: pytest.MonkeyPatch, layer: str) -> None:
     # `_finite` is asked first, and asks explicit search itself where it can't say.
     patch.setattr(search, "_finite" if layer == "explicit search" else LAYERS[layer], asked)
     if layer == "explicit search":
+        patch.setattr(reach, "FEW_STATES", explicit.MAX_STATES)
         patch.setattr(dead, "Table", _refused)
 
 

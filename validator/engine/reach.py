@@ -18,7 +18,7 @@ from stepward.validator.engine.certificates.ground import ProofPart
 from stepward.validator.engine.certificates.grounds import cut
 from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.search.explicit import LAYER as EXPLICIT
-from stepward.validator.engine.search.explicit import Search
+from stepward.validator.engine.search.explicit import MAX_STATES, Search, TooManyStates
 from stepward.validator.engine.search.finite import LAYER as FINITE
 from stepward.validator.engine.search.finite import Table
 from stepward.validator.engine.systems.building import Builder, Question, Test, TooLarge
@@ -48,6 +48,9 @@ MAX_PRODUCTS: Final = 12
 
 MAX_PATHS: Final = 4
 """The most paths of one system that the machine is asked to follow."""
+
+FEW_STATES: Final = 1_500
+"""The states of a system with loops that are searched before the solver is asked: it may need no counting."""
 
 ROUNDS: Final = (1, 2, 3, 6)
 """How many rounds of loops are followed, where a proof fails and no run takes the path shown."""
@@ -147,10 +150,12 @@ class _Search:
         self.tried: list[str] = []
         self.candidate: Answer | None = None
         self.unmet = ""
+        self.uncounted: list[System] = []
+        """The systems with more states than were searched at first."""
 
     def answer(self) -> Answer:
         """Return the first answer of a layer, or unknown with the list of layers that were tried."""
-        for layer in (self._finite, self._formula):
+        for layer in (self._finite, self._formula, self._counting):
             for system in self._systems():
                 if self.engine.clock.has_struck:
                     break
@@ -201,12 +206,20 @@ class _Search:
         answer = self._affordable(*found, grounds.table, system, table)
         return self._explicit(system) if answer is None and not table.is_exact else answer
 
-    def _explicit(self, system: System) -> Answer | None:
+    def _counting(self, system: System) -> Answer | None:
+        """Search a system whose states were too many at first."""
+        return self._explicit(system, MAX_STATES) if system in self.uncounted else None
+
+    def _explicit(self, system: System, most: int | None = None) -> Answer | None:
+        most = most or (FEW_STATES if has_cycle(system) else MAX_STATES)
         try:
             search = Search(system, self.engine.domains, self.engine.clock)
-            found = search.cheapest()
-        except TooMany:
-            self._note(EXPLICIT, "too many values")
+            found = search.cheapest(most)
+        except TooMany as error:
+            if isinstance(error, TooManyStates) and most < MAX_STATES:
+                self.uncounted.append(system)
+            else:
+                self._note(EXPLICIT, "too many values")
             return None
         except OutOfTime as error:
             self._note(EXPLICIT, str(error))
@@ -253,12 +266,17 @@ class _Search:
         """
         found, answer = self._solved(system, most=1)
         answer = answer or self._shown(found)
+        if found.path is not None and answer is None:
+            found, answer = self._solved(system, most=1, relates=True)
+            answer = answer or self._shown(found)
         for rounds in ROUNDS if found.path is not None and answer is None else ():
             first = unrolled(system, rounds)
             answer = answer or self._solved(first)[1]
         return answer
 
-    def _solved(self, system: System, most: int = MAX_PATHS) -> tuple[solver.Answer, Answer | None]:
+    def _solved(
+        self, system: System, most: int = MAX_PATHS, *, relates: bool = False
+    ) -> tuple[solver.Answer, Answer | None]:
         """Return what the solver says, and the violation on one of its first paths that a run takes."""
         from stepward.validator.engine.smt import blocks
 
@@ -269,7 +287,15 @@ class _Search:
             return tried[-1] is not None or len(tried) == most
 
         fails = engine.moves.overflow.may_happen
-        found = blocks.search(system, engine.domains, fails, units=engine.units, clock=engine.clock, accepts=accepts)
+        found = blocks.search(
+            system,
+            engine.domains,
+            fails,
+            units=engine.units,
+            clock=engine.clock,
+            accepts=accepts,
+            relates=relates,
+        )
         engine.units -= found.units
         return found, tried[-1] if tried else None
 

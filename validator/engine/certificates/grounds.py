@@ -7,7 +7,7 @@ state is written again, so that a checker needs no knowledge of slices.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
@@ -358,9 +358,9 @@ class _Listed:
 # -- formulas and values -----------------------------------------------------------------------------------------------
 
 
-def solved(builder: Builder, write: Callable[[], str]) -> ProofPart:
-    """Return the proof part that the formula of all paths is unsatisfiable."""
-    part = by_script("no path leads to a violation", write)
+def solved(builder: Builder, proof: Mapping[str, Callable[[], str]]) -> ProofPart:
+    """Return the proof part that formulas are unsatisfiable, the one of all paths among them."""
+    part = by_scripts(proof)
     return replace(part, write=lambda: {"places": list(_violations(builder)), **part.write()})
 
 
@@ -391,4 +391,10 @@ def by_types(space: Space | None) -> ProofPart:
 
 def by_script(shows: str, write: Callable[[], str]) -> ProofPart:
     """Return the proof part that one formula about the values of a condition's references is unsatisfiable."""
-    return ProofPart("formula", lambda: {"scripts": [{"shows": shows, "text": write()}]})
+    return by_scripts({shows: write})
+
+
+def by_scripts(proof: Mapping[str, Callable[[], str]]) -> ProofPart:
+    """Return the proof part that formulas are unsatisfiable; each is written under what it shows."""
+    scripts = proof.items()
+    return ProofPart("formula", lambda: {"scripts": [{"shows": one, "text": write()} for one, write in scripts]})

@@ -56,6 +56,10 @@ State = tuple[int, tuple[Block, ...]]
 Env = dict[Names, Block]
 
 
+class TooManyStates(TooMany):
+    """A search stops because it has visited too many states."""
+
+
 class Choices(NamedTuple):
     """The choices for an edge: of values given before it, and of values that it assigns itself."""
 
@@ -96,11 +100,14 @@ class Search:
         roots = {self.domains.root(name) for name in live}
         return tuple(root for root in self.below if root in roots)
 
-    def cheapest(self) -> tuple[Path, int] | None:
-        """Return a cheapest path to BAD and its cost; None where there is none, which is a proof."""
+    def cheapest(self, most: int = MAX_STATES) -> tuple[Path, int] | None:
+        """Return a cheapest path to BAD and its cost; None where there is none, which is a proof.
+
+        Raises TooManyStates beyond `most`.
+        """
         for cost, state in self.settled():
-            if len(self.reached) > MAX_STATES:
-                raise TooMany
+            if len(self.reached) > most:
+                raise TooManyStates
             if state[0] == BAD:
                 return self._traced(state), cost
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,8 @@ class Undecided(Exception):  # noqa: N818 - an answer
 class Answer:
     """The answer of a layer for a system.
 
-    Proved: there is no path to BAD; `proof` writes SMT-LIB 2 text that must be unsatisfiable, for any solver.
+    Proved: there is no path to BAD; `proof` writes SMT-LIB 2 texts that must be unsatisfiable, for any solver, by what
+    each shows.
     Violated: every guard holds on `path`; in a system with loops the path is only a candidate, since the effect of a
     loop is guessed and not among its steps. Unknown: with `reason`. `units` is the amount of work.
     """
@@ -32,7 +33,7 @@ class Answer:
     layer: str
     path: Path | None = None
     reason: str = ""
-    proof: Callable[[], str] | None = None
+    proof: Mapping[str, Callable[[], str]] | None = None
     units: int = 0
 
 

@@ -22,6 +22,7 @@ from stepward.validator.engine.smt.facts import Facts
 from stepward.validator.engine.smt.models import TOO_LONG, choices, is_long, short
 from stepward.validator.engine.smt.payloads import never_too_long
 from stepward.validator.engine.smt.plans import plan
+from stepward.validator.engine.smt.relations import Relations
 from stepward.validator.engine.smt.smtlib import script
 from stepward.validator.engine.smt.terms import TooLarge
 from stepward.validator.engine.smt.versions import Versions
@@ -47,6 +48,8 @@ DECIMAL_PLACES: Final = (0, 2, None)
 
 TOO_LARGE: Final = "a comparison of two texts has too many cases"
 TOO_MANY_DIGITS: Final = "a calculation may have a result of over 1,000 digits, and then its step fails"
+SHOWS_NO_PATH: Final = "no path leads to a violation"
+SHOWS_RELATIONS: Final = "what is assumed at the start of each round of a loop holds there"
 NO_RUN: Final = "a path without a run"
 NO_VALUES: Final = "the solver found a path, but no values with which the program can take it"
 
@@ -59,13 +62,15 @@ def search(
     units: int,
     clock: Clock,
     accepts: Callable[[Path], bool] = lambda _: True,
+    relates: bool = False,
 ) -> Answer:
     """Search a path to BAD that is accepted; `units` bounds the work, in Z3's own measure.
 
-    `may_be_too_long` says of a calculation whether its result may have over a thousand digits.
+    `may_be_too_long` says of a calculation whether its result may have over a thousand digits. With `relates`, it first
+    looks for relations between the numbers of each loop.
     """
     try:
-        return _Search(system, domains, may_be_too_long, units, clock).answer(accepts)
+        return _Search(system, domains, may_be_too_long, units, clock, relates=relates).answer(accepts)
     except TooLarge:
         return unknown(LAYER, TOO_LARGE)
     except OutOfTime as error:
@@ -93,25 +98,31 @@ class _Search:
         may_be_too_long: Callable[[Expression], bool],
         units: int,
         clock: Clock,
+        *,
+        relates: bool,
     ) -> None:
         self.shown = tuple(dict.fromkeys((*system.references, *_copied(system, domains))))
         self.units = self.left = units
         self.clock = clock
         self.terms = Versions(domains, clock)
         self.encoding = Encoding(system, self.terms, Assigned(system, domains), may_be_too_long)
-        self.encoding.run(plan(system), self.encoding.entry())
+        planned = plan(system)
+        self.encoding.run(planned, self.encoding.entry())
+        self.relations = Relations(self.encoding, planned) if relates else None
         Facts(self.terms).note()
         self.goal = self.encoding.at[BAD]
         self.usual = [z3.Not(is_too_long) for _, is_too_long in self.terms.too_long.values()]
         self.solver = z3.SolverFor("QF_LIRA" if self.terms.is_linear else "QF_NIRA", ctx=self.terms.context)
         self.solver.set("random_seed", 0)
         self.solver.add(self.terms.facts)
+        self.facts = list(self.terms.facts)
 
     def answer(self, accepts: Callable[[Path], bool]) -> Answer:
         """Return the answer of this layer; of a path that is not accepted, another one is asked for."""
         wanted = [self.goal] if self.goal is not True else []
         reason = NO_VALUES
         try:
+            self._relate()
             for tried in range(MAX_TRIES):
                 model = self._model([*wanted, *self.usual]) if self.goal is not False else None
                 if model is None and not tried and self._is_open(wanted):
@@ -139,9 +150,20 @@ class _Search:
     def _used(self) -> int:
         return self.units - self.left
 
+    def _relate(self) -> None:
+        """Add the relations between numbers that hold at the start of each round of a loop."""
+        if self.relations is not None and self.goal is not False:
+            self.relations.find(self._model, self.solver.add)
+            self.solver.add(self.relations.facts)
+
     def _proved(self) -> Answer:
-        facts = [*self.terms.facts, *([self.goal] if self.goal is not True else [])]
-        return Answer(Verdict.PROVED, LAYER, proof=partial(script, self.terms, facts), units=self._used())
+        related = [] if self.relations is None else self.relations.facts
+        facts = [*self.facts, *related, *([self.goal] if self.goal is not True else [])]
+        scripts = {SHOWS_NO_PATH: partial(script, self.terms, facts)}
+        if related:
+            assert self.relations is not None
+            scripts[SHOWS_RELATIONS] = partial(script, self.terms, [*self.facts, *related, self.relations.broken])
+        return Answer(Verdict.PROVED, LAYER, proof=scripts, units=self._used())
 
     # -- asking ----------------------------------------------------------------------------------------------------
 

@@ -78,6 +78,8 @@ class Encoding:
         self.at: dict[int, Term] = {}
         self.before: dict[int, Environment] = {}
         self.taken: dict[int, list[tuple[EdgeId, Taken]]] = {}
+        self.entered: dict[int, Environment] = {}
+        """The versions with which each loop is entered, where nothing is forgotten yet."""
         self.forgotten: dict[int, dict[Names, Leaf]] = {}
         self._decided: dict[tuple[int, Decision, bool], list[tuple[Truth, Term]]] = {}
         """For each tree of a decision its truth, and when no tree up to it held or failed; with an initial entry."""
@@ -108,7 +110,7 @@ class Encoding:
         for node in plan.order:
             incoming = []
             for edge_id in plan.incoming[node]:
-                taken = Taken(True, start, ()) if edge_id == START else self._edge(edge_id)
+                taken = Taken(True, start, ()) if edge_id == START else self.edge(edge_id)
                 if taken.when is not False:
                     incoming.append((edge_id, taken))
             self.taken[node] = incoming
@@ -125,16 +127,21 @@ class Encoding:
                 (edge_id, taken._replace(when=self.terms.boolean("start")) if edge_id == START else taken)
                 for edge_id, taken in incoming
             ]
-        self.at[node] = self._called(f"node_{node}", self.terms.either(*(taken.when for _, taken in incoming)))
+        reached = self.terms.either(*(taken.when for _, taken in incoming))
+        self.at[node] = self._called(f"node_{node}", reached, is_new=bool(forgotten))
         environment = self._joined(incoming)
         if forgotten:
+            self.entered[node] = environment
             self.forgotten[node] = {root: self.any_of(root, node) for root in sorted(forgotten)}
             environment = {**environment, **self.forgotten[node]}
         self.before[node] = environment
 
-    def _called(self, name: str, term: Term) -> Term:
-        """Return a variable that implies the term."""
-        if isinstance(term, bool) or z3.is_const(term):
+    def _called(self, name: str, term: Term, *, is_new: bool = False) -> Term:
+        """Return a variable that implies the term; a new one where a loop begins.
+
+        A way into a loop is then one thing, and a round of it another: what holds in a round says nothing of that way.
+        """
+        if not is_new and (isinstance(term, bool) or z3.is_const(term)):
             return term
         variable = self.terms.boolean(name)
         self.terms.facts.append(z3.Implies(variable, term))
@@ -153,7 +160,7 @@ class Encoding:
 
     # -- edges -----------------------------------------------------------------------------------------------------
 
-    def _edge(self, edge_id: EdgeId) -> Taken:
+    def edge(self, edge_id: EdgeId) -> Taken:
         """Return the condition of an edge, and the versions after it."""
         source = self.at[edge_id.node]
         if source is False:

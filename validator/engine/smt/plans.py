@@ -34,11 +34,15 @@ START: Final = EdgeId(-1_000_000_000, 0)
 
 @dataclass
 class Plan:
-    """Nodes in topological order, the edges into each, and the roots that each forgets."""
+    """Nodes in topological order, the edges into each, and the roots that each forgets.
+
+    `back` has the edges by which a round of a loop ends; a loop with several entries has none there.
+    """
 
     order: list[int]
     incoming: dict[int, list[EdgeId]]
     forgotten: dict[int, frozenset[Names]]
+    back: dict[int, list[EdgeId]]
 
 
 def plan(system: System) -> Plan:
@@ -52,12 +56,17 @@ def plan(system: System) -> Plan:
             if edge.target in nodes:
                 incoming[edge.target].append(EdgeId(node, position))
     forgotten: dict[int, frozenset[Names]] = {}
+    back: dict[int, list[EdgeId]] = {}
     regions = [sorted(nodes - {BAD})]
     while regions:
         for loop in loops(regions.pop(), incoming):
+            every = {node: incoming[node] for node in loop}
             heads = _cut(system, loop, incoming, forgotten)
+            if len(heads) == 1:
+                (head,) = heads
+                back[head] = [edge_id for edge_id in every[head] if edge_id.node in every]
             regions.append([node for node in loop if node not in heads])
-    return Plan(ordered(incoming), incoming, forgotten)
+    return Plan(ordered(incoming), incoming, forgotten, back)
 
 
 def _cut(

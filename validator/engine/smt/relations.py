@@ -1,0 +1,276 @@
+"""Relations: what holds of the numbers that loops assign, whenever a loop begins a round.
+
+Two sorts of candidates are tried. Equations say that a sum of numbers, each times a constant, is the same as before the
+loop: `left + paid`. They are guessed from rounds that the solver shows: each one excludes the sums that it changes.
+Bounds compare a number, or the sum of two, with a constant, with a value that the loop keeps, or with another number.
+
+A candidate is kept where the solver shows that it holds when the loop is entered, and after each round at whose start
+all that are kept held. Then they hold at the start of every round. A certificate has that formula as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from functools import partial
+from itertools import combinations, permutations
+from typing import Any, Final, NamedTuple
+
+import z3
+
+from stepward.validator.engine.smt.encoding import Encoding
+from stepward.validator.engine.smt.payloads import Term
+from stepward.validator.engine.smt.plans import Plan
+from stepward.validator.engine.smt.versions import Environment
+from stepward.validator.engine.systems.system import System
+from stepward.validator.engine.values.domains import Names
+from stepward.vm.expressions.operators import kind
+from stepward.vm.expressions.syntax import Constant, walk
+from stepward.vm.values import Number
+
+MAX_NUMBERS: Final = 8
+"""The most numbers of one loop between which relations are tried."""
+
+MAX_LIMITS: Final = 12
+"""The most constants, and the most values that a loop keeps, with which its numbers are compared."""
+
+MAX_BOUNDS: Final = 200
+"""The most bounds of one loop that are tried."""
+
+Ask = Callable[[list[Any]], Any]
+"""Returns a model of the facts with some assumptions, or None where there is none."""
+
+
+class _Numbers(NamedTuple):
+    """The values of some references at one place: when each is a number, and which."""
+
+    are: tuple[Term, ...]
+    values: tuple[Any, ...]
+
+
+class _Arrival(NamedTuple):
+    """A way to the start of a round, with the numbers of the loop there."""
+
+    when: Term
+    numbers: _Numbers
+
+
+class _Head(NamedTuple):
+    """The start of the rounds of one loop: its numbers there, before the loop, and on each way there.
+
+    `fixed` are numbers that the loop does not assign.
+    """
+
+    at: Term
+    here: _Numbers
+    before: _Numbers
+    entries: tuple[_Arrival, ...]
+    rounds: tuple[_Arrival, ...]
+    fixed: _Numbers
+
+    @property
+    def places(self) -> range:
+        """The positions of the numbers of the loop."""
+        return range(len(self.here.values))
+
+
+class _Relation(NamedTuple):
+    """Some numbers of a loop, each times a factor, are together equal to a limit, below it, or at most it."""
+
+    factors: tuple[Fraction, ...]
+    sign: str
+    limit: Any
+    is_number: Term = True
+
+
+class _Candidate(NamedTuple):
+    """A relation: `holds` says it of the start of a round, and `broken` that some way there does not keep it."""
+
+    holds: Any
+    broken: Any
+
+
+class Relations:
+    """The relations at the loops of one plan.
+
+    After `find`, `facts` are those that are kept, and `broken` says that some way to a round does not keep them.
+    """
+
+    def __init__(self, encoding: Encoding, plan: Plan) -> None:
+        """Write the terms of what may be asked; facts about texts and arrays are noted after this."""
+        self.encoding, self.terms = encoding, encoding.terms
+        self.facts: list[Any] = []
+        self.broken: Any = None
+        self._constants = [self.terms.real(one) for one in _constants(encoding.system)]
+        self._heads = [head for node in plan.back if (head := self._head(node, plan)) is not None]
+
+    def find(self, ask: Ask, add: Callable[[Any], None]) -> None:
+        """Keep the candidates that hold at the start of every round; `add` gives the solver a fact."""
+        kinds = [self._candidate(head, partial(_is_number, number)) for head in self._heads for number in head.places]
+        kept = self._kept(kinds, ask, add)
+        for one in kept:
+            add(one.holds)
+        kept += [self._related(head, one) for head in self._heads for one in self._equations(head, ask, add)]
+        bounds = [self._related(head, one) for head in self._heads for one in self._bounds(head)]
+        kept = self._kept([*kept, *bounds], ask, add)
+        self.facts = [one.holds for one in kept]
+        self.broken = z3.Or([one.broken for one in kept]) if kept else None
+
+    def _term(self, known: Term) -> Any:
+        return z3.BoolVal(known, self.terms.context) if isinstance(known, bool) else known
+
+    # -- loops -----------------------------------------------------------------------------------------------------
+
+    def _head(self, node: int, plan: Plan) -> _Head | None:
+        """Return the start of the rounds of a loop; None where nothing leads there, or it assigns no numbers."""
+        encoding, root = self.encoding, self.terms.domains.root
+        if encoding.at[node] is False:
+            return None
+        here, forgotten = encoding.before[node], plan.forgotten[node]
+        into = [taken for _, taken in encoding.taken[node]]
+        again = [taken for taken in map(encoding.edge, plan.back[node]) if taken.when is not False]
+        names = [name for name in sorted(encoding.system.references) if self._may_be(here, name)]
+        inside = [name for name in names if root(name) in forgotten]
+        inside = [name for name in inside if all(self._may_be(one.after, name) for one in again)][:MAX_NUMBERS]
+        fixed = [name for name in names if root(name) in here and root(name) not in forgotten][:MAX_LIMITS]
+        if not inside or not again:
+            return None
+        entries, rounds = (
+            tuple(_Arrival(one.when, self._numbers(one.after, inside)) for one in every) for every in (into, again)
+        )
+        before = self._numbers(encoding.entered[node], inside)
+        known = self._numbers(here, inside), before, entries, rounds, self._numbers(here, fixed)
+        return _Head(encoding.at[node], *known)
+
+    def _may_be(self, environment: Environment, name: Names) -> bool:
+        return self._numbers(environment, [name]).are[0] is not False
+
+    def _numbers(self, environment: Environment, names: Sequence[Names]) -> _Numbers:
+        """Return when references are numbers in an environment, and which numbers."""
+        terms = self.terms
+        terms.environment = environment
+        values = [terms.read(name) for name in names]
+        found = [value.kinds.get("number", (False, 0)) for value in values]
+        are = (terms.both(terms.no(value.fails), guard) for value, (guard, _) in zip(values, found, strict=True))
+        return _Numbers(tuple(are), tuple(terms.real(number) for _, number in found))
+
+    # -- candidates ------------------------------------------------------------------------------------------------
+
+    def _candidate(self, head: _Head, relation: Callable[[_Numbers], Term]) -> _Candidate:
+        """Return what may hold at the start of the rounds of a loop as a candidate."""
+        terms = self.terms
+        broken = (terms.both(one.when, terms.no(relation(one.numbers))) for one in (*head.entries, *head.rounds))
+        holds = terms.either(terms.no(head.at), relation(head.here))
+        return _Candidate(self._term(holds), self._term(terms.either(*broken)))
+
+    def _related(self, head: _Head, relation: _Relation) -> _Candidate:
+        return self._candidate(head, partial(self._holds, relation))
+
+    def _holds(self, relation: _Relation, at: _Numbers) -> Term:
+        """Return that a relation holds at a place; all that it reads are numbers."""
+        total, limit = self._sum(relation.factors, at.values), relation.limit
+        are = (is_number for is_number, factor in zip(at.are, relation.factors, strict=True) if factor)
+        said = {"==": total == limit, "<": total < limit, "<=": total <= limit}[relation.sign]
+        return self.terms.both(relation.is_number, *are, said)
+
+    def _sum(self, factors: Sequence[Fraction], values: Sequence[Any]) -> Any:
+        found = zip(factors, values, strict=True)
+        parts = [value if factor == 1 else self.terms.real(factor) * value for factor, value in found if factor]
+        return z3.Sum(parts) if len(parts) > 1 else parts[0]
+
+    def _kept(self, candidates: Sequence[_Candidate], ask: Ask, add: Callable[[Any], None]) -> list[_Candidate]:
+        """Return the largest part of candidates that hold together at the start of every round."""
+        left = []
+        for one in candidates:
+            holds, broken = self.terms.boolean("holds"), self.terms.boolean("broken")
+            add(z3.Implies(holds, one.holds))
+            add(z3.Implies(broken, one.broken))
+            left.append((one, holds, broken))
+        while left:
+            model = self._asked([broken for _, _, broken in left], [holds for _, holds, _ in left], ask, add)
+            if model is None:
+                break
+            left = [entry for entry in left if not _is_true(model, entry[0].broken)]
+        return [one for one, _, _ in left]
+
+    def _asked(self, some: list[Any], assumed: list[Any], ask: Ask, add: Callable[[Any], None]) -> Any:
+        """Return a model in which some of several terms is true; None where there is none."""
+        literal = self.terms.boolean("some")
+        add(z3.Implies(literal, z3.Or(some)))
+        return ask([literal, *assumed])
+
+    def _equations(self, head: _Head, ask: Ask, add: Callable[[Any], None]) -> Iterator[_Relation]:
+        """Yield independent sums that no round changes.
+
+        At first each number alone is one. A round that changes some of them leaves the combinations that it does not
+        change.
+        """
+        sums = [tuple(Fraction(one == other) for other in head.places) for one in head.places]
+        steps = [
+            [after - here for after, here in zip(one.numbers.values, head.here.values, strict=True)]
+            for one in head.rounds
+        ]
+        while sums:
+            changed = [
+                self._term(self.terms.both(one.when, self._sum(factors, step) != 0))
+                for one, step in zip(head.rounds, steps, strict=True)
+                for factors in sums
+            ]
+            model = self._asked(changed, [], ask, add)
+            if model is None:
+                break
+            taken = next(number for number, one in enumerate(changed) if _is_true(model, one)) // len(sums)
+            sums = _unchanged(sums, [_fraction(model, one) for one in steps[taken]])
+        for factors in sums:
+            are = (is_number for is_number, factor in zip(head.before.are, factors, strict=True) if factor)
+            yield _Relation(factors, "==", self._sum(factors, head.before.values), self.terms.both(*are))
+
+    def _bounds(self, head: _Head) -> list[_Relation]:
+        """Return the bounds that are tried for the numbers of a loop."""
+        found = []
+        limits = [*((True, one) for one in self._constants), *zip(*head.fixed, strict=True)]
+        units = [tuple(Fraction(one == other) for other in head.places) for one in head.places]
+        for unit, *before in zip(units, *head.before, strict=True):
+            for is_number, limit in (*limits, before):
+                below = tuple(-one for one in unit)
+                found += [_Relation(unit, sign, limit, is_number) for sign in ("<=", "<")]
+                found += [_Relation(below, sign, -limit, is_number) for sign in ("<=", "<")]
+        zero = self.terms.real(0)
+        found += [_Relation(_added(one, other, -1), "<=", zero) for one, other in permutations(units, 2)]
+        pairs = [_added(one, other, 1) for one, other in combinations(units, 2)]
+        found += [_Relation(pair, "<=", limit) for pair in pairs for limit in self._constants]
+        return found[:MAX_BOUNDS]
+
+
+def _is_number(number: int, at: _Numbers) -> Term:
+    return at.are[number]
+
+
+def _added(one: Sequence[Fraction], other: Sequence[Fraction], times: int) -> tuple[Fraction, ...]:
+    return tuple(a + times * b for a, b in zip(one, other, strict=True))
+
+
+def _constants(system: System) -> list[Number]:
+    """Return the numbers that the expressions of a system have."""
+    nodes = (node for tree in system.trees for node in walk(tree))
+    found = {node.value: None for node in nodes if isinstance(node, Constant) and kind(node.value) == "number"}
+    return list(found)[:MAX_LIMITS]
+
+
+def _unchanged(sums: list[tuple[Fraction, ...]], step: list[Fraction]) -> list[tuple[Fraction, ...]]:
+    """Return what the combinations of sums are that a step does not change; it changes at least one of them."""
+    changes = [sum((a * b for a, b in zip(factors, step, strict=True)), Fraction(0)) for factors in sums]
+    pivot = next(number for number, change in enumerate(changes) if change)
+    return [
+        tuple(a - change / changes[pivot] * b for a, b in zip(factors, sums[pivot], strict=True))
+        for number, (factors, change) in enumerate(zip(sums, changes, strict=True))
+        if number != pivot
+    ]
+
+
+def _is_true(model: Any, term: Any) -> bool:
+    return bool(z3.is_true(model.eval(term, model_completion=True)))
+
+
+def _fraction(model: Any, number: Any) -> Fraction:
+    return Fraction(model.eval(number, model_completion=True).as_fraction())
