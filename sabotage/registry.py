@@ -25,6 +25,7 @@ from stepward.sabotage.attacks import (
     drawn,
     drivers,
     echoes,
+    endings,
     entries,
     erasures,
     fields,
@@ -56,6 +57,7 @@ from stepward.sabotage.attacks import (
     tokens,
     transitions,
     waits,
+    waivers,
 )
 
 _FILES: Final = (
@@ -66,6 +68,7 @@ _FILES: Final = (
     permissions,
     people,
     terms,
+    waivers,
     secrecy,
     echoes,
     tokens,
@@ -83,6 +86,7 @@ _FILES: Final = (
     transitions,
     items,
     branches,
+    endings,
     fields,
     deliveries,
     detours,

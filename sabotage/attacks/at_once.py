@@ -1,18 +1,19 @@
-"""Time: two processes call one store in a file at the same time, one between the statements of the other."""
+"""Time: two processes or threads call one store at the same time, one between the statements of the other."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.stores.between import BetweenStatements
+from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import digest_of
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Append, Entry, Head, Journal, JournalError, Lease, Switch
@@ -46,10 +47,10 @@ class _Stage(NamedTuple):
 
 
 class _Process(NamedTuple):
-    """A process: its name, its connection to the store, and the runs that it calls for."""
+    """A process or a thread: its name, its connection to the store, and the runs that it calls for."""
 
     name: str
-    store: SQLiteJournal
+    store: Journal
     stage: _Stage
 
     def added(self, expected: int, *, run: str = "one", signature: bytes | None = None) -> Append:
@@ -86,7 +87,9 @@ CALLS: Final[Mapping[str, Callable[[_Process], Any]]] = {
     "renew the lease": lambda own: own.store.renew(own.stage.lease, NOW + 1.0, LEASE),
     "release the lease": lambda own: own.store.release(own.stage.lease),
 }
-"""The calls that change a store. First those of which a store has to do several things."""
+"""The calls that change a store. First the SEVERAL of which a store has to do several things."""
+
+SEVERAL: Final = 9
 
 
 class CallsAtOnce(Attack):
@@ -101,12 +104,11 @@ class CallsAtOnce(Attack):
     defence = "each call of a store takes effect at one moment"
     enumerates = "every call of the other process, between all statements of the first"
     store = "sqlite"
-    weight = 6
+    weight = 8
+    shrinks = False  # what breaks is reported alone, and a smaller case would play all others, too
 
     def play(self, case: Case) -> Outcome:
-        """Make each call between the statements of one call."""
-        from hypothesis import strategies as st
-
+        """Make each call between the statements of one that has several."""
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True))
             stores = [SQLiteJournal(os.path.join(folder, "runs.db")) for _ in range(2)]
@@ -116,31 +118,59 @@ class CallsAtOnce(Attack):
             for file in (stores[1]._file, stores[1]._values._file()):
                 # A call that has to wait is made afterwards: nobody else could end the first one.
                 file._connection.execute("PRAGMA busy_timeout = 0")
-            first = case.pick("one process wants to", st.sampled_from(list(CALLS)))
-            state = case.pick("the run is", st.sampled_from(STATES))
-            for second in case.each("the other one wants to", list(CALLS)):
-                self._meet(case, _Meeting(case, stores, state, first, second))
+            first = list(CALLS)[case.seed() % SEVERAL]
+            pairs = [(state, second) for state in STATES for second in CALLS]
+            for state, second in case.each(f"somebody wants to {first}, and then", pairs):
+                _meet(case, _Meeting(case, stores, state, first, second))
         return Outcome.ABSORBED
 
-    def _meet(self, case: Case, meeting: _Meeting) -> None:
-        orders = {meeting.after(), meeting.before()}
-        for number in case.each("before statement", range(1, MOST_STATEMENTS)):
-            case.act(f"the run is {meeting.state}; before statement {number} of `{meeting.first}`: `{meeting.second}`")
-            got = meeting.within(number)
-            if got is None:
-                return
-            what = f"`{meeting.second}` within `{meeting.first}` comes to what no order of the two does: {got}"
-            case.hold(got in orders, self.invariant, what)
+
+def _meet(case: Case, meeting: _Meeting) -> None:
+    """Make the second call at each place within the first one. Raises Breach for what no order of the two comes to."""
+    orders = {meeting.after(), meeting.before()}
+    for number in case.each("before statement", range(1, MOST_STATEMENTS)):
+        case.act(f"the run is {meeting.state}; before statement {number} of `{meeting.first}`: `{meeting.second}`")
+        got = meeting.within(number)
+        if got is None:
+            return
+        what = f"`{meeting.second}` within `{meeting.first}` comes to what no order of the two does: {got}"
+        case.hold(got in orders, Invariant.DRIVER, what)
 
 
-class _Meeting(NamedTuple):
+class ThreadsAtOnce(Attack):
+    """Two threads call the store in memory at the same time: the whole call of one is made wherever the other one asks
+    for a lock, or has just given it back. Answers and content have to be those of one call after the other."""
+
+    family = Family.TIME
+    surface = "calls of the store in memory"
+    action = "by two threads at the same time, one wherever the other has no lock"
+    invariant = Invariant.DRIVER
+    defence = "each call of a store holds one lock for all that it does"
+    enumerates = "every two calls"
+    weight = 8
+    shrinks = False
+
+    def play(self, case: Case) -> Outcome:
+        """Make each call within each other one."""
+        from hypothesis import strategies as st
+
+        store = MemoryJournal()
+        state = case.pick("the run is", st.sampled_from(STATES[::-1]))
+        every = [(first, second) for first in CALLS for second in CALLS]
+        for first, second in case.each("two threads want to", every):
+            _meet(case, _MeetingThreads(case, [store, store], state, first, second))
+        return Outcome.ABSORBED
+
+
+class _Meeting:
     """Two calls of two processes, each time on fresh runs in a state. Results are texts without the names of runs."""
 
-    case: Case
-    stores: list[SQLiteJournal]
-    state: str
-    first: str
-    second: str
+    def __init__(self, case: Case, stores: Sequence[Journal], state: str, first: str, second: str) -> None:
+        self.case = case
+        self.stores = stores
+        self.state = state
+        self.first = first
+        self.second = second
 
     def after(self) -> str:
         """Make the second call after the first."""
@@ -157,17 +187,21 @@ class _Meeting(NamedTuple):
         """Make the second call before a statement of the first; None if the first has fewer statements."""
         one, other = self._processes()
         answers: list[str | None] = []
-        files = (one.store._file, one.store._values._file())
-        between = [
-            BetweenStatements(file, number, lambda: answers.append(_answer(self.second, other))) for file in files
-        ]
-        first = _answer(self.first, one)
-        for file in between:
-            file.restore()
+        with self._between(one.store, number, lambda: answers.append(_answer(self.second, other))):
+            first = _answer(self.first, one)
         if not answers:
             return None
         second = _answer(self.second, other) if answers[0] is None else answers[0]
         return self._told(one, first, second)
+
+    @contextmanager
+    def _between(self, store: Journal, number: int, act: Callable[[], None]) -> Iterator[None]:
+        """Act before a statement on either file of the store."""
+        assert isinstance(store, SQLiteJournal)
+        between = [BetweenStatements(file, number, act) for file in (store._file, store._values._file())]
+        yield
+        for file in between:
+            file.restore()
 
     def _processes(self) -> tuple[_Process, _Process]:
         stage = _staged(self.stores[0], self.case.run_id(), self.state)
@@ -177,6 +211,55 @@ class _Meeting(NamedTuple):
     def _told(self, one: _Process, first: str | None, second: str | None) -> str:
         told = f"{first}; {second}; {_content(self.stores[1], one.stage)}"
         return told.replace(one.stage.program, "")
+
+
+class _MeetingThreads(_Meeting):
+    """The same of two threads, which share a store in memory."""
+
+    @contextmanager
+    def _between(self, store: Journal, number: int, act: Callable[[], None]) -> Iterator[None]:
+        assert isinstance(store, MemoryJournal)
+        parts: tuple[Any, ...] = (store, store.vault)
+        locks = [part._lock for part in parts]
+        between = _BetweenLocks(number, act)
+        for part, lock in zip(parts, locks, strict=True):
+            part._lock = between.around(lock)
+        yield
+        for part, lock in zip(parts, locks, strict=True):
+            part._lock = lock
+
+
+class _BetweenLocks:
+    """Acts once, at the place of a number: before a lock is taken, and after it was given back."""
+
+    def __init__(self, number: int, act: Callable[[], None]) -> None:
+        self._left = number
+        self._act = act
+
+    def _pass(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._act()
+
+    def around(self, lock: Any) -> Any:
+        """Return a lock around another one."""
+
+        @contextmanager
+        def held() -> Iterator[None]:
+            self._pass()
+            with lock:
+                yield
+            self._pass()
+
+        class Lock:
+            def __enter__(self) -> None:
+                self._held = held()
+                self._held.__enter__()
+
+            def __exit__(self, *error: Any) -> bool | None:
+                return self._held.__exit__(*error)
+
+        return Lock()
 
 
 def _staged(store: Journal, program: str, state: str) -> _Stage:

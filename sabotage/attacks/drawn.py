@@ -232,6 +232,25 @@ class DrawnItems(_Drawn):
     programs = 5
 
 
+class DrawnCalls(_Drawn):
+    """Programs that call another program twice, or for each item, and go on where that fails or refuses its inputs."""
+
+    family = Family.TRANSITIONS
+    action = "small programs that call others"
+    theme = "calls"
+    programs = 5
+
+
+class DrawnTime(_Drawn):
+    """Programs that wait, whose suspended calls have deadlines, and whose runs may take a limited time. Clocks leap."""
+
+    family = Family.TIME
+    action = "small programs with waits, deadlines and limits of time"
+    invariant = Invariant.BOUNDS
+    theme = "time"
+    programs = 5
+
+
 class DrawnSizes(_Drawn):
     """Outputs, payloads and variables as large as allowed, or a byte larger, in characters of one to four bytes."""
 
