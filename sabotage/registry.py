@@ -12,6 +12,7 @@ from stepward.sabotage.attacks import (
     at_once,
     audits,
     branches,
+    breakers,
     budgets,
     caches,
     callers,
@@ -47,6 +48,7 @@ from stepward.sabotage.attacks import (
     receipts,
     recoveries,
     replays,
+    retention,
     secrecy,
     sizes,
     tables,
@@ -81,6 +83,7 @@ _FILES: Final = (
     audits,
     receipts,
     pruned,
+    retention,
     openings,
     tables,
     transitions,
@@ -109,6 +112,7 @@ _FILES: Final = (
     load,
     sizes,
     budgets,
+    breakers,
     caches,
 )
 

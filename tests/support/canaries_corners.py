@@ -1,4 +1,4 @@
-"""Canaries of ends without success, of waivers, threads and called programs; a helper, no tests stand here."""
+"""Canaries of ends without success, waivers, threads, breakers, old runs and calls; a helper, no tests stand here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from canaries_load import READ
 from rewriting import rewrite, rewritten
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.machine import apply, deadlines, items
+from stepward.vm.machine.breakers import Breakers
 from stepward.vm.machine.plan import Terms
+from stepward.vm.machine.retention import Retention
 
 
 def takes_a_single_fallback_for_a_success(patch: pytest.MonkeyPatch) -> None:
@@ -49,7 +51,29 @@ def passes_no_deadline_of_a_write(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, deadlines, "_passed", ('"doubt" if call.writes else "failed"', '"failed"'))
 
 
+def counts_all_failures(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Breakers, "count", ("self._failures.pop(tool, None)\n        return None", "return None"))
+
+
+def prunes_what_ends_then(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Retention, "_judge", ("if ended >= before:", "if ended > before:"))
+
+
 CANARIES = (
+    Canary(
+        "counts-all-failures",
+        "a breaker opens after failures in a row",
+        "breakers-switched",
+        READ,
+        counts_all_failures,
+    ),
+    Canary(
+        "prunes-what-ends-then",
+        "what is pruned ended before the time",
+        "pruned-too-early",
+        READ,
+        prunes_what_ends_then,
+    ),
     Canary(
         "takes-a-single-fallback-for-a-success",
         "a call that ended by its fallback did not succeed",

@@ -1,0 +1,166 @@
+"""Erasure of old runs: what is pruned, and what stays, by the time at which runs ended and by what stands on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.playing.case import Case
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.pruning import Pruned
+from stepward.vm.journal.store import Journal
+from stepward.vm.language.program import Program
+from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.tools import Suspend
+
+HOUR: Final = 3_600_000_000
+MICROSECOND: Final = 1
+
+ENDS: Final[Mapping[str, int]] = {
+    "long before": -HOUR,
+    "just before": -MICROSECOND,
+    "at that time": 0,
+    "just after": MICROSECOND,
+    "long before, and was erased after": -HOUR + 7,
+    "long before, and was cancelled after": -HOUR + 8,
+}
+"""When runs end, in microseconds from the time before which runs are pruned."""
+
+BY: Final = "ann"
+SECRET: Final = "4711471147"
+
+
+class _World:
+    """A tool that waits for somebody."""
+
+    def has(self, name: str) -> bool:
+        """Return True: there is every tool."""
+        return bool(name)
+
+    async def call(self, name: str, args: Any, context: Any) -> Any:
+        """Wait."""
+        del name, args, context
+        return Suspend()
+
+
+def _program(name: str, *, most: int, waits: bool) -> Program:
+    steps: list[dict[str, Any]] = [{"id": "wait", "type": "tool", "tool": "sign"}] if waits else []
+    steps += [{"id": f"s{number}", "type": "set", "set": {"v": number}} for number in range(2)]
+    return Program.from_dict(
+        {
+            "name": name,
+            "inputs": {"card": {"type": "string", "sensitive": True}},
+            "tools": {"sign": {"effect": "none", "suspends": True}},
+            "max_steps": most,
+            "steps": steps,
+        }
+    )
+
+
+class PrunedTooEarly(Attack):
+    """Runs end around the time before which runs are pruned; some are erased after it, some wait still, some are
+    continued by runs that end before it or after it. Then the store is pruned, and pruned again."""
+
+    family = Family.HASHES
+    surface = "time of pruning"
+    action = "the very end of a run, one that stands on another, and one that waits"
+    invariant = Invariant.KEPT
+    defence = "a run is pruned that ended before the time, with its values, unless one that stays stands on it"
+    severity = "high"
+    weight = 4
+    shrinks = False
+    enumerates = "the ends of runs and of chains around the time of pruning"
+
+    def play(self, case: Case) -> Outcome:
+        """Check what is pruned, what is kept of it, and that the rest stays as it is."""
+        from hypothesis import strategies as st
+
+        clock, store = ManualClock(tick=0), MemoryJournal()
+        at = clock.time + 2 * HOUR
+        options = {"clock": clock, "random": case.random, "key": case.key, **case.weakness.options}
+        machine = ExecutionVM(_World(), None, store, checker=None, **options)
+        due = _Runs(case, machine, clock, at)
+        due.make()
+        clock.time = at + HOUR
+        before = {run: _content(store, run) for run in due.stays}
+        second = case.pick("pruned twice", st.booleans())
+        for turn in range(1 + second):
+            case.act("prune what has ended before the time")
+            done = case.do(machine.prune(at / 1e6, by=BY))
+            expected = set[str]() if turn else set(due.goes)
+            self._hold(case, store, due, {one.run for one in done if one.why is None} ^ expected)
+        for run, content in before.items():
+            case.hold(_content(store, run) == content, self.invariant, f"pruning changed {due.stays[run]}")
+        return Outcome.ABSORBED
+
+    def _hold(self, case: Case, store: MemoryJournal, due: _Runs, odd: set[str]) -> None:
+        names = {**due.goes, **due.stays}
+        case.hold(not odd, self.invariant, f"{', '.join(sorted(names[run] for run in odd))}: pruned or not")
+        for run, name in due.goes.items():
+            left = store.head(run) or store.vault.get(run)
+            case.hold(not left, Invariant.ERASURE, f"records or values of {name} are left")
+            kept = Pruned.from_bytes(store.kept(run) or b"")
+            told = kept.run, kept.by, kept.status, kept.ended
+            said = run, BY, *due.ended[run]
+            case.hold(told == said, Invariant.HISTORY, f"of {name}, {told} is kept, and not {said}")
+
+
+class _Runs:
+    """The runs of the store: those that are to be pruned, and those that stay, with the words for each."""
+
+    def __init__(self, case: Case, machine: ExecutionVM, clock: ManualClock, at: int) -> None:
+        self.case = case
+        self.machine = machine
+        self.clock = clock
+        self.at = at
+        self.goes: dict[str, str] = {}
+        self.stays: dict[str, str] = {}
+        self.ended: dict[str, tuple[str, int]] = {}
+
+    def make(self) -> None:
+        """Make all runs."""
+        for name, ends in ENDS.items():
+            self._note(self._ended(self.at + ends), f"one that ended {name}", is_old=ends < 0)
+        waits = self._waiting()
+        self.stays[waits.id] = "one that waits"
+        self._chain("one that another one continued before", -HOUR)
+        self._chain("one that another one continued after", HOUR // 2)
+        self.clock.time = self.at + 9
+        for run, name in self.goes.items():
+            if "erased" in name:
+                self.case.do(self.machine.erase(run))
+            elif "cancelled" in name:
+                self.case.do(self.machine.cancel(run))
+
+    def _note(self, run: Run, name: str, *, is_old: bool) -> None:
+        (self.goes if is_old else self.stays)[run.id] = name
+        self.ended[run.id] = run.status, self.clock.time
+
+    def _start(self, program: Program) -> Run:
+        self.clock.time = self.at - 2 * HOUR
+        return self.case.do(self.machine.run(program, {"card": SECRET}, run_id=self.case.run_id()))
+
+    def _waiting(self) -> Run:
+        return self._start(_program("waits", most=9, waits=True))
+
+    def _ended(self, at: int) -> Run:
+        run = self._waiting()
+        self.clock.time = at
+        return self.case.do(self.machine.resume(run.suspensions[0].token, 1))
+
+    def _chain(self, name: str, ends: int) -> None:
+        """Make a run that has ended early, and another one that continues it and ends at some time."""
+        first = self._start(_program("short", most=1, waits=False))
+        self._note(first, name, is_old=ends < 0)
+        rest = _program("rest", most=5, waits=False)
+        self.clock.time = self.at + ends
+        work = self.machine.continue_run(first.id, rest, {"card": "card"}, grant={"steps": 5})
+        self._note(self.case.do(work), f"the continuation of {name}", is_old=ends < 0)
+
+
+def _content(store: Journal, run: str) -> tuple[Any, ...]:
+    return store.row(run), store.head(run), store.read(run), store.vault.get(run)
