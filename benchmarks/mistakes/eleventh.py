@@ -29,10 +29,10 @@ ELEVENTH: Final = (
             (
                 "vm/machine/keeping.py",
                 """\
-        return is_late or all(event.is_set() for event in self.done)
+        return is_late or all(part.is_set() for part in self.done)
 """,
                 """\
-        return is_late or any(event.is_set() for event in self.done)
+        return is_late or any(part.is_set() for part in self.done)
 """,
             ),
         ),
