@@ -13,10 +13,22 @@ from typing import Final, Literal
 
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.names import Names, Source
-from stepward.validator.recheck.origins import Origins
+from stepward.validator.recheck.origins import Origins, below
 from stepward.validator.recheck.parsed import Parsed
-from stepward.vm.expressions.syntax import Compare, Expression, Logic, Negation, Reference, children, with_children
-from stepward.vm.language.steps import Call, SetStep
+from stepward.vm.expressions.syntax import (
+    Built,
+    Compare,
+    Expression,
+    Logic,
+    Negation,
+    Reference,
+    children,
+    with_children,
+)
+from stepward.vm.language.steps import Call, ComputeStep, SetStep
+
+MAX_EQUAL: Final = 50
+"""The most references that are known to have one value: a field that copies a field of itself has no end."""
 
 _ARGUMENTS: Final = "args"
 """In a rule this name means the arguments of a call, even if a variable has it. So it has no facts."""
@@ -25,8 +37,9 @@ _ARGUMENTS: Final = "args"
 class Tracked:
     """The facts about the variables of one program, each a bit of an integer.
 
-    For each source of a variable with several sources: it did not give the current value. For each `w` that some `set`
-    makes a copy of `x`: `w` has no value, or the value of `x`.
+    For each source of a variable with several sources: it did not give the current value. For each `w` that some step
+    makes a copy of `x`: `w` has no value, or the value of `x`. Each may be a field: `b: {f: $t}` copies `t` to `b.f`. A
+    call copies its output to its `output_key`.
     """
 
     def __init__(self, reading: Parsed, origins: Origins, assigned: list[frozenset[Names]]) -> None:
@@ -47,7 +60,7 @@ class Tracked:
     def at_entry(self) -> int:
         """The facts at the start of a run: only inputs have values."""
         given = [bit for (_, source), bit in self._source.items() if source.kind == "input"]
-        copies = [bit for (name, _), bit in self._copy.items() if self.origins.is_input((name,))]
+        copies = [bit for (name, _), bit in self._copy.items() if self.origins.is_input(name[:1])]
         return ~sum(given) & ~sum(copies) & (1 << self.count) - 1
 
     def after(self, number: int, transition: Transition, facts: int) -> int:
@@ -64,7 +77,7 @@ class Tracked:
     def forgotten(self, names: Iterable[str], facts: int) -> int:
         """Return the facts without those about some variables, whose values may be earlier ones again."""
         for name in names:
-            facts &= ~self._pairs_with.get(name, 0)
+            facts &= ~self._pairs_with.get((name,), 0)
             for _, bit in self._by_name.get(name, ()):
                 facts &= ~bit
         return facts
@@ -78,16 +91,20 @@ class Tracked:
         """Return whether two references have the same value wherever both have one."""
         if left == right:
             return True
-        if left[1:] != right[1:] or any(self.origins.root(names) != names[:1] for names in (left, right)):
+        if _ARGUMENTS in (left[0], right[0]):
             return False
-        return not self._equal_to(left[0], facts).isdisjoint(self._equal_to(right[0], facts))
+        return not self._equal_to(left, facts).isdisjoint(self._equal_to(right, facts))
 
-    def _equal_to(self, name: str, facts: int) -> set[str]:
-        """Return the variable and those that have its value whenever they have one."""
-        found, pending = {name}, [name]
-        while pending:
-            for other, bit in self._copies_of.get(pending.pop(), ()):
-                if facts & bit and other not in found:
+    def _equal_to(self, names: Names, facts: int) -> set[Names]:
+        """Return the reference and those that have its value whenever they have one; a copy has the same fields."""
+        found, pending = {names}, [names]
+        while pending and len(found) < MAX_EQUAL:
+            one = pending.pop()
+            is_variable = self.origins.root(one) == one[:1]  # and not the output of a step that has its name
+            for copy, origin, bit in self._copies_of.get(one[0], ()) if is_variable else ():
+                other = (*origin, *one[len(copy) :])
+                is_field = one[: len(copy)] == copy and self.origins.root(other) == self.origins.root(origin)
+                if facts & bit and is_field and other not in found:
                     found.add(other)
                     pending.append(other)
         return found
@@ -100,30 +117,36 @@ class Tracked:
         return found
 
     @cached_property
-    def _copies_of(self) -> dict[str, list[tuple[str, int]]]:
-        found: dict[str, list[tuple[str, int]]] = {}
+    def _copies_of(self) -> dict[str, list[tuple[Names, Names, int]]]:
+        found: dict[str, list[tuple[Names, Names, int]]] = {}
         for (name, origin), bit in self._copy.items():
-            found.setdefault(name, []).append((origin, bit))
+            found.setdefault(name[0], []).append((name, origin, bit))
         return found
 
     @cached_property
-    def _pairs_with(self) -> dict[str, int]:
-        """The copy facts that mention each variable."""
-        found: dict[str, int] = {}
+    def _pairs_with(self) -> dict[Names, int]:
+        """The copy facts that mention each variable or output."""
+        found: dict[Names, int] = {}
         for pair, bit in self._copy.items():
-            for name in pair:
-                found[name] = found.get(name, 0) | bit
+            for root in {self.origins.root(name) for name in pair}:
+                found[root] = found.get(root, 0) | bit
         return found
 
-    def _copied(self, number: int) -> Iterator[tuple[str, str]]:
-        """Yield pairs of a name that a step makes a copy, and the variable that it copies."""
+    def _copied(self, number: int) -> Iterator[tuple[Names, Names]]:
+        """Yield pairs of a name or field that a step makes a copy, and the reference that it copies."""
         step = self.steps[number]
-        for name in step.assigns if isinstance(step, SetStep) else ():
-            tree = self.origins.tree(Source("set", name, number))
-            if not isinstance(tree, Reference) or len(tree.names) != 1 or tree.names == (name,):
-                continue
-            if _ARGUMENTS not in (name, tree.names[0]):
-                yield name, tree.names[0]
+        if isinstance(step, SetStep):
+            for name in step.assigns:
+                yield from self._put((name,), self.origins.tree(Source("set", name, number)))
+        elif isinstance(step, Call | ComputeStep) and step.output_key is not None:
+            yield (step.output_key,), (step.id, "output")
+
+    def _put(self, name: Names, tree: Expression | None) -> Iterator[tuple[Names, Names]]:
+        if isinstance(tree, Built):
+            for field, part in zip(tree.names, tree.parts, strict=True):
+                yield from self._put((*name, field), part)
+        elif isinstance(tree, Reference) and tree.names != name and _ARGUMENTS not in (name[0], tree.names[0]):
+            yield name, tree.names
 
     def _changed(self, number: int, *, is_done: bool) -> tuple[int, int]:
         """Return the facts that a step removes, and those that it adds; `is_done` says that the step has its output.
@@ -132,25 +155,31 @@ class Tracked:
         """
         step = self.steps[number]
         names = {names[0] for names in self._assigned[number] if len(names) == 1}
+        outputs = set() if isinstance(step, SetStep) else {names for names in self._assigned[number] if len(names) > 1}
         if isinstance(step, SetStep):
             names -= {name for name in names if self._keeps(number, name)}
         gone = come = 0
         # A variable of which a field is changed has its value from this step and from those before.
-        changed = {one[0] for one in self._assigned[number] if len(one) > 1 and isinstance(step, SetStep)}
+        paths = [one for one in self._assigned[number] if len(one) > 1 and isinstance(step, SetStep)]
+        changed = {path[0] for path in paths}
+        for pair, bit in self._copy.items() if paths else ():
+            gone |= bit if any(below(one, path) or below(path, one) for one in pair for path in paths) else 0
+        for root in outputs:
+            gone |= self._pairs_with.get(root, 0)
         for name in changed:
-            gone |= self._pairs_with.get(name, 0)
             gone |= sum(bit for source, bit in self._by_name.get(name, ()) if source.step == number)
         # Behind its branches, a parallel step has its output.
         own = next((owner for owner, fork in self.layout.forks.items() if fork.join == number), number)
         for name in names:
-            gone |= self._pairs_with.get(name, 0)
+            gone |= self._pairs_with.get((name,), 0)
             for source, bit in self._by_name.get(name, ()):
                 if source.step == own and source.kind != "input":
                     gone |= bit
                 elif is_done or isinstance(step, Call):
                     come |= bit
-        for pair in self._copied(number):
-            if pair[1] not in names | changed:
+        lost = {(name,) for name in names | changed}
+        for pair in self._copied(number) if is_done or isinstance(step, SetStep) else ():
+            if self.origins.root(pair[1]) not in lost:
                 come |= self._copy[pair]
         return gone, come
 

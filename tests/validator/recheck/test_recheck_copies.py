@@ -18,7 +18,10 @@ from sizes import MANY
 from stepward.validator import ProgramValidator, Verdict
 from stepward.validator.recheck.cells import ANYTHING
 from stepward.validator.recheck.certificates import digest, parsed, recheck_data
+from stepward.validator.recheck.claims import Property, watcher
 from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.search import is_ruled_out
+from stepward.validator.recheck.walking import explored
 from stepward.vm import Program
 
 Steps = list[dict[str, Any]]
@@ -218,3 +221,51 @@ def test_what_lacks_a_field_is_known_by_all_its_copies(form: str) -> None:
             # Where no source has the field, SW201 says it in place of SW202.
             wrong = [one for one in compare(data).wrong if "missed: SW202" not in one and "never exists" not in one]
             assert not wrong, (first, second, question, is_always)
+
+
+# -- texts that are equal to what they are copied from ---------------------------------------------------------------
+
+EQUAL: dict[str, tuple[Steps, str]] = {
+    "a copy": (sets({"c": "$t"}), "$c"),
+    "a field": (sets(PUT), "$b.f"),
+    "a copied field": (sets(PUT, {"c": "$b.f"}), "$c"),
+    "a field of a copy": (sets(PUT, {"c": "$b"}), "$c.f"),
+    "a path": (sets({"b": {"g": "$t"}}, {"b.f": "$t"}), "$b.f"),
+    "an item": (sets({"b": ["$t"]}), "$b[0]"),
+    "the output": ([], "$first.output"),
+    "a copy of the output": (sets({"c": "$first.output"}), "$c"),
+    "a variable named as a step": (sets({"first": {"output": "$t"}}, {"c": "$first"}), "$c.output"),
+}
+THEN: dict[str, Steps] = {
+    "nothing": [],
+    "another field": sets({"b.h": "'x'"}),
+    "a new text": sets({"t": "'x'"}),
+    "a new field": sets({"b": {"f": "x"}}),
+    "the field by its path": sets({"b.f": "'x'"}),
+    "a new copy": sets({"c": "'x'"}),
+    "another output": [{"id": "other", "type": "tool", "tool": "get", "output_key": "t"}],
+    "another output or none": [{"id": "other", "type": "tool", "tool": "get", "output_key": "t", "on_error": "skip"}],
+    "earlier values": in_a_body({"t": "$t"}, *sets({"t": "'x'"})),
+}
+SAME = [(form, "nothing") for form in EQUAL if form != "a variable named as a step"] + [
+    ("a field", "another field"),
+    ("a path", "another field"),
+]
+TRIED = list(product(EQUAL, THEN)) if MANY else [*SAME, *((form, then) for form, then in zip(EQUAL, THEN, strict=True))]
+
+
+@pytest.mark.parametrize(("form", "then"), TRIED)
+def test_a_text_is_equal_to_its_copy_until_one_of_them_changes(form: str, then: str) -> None:
+    copies, place = EQUAL[form]
+    begins_with_object = then in ("another field", "the field by its path") and "b" not in place
+    copies = [*(sets({"b": {"g": 1}}) if begins_with_object else []), *copies]
+    data = program([*copies, *THEN[then]], place, {"type": "string", "maxLength": 1}, "$t != $t")
+    data["steps"] = [one | ({"condition": f"{place} != $t"} if one["id"] == "ask" else {}) for one in data["steps"]]
+    data["guardrails"][0]["when"] = f"{place} != $t"
+    reading = Reading(Program.from_dict(data))
+    watched = watcher(Property("never", "never", None, None, 1), reading)
+    is_equal = is_ruled_out(reading, watched, explored(reading, watched), is_wide=True)
+    assert not (is_equal and truth(data).broken["never"])
+    if (form, then) in SAME:
+        assert is_equal
+        assert not [text for text in compare(data).wrong if "refused" in text]
