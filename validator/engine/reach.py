@@ -150,6 +150,8 @@ class _Search:
         self.tried: list[str] = []
         self.candidate: Answer | None = None
         self.unmet = ""
+        self.safe_rounds = 0
+        """How many first rounds of all loops have no violation."""
         self.uncounted: list[System] = []
         """The systems with more states than were searched at first."""
 
@@ -166,6 +168,9 @@ class _Search:
         if self.engine.clock.has_struck and not any(words in one for one in self.tried):
             self.tried.append(f"no more ({words})")
         reason = "tried: " + "; ".join(self.tried) if self.tried else "no layer could represent it"
+        if self.safe_rounds:
+            first = "first round has" if self.safe_rounds == 1 else f"first {self.safe_rounds} rounds have"
+            reason = f"the {first} no violation; {reason}"
         if self.unmet:
             reason = f"no run was found that takes the path below: {self.unmet}; {reason}"
         if self.candidate is None:
@@ -264,14 +269,22 @@ class _Search:
         A path through a loop that is cut has any values behind it. In the first rounds the loop is followed, so its
         values are those of a run.
         """
+        from stepward.validator.engine.smt.left_out import left_out
+
+        is_told = bool(self.unmet)
         found, answer = self._solved(system, most=1)
         answer = answer or self._shown(found)
         if found.path is not None and answer is None:
+            if not is_told:
+                self.unmet = left_out(self.facts.flow, system, found.path) or self.unmet
             found, answer = self._solved(system, most=1, relates=True)
             answer = answer or self._shown(found)
         for rounds in ROUNDS if found.path is not None and answer is None else ():
-            first = unrolled(system, rounds)
-            answer = answer or self._solved(first)[1]
+            known, answer = self._solved(unrolled(system, rounds))
+            if answer is not None:
+                break
+            if rounds > 1 and known.verdict is Verdict.PROVED:
+                self.safe_rounds = max(self.safe_rounds, rounds - 1)
         return answer
 
     def _solved(

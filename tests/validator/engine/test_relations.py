@@ -14,9 +14,10 @@ import z3
 
 from brute_force import truth
 from comparing import checked
-from layers import only
+from layers import impatient, only
 from sizes import MANY, asked_for
 from stepward.validator import Verdict
+from stepward.validator.engine import reach
 from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.smt import blocks
 from stepward.validator.engine.smt.encoding import Encoding
@@ -189,3 +190,30 @@ def test_a_refund_loop_is_decided() -> None:
     for rule in ("below", "above", "sum"):
         assert {said[f"{rule} pay"], said[f"{rule} book"]} == {PROVED}, rule
     assert said["limit book"] is VIOLATED
+
+
+def test_a_sum_is_kept_below_a_multiple_that_a_rule_names() -> None:
+    """The rule compares two numbers with a factor that is no relation of each round: it is tried as a bound."""
+    add = {"id": "add", "type": "set", "set": {"left": "$left + $x", "paid": "$paid + 1"}, "is_terminal": True}
+    data = program("together", "constants", "fail")
+    data["steps"][0] |= {"steps": [add], "carry": {"left": 0, "paid": 0}, "max_items": 50}
+    data["inputs"]["l"]["maxItems"] = 50
+    data["guardrails"] = [{"name": "average", "never": {"tool": "book"}, "when": "$left > $paid * 2"}]
+    (said,) = [one for one in checked(data).properties if one.name == "never"]
+    assert said.verdict is PROVED
+
+
+def test_what_is_left_open_says_which_loop_the_path_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line bounds this sum: twice the sum is `n * n - n`."""
+    impatient(monkeypatch)
+    monkeypatch.setattr(reach, "MAX_STATES", reach.FEW_STATES)
+    add = {"id": "add", "type": "set", "set": {"left": "$left + $paid", "paid": "$paid + 1"}, "is_terminal": True}
+    data = program("together", "constants", "fail")
+    data["steps"][0] |= {"steps": [add], "carry": {"left": 0, "paid": 0}, "max_items": 50}
+    data["inputs"]["l"]["maxItems"] = 50
+    data["guardrails"] = [{"name": "square", "never": {"tool": "book"}, "when": "$left * 2 != $paid * $paid - $paid"}]
+    (found,) = [one for one in checked(data).findings if one.code == "SW408"]
+    assert (
+        "it leaves out rounds of the loop at `each`, and they may leave any value in `$left` and `$paid`"
+        in found.message
+    )

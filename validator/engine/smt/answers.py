@@ -19,6 +19,10 @@ class Undecided(Exception):  # noqa: N818 - an answer
     """A layer for the cases of one step stops without an answer; the message says why."""
 
 
+class Spent(Exception):  # noqa: N818 - never seen outside of the solver layers
+    """The solver stopped at its limit."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """The answer of a layer for a system.

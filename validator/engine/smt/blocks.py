@@ -15,7 +15,7 @@ from typing import Any, Final
 import z3
 
 from stepward.validator.engine.clock import Clock, OutOfTime
-from stepward.validator.engine.smt.answers import SPENT, Answer, unknown
+from stepward.validator.engine.smt.answers import SPENT, Answer, Spent, unknown
 from stepward.validator.engine.smt.asking import asked
 from stepward.validator.engine.smt.encoding import Encoding
 from stepward.validator.engine.smt.facts import Facts
@@ -39,6 +39,9 @@ LAYER: Final = "block formula"
 
 MAX_TIDY_UNITS: Final = 100_000
 """Units for the search of a simpler model."""
+
+MAX_RELATION_UNITS: Final = 3_000_000
+"""Units for the search of relations between the numbers of loops."""
 
 MAX_TRIES: Final = 6
 """The most models that are tried for a path."""
@@ -75,10 +78,6 @@ def search(
         return unknown(LAYER, TOO_LARGE)
     except OutOfTime as error:
         return unknown(LAYER, str(error))
-
-
-class _Spent(Exception):  # noqa: N818 - never seen outside this file
-    """The solver stopped at its limit."""
 
 
 def _copied(system: System, domains: Domains) -> list[Names]:
@@ -139,7 +138,7 @@ class _Search:
                     return Answer(Verdict.VIOLATED, LAYER, path, units=self._used())
                 reason = NO_VALUES if path is None else NO_RUN
                 wanted.append(self._other(walk, model if path is None else None))
-        except _Spent:
+        except Spent:
             return unknown(LAYER, SPENT, self._used())
         return unknown(LAYER, reason, self._used())
 
@@ -153,7 +152,8 @@ class _Search:
     def _relate(self) -> None:
         """Add the relations between numbers that hold at the start of each round of a loop."""
         if self.relations is not None and self.goal is not False:
-            self.relations.find(self._model, self.solver.add)
+            least = max(0, self.left - MAX_RELATION_UNITS)
+            self.relations.find(lambda assumed: self._model(assumed, max(1, self.left - least)), self.solver.add)
             self.solver.add(self.relations.facts)
 
     def _proved(self) -> Answer:
@@ -168,14 +168,14 @@ class _Search:
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def _model(self, assumed: list[Any], most: int | None = None) -> Any:
-        """Return a model, or None where there is none; raises _Spent at the limit of work."""
+        """Return a model, or None where there is none; raises Spent at the limit of work."""
         if self.left <= 0:
-            raise _Spent
+            raise Spent
         before = self._spent()
         result = asked(self.solver, assumed, min(self.left, most or self.left), self.clock)
         self.left -= self._spent() - before
         if result == z3.unknown:
-            raise _Spent
+            raise Spent
         return self.solver.model() if result == z3.sat else None
 
     def _spent(self) -> int:
@@ -191,7 +191,7 @@ class _Search:
                 grid = self._named(z3.And([z3.IsInt(number * 10**places) for number in numbers]))
                 try:
                     chosen = self._model([*wanted, *self.usual, *walk.choices(), grid], MAX_TIDY_UNITS)
-                except _Spent:
+                except Spent:
                     chosen = None
             path = walk.path(chosen, LAYER, self.shown) if chosen is not None else None
             if path is not None:

@@ -10,7 +10,8 @@ all that are kept held. Then they hold at the start of every round. A certificat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 from itertools import combinations, permutations
@@ -18,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import z3
 
+from stepward.validator.engine.smt.answers import Spent
 from stepward.validator.engine.smt.encoding import Encoding
 from stepward.validator.engine.smt.payloads import Term
 from stepward.validator.engine.smt.plans import Plan
@@ -25,7 +27,7 @@ from stepward.validator.engine.smt.versions import Environment
 from stepward.validator.engine.systems.system import System
 from stepward.validator.engine.values.domains import Names
 from stepward.vm.expressions.operators import kind
-from stepward.vm.expressions.syntax import Constant, walk
+from stepward.vm.expressions.syntax import Arithmetic, Compare, Constant, Expression, Minus, Reference, walk
 from stepward.vm.values import Number
 
 MAX_NUMBERS: Final = 8
@@ -58,9 +60,10 @@ class _Arrival(NamedTuple):
 class _Head(NamedTuple):
     """The start of the rounds of one loop: its numbers there, before the loop, and on each way there.
 
-    `fixed` are numbers that the loop does not assign.
+    `fixed` are numbers that the loop does not assign. `names` are the references of its numbers, and of those.
     """
 
+    names: tuple[Names, ...]
     at: Term
     here: _Numbers
     before: _Numbers
@@ -112,7 +115,8 @@ class Relations:
             add(one.holds)
         kept += [self._related(head, one) for head in self._heads for one in self._equations(head, ask, add)]
         bounds = [self._related(head, one) for head in self._heads for one in self._bounds(head)]
-        kept = self._kept([*kept, *bounds], ask, add)
+        with suppress(Spent):  # the others hold without them
+            kept = self._kept([*kept, *bounds], ask, add)
         self.facts = [one.holds for one in kept]
         self.broken = z3.Or([one.broken for one in kept]) if kept else None
 
@@ -140,7 +144,7 @@ class Relations:
         )
         before = self._numbers(encoding.entered[node], inside)
         known = self._numbers(here, inside), before, entries, rounds, self._numbers(here, fixed)
-        return _Head(encoding.at[node], *known)
+        return _Head((*inside, *fixed), encoding.at[node], *known)
 
     def _may_be(self, environment: Environment, name: Names) -> bool:
         return self._numbers(environment, [name]).are[0] is not False
@@ -176,7 +180,7 @@ class Relations:
     def _sum(self, factors: Sequence[Fraction], values: Sequence[Any]) -> Any:
         found = zip(factors, values, strict=True)
         parts = [value if factor == 1 else self.terms.real(factor) * value for factor, value in found if factor]
-        return z3.Sum(parts) if len(parts) > 1 else parts[0]
+        return z3.Sum(parts) if len(parts) > 1 else parts[0] if parts else self.terms.real(0)
 
     def _kept(self, candidates: Sequence[_Candidate], ask: Ask, add: Callable[[Any], None]) -> list[_Candidate]:
         """Return the largest part of candidates that hold together at the start of every round."""
@@ -226,8 +230,8 @@ class Relations:
             yield _Relation(factors, "==", self._sum(factors, head.before.values), self.terms.both(*are))
 
     def _bounds(self, head: _Head) -> list[_Relation]:
-        """Return the bounds that are tried for the numbers of a loop."""
-        found = []
+        """Return the bounds that are tried for the numbers of a loop; first what the program compares."""
+        found = self._compared(head)
         limits = [*((True, one) for one in self._constants), *zip(*head.fixed, strict=True)]
         units = [tuple(Fraction(one == other) for other in head.places) for one in head.places]
         for unit, *before in zip(units, *head.before, strict=True):
@@ -240,6 +244,72 @@ class Relations:
         pairs = [_added(one, other, 1) for one, other in combinations(units, 2)]
         found += [_Relation(pair, "<=", limit) for pair in pairs for limit in self._constants]
         return found[:MAX_BOUNDS]
+
+    def _compared(self, head: _Head) -> list[_Relation]:
+        """Return the comparisons of the system between numbers of a loop, and between these and what it keeps."""
+        count, found = len(head.places), {}
+        for node in (node for tree in self.encoding.system.trees for node in walk(tree) if isinstance(node, Compare)):
+            left, right = _linear(node.left), _linear(node.right)
+            if left is None or right is None:
+                continue
+            total = dict(_plus(left, right, -1))
+            rest = total.pop((), Fraction(0))
+            if not total.keys() <= set(head.names):
+                continue
+            factors = [total.get(name, Fraction(0)) for name in head.names]
+            if sum(map(bool, factors)) > 1 and any(factors[:count]):
+                found[tuple(factors[:count])] = (factors[count:], rest)
+        return [one for inside, (kept, rest) in found.items() for one in self._four(head, inside, kept, rest)]
+
+    def _four(
+        self, head: _Head, inside: tuple[Fraction, ...], kept: list[Fraction], rest: Fraction
+    ) -> Iterator[_Relation]:
+        """Yield that a sum is below zero, at most zero, above it or at least it."""
+        fixed = self._sum((*kept, rest), (*head.fixed.values, self.terms.real(1)))
+        are = self.terms.both(*(one for one, factor in zip(head.fixed.are, kept, strict=True) if factor))
+        for sign in ("<=", "<"):
+            yield _Relation(inside, sign, -fixed, are)
+            yield _Relation(tuple(-one for one in inside), sign, fixed, are)
+
+
+def _linear(tree: Expression) -> Mapping[Names, Fraction] | None:
+    """Return a sum of references, each times a constant; () stands for one. None for any other expression."""
+    match tree:
+        case Constant(value=value) if kind(value) == "number":
+            return {(): Fraction(value)}
+        case Reference(names=names):
+            return {names: Fraction(1)}
+        case Minus(operand=operand):
+            return _times(_linear(operand), {(): Fraction(-1)})
+        case Arithmetic(first=first, rest=rest):
+            total = _linear(first)
+            for sign, operand in rest:
+                other = _linear(operand)
+                if sign == "*":
+                    total = _times(total, other)
+                elif total is None or other is None:
+                    return None
+                else:
+                    total = _plus(total, other, 1 if sign == "+" else -1)
+            return total
+    return None
+
+
+def _plus(one: Mapping[Names, Fraction], other: Mapping[Names, Fraction], times: int) -> Mapping[Names, Fraction]:
+    return {
+        name: one.get(name, Fraction(0)) + times * other.get(name, Fraction(0))
+        for name in dict.fromkeys((*one, *other))
+    }
+
+
+def _times(
+    one: Mapping[Names, Fraction] | None, other: Mapping[Names, Fraction] | None
+) -> Mapping[Names, Fraction] | None:
+    """Return the product of two sums, one of which is a constant; None where none is."""
+    for constant, total in ((one, other), (other, one)):
+        if constant is not None and total is not None and constant.keys() <= {()}:
+            return {name: factor * constant.get((), Fraction(0)) for name, factor in total.items()}
+    return None
 
 
 def _is_number(number: int, at: _Numbers) -> Term:
