@@ -5,11 +5,12 @@ More time helps with none of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from stepward.validator.analysis.arguments import UNDEFINED
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.outcomes import RUN
+from stepward.validator.analysis.racing import exposed, is_decided, is_ordered, rivals
 from stepward.validator.analysis.siblings import hits_in
 from stepward.validator.reasons import LeftOpen
 from stepward.vm.errors import ExpressionError
@@ -17,7 +18,7 @@ from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, all_references, with_children
 from stepward.vm.language.guardrails import AnyRule, FollowedBy, Never, StepSelector
 from stepward.vm.language.layout import Fork
-from stepward.vm.language.steps import AnyStep, BranchStep, InvokeStep
+from stepward.vm.language.steps import AnyStep, BranchStep, InvokeStep, Stage
 
 
 def left_open(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> LeftOpen | None:
@@ -67,32 +68,34 @@ def _ends_beside(facts: ProgramFacts, rule: FollowedBy) -> LeftOpen | None:
     then = rule.followed_by.then
     counted = {hit[:2] for hit in facts.hits(then)}
     for hit in facts.hits(rule.followed_by.first):
-        todo = () if hit[:2] in counted else tuple(_side_by_side(facts, hit.step))
+        paying = {one.step for one in facts.hits(then)}
+        todo = () if hit[:2] in counted else tuple(_side_by_side(facts, hit.step, paying))
         if todo:
             where = facts.flow.steps[hit.step].id
             reason = f"with `ends: any` the run may end beside `{where}` before {then.text()} starts, "
-            return LeftOpen(f"{reason}and that is not proved yet", f"{', '.join(todo)}, or do without `ends: any`")
+            help = f"{', '.join(todo)}, or do without `ends: any`"
+            return LeftOpen(f"{reason}and that is not proved yet", help, may_be_broken=True)
     return None
 
 
-def _side_by_side(facts: ProgramFacts, step: int) -> Iterator[str]:
-    """Yield what puts each body around a step in an order with what runs beside it."""
+def _side_by_side(facts: ProgramFacts, step: int, paying: Collection[int]) -> Iterator[str]:
+    """Yield what puts each body around a step in an order with what runs beside it.
+
+    Nothing where a step that is no Q can start beside it, and is found: a P breaks the rule whenever it succeeds.
+    """
     layout = facts.flow.layout
+    if is_decided(facts.flow, step, paying.__contains__):
+        return
     for owner in layout.owners_of(step):
         if owner in layout.beside:
             yield f"remove `max_concurrency` of `{facts.flow.steps[owner].id}`"
         elif isinstance(facts.flow.steps[owner], BranchStep):
             fork = layout.fork_at(owner)
             index = fork.branches.index(owner)
-            free = [one for one in range(len(fork.branches)) if not _is_ordered(fork, index, one)]
+            free = [one for one in range(len(fork.branches)) if not is_ordered(fork, index, one)]
             name = facts.flow.steps[owner].id
             for one in free:
                 yield f"write `depends_on: [{name}]` in `{facts.flow.steps[fork.branches[one]].id}`"
-
-
-def _is_ordered(fork: Fork, one: int, other: int) -> bool:
-    """Return whether two branches, by their indices, are one, or one comes before the other."""
-    return one == other or one in fork.before[other] or other in fork.before[one]
 
 
 def follows_beside(facts: ProgramFacts, rule: FollowedBy) -> bool:
@@ -103,7 +106,7 @@ def follows_beside(facts: ProgramFacts, rule: FollowedBy) -> bool:
             if isinstance(facts.flow.steps[owner], BranchStep):
                 fork = layout.fork_at(owner)
                 index = fork.branches.index(owner)
-                beside = [one for place, one in enumerate(fork.branches) if not _is_ordered(fork, index, place)]
+                beside = [one for place, one in enumerate(fork.branches) if not is_ordered(fork, index, place)]
                 if any(one.step in layout.inside(branch) for branch in beside for one in then):
                     return True
     return False
@@ -168,6 +171,34 @@ def _may_come_again(facts: ProgramFacts, fork: Fork) -> bool:
                 seen.add(target)
                 pending.append(target)
     return False
+
+
+def rival_of(facts: ProgramFacts, rule: AnyRule, number: int) -> int:
+    """Return the step at which a run can end while Q is owed: a Q, or a stage, is reported for a step in a sibling."""
+    if not isinstance(rule, FollowedBy) or rule.ends != "any":
+        return number
+    paying, layout = {hit.step for hit in facts.hits(rule.followed_by.then)}, facts.flow.layout
+    if number not in paying and not isinstance(layout.steps[number], Stage):
+        return number
+    behind = rivals(layout, paying.__contains__).get(number, {})
+    return exposed(layout, paying.__contains__).get(number, next(iter(behind.values()), number))
+
+
+def rival_help(facts: ProgramFacts, rule: AnyRule, number: int) -> str | None:
+    """Return what to do where a step in a sibling can start while Q is owed; None if it is owed on the path itself."""
+    layout, rival = facts.flow.layout, rival_of(facts, rule, number)
+    if rival == number or not isinstance(rule, FollowedBy):
+        return None
+    stage = layout.steps[number]
+    own = {*layout.owners_of(number), *([layout.body_of(number).owner] if isinstance(stage, Stage) else [])}
+    others = set(layout.owners_of(rival))
+    pairs = ((own & {*fork.branches}, others & {*fork.branches}) for fork in layout.forks.values())
+    mine, other = next((*one, *two) for one, two in pairs if one and two and one != two)
+    names = layout.steps[mine].id, layout.steps[other].id
+    order = f"write `depends_on: [{names[0]}]` in `{names[1]}`"
+    if isinstance(stage, Stage):
+        order = f"let {rule.followed_by.then.text()} follow within `{names[0]}`, and {order}"
+    return f"{order}, or do without `ends: any`"
 
 
 def _is_of_id(facts: ProgramFacts, names: tuple[str, ...]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple, assert_never
 
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.findings import Evidence, Label, PolicyTag, Property
 from stepward.vm.language.guardrails import (
     AnyRule,
@@ -16,6 +17,8 @@ from stepward.vm.language.guardrails import (
     requirement_text,
 )
 from stepward.vm.language.policy import Policy
+from stepward.vm.language.similar import only_near
+from stepward.vm.language.steps import ToolCall
 from stepward.vm.reading.source import Place
 
 LAYER: Final = "graph"
@@ -168,3 +171,12 @@ def not_judged(
         place = origin.place if origin.policy is None else Place(("name",), key=True)
     message = f"{what} is not proved: {evidence.reason}"
     return Outcome("SW408", message, help, place, step, origin.labels, evidence, origin.tag)
+
+
+def allowed_near(facts: ProgramFacts, policy: Policy | None, number: int) -> str:
+    """Return the words that offer the allowed tool whose name is most like that of a tool that a step calls."""
+    known = facts.meaning.manifest
+    allowed = {entry.tool for entry in (policy.allow if policy else None) or () if entry.tool in known}
+    called = {call.tool for _, call in facts.flow.steps[number].calls if isinstance(call, ToolCall)} - allowed
+    near = {only_near(tool, allowed) for tool in called} - {None}
+    return f", such as `{near.pop()}`" if len(near) == 1 else ""

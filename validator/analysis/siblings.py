@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.monitors import RuleMonitor
 from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor, State
+from stepward.validator.analysis.racing import exposed, rivals
 from stepward.vm.language.automata import IDLE, OWED_AGAIN, OWED_HERE, PAID, bound
 from stepward.vm.language.guardrails import AnyGuard, AnyRule, AnySelector, FollowedBy, Requires
 from stepward.vm.language.layout import Fork, Layout
@@ -193,6 +194,9 @@ class DebtMonitor(SiblingMonitor):
 
     def __init__(self, inner: RuleMonitor, layout: Layout) -> None:
         super().__init__(inner, layout, (0,))
+        ends_anywhere = inner.may_end_anywhere
+        self.exposed = exposed(layout, inner.starting.__contains__) if ends_anywhere else {}
+        self.rivals = rivals(layout, inner.starting.__contains__) if ends_anywhere else {}
 
     def start(self) -> State:
         """Return the state before the run."""
@@ -200,8 +204,21 @@ class DebtMonitor(SiblingMonitor):
 
     def enter(self, step: int, state: State) -> str | None:
         """Return the kind of violation if the step starts in this state, or None: wherever Q is owed, the run may end
-        before it. Where a branch begins, nothing starts yet."""
+        before it, and before a step in a sibling that can start first."""
+        if self.rival(step, state) is not None:
+            return "missing"
         return None if step in self.branches else self.inner.enter(step, self._owed(state))
+
+    def rival(self, step: int, state: State) -> int | None:
+        """Return a step in a sibling, no Q, that can start while Q is owed here; None without one."""
+        assert isinstance(state, tuple)
+        if state[0]:
+            return self.exposed.get(step)
+        owner = self.layout.owner(step) if step in self.rivals else None
+        if owner is None:
+            return None
+        slots = self.branches[owner][0]
+        return next((one for index, one in self.rivals[step].items() if state[slots.kept[index]]), None)
 
     def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
         """Return the alternatives that make `enter` report."""

@@ -24,6 +24,8 @@ from stepward.validator.analysis.left_open import (
     is_unseen,
     left_open,
     reads_sibling,
+    rival_help,
+    rival_of,
     unseen_words,
 )
 from stepward.validator.analysis.monitors import RuleMonitor, UndefinedMonitor, never
@@ -33,6 +35,7 @@ from stepward.validator.analysis.outcomes import (
     Judgement,
     Origin,
     Outcome,
+    allowed_near,
     not_judged,
     unconfirmed,
     words,
@@ -62,7 +65,6 @@ from stepward.vm.language.guardrails import (
 )
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.selectors import Match
-from stepward.vm.language.similar import only_near
 from stepward.vm.language.steps import Stage, ToolCall
 from stepward.vm.reading.source import Place
 
@@ -172,7 +174,10 @@ class _Judge:
         """Judge a rule of the program, of a body or of a policy."""
         why = left_open(self.facts, self.rule, self.owner)
         if why is not None:
-            return self._left_open(f"guardrail `{self.rule.name}`", why)
+            # Only a proof is missing: one path on which siblings come one after another may break the rule.
+            undecided = self._left_open(f"guardrail `{self.rule.name}`", why)
+            tried = self._reached() if why.may_be_broken and self._applies() else undecided
+            return tried if tried[0] is Verdict.VIOLATED else undecided
         outcomes = list(vacuous(self.facts, self.rule, self.origin))
         if self._applies():  # a misspelt name is one mistake: it is not repeated at each step that the rule protects
             verdict, evidence, found = self._reached()
@@ -271,6 +276,7 @@ class _Judge:
         """Return the verdict on a rule from its outcomes at all steps, with the evidence."""
         if not outcomes:
             return Verdict.PROVED, proof, []
+        outcomes = list({(one.code, one.message): one for one in reversed(outcomes)}.values())[::-1]
         worst = next((outcome for outcome in outcomes if outcome.code != "SW408"), outcomes[0])
         assert worst.evidence is not None
         return Verdict.UNKNOWN if worst.code == "SW408" else Verdict.VIOLATED, worst.evidence, outcomes
@@ -412,7 +418,9 @@ class _Judge:
     # -- words -----------------------------------------------------------------------------------------------------
 
     def _said(self, kind: str, number: int, evidence: Evidence) -> Outcome:
-        step, rule = self._named(number), self.rule
+        rule, other = self.rule, rival_help(self.facts, self.rule, number)
+        number = rival_of(self.facts, rule, number)
+        step = self._named(number)
         code, message, help = words(rule, kind, step, ending_in(self.facts, self.owner))
         calls = (site.call for site in self.facts.meaning.calls if site.step == number)
         if kind == "retried" and any(call.retry is not None for call in calls):
@@ -429,9 +437,11 @@ class _Judge:
                 help += "; a sibling comes before it only by `depends_on`"
         if isinstance(rule, FollowedBy) and follows_beside(self.facts, rule):
             help += "; a sibling comes after it only by `depends_on`"
+        help = help if other is None else other
         if self.origin.place == ALLOW_LIST:
             message = f"`{step}` calls a tool that is not allowed"
-            help = f"use an allowed tool{self._allowed_near(number)}, or have it put on the list"
+            near = allowed_near(self.facts, self.origin.policy, number)
+            help = f"use an allowed tool{near}, or have it put on the list"
             if isinstance(rule, Never) and rule.when is not None:
                 message = f"`{step}` can start with arguments that are not allowed: `{rule.when}` does not hold"
                 help = f"route the run around `{step}` in that state, or change its arguments"
@@ -452,15 +462,6 @@ class _Judge:
         before = [move.step for move in evidence.path[:-1] if move.step in steps]
         return before[0] if before and before[0] != self.flow.steps[number].id else ""
 
-    def _allowed_near(self, number: int) -> str:
-        """Return the words that offer the allowed tool whose name is most like that of a tool that is called."""
-        policy, calls = self.origin.policy, self.flow.steps[number].calls
-        known = self.facts.meaning.manifest
-        allowed = {entry.tool for entry in (policy.allow if policy else None) or () if entry.tool in known}
-        called = {call.tool for _, call in calls if isinstance(call, ToolCall)} - allowed
-        near = {only_near(tool, allowed) for tool in called} - {None}
-        return f", such as `{near.pop()}`" if len(near) == 1 else ""
-
     def _outcome(self, code: str, message: str, help: str, number: int, evidence: Evidence) -> Outcome:
         """Return the outcome to report for the rule at a step."""
         message += f" (guardrail `{self.rule.name}`{self.origin.of_policy})"
@@ -472,6 +473,7 @@ class _Judge:
         return self.proofs.witnesses.evidence(self._claim_at(bad.kind, bad.step), bad.kind, bad.path, LAYER)
 
     def _unproved(self, number: int, kind: str, evidence: Evidence) -> Outcome:
+        number = rival_of(self.facts, self.rule, number)
         message = f"it may be that {self._claim(kind, self.flow.steps[number].id)}: {evidence.reason}"
         help = "if this path can happen, fix it; if not, say why: `# stepward: ignore[SW408] reason`"
         if self.origin.policy is not None:

@@ -164,19 +164,43 @@ class DebtWatcher(FollowedByWatcher):
     def __init__(self, rule: FollowedBy, reading: Reading) -> None:
         super().__init__(rule, reading)
         self._rooms = Rooms(reading.layout)
+        self._open: set[int] = set()
+        self._hasty: dict[int, list[int]] = {}
         if self.ends == "any":
-            self._require_order()
+            self._look_beside()
 
-    def _require_order(self) -> None:
-        """Raise Refused where a run may be cancelled in a sibling of the place of P."""
+    def _look_beside(self) -> None:
+        """Find where a run may be cancelled in a sibling while Q is owed; raises Refused where that is not known.
+
+        `_open` are the places beside which a sibling can start something else than Q whatever happens. `_hasty` has,
+        for the first step of a branch, the debts of earlier branches behind which another branch can do that.
+        """
         layout, rooms = self.reading.layout, self._rooms
-        places = {step for step, _ in self.first}
+        places, unclear = {step for step, _ in self.first}, set[int]()
         for start, one in rooms.branches.items():
-            if places.isdisjoint(layout.inside(start)):
-                continue
-            others = [other for other in rooms.branches.values() if other.fork == one.fork and other != one]
-            if any(other.place not in one.before and one.place not in other.before for other in others):
-                raise Refused("what follows before any end is not checked beside a branch")
+            body = layout.bodies[start]
+            inside = {*layout.inside(start), body.next, *([] if body.failed is None else [body.failed])}
+            others = [other for other in rooms.branches.items() if other[1].fork == one.fork and other[0] != start]
+            free = [other for other in others if other[1].place not in one.before and one.place not in other[1].before]
+            if any(two.before <= one.before and layout.bodies[at].first not in self.hits for at, two in free):
+                self._open |= inside
+            elif free:
+                unclear |= places & inside
+            known = {**{two.place: two for _, two in others}, one.place: one}
+            room = rooms.forks[one.fork]
+            self._hasty[body.first] = [
+                room.of[earlier]
+                for earlier in one.before
+                if any(
+                    earlier in two.before
+                    and two.before <= known[earlier].before | {earlier}
+                    and layout.bodies[at].first not in self.hits
+                    for at, two in rooms.branches.items()
+                    if two.fork == one.fork
+                )
+            ]
+        if unclear - self._open:
+            raise Refused("what follows before any end is not checked beside a branch")
         if any(not places.isdisjoint(layout.inside(owner)) for owner in items_at_once(layout)):
             raise Refused("what follows before any end is not checked where items run at once")
 
@@ -191,8 +215,10 @@ class DebtWatcher(FollowedByWatcher):
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:
         """Yield the violations on arrival at a step; where a branch begins, nothing starts yet."""
+        if (memory[0] and step in self._open) or any(memory[debt] for debt in self._hasty.get(step, ())):
+            yield Breach("missing")
         owed = 0 if step in self._rooms.branches else max(memory)
-        return super().entered(steps, step, state, (owed,))
+        yield from super().entered(steps, step, state, (owed,))
 
     def ended(self, memory: Memory, transition: Transition) -> bool:
         """Return whether this end of the run is a violation."""

@@ -24,6 +24,7 @@ ANY = FOLLOWED | {"ends": "any"}
 PAY, LOOK = ({"id": name, "type": "tool", "tool": name} for name in TOOLS)
 PAID = [{"id": "paid", "type": "tool", "tool": "pay"}, {"id": "seen", "type": "tool", "tool": "look"}]
 NOTED = [{"id": "noted", "type": "set", "set": {"v": 1}}]
+LOOKED = [{"id": "looked", "type": "tool", "tool": "look"}]
 LAST = {"id": "last", "type": "tool", "tool": "look"}
 
 
@@ -61,10 +62,10 @@ BUYING_BY_ID = {"programs": {"buying": {"inputs": {}, "steps": PAID, "guardrails
 READ = {"name": "r", "never": {"tool": "pay"}, "when": "defined($a.output)"}
 
 CASES = {
-    "any ending beside a branch": made(branches(PAID, NOTED), rules=[ANY]),
-    "any ending beside two branches": made(branches(PAID, NOTED, [LAST]), rules=[ANY]),
+    "any ending beside a branch": made(branches(PAID, LOOKED), rules=[ANY]),
+    "any ending beside two branches": made(branches(PAID, LOOKED, [LAST]), rules=[ANY]),
     "any ending beside items": made(items(PAID, max_concurrency=3), LAST, rules=[ANY]),
-    "any ending beside branches and items": made(branches([items(PAID, max_concurrency=2)], NOTED), LAST, rules=[ANY]),
+    "any ending beside branches and items": made(branches([items(PAID, max_concurrency=2)], LOOKED), LAST, rules=[ANY]),
     "a rule of items": made(items(PAID, guardrails=[ANY])),
     "a rule of items at once": made(items(PAID, max_concurrency=2, guardrails=[ANY])),
     "a rule of a branch": made({**branches(PAID, NOTED), "branches": {"a": {"steps": PAID, "guardrails": [ANY]}}}),

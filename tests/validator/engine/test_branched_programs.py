@@ -85,8 +85,8 @@ def is_left_open(reason: str) -> bool:
     return reason == "the rule is vacuous" or reason.endswith("and that is not proved yet")
 
 
-def test_only_an_ending_that_comes_at_any_time_is_left_open() -> None:
-    """And of these only the rules whose P is in a branch beside which another one may run."""
+def test_nearly_every_rule_of_what_follows_is_decided() -> None:
+    """Only an ending that comes at any time is left open, where P is in a branch beside which another one may run."""
     left: Counter[bool] = Counter()
     for number in range(60):
         data = branched_program(number)
@@ -99,8 +99,8 @@ def test_only_an_ending_that_comes_at_any_time_is_left_open() -> None:
             is_open = is_left_open(found.evidence.reason)
             assert not is_open or is_beside(data), number
             left[is_open] += 1
-    assert left[True] >= 3
-    assert left[False] >= 30
+    assert left[True] <= 1
+    assert left[False] >= 33
 
 
 def is_beside(data: dict[str, Any]) -> bool:

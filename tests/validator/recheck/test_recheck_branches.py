@@ -69,14 +69,14 @@ def test_what_follows_is_decided_as_siblings_join(ends: str | None) -> None:
     rule = FOLLOWED | ({} if ends is None else {"ends": ends})
     pay, look, other = call("paid", "pay"), call("seen", "look"), call("ok", "approve", on_error="skip")
     is_any = ends == "any"
-    assert judged(rule, [pay], [look]).verdict is (Verdict.UNKNOWN if is_any else Verdict.VIOLATED)
+    assert judged(rule, [pay], [look]).verdict is Verdict.VIOLATED
     behind = judged(rule, [pay], [look], needs=True)
     assert (behind.verdict, behind.rechecked) == (Verdict.PROVED, True)
     later = judged(rule, [pay, look], [other])
-    assert later.verdict is (Verdict.UNKNOWN if is_any else Verdict.PROVED)
+    assert later.verdict is (Verdict.VIOLATED if is_any else Verdict.PROVED)
     assert judged(rule, [other], [other | {"id": "k"}], pay, look).verdict is Verdict.PROVED
     late = judged(rule, [pay | {"on_error": "skip"}], [other], look)
-    assert late.verdict is (Verdict.UNKNOWN if is_any else Verdict.PROVED)
+    assert late.verdict is (Verdict.VIOLATED if is_any else Verdict.PROVED)
 
 
 @pytest.mark.parametrize("ends", [None, "any"])
@@ -193,7 +193,7 @@ def forgets_branches(patch: pytest.MonkeyPatch) -> None:
 
 def any_ending_is_in_order(patch: pytest.MonkeyPatch) -> None:
     """No run is cancelled in a sibling."""
-    patch.setattr(guardrails, "left_open", lambda *_: None)
+    patch.setattr(DebtMonitor, "rival", lambda *_: None)
 
 
 SURE = {"id": "seen", "type": "tool", "tool": "look", "on_error": "skip"}

@@ -314,9 +314,8 @@ class Replayer:
     def _around(self, name: str) -> frozenset[str]:
         """Return the steps around a step whose branches or items run at once."""
         layout = self.program.layout
-        owners = (
-            owner for number, step in enumerate(layout.steps) if step.id == name for owner in layout.owners_of(number)
-        )
+        numbers = [number for number, step in enumerate(layout.steps) if step.id == name]
+        owners = (owner for number in numbers for owner in (*layout.owners_of(number), number))
         return frozenset(
             layout.steps[layout.fork_at(owner).owner if owner in layout.forked else owner].id
             for owner in owners
