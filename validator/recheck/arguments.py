@@ -12,6 +12,7 @@ from stepward.validator.recheck.origins import field_type
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.types import allows as allows_kind
 from stepward.validator.recheck.types import covers, fits, has_default
+from stepward.validator.recheck.whole import has_whole_numbers
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import AnyCall, ComputeStep, ToolCall
 from stepward.vm.language.types import TypeSpec
@@ -76,6 +77,8 @@ def _is_of(reading: Reading, block: Block, spec: TypeSpec, names: Names) -> bool
 
     A block does not know the sources of its values: all of its numbers are whole if no source gives others.
     """
+    if block.kind == "number" and not block.single and has_whole_numbers(reading.origins, names):
+        block = block._replace(whole=True)
     if _is_within(block, spec):
         return True
     given = [one for one in reading.origins.of(names).blocks if meet(one, block)]

@@ -138,3 +138,46 @@ def test_another_attempt_begins_with_the_first_values() -> None:
     broken = truth(data).broken
     assert judged(data) == {name: VIOLATED if broken[name] else PROVED for name in RULES}
     assert not broken["more"]
+
+
+# -- sums as arguments -----------------------------------------------------------------------------------------------
+
+SUMS: dict[str, tuple[Any, str, Any]] = {
+    "whole numbers": (0, "$t + $x", SMALL),
+    "differences": (5, "$t - $x", SMALL),
+    "products": (1, "$t * $x", SMALL),
+    "counts": (0, "$t + len($l)", SMALL),
+    "halves": (0, "$t + 0.5", SMALL),
+    "half products": (1, "$x * 0.5", SMALL),
+    "from a half": (0.5, "$t + $x", SMALL),
+    "numbers": (0, "$t + $x", {"type": "number", "enum": [0, 0.5, 1]}),
+    "fields of halves": ({"n": 0.5}, "$t.n + $x", SMALL),
+}
+"""The first value of a total, how an item changes it, and the type of the items."""
+
+BROKEN = ("halves", "half products", "from a half", "numbers", "fields of halves")
+"""Some run of the machine calls the tool with a number that is not whole."""
+
+
+@pytest.mark.parametrize("form", SUMS)
+def test_a_call_with_a_whole_sum_always_starts(form: str) -> None:
+    """The tool takes whole numbers alone: a sum of others is refused, and then nothing follows the first call."""
+    first, change, spec = SUMS[form]
+    path, place = ("t.n", "$t.n") if isinstance(first, dict) else ("t", "$t")
+    steps = [
+        {"id": "c", "type": "tool", "tool": "count", "on_error": "skip"},
+        {"id": "a", "type": "set", "set": {path: change}, "is_terminal": True},
+    ]
+    each = {"id": "each", "type": "for_each", "items": "$l", "as": "x", "carry": {"t": first}, "max_items": 2}
+    book = {"id": "book", "type": "tool", "tool": "book", "args": {"total": place}, "on_error": "skip"}
+    data = {
+        "name": "sums",
+        "language": 2,
+        "inputs": {"l": {"type": "array", "items": spec, "maxItems": 2}},
+        "tools": TOOLS | {"book": {"effect": "write", "idempotent": True, "args": {"total": {"type": "integer"}}}},
+        "guardrails": [{"name": "booked", "followed_by": {"first": {"tool": "count"}, "then": {"tool": "book"}}}],
+        "steps": [each | {"steps": steps, "on_item_error": "skip"}, book],
+    }
+    (said,) = [one for one in checked(data).properties if one.rule == "booked"]
+    assert (said.verdict is PROVED) is (form not in BROKEN)
+    assert said.rechecked is (said.verdict is PROVED)

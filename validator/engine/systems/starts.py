@@ -9,6 +9,7 @@ from stepward.validator.engine.systems.deciding import conjunction
 from stepward.validator.engine.systems.joint import Guards
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision, Guard
 from stepward.validator.engine.values.domains import Domains, Names
+from stepward.validator.engine.values.whole import is_whole
 from stepward.vm.expressions.operators import Comparison
 from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference
 from stepward.vm.expressions.template import embedded
@@ -78,8 +79,11 @@ class Starts:
         if kinds == spec.kinds == {"string"} and is_free:
             return there
         wants_number = spec.kinds and spec.kinds <= {"number", "integer"}
-        is_whole = all(one.integral or (one.low == one.high and isinstance(one.low, int)) for one in domain.ranges)
-        if kinds != {"number"} or not wants_number or ("number" not in spec.kinds and not is_whole):
+        are_whole = all(one.integral or (one.low == one.high and isinstance(one.low, int)) for one in domain.ranges)
+        wants_whole = "number" not in spec.kinds and not are_whole
+        if kinds != {"number"} or not wants_number:
+            return None
+        if wants_whole and not is_whole(self.facts.meaning, self.domains, reference.names):
             return None
         bounds: list[tuple[Comparison, Any]] = [
             (">=", spec.minimum),

@@ -54,16 +54,52 @@ class Overflow:
         signs = [sign for node in nodes if isinstance(node, Arithmetic) for sign, _ in node.rest]
         if len(read) <= 1 and "*" not in signs:
             return True
+        if self._only_adds and signs.count("*") <= MAX_PRODUCTS:
+            return True
         return (
             not self.facts.graph.loops and len(self.facts.flow.steps) < MAX_DOUBLINGS and self._products <= MAX_PRODUCTS
         )
 
     @cached_property
+    def _only_adds(self) -> bool:
+        """Whether each assignment of the program adds at most numbers of few digits to one that was assigned."""
+        literals = (value for step in self.facts.flow.steps for value in step.assigns.values())
+        return all(map(_holds_little, literals)) and all(map(self._adds_little, self._assigned))
+
+    def _adds_little(self, tree: Expression) -> bool:
+        if isinstance(tree, Built):
+            return all(map(self._adds_little, tree.parts))
+        nodes = list(walk(tree))
+        read = [node for node in nodes if isinstance(node, Reference)]
+        signs = [sign for node in nodes if isinstance(node, Arithmetic) for sign, _ in node.rest]
+        are_short = all(map(self._is_short, read)) and all(
+            _is_short(node.value) for node in nodes if isinstance(node, Constant)
+        )
+        return are_short and "*" not in signs and sum(map(self._is_assigned, read)) <= 1
+
+    def _is_assigned(self, reference: Reference) -> bool:
+        meant = self.facts.meaning.names.meaning(reference.names)
+        return meant is not None and any(source.kind == "set" for source in meant.sources)
+
+    @cached_property
+    def _assigned(self) -> list[Expression]:
+        """The expressions of all assignments of the program."""
+        return [clause.tree for clause in self.facts.meaning.clauses if not clause.is_condition and clause.tree]
+
+    @cached_property
     def _products(self) -> int:
         """The number of multiplications in the assignments of the program."""
-        trees = [clause.tree for clause in self.facts.meaning.clauses if not clause.is_condition and clause.tree]
-        chains = [node for tree in trees for node in walk(tree) if isinstance(node, Arithmetic)]
+        chains = [node for tree in self._assigned for node in walk(tree) if isinstance(node, Arithmetic)]
         return sum(sign == "*" for node in chains for sign, _ in node.rest)
+
+
+def _holds_little(literal: Any) -> bool:
+    """Whether all numbers in a literal are whole ones of few digits."""
+    if isinstance(literal, list | tuple):
+        return all(map(_holds_little, literal))
+    if isinstance(literal, dict):
+        return all(map(_holds_little, literal.values()))
+    return literal is None or _is_short(literal)
 
 
 def _is_short(value: Any) -> bool:
