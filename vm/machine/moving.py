@@ -8,6 +8,7 @@ too, as if they had been there from the start.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
@@ -179,8 +180,7 @@ def rest_after(chain: Sequence[History], version: Version, unknown: Collection[s
     last = chain[-1]
     moves = [happened for happened in last.events if happened.kind == "moved"]
     types = {name: _type_data(last, name, is_known=name not in unknown) for name in readable(last)}
-    before = {} if len(chain) < 2 or not chain[-2].state.moved else Start.of(last).reads
-    sources = {source: name for name, source in before.items() if "." in source and source not in types}
+    sources = {source: name for source, name in _handed_on(chain).items() if source not in types}
     types |= {source: types[name] for source, name in sources.items()}
     visits = dict[str, int]()
     for number in range(len(chain) - 1, -1, -1):
@@ -194,6 +194,16 @@ def rest_after(chain: Sequence[History], version: Version, unknown: Collection[s
         return rest_of(version.program, Left(moves[-1].body["step"], types, visits, sources))
     except NoRestError as error:
         raise RunRefused(f"run `{last.run}` can't go on with this version: {error}") from None
+
+
+def _handed_on(chain: Sequence[History]) -> dict[str, str]:
+    """Return the inputs of the last run of a chain that have outputs of runs which have moved, by their references."""
+    found: dict[str, str] = {}
+    for before, history in pairwise(chain):
+        reads = Start.of(history).reads if before.state.moved else {}
+        kept = {source: name for name, read in reads.items() for source, held in found.items() if held == read}
+        found = kept | {read: name for name, read in reads.items() if "." in read}
+    return found
 
 
 def _type_data(last: History, name: str, *, is_known: bool) -> dict[str, Any]:

@@ -156,6 +156,20 @@ def test_a_run_that_has_moved_moves_again_behind_the_next_wait() -> None:
     assert [desk.faults(name) for name in ("r", "r~1", "r~2")] == [[], [], []]
 
 
+def test_an_output_is_carried_by_any_number_of_moves() -> None:
+    loop = copy.deepcopy(FIRST)
+    loop["steps"][2]["otherwise"] = "again"
+    loop["steps"][4] = {"id": "again", "type": "set", "set": {"of": "$tier.output"}, "next_step": "ask"}
+    desk = Desk(loop, checker=lambda *_: ())
+    run, token = desk.run, desk.token
+    for number in range(1, 5):
+        desk.vm.migrate_sync(run.id, Program.from_dict(loop))
+        run = desk.vm.resume_sync(token, "refuse")
+        assert (run.id, run.status) == (f"r~{number}", "SUSPENDED"), run.error
+        token = run.suspensions[0].token
+        assert desk.faults(run.id) == []
+
+
 def test_values_that_are_known_count_in_the_proof() -> None:
     rules = [{"name": "small", "never": {"tool": "refund"}, "when": "$args.sum > 100"}]
     policy = Policy.from_dict({"policy": "desk", "guardrails": rules})
