@@ -8,7 +8,7 @@ from canaries import Canary
 from canaries_load import READ
 from rewriting import rewrite, rewritten
 from stepward.vm.journal.memory import MemoryJournal
-from stepward.vm.machine import apply, deadlines, items
+from stepward.vm.machine import apply, deadlines, items, moving
 from stepward.vm.machine.breakers import Breakers
 from stepward.vm.machine.plan import Terms
 from stepward.vm.machine.retention import Retention
@@ -59,7 +59,18 @@ def prunes_what_ends_then(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Retention, "_judge", ("if ended >= before:", "if ended > before:"))
 
 
+def grants_every_budget_anew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(moving, "bounded", lambda program, allowed: program)
+
+
 CANARIES = (
+    Canary(
+        "grants-every-budget-anew",
+        "a run that moves leaves what is left of its budgets",
+        "moved-run",
+        READ,
+        grants_every_budget_anew,
+    ),
     Canary(
         "counts-all-failures",
         "a breaker opens after failures in a row",
