@@ -83,6 +83,8 @@ class Fork(Attack):
         twin.clock.time += 86_400_000_000
         ended = twin.carry_on(twin.reload())
         case.hold(not twin.faults(), Invariant.REPLAY, "an honest journal is called damaged")
+        # Both wait for one time, perhaps, and go on in the same microsecond: then they are no two branches.
+        case.needs(ended.head != was.ended.head)
         receipt = receipt_for(was.ended)
         must_find(twin, "somebody with a receipt of the other branch", (receipt,), trusts_key=False)
         signed = receipt_for(ended, case.key)
