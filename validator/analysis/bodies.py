@@ -106,15 +106,6 @@ class Bodies:
             and any(one.ending is not None and one.ending.status == "SUCCESS" for one in leaving[number])
         )
 
-    def never_has_output(self, branch: int) -> bool:
-        """Return whether a branch that succeeds certainly has no output: no `end` step ends it so."""
-        leaving = self.meaning.flow.transitions
-        return not any(
-            isinstance(self.layout.steps[number], EndStep) and self.layout.owner(number) == branch
-            for number in self.layout.inside(branch)
-            if any(one.ending is not None and one.ending.status == "SUCCESS" for one in leaving[number])
-        )
-
     def may_lose(self, owner: int) -> frozenset[Names]:
         """Return the carried variables that a call in the body assigns: one that fails leaves them undefined."""
         inside = self.layout.inside(owner)

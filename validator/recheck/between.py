@@ -7,12 +7,11 @@ from typing import Protocol
 
 from stepward.validator.recheck.cells import FAILS, UNDEFINED, Block, meet
 from stepward.validator.recheck.definite import (
-    always_ends_with_output,
     decided_by,
     joined_at,
-    never_ends_with_output,
     owner_of,
 )
+from stepward.validator.recheck.ends import given_by_body
 from stepward.validator.recheck.evaluation import Environment, references, values
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit
 from stepward.validator.recheck.failures import errors_at, errors_before_items, errors_of_branches, leaving, told_apart
@@ -65,6 +64,9 @@ class Steps(Protocol):
     def undefined(self, root: Names) -> Iterator[Changes]:
         """Yield the change that makes a root undefined."""
 
+    def typed(self, source: Source) -> DescribeField:
+        """Describe a value of the type of a source."""
+
     def given(self, root: Names, source: Source) -> Iterator[Changes]:
         """Yield the changes by which a root gets a value from outside."""
 
@@ -75,7 +77,13 @@ class Steps(Protocol):
         """Yield the changes of a part that failed with an error of a name."""
 
 
-def reverted(steps: Steps, number: int, exit_: Exit) -> Iterator[Exit]:
+def closed(steps: Steps, number: int, state: State, exit_: Exit) -> Iterator[Exit]:
+    """Yield an exit that may end a body, with all that changes there."""
+    for one in given_by_body(steps, number, state, exit_):
+        yield from _reverted(steps, number, one)
+
+
+def _reverted(steps: Steps, number: int, exit_: Exit) -> Iterator[Exit]:
     """Yield an exit; where it ends an item that is skipped, carried variables get back their values from before it.
 
     In a table they may have any of their values.
@@ -153,14 +161,9 @@ def forked(steps: Steps, number: int, state: State) -> Iterator[Exit]:
         yield Exit(steps.transitions(number)[0], (), ALONE, NOTHING, 1)
 
 
-def _own_output(steps: Steps, owner: int, step: ForEachStep) -> Iterator[Changes]:
-    """Yield the changes of a branch or a call that has succeeded; it may have no output."""
-    if not never_ends_with_output(steps.reading, owner):
-        yield from steps.success(step)
-    if not always_ends_with_output(steps.reading, owner):
-        roots: list[Names] = [(step.id, what) for what in ("output", "error", "error_name")]
-        roots += [(step.output_key,)] if step.output_key is not None else []
-        yield from steps.together([steps.undefined(root) for root in roots])
+def _without_error(steps: Steps, step: ForEachStep) -> list[Iterator[Changes]]:
+    """Return the changes of a branch or a call that has succeeded; its output changed where its body ended."""
+    return [steps.undefined((step.id, "error")), steps.undefined((step.id, "error_name"))]
 
 
 def may_be_refused(steps: Steps, number: int) -> bool:
@@ -243,7 +246,7 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
             if step.index_as is not None:
                 choices.append(steps.given((step.index_as,), Source("index", step.index_as, number)))
         elif transition.kind == "success" and step.is_once:
-            choices.append(_own_output(steps, owner, step))
+            choices += _without_error(steps, step)
             succeeded = ALONE if isinstance(step, InvokeStep) else NOTHING
         elif transition.kind == "success":
             choices.append(steps.success(step))

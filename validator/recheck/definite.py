@@ -114,13 +114,12 @@ def always_ends_with_output(reading: Parsed, branch: int) -> bool:
     )
 
 
-def never_ends_with_output(reading: Parsed, branch: int) -> bool:
-    """Return whether a branch that succeeds never has an output, because no `end` step ends it with success."""
-    return not any(
-        isinstance(reading.steps[number], EndStep) and reading.layout.owner(number) == branch
-        for number in reading.layout.inside(branch)
-        if any(one.closes == "SUCCESS" for one in reading.control.transitions[number])
-    )
+def ended_by(reading: Parsed, number: int) -> ForEachStep | None:
+    """Return the branch or the call whose body a step may end with success, None if it ends none."""
+    owner = reading.layout.owner(number)
+    step = None if owner is None else reading.steps[owner]
+    is_end = any(one.closes == "SUCCESS" for one in reading.control.transitions[number])
+    return step if is_end and isinstance(step, ForEachStep) and step.is_once else None
 
 
 def overwritten(reading: Parsed, number: int) -> frozenset[Names]:
@@ -148,16 +147,18 @@ def paths_of_set(reading: Parsed, number: int) -> tuple[Names, ...]:
 def touched(reading: Parsed, number: int) -> frozenset[Names]:
     """Return the names that a step may assign, or make undefined; those of a body change between its items."""
     step = reading.steps[number]
+    ended = ended_by(reading, number)
+    given = assigned_by(ended) if ended is not None else frozenset()
     if isinstance(step, ForEachStep):
-        return assigned_by(step) | {(step.id, "errors")}
+        return given | assigned_by(step) | {(step.id, "errors")}
     if not isinstance(step, Stage):
-        return assigned_by(step)
+        return given | assigned_by(step)
     whole = joined_at(reading, number)
     if whole is not None:
-        return assigned_by(whole)
+        return given | assigned_by(whole)
     owner = owner_of(reading, number)
-    inside = (reading.steps[one] for one in reading.layout.inside(owner))
-    return body_names(reading, owner).union(*(assigned_by(one) for one in inside if not isinstance(one, Stage)))
+    inside = [reading.steps[one] for one in (owner, *reading.layout.inside(owner))]
+    return given | body_names(reading, owner).union(*(assigned_by(one) for one in inside if not isinstance(one, Stage)))
 
 
 def owner_of(reading: Parsed, stage: int) -> int:
@@ -303,13 +304,25 @@ class Definite:
         return gone | carried, iter([(step.id, "error")])
 
     def _earlier(self, number: int, transition: Transition) -> tuple[str, ...]:
-        """Return the carried variables that a transition may give earlier values again."""
+        """Return the variables whose values change at a transition that does not say from which source they are.
+
+        Carried variables get earlier values again, and behind a body its step has its output.
+        """
         is_failed = transition.closes not in (None, "SUCCESS")
         owner = self.reading.layout.owner(number) if is_failed else None
         if transition.kind == "again":
             owner = owner_of(self.reading, number)
         step = self.reading.steps[owner] if owner is not None else None
-        return tuple(step.carry) if isinstance(step, ForEachStep) else ()
+        return (*self._bound(number, transition), *(step.carry if isinstance(step, ForEachStep) else ()))
+
+    def _bound(self, number: int, transition: Transition) -> Iterator[str]:
+        """Yield the variable that a step with a body binds where a stage ends it."""
+        stage = self.reading.steps[number]
+        if not isinstance(stage, Stage) or stage.role == "joined" or transition.kind in ("item", "again"):
+            return
+        step = self.reading.steps[owner_of(self.reading, number)]
+        if isinstance(step, ForEachStep) and step.output_key is not None:
+            yield step.output_key
 
     def _lost(self, number: int) -> frozenset[Names]:
         """Return the carried variables that may have no value where an item is skipped: those that calls assign."""

@@ -14,7 +14,7 @@ from stepward.validator.recheck.evaluation import (
 )
 from stepward.validator.recheck.followed import DescribeField, Test
 from stepward.validator.recheck.names import ABSENT, Names, inside
-from stepward.vm.expressions.syntax import Built, Reference
+from stepward.vm.expressions.syntax import Expression, Reference
 
 
 def written(value: Any) -> DescribeField:
@@ -32,7 +32,7 @@ def written(value: Any) -> DescribeField:
 
 
 def of_built(
-    tree: Built, whole: Iterable[Block], environment: Callable[[Iterable[Names]], Environment]
+    tree: Expression, whole: Iterable[Block], environment: Callable[[Iterable[Names]], Environment]
 ) -> DescribeField:
     """Describe a built value: each of its fields is what was put in there.
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 from stepward.validator.recheck.built import MAX_LISTS, filled, held
 from stepward.validator.recheck.cells import GIVEN, OPEN, Block, cut, is_exact, list_of, of_value
 from stepward.validator.recheck.definite import read_by
+from stepward.validator.recheck.ends import outputs_of, trees_of
 from stepward.validator.recheck.evaluation import references, truths
 from stepward.validator.recheck.followed import Followed
 from stepward.validator.recheck.kept import Kept
@@ -287,6 +288,8 @@ class Groups:
             if isinstance(step, SetStep | ForEachStep):
                 self._assigned(number)
                 continue
+            for name, tree in outputs_of(reading, number):
+                self._given(name, tree)
             for tree in trees:
                 self._join(references([tree]), _constants(tree))
         asked = [] if is_wide else list(_asked(watcher))
@@ -321,9 +324,9 @@ class Groups:
         while pending and len(seen) < MAX_FIELDS:
             name = pending.pop()
             meant = self.reading.lookup.meaning(name)
-            for source in meant.sources if meant is not None else ():
-                tree = self.reading.origins.tree(source) if source.kind == "set" else None
-                part = held(tree, meant.fields).tree if tree is not None and meant is not None else None
+            trees = [tree for source in meant.sources for tree in trees_of(self.reading, source)] if meant else []
+            for tree in trees:
+                part = held(tree, meant.fields).tree if meant is not None else None
                 if isinstance(part, Reference):
                     self._join([name, part.names], ())
                     if part.names not in seen:
@@ -382,13 +385,13 @@ def _blocks(reading: Reading, name: Names, constants: Iterable[Any]) -> tuple[Bl
 
 
 def _built(reading: Reading, name: Names, constants: Sequence[Any]) -> Iterator[Block]:
-    """Yield the lists and texts that a `set` builds of single values: constants, and the values of small types."""
+    """Yield the lists and texts that are built of single values: constants, and the values of small types."""
     meant = reading.lookup.meaning(name)
     for source in meant.sources if meant is not None else ():
-        tree = reading.origins.tree(source) if source.kind == "set" else None
-        part = held(tree, meant.fields).tree if tree is not None and meant is not None else None
-        if isinstance(part, Template | Built):
-            yield from _combined(reading, part, constants)
+        for tree in trees_of(reading, source):
+            part = held(tree, meant.fields).tree if meant is not None else None
+            if isinstance(part, Template | Built):
+                yield from _combined(reading, part, constants)
 
 
 def _combined(reading: Reading, part: Template | Built, constants: Sequence[Any]) -> Iterator[Block]:

@@ -13,7 +13,7 @@ from itertools import product
 from typing import assert_never
 
 from stepward.validator.recheck.arguments import starts
-from stepward.validator.recheck.between import between, forked, may_be_refused, reverted, started
+from stepward.validator.recheck.between import between, closed, forked, may_be_refused, started
 from stepward.validator.recheck.cells import (
     FAILS,
     GIVEN,
@@ -169,7 +169,7 @@ class Steps:
                 dict.fromkeys(
                     after
                     for one in found
-                    for after in ((one,) if one.transition.closes is None else reverted(self, number, one))
+                    for after in ((one,) if one.transition.closes is None else closed(self, number, state, one))
                 )
             )
         return self._exits[key]
@@ -182,7 +182,7 @@ class Steps:
 
     def _slots_read(self, number: int) -> Iterator[int]:
         names = self.reading.names_read(number)
-        below = names if isinstance(self.reading.steps[number], SetStep | ForEachStep) else ()
+        below = names if isinstance(self.reading.steps[number], SetStep | ForEachStep | EndStep) else ()
         slots = {self.followed.slot[name] for name in names if name in self.followed.slot}
         yield from slots.union(*(self.followed.under(name) for name in below))
 
@@ -258,7 +258,7 @@ class Steps:
 
     def given(self, root: Names, source: Source) -> Iterator[Changes]:
         """Yield the changes by which a root gets a value from outside."""
-        return self.valued([root], self._typed(source))
+        return self.valued([root], self.typed(source))
 
     def _later(self, roots: Sequence[Names], source: Source) -> Changes:
         """Return the change that delays the choice of a value from outside; an empty one where it can't be delayed.
@@ -311,7 +311,9 @@ class Steps:
         ]
         return [*found, *([self.followed.gone[slot]] if may_be_absent else [])]
 
-    def _typed(self, source: Source) -> DescribeField:
+    def typed(self, source: Source) -> DescribeField:
+        """Describe a value of the type of a source."""
+
         def describe(fields: Names, is_inside: bool) -> tuple[Test, bool]:
             whole = self.origins.spec(source)
             spec, may_be_absent = field_type(whole, fields)
@@ -330,7 +332,7 @@ class Steps:
         roots = [root for root in written_by(part) if root[0] not in part.assigns or len(root) > 1]
         given: Iterable[Changes] = [self._later(roots, source)] if self.is_lazy else [()]
         if not all(given):
-            given = self.valued(roots, self._typed(source))
+            given = self.valued(roots, self.typed(source))
         return self.together([given, *self._without_error(part)])
 
     def _fallback(self, part: AnyCall | ComputeStep) -> Iterator[Changes]:

@@ -46,7 +46,7 @@ EXAMPLES = sorted(path for path in (ROOT / "specs/programs").rglob("*.yaml"))
 SHARED: dict[str, set[str] | None] = {
     "stepward.vm.errors": None,
     "stepward.vm.values": None,
-    "stepward.vm.expressions.building": {"expression", "is_computed"},
+    "stepward.vm.expressions.building": {"built", "expression", "is_computed"},
     "stepward.vm.expressions.fields": {"index_of", "names_in", "written"},
     "stepward.vm.expressions.letters": {"WHITE_SPACE", "lower", "upper"},
     "stepward.vm.expressions.operators": {"Comparison", "FunctionName"},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.systems.deciding import all_defined
+from stepward.validator.engine.systems.ends import Ends
 from stepward.validator.engine.systems.joint import FAILED, SUCCEEDS
 from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.system import NONE_HOLDS, Assign, Decision, Given, Guard, Literal, Undefined
@@ -27,6 +28,7 @@ class Moves(Protocol):
     """The moves of a program's steps, as far as for_each steps need them."""
 
     facts: ProgramFacts
+    ends: Ends
 
     @property
     def doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
@@ -44,9 +46,12 @@ class Moves(Protocol):
         """Yield the assignments of a step or sub-step with a given outcome; `name` is that of its error."""
 
 
-def reverted(moves: Moves, number: int, leaving: Leaving) -> Leaving:
-    """Return a move; one that ends the body of an item that is skipped gives carried variables their values from
-    before the item."""
+def inside(moves: Moves, number: int, leaving: Leaving) -> Leaving:
+    """Return a move inside of a body; one that ends it may assign its output, or give back carried variables.
+
+    These get their values from before the item, if it is skipped.
+    """
+    leaving = leaving._replace(assigns=(*leaving.assigns, *moves.ends.given(number, leaving)))
     ending = leaving.transition.ending
     owner = moves.facts.bodies.reverts(number, ending.status if ending is not None else None)
     if owner is None:
@@ -140,16 +145,10 @@ def forked(moves: Moves, number: int) -> Iterator[Leaving]:
         yield from (Leaving(one, (), (), (), 1) for one in transitions if one.kind == "success")
 
 
-def _own_output(moves: Moves, owner: int, step: ForEachStep) -> Iterator[Assign]:
-    """Yield the assignments of a branch or a call that has succeeded; it may have no output."""
-    is_sure, is_none = moves.facts.bodies.always_has_output(owner), moves.facts.bodies.never_has_output(owner)
+def _without_error(moves: Moves, step: ForEachStep) -> Iterator[Assign]:
+    """Yield the assignments of a branch or a call that has succeeded; its output was assigned where its body ended."""
     roots = ((step.id, "output"), (step.output_key,))
-    output = moves.facts.meaning.names.outputs[step.id]
-    for one in moves.left_with(step, SUCCEEDS):
-        if is_sure or one.root not in roots:
-            yield one
-        else:
-            yield Assign(one.root, Undefined() if is_none else Given(output, maybe=True))
+    yield from (one for one in moves.left_with(step, SUCCEEDS) if one.root not in roots)
 
 
 def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
@@ -166,7 +165,7 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
         elif transition.kind == "again":
             assigns = tuple(_given_back(moves, owner, ALL))
         elif transition.kind == "success" and step.is_once:
-            assigns = tuple(_own_output(moves, owner, step))
+            assigns = tuple(_without_error(moves, step))
         elif transition.kind == "success":
             assigns = tuple(moves.left_with(step, SUCCEEDS))
         elif transition.kind != "item":  # behind a failed item, others that were under way may follow

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.analysis.reached import reached
-from stepward.validator.engine.systems.between import between, forked, reverted, started
+from stepward.validator.engine.systems.between import between, forked, inside, started
 from stepward.validator.engine.systems.deciding import all_defined, conjunction, outcomes
+from stepward.validator.engine.systems.ends import Ends
 from stepward.validator.engine.systems.joint import (
     FAILED,
     FALLS_BACK,
@@ -97,6 +98,7 @@ class Moves:
         self.domains = domains
         self.overflow = Overflow(analyses, domains)
         self._starting = Starts(analyses, domains)
+        self.ends = Ends(analyses.facts, domains, self._starting)
         self._known: dict[int, tuple[Leaving, ...]] = {}
         self._onward: dict[int, tuple[Leaving, ...]] = {}
         self._parts: dict[tuple[int, int | None], _Part] = {}
@@ -120,7 +122,7 @@ class Moves:
         found = self._all(number, self.flow.steps[number], transitions)
         if number in self.facts.in_branches:  # a sibling on the path need not have been performed
             found = (one._replace(cost=0) for one in found)
-        return found if self.flow.layout.owner(number) is None else (reverted(self, number, one) for one in found)
+        return found if self.flow.layout.owner(number) is None else (inside(self, number, one) for one in found)
 
     def starts(self, number: int, sub: int | None) -> tuple[Guards, ...]:
         """Return the choices of guards under which a step or sub-step starts when control reaches it."""
@@ -153,7 +155,9 @@ class Moves:
             yield body.next
             if body.failed is not None:
                 yield body.failed
-            elif self.facts.bodies.each(owner).carry:
+            if owner == step:
+                yield from self.ends.of(owner)
+            if body.failed is None and self.facts.bodies.each(owner).carry:
                 yield from (
                     number
                     for number in layout.inside(owner)
@@ -162,8 +166,8 @@ class Moves:
 
     def feeds(self, root: Names) -> set[Names]:
         """Return the variables that a variable may be copied from, or computed from."""
-        found: set[Names] = set()
-        # Outputs and errors come from outside: nothing feeds them.
+        # Other outputs and errors come from outside: nothing feeds them.
+        found = self.ends.feeds(root[0]) if root[1:] == ("output",) else set()
         for source in self.facts.meaning.names.variables.get(root[0], ()) if len(root) == 1 else ():
             if source.kind == "output":
                 found.add((source.name, "output"))
@@ -478,9 +482,11 @@ class Moves:
         doubtful = self.doubtful.get((number, None), {})
         wanted = all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
         fails = next((one for one in transitions if one.kind == "failed"), _END_FAILS)
+        asked = self.ends.asked(number)
+        guards = tuple(Guard(one, 0) for one in (wanted, Decision((conjunction(asked),)) if asked else None) if one)
         for transition in transitions:
-            if transition.kind != "failed":
-                yield Leaving(transition, () if wanted is None else (Guard(wanted, 0),), (), (), 1)
+            if transition.kind != "failed" and not self.ends.is_refused(number):
+                yield Leaving(transition, guards, (), (), 1)
         if self.facts.bodies.may_be_refused(number):
             yield Leaving(fails, (), (), (), 1)  # the output may not be what the caller takes
         elif wanted is not None:

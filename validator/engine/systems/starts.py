@@ -49,7 +49,7 @@ class Starts:
             for name, spec in (self.facts.meaning.tool(call.tool).args or {}).items():
                 if name not in call.args or self.facts.fits(call.args[name], spec):
                     continue
-                asked = self._type_question(call.args[name], spec, assigned)
+                asked = self.type_question(call.args[name], spec, assigned)
                 is_sure &= asked is not None
                 wanted.extend(asked or ())
         if not wanted:
@@ -57,7 +57,7 @@ class Starts:
         start, *refused = ((Guard(Decision((conjunction(wanted),)), outcome),) for outcome in (0, NONE_HOLDS, FAILS))
         return (start,), (tuple(refused) if is_sure else _ALWAYS)
 
-    def _type_question(self, value: Any, spec: TypeSpec, assigned: frozenset[Names]) -> list[Expression] | None:
+    def type_question(self, value: Any, spec: TypeSpec, assigned: frozenset[Names]) -> list[Expression] | None:
         """Return the conditions under which an argument is of its type; None where conditions can't express it."""
         found = list(embedded(value))
         if not found or not found[0].whole or found[0].path:

@@ -1,0 +1,149 @@
+"""What bodies that are performed once give: the output of a branch or of a call is that of the `end` that it reaches.
+
+An `end` assigns it as a `set` assigns a variable, and any other step that ends the body with success leaves it
+undefined. Nothing reads it before the stage behind the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from stepward.validator.engine.systems.leaving import Leaving
+from stepward.validator.engine.systems.starts import Starts
+from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, Undefined, Value
+from stepward.validator.engine.values.domains import Domains, Names, primed
+from stepward.validator.engine.values.states import references_of
+from stepward.vm.expressions.building import built
+from stepward.vm.expressions.operands import result_kinds
+from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
+from stepward.vm.expressions.template import embedded
+from stepward.vm.language.steps import EndStep
+from stepward.vm.language.transitions import Transition
+from stepward.vm.language.types import TypeSpec, fits
+from stepward.vm.language.views import static_kinds
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.facts import ProgramFacts
+
+
+class Ends:
+    """The ends of the bodies of one program that are performed once."""
+
+    def __init__(self, facts: ProgramFacts, domains: Domains, starts: Starts) -> None:
+        self.facts, self.domains, self._starts = facts, domains, starts
+        self.layout = facts.flow.layout
+        self._trees: dict[int, Expression] = {}
+
+    def of(self, owner: int) -> Iterator[int]:
+        """Yield the steps that may end the body of a step with success; none if it has a body for each item."""
+        if self.facts.bodies.each(owner).is_once:
+            yield from (
+                number
+                for number in self.layout.inside(owner)
+                if self.layout.owner(number) == owner and any(map(_is_success, self.facts.flow.transitions[number]))
+            )
+
+    def feeds(self, name: str) -> set[Names]:
+        """Return the variables that the output of a branch or a call is made of; none for any other step."""
+        source = self.facts.meaning.names.outputs.get(name)
+        if source is None or source.sub is not None or source.step not in self.layout.bodies:
+            return set()
+        steps = [number for number in self.of(source.step) if isinstance(self.facts.flow.steps[number], EndStep)]
+        values = [self._value(number, source.step) for number in steps]
+        trees = [value.tree for value in values if isinstance(value, Computed)]
+        return {self.domains.root(names) for names in references_of(trees)}
+
+    def given(self, number: int, leaving: Leaving) -> Iterator[Assign]:
+        """Yield the assignments of the output of a body that a move ends with success."""
+        owner = self.layout.owner(number)
+        if owner is None or not _is_success(leaving.transition):
+            return
+        step = self.facts.bodies.each(owner)
+        if not step.is_once:
+            return
+        root, is_end = (step.id, "output"), isinstance(self.facts.flow.steps[number], EndStep)
+        yield from _assigned(root, self._value(number, owner) if is_end else Undefined())
+        if step.output_key is not None:
+            yield Assign((step.output_key,), Computed(Reference(0, 0, root)) if is_end else Undefined())
+
+    def _value(self, number: int, owner: int) -> Value:
+        """Return what an `end` gives; any value of the type that a caller takes, if it may give another one."""
+        if self.asked(number) is None:
+            return Given(self.facts.meaning.names.outputs[self.facts.bodies.each(owner).id])
+        tree = self._tree(number)
+        return Literal(tree.value) if isinstance(tree, Constant) else Computed(tree)
+
+    def asked(self, number: int) -> list[Expression] | None:
+        """Return the conditions under which a caller takes what an `end` gives; None where conditions can't tell."""
+        taken, output = self._taken(number), self._end(number).output
+        return (
+            [] if taken is None or self._fits(output, taken) else self._starts.type_question(output, taken, frozenset())
+        )
+
+    def is_refused(self, number: int) -> bool:
+        """Return whether an `end` gives only what the caller of its program does not take: then the call fails."""
+        taken = self._taken(number)
+        return taken is not None and self._is_never(self._tree(number), taken)
+
+    def _is_never(self, tree: Expression, spec: TypeSpec) -> bool:
+        """Return whether no value of an expression is of a type."""
+        if isinstance(tree, Constant):
+            return not fits(tree.value, spec)
+        kinds = self.domains.of(tree.names).kinds if isinstance(tree, Reference) else result_kinds(tree)
+        if static_kinds(spec.kinds).isdisjoint(kinds):
+            return True
+        if not isinstance(tree, Built):
+            return False
+        if tree.is_list:
+            return spec.items is not None and any(self._is_never(part, spec.items) for part in tree.parts)
+        known, parts = spec.properties or {}, zip(tree.names, tree.parts, strict=True)
+        lacks = not set(spec.required) <= set(tree.names)
+        return lacks or any(self._is_never(part, known[name]) for name, part in parts if name in known)
+
+    def _taken(self, number: int) -> TypeSpec | None:
+        """Return the type of the outputs that the caller of a program takes from an `end`; None if it takes any."""
+        owner, meaning = self.layout.owner(number), self.facts.meaning
+        if owner is None or not self.facts.bodies.may_be_refused(number):
+            return None
+        return meaning.typing.effective(meaning.names.outputs[self.facts.bodies.each(owner).id])
+
+    def _end(self, number: int) -> EndStep:
+        end = self.facts.flow.steps[number]
+        assert isinstance(end, EndStep)
+        return end
+
+    def _tree(self, number: int) -> Expression:
+        if number not in self._trees:
+            self._trees[number] = built(self._end(number).output)
+        return self._trees[number]
+
+    def _fits(self, value: Any, spec: TypeSpec) -> bool:
+        """Return whether a value with references is certainly of a type, if these are defined."""
+        if not any(one.path for one in embedded(value)):
+            return self.facts.fits(value, spec)
+        if isinstance(value, dict) and spec.kinds == {"object"} and spec.enum is None:
+            known = spec.properties or {}
+            is_closed = spec.additional_properties not in (None, True)
+            has_all = set(spec.required) <= set(value) and not (is_closed and set(value) - set(known))
+            return has_all and all(self._fits(one, known[name]) for name, one in value.items() if name in known)
+        if isinstance(value, tuple) and spec.kinds == {"array"} and spec.enum is None:
+            is_long = (spec.min_items or 0) <= len(value) <= (len(value) if spec.max_items is None else spec.max_items)
+            return is_long and (spec.items is None or all(self._fits(one, spec.items) for one in value))
+        return False
+
+
+def _is_success(transition: Transition) -> bool:
+    return transition.ending is not None and transition.ending.status == "SUCCESS"
+
+
+def _assigned(root: Names, value: Value) -> Iterator[Assign]:
+    """Yield the assignments of an output; one that is built of its own value before gets it under a primed name."""
+    is_built = isinstance(value, Computed) and isinstance(value.tree, Built)
+    read = references_of([value.tree]) if isinstance(value, Computed) and is_built else ()
+    if any(names[: len(root)] == root for names in read):
+        yield Assign(primed(root), value)
+        yield Assign(root, Computed(Reference(0, 0, primed(root))))
+        yield Assign(primed(root), Undefined())
+    else:
+        yield Assign(root, value)
