@@ -35,9 +35,10 @@ WHOLE = list(
     {
         repr((canary.attack, canary.program, canary.policies) if MANY else canary.attack): canary for canary in PLAYED
     }.values()
-)
+)[:: size(4, 1)]
 """Canaries that differ in what they attack: on the whole machine the others would be the same campaign. By day one for
-each attack: `test_every_attack_reaches_its_place_in_some_good_program` plays all of them on ten more programs."""
+each fourth attack: the replay of its breach, and `test_every_attack_reaches_its_place_in_some_good_program` with more
+programs, ask of every attack whether it alarms without a cause."""
 
 REPLAYED = {canary.name for canary in (PLAYED if MANY else {canary.attack: canary for canary in PLAYED}.values())}
 """Canaries whose breaches another process replays: by day one for each attack, whose decisions the script holds."""

@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
+import mcp.client.stdio  # noqa: F401 - it keeps the standard error of its import, and one of CliRunner is no file
 from click.testing import CliRunner
 
 from stepward.validator.cli import main
@@ -140,6 +144,11 @@ class Reader:
             # A process of its own would take most of a second to start.
             result = CliRunner().invoke(main, shlex.split(alone, comments=True)[1:], input=text, catch_exceptions=False)
             return result.exit_code, result.output
+        if words[0] == "python" and len(words) == 2 and Path(words[1]).is_file():
+            # What it imports is here already: the SDK of MCP alone takes a second.
+            with redirect_stdout(StringIO()) as printed:
+                runpy.run_path(words[1], run_name="__main__")
+            return 0, printed.getvalue()
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         ran = subprocess.run(
             command, shell=True, text=True, env={**os.environ, "PATH": path}, check=False,
