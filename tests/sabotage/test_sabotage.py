@@ -99,10 +99,10 @@ FEW = ("reply-outside-the-set", "killed-anywhere", "actors-in-any-order")
 
 @pytest.mark.slow
 def test_a_seed_repeats_a_campaign_whatever_the_number_of_workers() -> None:
-    program = Program.load(REFUND)
-    one, same = (attack_program(program, orders=Orders(seed=3, examples=24, attacks=FEW[:2])) for _ in range(2))
-    two = attack_program(program, orders=Orders(seed=3, examples=24, attacks=FEW[:2], workers=2))
-    other = attack_program(program, orders=Orders(seed=4, examples=24, attacks=FEW[:2]))
+    program, examples = Program.load(REFUND), size(12, 24)
+    one, same = (attack_program(program, orders=Orders(seed=3, examples=examples, attacks=FEW[:2])) for _ in range(2))
+    two = attack_program(program, orders=Orders(seed=3, examples=examples, attacks=FEW[:2], workers=2))
+    other = attack_program(program, orders=Orders(seed=4, examples=examples, attacks=FEW[:2]))
     assert counts(one) == counts(same) == counts(two)
     assert counts(one) != counts(other)
 
