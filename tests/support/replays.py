@@ -10,6 +10,7 @@ import json
 import random
 import runpy
 import sys
+from functools import cache
 from hashlib import sha256
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
@@ -22,8 +23,9 @@ from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.plan import CallPlan, Plan
 
 
+@cache
 def good_programs() -> dict[str, Program]:
-    """Return the good example programs by name."""
+    """Return the good example programs by name. Three files ask for them when they are collected."""
     found = {}
     for path in sorted(GOOD.iterdir()):
         if path.suffix == ".py":
