@@ -37,18 +37,28 @@ def room_case(seed: str) -> DrawnCase:
         {**again, "then": body[0]["id"], "otherwise": "last"},
         {"id": "last", "type": "end"},
     ]
-    data = {"name": "room", "inputs": {}, "tools": TOOLS, "steps": steps, "max_steps": 60}
+    data = {"name": "room", "language": 2, "inputs": {}, "tools": TOOLS, "steps": steps, "max_steps": 60}
     limits = Limits(chance.choice((200, 250, 300, 400)), chance.choice(STATES))
     return DrawnCase(Program.from_dict(data), seed, manner=MANNER, limits=limits)
 
 
 def _step(chance: Random, name: str) -> Step:
-    kind = chance.choice(("call", "call", "call", "parallel", "set"))
+    kind = chance.choice(("call", "call", "call", "parallel", "set", "for_each"))
     if kind == "set":
         return {
             "id": name,
             "type": "set",
             "set": {"v": chance.choice(("'" + "\u00fc" * chance.choice((20, 99)) + "'", "$v", 1))},
+        }
+    if kind == "for_each":
+        call = {key: value for key, value in _call(chance, f"{name}_0").items() if key != "output_key"}
+        each = {"items": [1, 2, 3][: chance.randint(1, 3)], "as": f"{name}_item", "do": call}
+        return {
+            "id": name,
+            "type": "for_each",
+            **each,
+            **chance.choice(({}, {"on_item_error": "skip"})),
+            **_ending(chance),
         }
     if kind == "call":
         return {**_call(chance, name), **_ending(chance)}
