@@ -51,12 +51,18 @@ def some_succeed(
     outcomes = [succeeds(hit, transition) for hit in hits]
     if any(outcome == (True,) for outcome in outcomes):
         return (True,)
+    order = order_of(whole) if isinstance(whole, ParallelStep) else None
+    if transition.kind == "success" and isinstance(whole, ParallelStep) and order is not None:
+        # What a part that is not skipped depends on had an output, or the step had failed.
+        kept = (sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip")
+        needed = frozenset().union(*(order.before[sub] for sub in kept))
+        if any(hit.sub in needed and _never_falls_back(hit) for hit in hits):
+            return (True,)
     may = [hit for hit, outcome in zip(hits, outcomes, strict=True) if True in outcome]
     if transition.kind == "failed" and isinstance(whole, ParallelStep):
         # A part that is not skipped has failed. The matched part did not succeed if only itself, or one that it depends
         # on, can be that one.
         failing = {sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip"}
-        order = order_of(whole)
         before = {} if order is None else dict(enumerate(order.before))
         may = [hit for hit in may if hit.sub is None or failing - {hit.sub} - before.get(hit.sub, frozenset())]
     return (True, False) if may else (False,)

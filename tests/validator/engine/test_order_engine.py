@@ -141,6 +141,17 @@ def test_what_depends_on_says_is_proved_or_violated_and_agrees_with_every_order(
         assert found.evidence.witness is not None, "the machine has replayed it"
 
 
+@pytest.mark.parametrize("late", [member("z", "look", "ok"), member("z", "look", "ok", on_error="skip")])
+def test_a_step_succeeds_only_with_the_outputs_that_its_sub_steps_depend_on(late: dict[str, Any]) -> None:
+    data = program(member("ok", "approve", on_error="skip"), late, rule=APPROVED)
+    data["steps"][0]["next_step"] = "p"
+    data["steps"].insert(1, member("p", "pay", next_step="done"))
+    (found,) = [one for one in checked(data).properties if one.rule == "rule"]
+    is_needed = "on_error" not in late
+    assert (found.verdict, found.rechecked) == (Verdict.PROVED if is_needed else Verdict.VIOLATED, is_needed)
+    assert bool(truth(data).broken["rule"]) is not is_needed
+
+
 def test_a_fallback_is_no_approval() -> None:
     late = member("ok", "look", timeout_seconds=1, on_timeout="fallback", fallback="none")
     rule = {"protects": {"tool": "pay"}, "requires": {"step": "ok"}}
