@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
@@ -236,7 +236,8 @@ class _Fleet:
 
     def _has_called(self, run: str) -> bool:
         """Whether a tool has started that no policy allows now."""
-        return any(re.search(rb'"kind":"intent"', entry.record) for entry in self.store.inner.read(run)) or any(
+        records = [json.loads(entry.record) for entry in self.store.inner.read(run)]
+        return any(one["kind"] == "intent" and one["body"]["tool"] for one in records) or any(
             not asked.asking.call.is_model and self._is_recorded(run, asked.asking.call.id)
             for asked in self.trials[run].world.asked
         )
