@@ -173,6 +173,9 @@ def _end(trial: Trial, kill: int | None) -> None:
 
     machine = trial.machine(Deadly(kill))
     run = trial.found() or trial.start(machine)
+    row = trial.store.inner.row(trial.run)
+    if row is not None:  # who died may have let time pass until the end of a wait, and leased the run then
+        trial.clock.time = max(trial.clock.time, int(row.expires * 1e6) + 1)
     if run.status == "RUNNING":
         run = trial.deliver(run, machine)
     refuse_needless_doubts(trial)
