@@ -330,8 +330,10 @@ class Typing:
         return self._constant_view(*location) if location[1] else self._used_view(location)
 
     def _used_view(self, location: Location) -> View:
-        """Return the view of a `set` name by its uses and constants."""
-        variable = self._variables.get(self._find(location))
+        """Return the view of a `set` name by its uses and constants, of an input of a call by its declared type."""
+        spec, variable = self.spec(location), self._variables.get(self._find(location))
+        if spec is not None and spec is not NEVER:
+            return View(static_kinds(spec.kinds), spec.enum)
         if variable is not None and variable.kinds != ANY:
             return View(variable.kinds | (frozenset({"null"}) if variable.may_be_null else frozenset()))
         return View(is_known=False)

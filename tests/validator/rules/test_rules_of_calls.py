@@ -37,3 +37,22 @@ def test_a_suggestion_is_a_name_of_the_same_program() -> None:
     found = codes("$givn", {"given": 1}, inputs={"giv": NUMBER})
     (help,) = [one[2] for one in found if one[0] == "SW201"]
     assert help == "did you mean `$given`?"
+
+
+@pytest.mark.parametrize(
+    ("type_name", "values"), [("number", (1, 2)), ("string", ("'x'", "'y'")), ("boolean", (True, False))]
+)
+@pytest.mark.parametrize("right", ["$second", "$third"])
+def test_inputs_that_calls_give_as_constants_have_the_declared_type(type_name: str, values: Any, right: str) -> None:
+    one, two = values
+    ask = {"id": "ask", "type": "condition", "condition": f"$first == {right}", "then": "z", "otherwise": "y"}
+    ends = [{"id": "z", "type": "end"}, {"id": "y", "type": "end", "output": "$second"}]
+    inputs = {name: {"type": type_name} for name in ("first", "second", "third")}
+    calls = [
+        {"id": name, "type": "call", "program": "p", "args": {"first": first, "second": two, "third": "$some"}}
+        for name, first in (("a", one), ("b", two))
+    ]
+    data = {"name": "t", "language": 2, "inputs": {"some": {"type": type_name}}, "steps": calls}
+    program = Program.from_dict({**data, "programs": {"p": {"inputs": inputs, "steps": [ask, *ends]}}})
+    found = ProgramValidator(program).validate().findings
+    assert "SW203" not in [one.code for one in found]
