@@ -317,10 +317,10 @@ class _Setting(NamedTuple):
 def _run(case: Case, clock: VirtualClock, world: _World, setting: _Setting) -> Run:
     """Run a program to its end. What waits for a deadline waits until then; somebody signs at once."""
     case.count()
+    options: dict[str, Any] = {"clock": clock, "limits": SMALL, "random": case.random}
     machines = [
-        ExecutionVM(world, world, case.store, policies, None, clock=clock, limits=SMALL, random=case.random, **options)
+        ExecutionVM(world, world, case.store, policies, checker=None, **{**options, **case.weakness.options})
         for policies in setting.policies()
-        for options in [case.weakness.options]
     ]
     inputs = {"given": setting.given, "hidden": "4711471147"}
     run = case.do(machines[0].run(setting.program(), inputs, run_id=case.run_id()))

@@ -163,7 +163,7 @@ class MovedRun(Attack):
     ) -> _Course:
         world, clock, store = _World(), ManualClock(), MemoryJournal()
         options = {"clock": clock, "random": case.random, **case.weakness.options}
-        machine = ExecutionVM(world, world, store, policies, lambda *_: (), **options)
+        machine = ExecutionVM(world, world, store, policies, checker=lambda *_: (), **options)
         answers, moving = Random(f"answers {seed}"), Random(f"moves {seed}")
         refused = 0
         run = case.do(machine.run(program, {"card": SECRET}, run_id="r", by=STARTER))

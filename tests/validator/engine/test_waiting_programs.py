@@ -76,11 +76,20 @@ def said(data: dict[str, Any]) -> set[tuple[str, str | None]]:
     return {(one.code, one.step) for one in check_program(Program.from_dict(data)) if not one.code.startswith("SW6")}
 
 
+def without_ends_any(data: Any) -> Any:
+    """Return a program without the rules that a run breaks which is cancelled while it waits."""
+    if isinstance(data, dict):
+        return {name: without_ends_any(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [without_ends_any(one) for one in data if not (isinstance(one, dict) and one.get("ends") == "any")]
+    return data
+
+
 @pytest.mark.parametrize("make", [bodied_program, branched_program])
 def test_waits_in_bodies_change_no_verdict(make: Any) -> None:
     compared = 0
     for seed in range(size(10, 60)):
-        data = make(seed)
+        data = without_ends_any(make(seed))
         if "max_steps" not in data and "max_stalled_steps" not in data:
             assert said({**data, "language": 2}) == said(with_waits_in_bodies(data, Random(seed))), seed
             compared += 1
