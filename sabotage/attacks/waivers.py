@@ -117,7 +117,9 @@ class WaiverForOneRule(Attack):
         """Play a run, and return whether it did all of a deed."""
         world, clock = _World(), WorldClock()
         first, later = (
-            ExecutionVM(world, None, case.store, held, None, clock=clock, random=case.random, **case.weakness.options)
+            ExecutionVM(
+                world, None, case.store, held, checker=None, clock=clock, random=case.random, **case.weakness.options
+            )
             for held in (() if is_later else policies, policies)
         )
         run = case.do(first.run(_program(deed, holds=is_later), {}, run_id=case.run_id(), by=STARTER))
