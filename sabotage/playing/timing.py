@@ -26,9 +26,10 @@ def may_end(run: Run, reference: Reference) -> bool:
 
 def is_spent(run: Run, reference: Reference, program: Program) -> bool:
     """Return whether replies have used up a budget of a run while its reference, which asks in another order, waits for
-    calls of branches that the run did not start any more."""
+    calls of branches that the run did not start any more, or has ended among branches for the same budget."""
     spent = {"max_tokens": (run.tokens, program.max_tokens), "cost": (run.cost, program.max_cost)}
-    if not reference.is_beside or run.reason not in spent:
+    is_same = reference.ended_beside and reference.reason == run.reason
+    if not (reference.is_beside or is_same) or run.reason not in spent:
         return False
     used, most = spent[run.reason]
     return most is not None and used >= most
