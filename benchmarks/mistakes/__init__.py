@@ -1,7 +1,7 @@
 """Mistakes in the machine that a campaign has to find, each as edits of the package; `planted.py` plants them.
 
 Each set but the first was planted by a reader of the machine's code and its pages who had not seen the attacks. The
-edits of a fifth set were not kept.
+edits of a fifth and a twelfth set were not kept.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 from mistakes.eighth import EIGHTH
 from mistakes.eleventh import ELEVENTH
 from mistakes.first import FIRST
+from mistakes.fourteenth import FOURTEENTH
 from mistakes.fourth import FOURTH
 from mistakes.ninth import NINTH
 from mistakes.planted import Planted
@@ -19,6 +20,7 @@ from mistakes.seventh import SEVENTH
 from mistakes.sixth import SIXTH
 from mistakes.tenth import TENTH
 from mistakes.third import THIRD
+from mistakes.thirteenth import THIRTEENTH
 
 __all__ = ["SETS", "Planted"]
 
@@ -33,5 +35,7 @@ SETS: Final = {
     "ninth": NINTH,
     "tenth": TENTH,
     "eleventh": ELEVENTH,
+    "thirteenth": THIRTEENTH,
+    "fourteenth": FOURTEENTH,
 }
 """The sets by name."""

@@ -1,0 +1,286 @@
+"""Mistakes of a thirteenth set, planted by a reader of the machine who had not seen the attacks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mistakes.planted import Planted
+
+THIRTEENTH: Final = (
+    Planted(
+        "branches of a body do not share its rules",
+        (
+            (
+                "vm/machine/monitors.py",
+                """\
+        self._shared_at: dict[int, tuple[int, ...]] = {}
+""",
+                """\
+        beside = [one.automaton.is_shared and one.owner is None for one in found]
+        self._shared = tuple(compress(range(len(beside)), beside))
+""",
+            ),
+            (
+                "vm/machine/monitors.py",
+                """\
+        `owner` is the position of the step that owns the body of the branch: the rules of that body hold for each of
+        its frames by itself.
+        \"""
+        if owner not in self._shared_at:
+            beside = [one.automaton.is_shared and one.owner != owner for one in self.monitors]
+            self._shared_at[owner] = tuple(compress(range(len(beside)), beside))
+        found = list(own)
+        for number in self._shared_at[owner]:
+""",
+                """\
+        The rules of bodies hold for each frame by itself. `owner` is the position of the step that owns the body of the
+        branch; without rules of bodies, it makes no difference.
+        \"""
+        del owner
+        found = list(own)
+        for number in self._shared:
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "an expired waiver still lifts its rule",
+        (
+            (
+                "vm/machine/execution.py",
+                """\
+        self._plans: dict[Any, tuple[Program, Plan, datetime.date | None]] = {}
+""",
+                """\
+        self._plans: dict[Any, tuple[Program, Plan]] = {}
+""",
+            ),
+            (
+                "vm/machine/execution.py",
+                """\
+        today = self._today()
+        cached = self._plans.get(id(program))
+        if cached is not None and cached[0] is program and cached[2] == today:
+            return cached[1]
+        policies = applying(program, self.policies)
+        plan = Plan(program, policies, _waived(program, policies, today))
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.clear()
+        self._plans[id(program)] = (program, plan, today)
+""",
+                """\
+        cached = self._plans.get(id(program))
+        if cached is not None and cached[0] is program:
+            return cached[1]
+        policies = applying(program, self.policies)
+        plan = Plan(program, policies, _waived(program, policies, self._today()))
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.clear()
+        self._plans[id(program)] = (program, plan)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a failed item hands on what it carries",
+        (
+            (
+                "vm/machine/bodies.py",
+                """\
+            carried=tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()]),
+        )
+    else:
+        failed = failure if body.stops else None
+        errors = put(each.errors, [(item, failure)])
+        each = each._replace(item=item + 1, trace=members, errors=errors, failed=failed)
+""",
+                """\
+        )
+    else:
+        failed = failure if body.stops else None
+        errors = put(each.errors, [(item, failure)])
+        each = each._replace(item=item + 1, trace=members, errors=errors, failed=failed)
+    each = each._replace(carried=tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()]))
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "the first branch of the order fails first",
+        (
+            (
+                "vm/machine/branches.py",
+                """\
+    return [(ids[number], found[number]) for number in layout.written if number in found]
+""",
+                """\
+    return [(ids[number], failure) for number, failure in found.items()]
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "values are put after their records",
+        (
+            (
+                "vm/machine/driver.py",
+                """\
+        if self.secrets:
+            secrets = dict(self.secrets)
+            await setup.io(setup.journal.vault.put, self.run, secrets)
+            for name in secrets:
+                del self.secrets[name]
+""",
+                "",
+            ),
+            (
+                "vm/machine/driver.py",
+                """\
+            await self._give_way()
+            return
+""",
+                """\
+            await self._give_way()
+            return
+        if self.secrets:  # not sooner: whoever has lost the lease brings no values
+            secrets = dict(self.secrets)
+            await setup.io(setup.journal.vault.put, self.run, secrets)
+            for name in secrets:
+                del self.secrets[name]
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "two tasks of a machine take a run from each other",
+        (
+            (
+                "vm/machine/runs.py",
+                """\
+        lease = await self._leased(self.journal.acquire, run, self._next_holder(), at, ttl)
+""",
+                """\
+        lease = await self._leased(self.journal.acquire, run, self._holder, at, ttl)
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "reconciled outputs are not sealed",
+        (
+            (
+                "vm/machine/known.py",
+                """\
+FROM_OUTSIDE: Final = ("attempt", "resumed", "reconciled")
+""",
+                """\
+FROM_OUTSIDE: Final = ("attempt", "resumed")
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "only the first overdue deadline expires",
+        (
+            (
+                "vm/machine/deliveries.py",
+                """\
+        if overdue(driver.plan, driver.state, self.clock.now()) is not None:
+""",
+                """\
+        late = overdue(driver.plan, driver.state, self.clock.now())
+        if late is not None:
+            driver.record(late)
+""",
+            ),
+            (
+                "vm/machine/deliveries.py",
+                """\
+        \"""Record what is over by the clock of this machine; return the call of a token, and the state that it sees.
+
+        Raises DeliveryRefused if its deadline has passed. The run is let go then: whoever takes up runs goes on.
+        \"""
+        while (happened := overdue(driver.plan, driver.state, self.clock.now())) is not None:
+            driver.record(happened)
+""",
+                """\
+        \"""Return the call of a token after something was over, and the state that it sees.
+
+        Raises DeliveryRefused if its deadline has passed. The run is let go then: whoever takes up runs goes on.
+        \"""
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "branches forget what they cost",
+        (
+            (
+                "vm/machine/state.py",
+                """\
+    "cost",
+""",
+                "",
+            ),
+        ),
+    ),
+    Planted(
+        "four_eyes of the machine that goes on is ignored",
+        (
+            (
+                "vm/machine/plan.py",
+                """\
+            for terms in reversed(self.terms)
+            for policy in reversed(terms.policies)
+            for tool in policy.four_eyes or ()
+            if not terms.waives(policy, "four_eyes")
+""",
+                """\
+            for policy in reversed(self.policies)
+            for tool in policy.four_eyes or ()
+            if not self.terms[0].waives(policy, "four_eyes")
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a late write is not named at the end",
+        (
+            (
+                "vm/machine/calls.py",
+                """\
+        if call.writes and (call_state.phase in (OPEN, "doubt") or call_state.is_unknown)
+""",
+                """\
+        if call.writes and call_state.phase in (OPEN, "doubt")
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "a chain forgets writes of its first run",
+        (
+            (
+                "vm/machine/continuing.py",
+                """\
+    done = tuple(dict.fromkeys(write for history in _interrupted(chain) for write in _writes(history)))
+    return tuple(
+        policy.model_copy(
+            update={"continues": chain[0].run} | ({"performed": done} if policy.policy == effects and done else {})
+        )
+        for policy in policies
+    )
+""",
+                """\
+    # Those of earlier runs are in the policy of the last one.
+    new = [write for history in _interrupted(chain)[-1:] for write in _writes(history)]
+    found = []
+    for policy in policies:
+        done = tuple(dict.fromkeys((*policy.performed, *(new if policy.policy == effects else ()))))
+        found.append(policy.model_copy(update={"continues": chain[0].run} | ({"performed": done} if done else {})))
+    return tuple(found)
+""",
+            ),
+        ),
+    ),
+)
