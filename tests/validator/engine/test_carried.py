@@ -181,3 +181,21 @@ def test_a_call_with_a_whole_sum_always_starts(form: str) -> None:
     (said,) = [one for one in checked(data).properties if one.rule == "booked"]
     assert (said.verdict is PROVED) is (form not in BROKEN)
     assert said.rechecked is (said.verdict is PROVED)
+
+
+@pytest.mark.parametrize("reads", [1, 10], ids=["adds", "grows tenfold"])
+def test_one_more_is_too_long_where_another_step_has_made_the_number_long(reads: int) -> None:
+    """After 999 rounds that add a digit, the number has as many digits as it may have, and all are nines."""
+    steps = [
+        {"id": "a", "type": "set", "set": {"t": 9, "n": 1}},
+        {"id": "c", "type": "condition", "condition": "$n < 1000", "then": "g", "otherwise": "p"},
+        {"id": "g", "type": "set", "set": {"t": " + ".join([*["$t"] * reads, "9"]), "n": "$n + 1"}, "next_step": "c"},
+        {"id": "p", "type": "tool", "tool": "pay", "next_step": "u"},
+        {"id": "u", "type": "set", "set": {"more": "$t + 1"}},
+        {"id": "q", "type": "tool", "tool": "count"},
+    ]
+    rule = {"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "count"}}}
+    data = {"name": "long", "language": 2, "tools": TOOLS, "guardrails": [rule], "steps": steps, "max_steps": 9_999}
+    (said,) = [one for one in checked(data).properties if one.rule == "r"]
+    assert (said.verdict is PROVED) is (reads == 1)
+    assert said.verdict is not UNKNOWN

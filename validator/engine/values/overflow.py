@@ -15,6 +15,7 @@ from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expressi
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
+    from stepward.vm.language.names import Source
 
 MAX_PRODUCTS: Final = 5
 MAX_DOUBLINGS: Final = 1_000
@@ -52,19 +53,35 @@ class Overflow:
     def _grows_slowly(self, nodes: list[Expression], read: list[Reference]) -> bool:
         """Whether no run is long enough for so many digits: each step adds a constant, or few steps multiply."""
         signs = [sign for node in nodes if isinstance(node, Arithmetic) for sign, _ in node.rest]
-        if len(read) <= 1 and "*" not in signs:
-            return True
-        if self._only_adds and signs.count("*") <= MAX_PRODUCTS:
+        if signs.count("*") <= MAX_PRODUCTS and self._only_add(read):
             return True
         return (
             not self.facts.graph.loops and len(self.facts.flow.steps) < MAX_DOUBLINGS and self._products <= MAX_PRODUCTS
         )
 
-    @cached_property
-    def _only_adds(self) -> bool:
-        """Whether each assignment of the program adds at most numbers of few digits to one that was assigned."""
-        literals = (value for step in self.facts.flow.steps for value in step.assigns.values())
-        return all(map(_holds_little, literals)) and all(map(self._adds_little, self._assigned))
+    def _only_add(self, read: list[Reference]) -> bool:
+        """Whether each assignment behind some references adds at most numbers of few digits to one of them."""
+        seen: set[Source] = set()
+        waiting = self._assignments(read)
+        while waiting:
+            source = waiting.pop()
+            if source in seen or source.step is None:
+                continue
+            seen.add(source)
+            tree = self.facts.meaning.typing.tree(source)
+            if tree is None:
+                if not _holds_little(self.facts.flow.steps[source.step].assigns.get(source.name)):
+                    return False
+            elif not self._adds_little(tree):
+                return False
+            else:
+                waiting += self._assignments([node for node in walk(tree) if isinstance(node, Reference)])
+        return True
+
+    def _assignments(self, read: list[Reference]) -> list[Source]:
+        """Return the assignments of the variables that are read."""
+        found = [self.facts.meaning.names.meaning(reference.names) for reference in read]
+        return [source for meant in found if meant is not None for source in meant.sources if source.kind == "set"]
 
     def _adds_little(self, tree: Expression) -> bool:
         if isinstance(tree, Built):
