@@ -183,18 +183,50 @@ def test_a_call_with_a_whole_sum_always_starts(form: str) -> None:
     assert said.rechecked is (said.verdict is PROVED)
 
 
-@pytest.mark.parametrize("reads", [1, 10], ids=["adds", "grows tenfold"])
-def test_one_more_is_too_long_where_another_step_has_made_the_number_long(reads: int) -> None:
+LATER: dict[str, list[dict[str, Any]]] = {
+    "itself": [{"id": "u", "type": "set", "set": {"more": "$t + 1"}}],
+    "a field": [
+        {"id": "b", "type": "set", "set": {"b": {"f": "$t"}}},
+        {"id": "u", "type": "set", "set": {"more": "$b.f + 1"}},
+    ],
+    "a branch": [
+        {
+            "id": "both",
+            "type": "parallel",
+            "branches": {
+                "m": {"steps": [{"id": "z", "type": "end", "output": "$t"}]},
+                "k": {"steps": [{"id": "c2", "type": "tool", "tool": "count"}]},
+            },
+        },
+        {"id": "u", "type": "set", "set": {"more": "$m.output + 1"}},
+    ],
+    "an item": [
+        {"id": "l", "type": "set", "set": {"l": ["$t"]}},
+        {
+            "id": "each",
+            "type": "for_each",
+            "items": "$l",
+            "as": "x",
+            "max_items": 1,
+            "steps": [{"id": "u", "type": "set", "set": {"more": "$x + 1"}}],
+        },
+    ],
+}
+"""Where a number is read that a loop has made long."""
+
+
+@pytest.mark.parametrize(("reads", "where"), [(1, "itself"), *((10, where) for where in LATER)])
+def test_one_more_is_too_long_where_another_step_has_made_the_number_long(reads: int, where: str) -> None:
     """After 999 rounds that add a digit, the number has as many digits as it may have, and all are nines."""
     steps = [
         {"id": "a", "type": "set", "set": {"t": 9, "n": 1}},
         {"id": "c", "type": "condition", "condition": "$n < 1000", "then": "g", "otherwise": "p"},
         {"id": "g", "type": "set", "set": {"t": " + ".join([*["$t"] * reads, "9"]), "n": "$n + 1"}, "next_step": "c"},
-        {"id": "p", "type": "tool", "tool": "pay", "next_step": "u"},
-        {"id": "u", "type": "set", "set": {"more": "$t + 1"}},
-        {"id": "q", "type": "tool", "tool": "count"},
+        {"id": "p", "type": "tool", "tool": "pay", "next_step": LATER[where][0]["id"]},
+        *LATER[where],
+        {"id": "q", "type": "tool", "tool": "pay"},
     ]
-    rule = {"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "count"}}}
+    rule = {"name": "r", "followed_by": {"first": {"step": "p"}, "then": {"step": "q"}}}
     data = {"name": "long", "language": 2, "tools": TOOLS, "guardrails": [rule], "steps": steps, "max_steps": 9_999}
     (said,) = [one for one in checked(data).properties if one.rule == "r"]
     assert (said.verdict is PROVED) is (reads == 1)
