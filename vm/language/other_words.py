@@ -83,23 +83,43 @@ for the first of them that can be there."""
 _SAME: Final = frozenset({"else", "if", "goto", "params", "parameters", "arguments", "prompt_template"})
 """The words that surely mean the field: `--fix` corrects these. Of the others some have a value of another form."""
 
-_MODEL: Final = ("", "remove it; the machine gets its model: `stepward run --model` or `ExecutionVM(model=...)`")
-_LOOP: Final = ("", "remove it; a loop is a branch that names an earlier step, with `max_visits` on one of its steps")
-_START: Final = ("", "remove it; a run starts at the first step of the list")
-_COMMENT: Final = ("", "remove it, or write a comment: `# ...`")
-_WAITS: Final = ("max_retries", "remove it; the machine gets it: `ExecutionVM(retry_delay=...)`")
-_RETRIES: Final = ("max_retries", "write `on_error: retry` and `max_retries`, which is the total number of attempts")
-_GUARDED: Final = ("next_step", "remove it; put a condition step before this step")
-_ABSENT: Final = {
-    **dict.fromkeys(("model", "temperature", "provider"), _MODEL),
-    **dict.fromkeys(("while", "until", "loop", "foreach", "for_each"), _LOOP),
-    **dict.fromkeys(("start", "start_at", "entry", "entry_point"), _START),
-    **dict.fromkeys(("description", "comment", "notes", "name", "title", "label"), _COMMENT),
-    **dict.fromkeys(("retry_delay", "backoff"), _WAITS),
-    **dict.fromkeys(("retries", "retry", "retry_count", "num_retries"), _RETRIES),
-    **dict.fromkeys(("if", "when", "unless"), _GUARDED),
-}
-"""Words without a field of the same meaning: what to do, in a mapping that can have the first field of the pair."""
+_CONDITIONS: Final = ("if", "when", "unless", "condition")
+_ABSENT: Final = (
+    (
+        ("model", "temperature", "provider"),
+        "",
+        "remove it; the machine gets its model: `stepward run --model` or `ExecutionVM(model=...)`",
+    ),
+    (
+        ("while", "until", "loop", "foreach", "for_each"),
+        "",
+        "remove it; a loop is a branch that names an earlier step, with `max_visits` on one of its steps",
+    ),
+    (("start", "start_at", "entry", "entry_point"), "", "remove it; a run starts at the first step of the list"),
+    (
+        ("description", "comment", "notes", "name", "title", "label"),
+        "",
+        "remove it, or write a comment: `# ...`",
+    ),
+    (("retry_delay", "backoff"), "max_retries", "remove it; the machine gets it: `ExecutionVM(retry_delay=...)`"),
+    (
+        ("retries", "retry", "retry_count", "num_retries"),
+        "max_retries",
+        "write `on_error: retry` and `max_retries`, which is the total number of attempts",
+    ),
+    (_CONDITIONS, "next_step", "remove it; put a condition step before this step"),
+    (
+        _CONDITIONS,
+        "requires",
+        "remove it; let a branch that needs nothing more count, too: "
+        "`requires: {any_of: [{step: CONDITION, branch: otherwise}, ...]}`",
+    ),
+    (_CONDITIONS, "followed_by", "remove it; select the step that runs under this condition: `first: {step: ID}`"),
+    (_CONDITIONS, "at_most_once", "remove it; select the step that runs under this condition: `{step: ID}`"),
+    (("unless",), "never", "remove it; write the opposite: `when: not (...)`"),
+    (_CONDITIONS, "exclusive", "remove it; select the steps that run under this condition: `{step: ID}`"),
+)
+"""Words without a field of the same meaning, a field that the mapping must be able to have, and what to do."""
 
 _STEP_TYPES: Final = {
     "llm": "agent model prompt ai gpt chat completion generate classify",
@@ -138,13 +158,13 @@ def surely_renamed(name: str, known: Collection[str], given: Collection[str]) ->
 
 def is_a_known_word(name: str) -> bool:
     """Return whether a word is one of other languages: it is no misspelling of a field with similar letters."""
-    return _plain(name) in _ABSENT or any(_fields_for(name))
+    return any(_plain(name) in words for words, _, _ in _ABSENT) or any(_fields_for(name))
 
 
 def without_counterpart(name: str, known: Collection[str]) -> str:
     """Return what to do about a word that no field has the meaning of, among the `known` fields, or an empty text."""
-    needed, help = _ABSENT.get(_plain(name), ("", ""))
-    return help if not needed or needed in known else ""
+    rows = ((needed, help) for words, needed, help in _ABSENT if _plain(name) in words)
+    return next((help for needed, help in rows if not needed or needed in known), "")
 
 
 def _fields_for(name: str) -> Iterator[str]:

@@ -277,6 +277,33 @@ def test_a_word_that_no_field_stands_for_is_answered_with_what_there_is(kind: st
     assert help in help_for(kind, word)
 
 
+@pytest.mark.parametrize("word", ["when", "if", "unless", "condition"])
+@pytest.mark.parametrize(
+    ("rule", "help"),
+    [
+        ({"protects": {"tool": "t"}, "requires": {"tool": "t"}}, "`requires: {any_of: [{step: CONDITION, branch: "),
+        ({"at_most_once": {"tool": "t"}}, "remove it; select the step that runs under this condition"),
+        ({"exclusive": [{"tool": "t"}, {"step": "a"}]}, "remove it; select the steps that run under this condition"),
+        ({"followed_by": {"first": {"tool": "t"}, "then": {"step": "a"}}}, "`first: {step: ID}`"),
+        ({"never": {"tool": "t"}}, ""),
+    ],
+)
+def test_a_condition_of_a_rule_that_has_none_is_answered_with_what_there_is(
+    rule: dict[str, Any], help: str, word: str
+) -> None:
+    """Without its condition a rule says something else, so its removal alone is no answer."""
+    data = {"name": "p", "guardrails": [{"name": "g", **rule, word: "1 > 0"}], "steps": [END]}
+    if "never" not in rule:
+        (problem,) = refused(data)
+        assert help in problem.help
+    elif word == "unless":
+        (problem,) = refused(data)
+        assert problem.help == "remove it; write the opposite: `when: not (...)`"
+    elif word != "when":
+        (problem,) = refused(data)
+        assert problem.help == "did you mean `when`?"
+
+
 def test_every_word_of_the_table_is_answered_by_a_field_of_some_part() -> None:
     for field, words in WORDS_FOR.items():
         assert len(set(words.split())) == len(words.split()), field
