@@ -197,7 +197,8 @@ class UnguardedTextToEffect(Rule):
         if source.kind == "output":
             help += f", or limit the reply of `{context.facts.call_of(source).id}` by `allowed_outputs`"
         elif context.facts.program.inputs is not None and source.kind == "input":
-            help += ", or limit the input by `enum`"
+            has_patterns = context.facts.program.language >= 2
+            help += ", or limit the input by `enum`" + (" or `pattern`" if has_patterns else "")
         place = Place(source.path, key=True) if source.kind == "input" else Place((*source.path, "id"))
         related = [Label(place, "the text comes from here")] if source.path else []
         return self.finding(message, help, reading.place, step=call.id, related=related)

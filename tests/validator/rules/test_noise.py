@@ -206,3 +206,24 @@ def test_the_help_at_a_retried_write_names_all_that_goes_and_says_where_a_time_o
 def test_the_help_at_a_reference_in_an_object_of_set_names_the_language_that_reads_it() -> None:
     copy: Step = {"id": "copy", "type": "set", "set": {"data": {"who": ["$x"]}}, "next_step": "ok"}
     assert help_of("SW204", copy) == "add `language: 2` to the program, where it is read"
+
+
+# -- SW209: how a user's text is limited -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("language", "limit", "way"),
+    [
+        (1, {"enum": ["a"]}, "by `enum`"),
+        (2, {"enum": ["a"]}, "`enum` or `pattern`"),
+        (2, {"pattern": "[a-z]"}, "`enum` or `pattern`"),
+    ],
+)
+def test_a_limit_that_the_help_names_ends_the_finding(language: int, limit: dict[str, Any], way: str) -> None:
+    steps: list[Step] = [{"id": "w", "type": "tool", "tool": "write", "args": {"x": "$x"}, "is_terminal": True}]
+    tools = {"write": {"effect": "write", "idempotent": True}}
+    fields = {"language": language, "tools": tools}
+    (finding,) = found("SW209", steps, **fields, inputs={"x": {"type": "string"}})
+    assert finding.help is not None
+    assert finding.help.endswith(way)
+    assert not found("SW209", steps, **fields, inputs={"x": {"type": "string", **limit}})
