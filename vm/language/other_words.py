@@ -19,6 +19,8 @@ WORDS_FOR: Final = {
     "result_var assign_to as var variable register bind outputs output_to",
     "fallback": "default default_value fallback_value on_timeout_value",
     # errors by name
+    "catch": "catches catchers handlers on_errors",
+    "retry": "retry_policy retry_policies retriers",
     "errors": "error error_equals exceptions names on",
     "max_attempts": "tries attempts max_tries count retries max_retries",
     "delay_seconds": "delay interval interval_seconds wait_seconds",
@@ -44,6 +46,17 @@ WORDS_FOR: Final = {
     # parallel
     "parallel_steps": "steps tasks children substeps sub_steps parallel",
     "max_concurrency": "concurrency max_parallel parallelism max_workers workers",
+    "branches": "arms lanes flows",
+    "depends_on": "needs after dependencies run_after requires",
+    # for_each
+    "items": "in over list collection each items_path foreach for_each",
+    "as": "item item_name item_var element alias loop_variable iterator",
+    "index_as": "index index_name index_var counter",
+    "max_items": "limit max_length max_count",
+    "carry": "accumulator accumulate reduce initial",
+    "on_item_error": "item_error on_each_error",
+    # call
+    "program": "workflow subworkflow sub_workflow child process machine file",
     # set
     "set": "values vars variables assign assignments let value update data",
     # end
@@ -54,7 +67,7 @@ WORDS_FOR: Final = {
     "until": "timestamp date time datetime wait_until at when due",
     # the program and its tools
     "name": "title workflow_name program id workflow",
-    "steps": "nodes tasks states stages workflow flow",
+    "steps": "nodes tasks states stages workflow flow body",
     "inputs": "input params parameters args arguments variables",
     "tools": "functions actions",
     "guardrails": "rules constraints invariants policies guards",
@@ -125,7 +138,9 @@ _STEP_TYPES: Final = {
     "llm": "agent model prompt ai gpt chat completion generate classify",
     "tool": "action function call task api http script python code",
     "condition": "decision switch branch if choice router gateway conditional case route",
-    "parallel": "fork concurrent all gather map",
+    "parallel": "fork concurrent all gather branches",
+    "for_each": "map foreach loop each iterate iterator",
+    "call": "subworkflow sub_workflow subflow workflow invoke child",
     "set": "assign variable let variables pass",
     "compute": "calculate calculation transform lisp expression formula",
     "wait": "sleep delay pause timer wait_until",

@@ -123,6 +123,8 @@ STEPS: dict[str, dict[str, Any]] = {
     "tool": {"tool": "pay"},
     "condition": {"condition": "$a", "then": "done"},
     "parallel": {"parallel_steps": [{"id": "q", "type": "llm", "prompt": "Well?"}]},
+    "for_each": {"items": "$l", "as": "x", "steps": [{"id": "q", "type": "end"}]},
+    "call": {"program": "other"},
     "set": {"set": {"x": 1}},
     "end": {},
 }
@@ -144,6 +146,9 @@ def help_for(kind: str, word: str, value: Any = "x", without: str = "") -> str:
         ("condition", "condition", "if when expression expr test"),
         ("parallel", "parallel_steps", "steps tasks children sub-steps"),
         ("set", "set", "values vars variables assign Assignments"),
+        ("for_each", "items", "in over list collection foreach"),
+        ("for_each", "as", "item item_var loop_variable"),
+        ("call", "program", "workflow child file"),
     ],
 )
 def test_a_word_in_place_of_a_required_field_is_one_problem_that_names_the_field(
@@ -169,6 +174,11 @@ def test_a_word_in_place_of_a_required_field_is_one_problem_that_names_the_field
         ("condition", "otherwise", "else default on_false if_false"),
         ("condition", "cases", "branches switch routes"),
         ("parallel", "max_concurrency", "concurrency max_parallel max_workers"),
+        ("tool", "catch", "catchers handlers"),
+        ("tool", "retry", "retry_policy retriers"),
+        ("for_each", "index_as", "index index_var"),
+        ("for_each", "max_items", "limit max_count"),
+        ("for_each", "carry", "accumulator reduce"),
         ("set", "next_step", "next goto then to on_success"),
         ("set", "is_terminal", "terminal final end"),
         ("set", "max_visits", "max_iterations max_loops"),
@@ -302,6 +312,15 @@ def test_a_condition_of_a_rule_that_has_none_is_answered_with_what_there_is(
     elif word != "when":
         (problem,) = refused(data)
         assert problem.help == "did you mean `when`?"
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [("branches", "parallel"), ("map", "for_each"), ("foreach", "for_each"), ("workflow", "call"), ("pause", "wait")],
+)
+def test_a_word_for_a_type_of_step_is_answered_with_the_type(word: str, kind: str) -> None:
+    (problem,) = refused({"name": "p", "steps": [{"id": "a", "type": word}, END]})
+    assert problem.help == f"did you mean `{kind}`?"
 
 
 def test_every_word_of_the_table_is_answered_by_a_field_of_some_part() -> None:
