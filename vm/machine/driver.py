@@ -20,7 +20,7 @@ from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.forks import within
 from stepward.vm.machine.history import checked_records, require_head
-from stepward.vm.machine.holding import count, is_held, was_closed
+from stepward.vm.machine.holding import count, is_held, look, was_closed
 from stepward.vm.machine.keeping import UNDER_WAY, Abandoned, Part
 from stepward.vm.machine.keys import FrameName, Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
@@ -132,6 +132,7 @@ class Driver:
             elif self.state.fork is not None or self.plan.steps[self.state.at].order is not None:
                 await keep_going(self)
             elif len(action.calls) == 1:
+                await look(self)
                 await self.attempt(action.calls[0])
             else:
                 await self._make(action.calls)
@@ -231,6 +232,7 @@ class Driver:
 
         async def one(call: Call) -> None:
             async with gate:
+                await look(self)
                 await self.attempt(call)
 
         # Not a TaskGroup: it would cancel the siblings of one whose append fails, but not their effects.
@@ -247,9 +249,10 @@ class Driver:
         """Wait before an attempt that is not the first; each sleep is in a context of `asleep`."""
         if call.due:
             await self._wait_until_due(call, asleep)
-            return
-        with asleep():
-            await self._sleep(min(self.setup.retry_delay(call.attempt), time_left(self)))
+        else:
+            with asleep():
+                await self._sleep(min(self.setup.retry_delay(call.attempt), time_left(self)))
+        await look(self)
 
     async def _sleep(self, seconds: float) -> None:
         """Wait; the end comes early if this machine is to stop."""
@@ -280,7 +283,7 @@ class Driver:
             return
         if is_out_of_time(self) and not call.is_started:
             return
-        if await is_held(self, plan):
+        if is_held(self, plan):
             return
         if plan.has_intent:
             token = await self._intend(plan, call, note)

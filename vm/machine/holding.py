@@ -8,14 +8,21 @@ from stepward.vm.machine.events import Result
 from stepward.vm.machine.plan import CallPlan
 
 
-async def is_held(driver: Any, call: CallPlan) -> bool:
-    """Return whether a breaker is open that keeps a call from starting; the driver stops then."""
+async def look(driver: Any) -> None:
+    """Ask the store which breakers are open, if it is time.
+
+    This comes before the decision which calls start: between that and the records of their starts nothing is awaited,
+    or a call could be decided on twice, and siblings that go on meanwhile would not know that it starts.
+    """
     breakers = driver.setup.breakers
+    if breakers.is_stale:
+        await driver.setup.io(breakers.look)
+
+
+def is_held(driver: Any, call: CallPlan) -> bool:
+    """Return whether a breaker is open that keeps a call from starting; the driver stops then."""
     if driver.held_by is None:
-        if breakers.is_stale:
-            await driver.setup.io(breakers.look)
-        tool = "" if call.is_model else call.tool
-        driver.held_by = breakers.open_one(tool, call.programs)
+        driver.held_by = driver.setup.breakers.open_one("" if call.is_model else call.tool, call.programs)
     return driver.held_by is not None
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from stepward.vm.journal.store import LeaseLost
 from stepward.vm.machine.events import Call, Calls, Event
+from stepward.vm.machine.holding import look
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.setup import Setup
@@ -91,10 +92,11 @@ class _Members:
     async def start_more(self) -> bool:
         """Record what is to be recorded, and start what may start; return whether something is under way."""
         driver = self.driver
-        while not self.errors and not driver.is_stopping and len(driver.pending) < MAX_PENDING:
+        while await self._has_looked() and not driver.is_stopping and len(driver.pending) < MAX_PENDING:
             action = next_action(driver, frozenset(self.tasks))
             if isinstance(action, Calls):
                 for call in action.calls:
+                    assert (call.frame, call.sub) not in self.tasks, "a call that is under way is not to be made"
                     task = asyncio.get_running_loop().create_task(self._make(call))
                     self.tasks[call.frame, call.sub] = task
                 if driver.state.fork is not None:
@@ -110,6 +112,15 @@ class _Members:
         if self.errors:
             self._stop_sleepers()
         return bool(self.tasks)
+
+    async def _has_looked(self) -> bool:
+        """Know which breakers are open, for the next decision; return whether there is no error so far."""
+        try:
+            await look(self.driver)
+        except Exception as error:  # the calls under way come back first
+            self.errors.append(error)
+        self.gather()  # some may have come back meanwhile
+        return not self.errors
 
     async def until_due(self) -> float | None:
         """Return the seconds until a wait is over; None without a wait, or if no call may start any more."""

@@ -50,6 +50,22 @@ def test_a_breaker_of_a_called_program_holds_its_calls_and_no_others(name: str) 
     assert (bench.run(caller).held_by, bench.tools.steps()) == (f"program:{name}", ["a"])
 
 
+class Slow(MemoryJournal):
+    """A store whose calls are made in threads."""
+
+    blocks = True
+
+
+def test_calls_in_branches_start_once_though_the_store_is_asked_about_breakers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that waited for the store was not in the records yet, so the call was decided on again: three writes."""
+    monkeypatch.setattr(breakers, "LASTS", 0.0)
+    branches = {one: {"steps": [tool(f"{one}1", "write"), tool(f"{one}2", "write"), end(f"{one}3")]} for one in "abc"}
+    beside = program({"id": "all", "type": "parallel", "branches": branches}, end(), language=2)
+    bench = Bench(journal=Slow())
+    run = asyncio.run(bench.vm.run(beside, run_id="run"))
+    assert (run.status, sorted(bench.tools.steps())) == ("SUCCESS", ["a1", "a2", "b1", "b2", "c1", "c2"])
+
+
 def test_a_breaker_opens_after_failures_in_a_row_and_not_for_others() -> None:
     bench = Bench({"pay": [NO, "done", NO, NO, "done"]}, breaks_after=2)
     assert [bench.run(PAYS, f"r{i}").status for i in range(4)] == ["FAILED", "SUCCESS", "FAILED", "FAILED"]
