@@ -6,7 +6,8 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from copy import deepcopy
 from random import Random
 from typing import Any, Final
 
@@ -17,7 +18,17 @@ from stepward.sabotage.stores.faulty_file import FaultyFile
 from stepward.sabotage.stores.store_model import ROOM, Refused, StoreModel
 from stepward.vm.journal.records import digest_of
 from stepward.vm.journal.sqlite import SQLiteJournal
-from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Lease, LeaseLost
+from stepward.vm.journal.store import (
+    Append,
+    AppendConflict,
+    Entry,
+    Head,
+    Journal,
+    JournalError,
+    Lease,
+    LeaseLost,
+    Switch,
+)
 
 MOVES: Final = 60
 """The number of calls of one case."""
@@ -56,6 +67,8 @@ class _Twins:
         self._random = random
         self._names = {name: f"{case.run_id()}-{name}" for name in ("a", "b", "c", "d")}
         self._programs = {name: f"{case.run_id()}-{name}" for name in PROGRAMS}
+        self._breakers = [f"tool:{program}" for program in self._programs.values()]
+        self._still: tuple[AbstractContextManager[Journal], Journal, StoreModel] | None = None
         self._leases: list[Lease] = []
         self._number = 0
 
@@ -71,6 +84,12 @@ class _Twins:
             (self.values, 4),
             (self.erase, 1),
             (self.document, 1),
+            (self.claim, 3),
+            (self.sign, 1),
+            (self.prune, 1),
+            (self.switch, 2),
+            (self.hold, 2),
+            (self.freeze, 1),
         )
         self._random.choices([move for move, _ in moves], [weight for _, weight in moves])[0]()
         self.look()
@@ -92,13 +111,17 @@ class _Twins:
     def _signature(self) -> bytes | None:
         return self._random.choice((None, self._random.randbytes(64)))
 
+    def _ready(self) -> float | None:
+        """Return the time from which on a run can be claimed: at once, now, soon, or never."""
+        return self._random.choice((None, 0.0, self.now, self.now, self.now + 0.001, self.now + 7.0))
+
     def create(self) -> None:
         """Make a run, or one that exists."""
         run, entries, status = self._run(), self._entries(0), self._random.choice(STATUSES)
         program, holder = self._random.choice(list(self._programs.values())), self._random.choice(HOLDERS)
-        ttl, signature = self._random.choice(LEASES), self._signature()
-        append = Append(run, -1, entries, status, self.now, self._random.random() < 0.5, signature)
-        due = self.model.create(run, entries, status, self.now, signature, program, holder, ttl)
+        ttl, signature, ready = self._random.choice(LEASES), self._signature(), self._ready()
+        append = Append(run, -1, entries, status, self.now, self._random.random() < 0.5, signature, ready)
+        due = self.model.create(run, entries, status, self.now, signature, program, holder, ttl, ready)
         got = self._made(f"create {run}", lambda: self._store().create(append, program, holder, ttl), due)
         self._keep(got)
 
@@ -109,9 +132,9 @@ class _Twins:
         last, leases = (0, 1) if stored is None else (len(stored.entries) - 1, stored.leases)
         expected = last + self._random.choice((0, 0, 0, 0, -1, 1))
         number = self._random.choice((leases, leases, None, None, leases - 1, leases + 1))
-        entries, signature = self._entries(expected + 1), self._signature()
-        append = Append(run, expected, entries, status, self.now, self._random.random() < 0.5, signature)
-        due = self.model.append(run, expected, entries, status, self.now, signature, number)
+        entries, signature, ready = self._entries(expected + 1), self._signature(), self._ready()
+        append = Append(run, expected, entries, status, self.now, self._random.random() < 0.5, signature, ready)
+        due = self.model.append(run, expected, entries, status, self.now, signature, number, ready)
         self._made(f"append to {run} behind {expected}", lambda: self._store().append(append, number), due)
 
     def acquire(self) -> None:
@@ -143,15 +166,90 @@ class _Twins:
         self._made(f"put values of {run}", lambda: self._store().vault.put(run, values), self.model.put(run, values))
 
     def erase(self) -> None:
-        """Erase the values of a run, also of one that has none."""
-        run = self._run()
-        self._made(f"erase {run}", lambda: self._store().vault.erase(run), self.model.erase(run))
+        """Erase the values of a run, also of one that has none; or those of two runs at once."""
+        run, also = self._run(), self._run()
+        if also < run:
+            due = self.model.erase(run) + self.model.erase(also)
+            self._made(f"erase {run} and {also}", lambda: self._store().vault.erase_all([run, also]), due)
+        else:
+            self._made(f"erase {run}", lambda: self._store().vault.erase(run), self.model.erase(run))
 
     def document(self) -> None:
         """Put a document, perhaps again."""
         digest = f"{self._names['a']}-{self._random.choice('pq')}"
         text = self.model.documents.setdefault(digest, digest.encode() * 3)
         self._made("put a document", lambda: self._store().put_document(digest, text), None)
+
+    # -- upkeep ----------------------------------------------------------------------------------------------------
+
+    def claim(self) -> None:
+        """Claim runs that are due, of some of the programs, but for some that are passed over."""
+        chosen, holder = self._random, f"claim {self._number}"
+        self._number += 1
+        if (late := [stored.due for stored in self.model.runs.values() if stored.due]) and chosen.random() < 0.5:
+            self.now = max(self.now, chosen.choice(late) + chosen.choice((0.0, -0.001)))
+        programs = chosen.sample(list(self._programs.values()), chosen.choice((0, 1, 2, 2)))
+        seqs = {run: len(stored.entries) - chosen.choice((0, 1, 1, 2)) for run, stored in self.model.runs.items()}
+        passed = {run: seq for run, seq in seqs.items() if chosen.random() < 0.3}
+        asked = (holder, self.now, chosen.choice(LEASES), chosen.choice((1, 2, 9)), programs, passed)
+        for lease in self._made(f"claim {asked[3:]}", lambda: self._store().claim(*asked), self.model.claim(*asked)):
+            self._keep(lease)
+
+    def _head(self) -> Head:
+        """Return the head of a run, or one that is not its last entry, signed anew."""
+        chosen, run = self._random, self._run()
+        seq, digest, _ = self.model.kept.get(run, (0, bytes(32), b""))
+        head = self.model.head(run) or Head(run, seq, digest, None)
+        if chosen.random() < 0.3:
+            wrong: tuple[dict[str, Any], ...] = ({"seq": head.seq + 1}, {"digest": bytes(32)})
+            head = head._replace(**chosen.choice(wrong))
+        return head._replace(signature=self._signature())
+
+    def sign(self) -> None:
+        """Sign a head anew."""
+        head = self._head()
+        self._made(f"sign {head[:2]} anew", lambda: self._store().sign(head), self.model.sign(head))
+
+    def prune(self) -> None:
+        """Prune a run, perhaps again."""
+        head, kept = self._head(), self._random.randbytes(9)
+        self._made(f"prune {head[:2]}", lambda: self._store().prune(head, kept), self.model.prune(head, kept))
+
+    def switch(self) -> None:
+        """Open or close a breaker."""
+        self._number += 1
+        said = (self._random.random() < 0.6, self.now, f"switch {self._number}", self._random.choice(HOLDERS))
+        switch = Switch(self._random.choice(self._breakers), *said)
+        self._made(f"switch {switch[:2]}", lambda: self._store().switch(switch), self.model.switch(switch))
+
+    def hold(self) -> None:
+        """Hold a run by a breaker, under its newest lease or an older one."""
+        if self._leases:
+            lease, name = self._random.choice(self._leases[-4:]), self._random.choice(self._breakers)
+            self._made(f"hold {lease} by {name}", lambda: self._store().hold(lease, name), self.model.hold(lease, name))
+
+    def freeze(self) -> None:
+        """Take a snapshot, or look at the last one, which has to be what the store was then."""
+        if self._still is None:
+            context = self._store().frozen()
+            self._still = (context, context.__enter__(), deepcopy(self.model))
+            return
+        context, still, model = self._still
+        for name in self._names.values():
+            self._same("head in a snapshot", still.head(name), model.head(name))
+            self._same("entries in a snapshot", still.read(name), model.read(name, 0))
+            self._same("line in a snapshot", still.row(name), model.row(name))
+            self._same("kept in a snapshot", still.kept(name), model.kept[name][2] if name in model.kept else None)
+            values = model.values.get(name, {}) if name not in self.model.buried else {}
+            self._same("values in a snapshot", values.keys() - still.vault.get(name).keys(), set())
+        self._same("breakers in a snapshot", still.opened() & {*self._breakers}, model.opened())
+        self.close()
+
+    def close(self) -> None:
+        """Give the snapshot back, if there is one."""
+        if self._still is not None:
+            self._still[0].__exit__(None, None, None)
+            self._still = None
 
     def _keep(self, lease: Any) -> None:
         if isinstance(lease, Lease):
@@ -209,6 +307,14 @@ class _Twins:
         self._same(said, ours, model.rows(statuses, None, since, None))
         names = [name for name in itertools.islice(store.names(), MANY * 3) if name in mine]
         self._same("names", names, list(model.runs))
+        self._same("pruned", [name for name in store.pruned() if name in mine], model.pruned())
+        for name in mine:
+            self._same("kept", store.kept(name), model.kept[name][2] if name in model.kept else None)
+        due, programs = store.due(self.now), set(self._programs.values())
+        self._same("due", {name: count for name, count in due.items() if name in programs}, model.due(self.now))
+        self._same("open breakers", store.opened() & {*self._breakers}, model.opened())
+        breaker = chosen.choice(self._breakers)
+        self._same("switches", store.switches(breaker), [one for one in model.switches if one.name == breaker])
         for digest in (f"{self._names['a']}-{one}" for one in "pqr"):
             self._same("document", store.document(digest), model.documents.get(digest))
 
@@ -225,8 +331,9 @@ def _answer(call: Callable[[], Any]) -> Any:
 
 
 class StoreAgainstModel(Attack):
-    """Runs are created, extended, leased, renewed, released, erased and listed, in any order, at any time and by any
-    holder. A plain model of a store predicts the answer of each call and the content afterwards."""
+    """Runs are created, extended, leased, claimed, renewed, released, held, erased, signed, pruned and listed, in any
+    order, at any time and by any holder. A plain model of a store predicts the answer of each call and the content
+    afterwards."""
 
     family = Family.TIME
     surface = "calls of a store"
@@ -278,10 +385,13 @@ def _played(case: Case, stores: list[Journal], open_again: Callable[[], None]) -
 
     random = Random(int(case.pick("calls by the seed", st.integers(0, 1 << 32))))
     twins = _Twins(case, stores, random)
-    for number in range(MOVES):
-        if number % MOVES_OF_ONE == MOVES_OF_ONE - 1:
-            open_again()
-        twins.move()
+    try:
+        for number in range(MOVES):
+            if number % MOVES_OF_ONE == MOVES_OF_ONE - 1:
+                open_again()
+            twins.move()
+    finally:
+        twins.close()
     return Outcome.ABSORBED
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.drawn import around
+from stepward.sabotage.drawn import around, showing
 from stepward.sabotage.drawn.fate import PEOPLE, World, given
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Machine, Parted, Processes, equal
 from stepward.sabotage.drawn.passing import catch_up, compare_waits, let_pass, may_pass
@@ -366,6 +366,9 @@ class _Pair:
             equal("state when read again", again.snapshot(), run.snapshot())
         equal("misfits of an honest journal", [fault.what for fault in misfits(found)], [])
         around.compare_held(machine, run)
+        showing.compare_views(run, reference)
+        if run.is_over:
+            showing.compare_shown(machine, run, self._secrets())
         self._look_for_secrets(run)
 
     def is_timed(self, run: Run) -> bool:
@@ -417,6 +420,10 @@ class _Pair:
                 if not alike(one, other):
                     raise Parted("arguments", f"{_order(ours)} is asked {one!r}, and {other!r} by the reference")
 
+    def _secrets(self) -> tuple[str, ...]:
+        """Return the sensitive values that stand nowhere else, and their spellings that answers have used."""
+        return (*self.case.unique, *sorted(self.world.said)) if self.case.unique else ()
+
     def _look_for_secrets(self, run: Run) -> None:
         """Search for unique sensitive values in everything except the vault and the arguments of tools."""
         if not self.case.unique:
@@ -425,7 +432,7 @@ class _Pair:
         places += [run.error, *(f"{one.prompt} {one.system}" for one in self.machine.asked if not one.tool)]
         places += [written(dict(run.view(kind))) for kind in ("trace", "model")]
         places += [repr(one.request) for one in run.suspensions]
-        for text in (*self.case.unique, *sorted(self.world.said)):
+        for text in self._secrets():
             forms = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
             for place in places:
                 if any(form in place for form in forms):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from stepward.vm.journal.store import Entry, Head, Lease, Row
+from stepward.vm.journal.store import Entry, Head, Lease, Row, Switch
 
 Refusal = Literal["conflict", "lost", "no run"]
 
@@ -30,7 +30,9 @@ class _Run:
     signature: bytes | None
     holder: str
     ends: float
+    due: float | None
     leases: int = 1
+    held: str = ""
 
 
 @dataclass(slots=True)
@@ -41,8 +43,13 @@ class StoreModel:
     documents: dict[str, bytes] = field(default_factory=dict)
     values: dict[str, dict[str, bytes]] = field(default_factory=dict)
     buried: set[str] = field(default_factory=set)
+    kept: dict[str, tuple[int, bytes, bytes]] = field(default_factory=dict)
+    """Of each run that was pruned: the number and digest of its last entry, and what is kept."""
+    order: list[str] = field(default_factory=list)
+    """The ids of all runs, also of those that were pruned, in the order of creation."""
+    switches: list[Switch] = field(default_factory=list)
 
-    def create(  # noqa: PLR0917 - what a store is given
+    def create(  # noqa: PLR0913, PLR0917 - what a store is given
         self,
         run: str,
         entries: Sequence[Entry],
@@ -52,11 +59,13 @@ class StoreModel:
         program: str,
         holder: str,
         ttl: float,
+        due: float | None,
     ) -> Lease | None:
         """Make a run, once."""
-        if run in self.runs:
+        if run in self.order:
             return None
-        self.runs[run] = _Run(program, status, now, now, list(entries), signature, holder, now + ttl)
+        self.order.append(run)
+        self.runs[run] = _Run(program, status, now, now, list(entries), signature, holder, now + ttl, due)
         return Lease(run, 1, now + ttl)
 
     def append(  # noqa: PLR0917 - what a store is given
@@ -68,6 +77,7 @@ class StoreModel:
         now: float,
         signature: bytes | None,
         number: int | None,
+        due: float | None,
     ) -> Refused | None:
         """Add entries after the last one, under the newest lease or under none."""
         stored = self.runs.get(run)
@@ -79,6 +89,7 @@ class StoreModel:
             return Refused("conflict")
         stored.entries += entries
         stored.status, stored.updated, stored.signature = status, now, signature
+        stored.due, stored.held = due, ""
         return None
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | Refused | None:
@@ -90,6 +101,27 @@ class StoreModel:
             return None
         stored.holder, stored.leases, stored.ends = holder, stored.leases + 1, now + ttl
         return Lease(run, stored.leases, stored.ends)
+
+    def _ready(self, now: float) -> list[str]:
+        """Return the runs that are due and that nobody has leased, those due first."""
+        found = [(one.due, run) for run, one in self.runs.items() if one.due is not None and one.ends <= now]
+        return [run for due, run in sorted(found, key=lambda pair: pair[0]) if due <= now]
+
+    def claim(
+        self, holder: str, now: float, ttl: float, limit: int, programs: Collection[str], passed: Mapping[str, int]
+    ) -> list[Lease]:
+        """Lease runs of some programs that are due, but for those that are passed over at their last entry."""
+        ready = [run for run in self._ready(now) if self.runs[run].program in programs]
+        wanted = [run for run in ready if passed.get(run) != self.runs[run].entries[-1].seq][:limit]
+        for run in wanted:
+            stored = self.runs[run]
+            stored.holder, stored.leases, stored.ends = holder, stored.leases + 1, now + ttl
+        return [Lease(run, self.runs[run].leases, now + ttl) for run in wanted]
+
+    def due(self, now: float) -> dict[str, int]:
+        """Return the number of runs that can be claimed, by program."""
+        programs = [self.runs[run].program for run in self._ready(now)]
+        return {program: programs.count(program) for program in programs}
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease | Refused:
         """Extend the newest lease from now on."""
@@ -150,3 +182,50 @@ class StoreModel:
         """Destroy the values of a run for ever."""
         self.buried.add(run)
         return len(self.values.pop(run, {}))
+
+    # -- upkeep ----------------------------------------------------------------------------------------------------
+
+    def sign(self, head: Head) -> bool:
+        """Replace the signature of a head that is the present one."""
+        present = self.head(head.run)
+        if present is None or present[:3] != head[:3]:
+            return False
+        self.runs[head.run].signature = head.signature
+        return True
+
+    def prune(self, head: Head, kept: bytes) -> bool:
+        """Remove a run by its head, or replace what is kept of one that was removed by the same head."""
+        present, before = self.head(head.run), self.kept.get(head.run)
+        if (present[1:3] if present else before and before[:2]) != head[1:3]:
+            return False
+        self.runs.pop(head.run, None)
+        self.kept[head.run] = (head.seq, head.digest, kept)
+        return True
+
+    def pruned(self) -> list[str]:
+        """Return the runs that were removed, in the order of creation."""
+        return [run for run in self.order if run in self.kept]
+
+    def opened(self) -> set[str]:
+        """Return the breakers whose last switch has opened them."""
+        return {one.name for one in self.switches if [two for two in self.switches if two.name == one.name][-1].is_open}
+
+    def switch(self, switch: Switch) -> bool:
+        """Open or close a breaker; what it held is due at once when it is closed."""
+        if (switch.name in self.opened()) is switch.is_open:
+            return False
+        self.switches.append(switch)
+        for stored in self.runs.values():
+            if not switch.is_open and stored.held == switch.name:
+                stored.due, stored.held = 0.0, ""
+        return True
+
+    def hold(self, lease: Lease, name: str) -> bool | Refused:
+        """Give the newest lease back, and let the run be due to nobody while a breaker is open."""
+        stored = self.runs.get(lease.run)
+        if stored is None or stored.leases != lease.fence:
+            return Refused("lost")
+        if name not in self.opened():
+            return False
+        stored.held, stored.due, stored.ends = name, None, 0.0
+        return True

@@ -13,6 +13,7 @@ from canaries_load import READ
 from rewriting import rewrite, rewritten
 from stepward.vm import Policy, values
 from stepward.vm.expressions import evaluator, template
+from stepward.vm.journal.canonical import is_sealed
 from stepward.vm.language import automata, meaning, types
 from stepward.vm.language.automata import ExclusiveAutomaton
 from stepward.vm.machine import (
@@ -30,17 +31,21 @@ from stepward.vm.machine import (
     monitors,
     redaction,
     replay,
+    run,
     runs,
     sizes,
     state,
+    views,
 )
+from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
 from stepward.vm.machine.state import State
+from stepward.vm.telemetry import spans
 
 REAL_KEY, REAL_COMPARE, REAL_TWO = types.key_of, evaluator.compare, authority.two_people
 REAL_PLAN, REAL_TRACED = replay.stored_plan, apply.traced
 REAL_OUT_OF_STEPS = calls.out_of_steps
-REAL_FOLD = history.fold
+REAL_FOLD, REAL_RECORD_OF = history.fold, run.record_of
 
 
 def keeps_outputs(patch: pytest.MonkeyPatch) -> None:
@@ -90,6 +95,21 @@ def takes_true_for_one(patch: pytest.MonkeyPatch) -> None:
 def orders_strictly(patch: pytest.MonkeyPatch) -> None:
     strict = {"<=": "<", ">=": ">"}
     patch.setattr(evaluator, "compare", lambda word, left, right: REAL_COMPARE(strict.get(word, word), left, right))
+
+
+def tells_no_tokens(patch: pytest.MonkeyPatch) -> None:
+    def record_of(seq: int, at: int, kind: str, body: Any, note: Any) -> Any:
+        return REAL_RECORD_OF(seq, at, kind, body, {name: value for name, value in note.items() if name != "tokens"})
+
+    patch.setattr(run, "record_of", record_of)
+
+
+def shows_half_of_an_object(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(views, "traced", lambda value: REDACTED if is_sealed(value) or isinstance(value, dict) else value)
+
+
+def spans_end_at_once(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, spans.Spans, "_call", ('start + note["took"] if "took" in note else record.at', "start"))
 
 
 def excludes_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -317,6 +337,17 @@ CANARIES = (
         "drawn-expressions",
         READ,
         sorts_outer_keys_alone,
+    ),
+    Canary("tells-no-tokens", "a trace says what a reply cost", "drawn-budgets", READ, tells_no_tokens),
+    Canary(
+        "shows-half-of-an-object", "a trace shows what is not sensitive", "drawn-types", READ, shows_half_of_an_object
+    ),
+    Canary(
+        "spans-end-at-once",
+        "the span of a call has its time",
+        "drawn-programs",
+        READ,
+        spans_end_at_once,
     ),
     Canary("keeps-outputs", "a step that fails has no output", "drawn-programs", READ, keeps_outputs),
     Canary("takes-true-for-one", "a boolean is no number", "drawn-types", READ, takes_true_for_one),

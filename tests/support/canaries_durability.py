@@ -62,6 +62,14 @@ def old_signature_is_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sqlite, "_ADVANCE", sqlite._ADVANCE.replace("signature = ?", "signature = coalesce(?, signature)"))
 
 
+def prunes_by_the_number(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sqlite, "_PRUNE", sqlite._PRUNE.replace("AND digest = ?", "AND length(?) > 0"))
+
+
+def closes_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, MemoryJournal, "switch", ("if name == switch.name]", "if name]"))
+
+
 def lists_some_runs(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, SQLiteJournal, "rows", ("-1 if limit is None", "1_000 if limit is None"))
 
@@ -180,6 +188,14 @@ CANARIES: tuple[Canary, ...] = (
         "store-against-model",
         MAILS,
         lease_ends_at_the_longest,
+    ),
+    Canary("prunes-by-the-number", "a run is pruned by its head", "file-against-model", MAILS, prunes_by_the_number),
+    Canary(
+        "closes-for-everybody",
+        "a breaker lets go of what it has held",
+        "store-against-model",
+        MAILS,
+        closes_for_everybody,
     ),
     Canary("old-signature-is-kept", "a head has its own signature", "file-against-model", MAILS, old_signature_is_kept),
     Canary(

@@ -71,6 +71,7 @@ class MemoryJournal:
         self._runs: dict[str, _Run] = {}
         self._documents: dict[str, bytes] = {}
         self._kept: dict[str, tuple[Head, bytes]] = {}
+        self._order: dict[str, int] = {}
         self._switches: list[Switch] = []
         self._held: dict[str, str] = {}
 
@@ -81,6 +82,7 @@ class MemoryJournal:
         stored = _Run(append, program, lease, holder)
         with self._lock:
             is_new = append.run not in self._kept and self._runs.setdefault(append.run, stored) is stored
+            self._order.setdefault(append.run, len(self._order))
             return lease if is_new else None
 
     def append(self, append: Append, fence: int | None) -> None:
@@ -232,7 +234,7 @@ class MemoryJournal:
 
     def pruned(self) -> Iterator[str]:
         with self._lock:
-            names = list(self._kept)
+            names = sorted(self._kept, key=self._order.__getitem__)
         yield from names
 
     def switch(self, switch: Switch) -> bool:
@@ -277,7 +279,7 @@ class MemoryJournal:
             for run, stored in self._runs.items():
                 still._runs[run] = copy(stored)
                 still._runs[run].entries = list(stored.entries)
-            still._documents, still._kept = dict(self._documents), dict(self._kept)
+            still._documents, still._kept, still._order = dict(self._documents), dict(self._kept), dict(self._order)
             still._switches, still._held = list(self._switches), dict(self._held)
         still.vault = self.vault
         yield still
