@@ -79,7 +79,7 @@ def _compare_trace(run: Run, records: Records) -> None:
 
 
 def _microseconds(at: Any) -> int:
-    return round(at.timestamp() * 1e6)
+    return round(float(at.timestamp()) * 1e6)
 
 
 def _told(name: str, value: Any) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from stepward.sabotage.drawn import around, lockstep
+from stepward.sabotage.drawn import around, lockstep, showing
 from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.machine import Machine, Parted
+from stepward.vm.telemetry.spans import Span
 
 Records = list[dict[str, Any]]
 
@@ -241,6 +243,62 @@ def test_what_is_compared_around_a_run_can_differ(monkeypatch: pytest.MonkeyPatc
     for seed in range(60):
         for theme in ("all", "people", "errors", "secrets"):
             case = drawn_case(theme, f"around {seed}")
+            if case is not None and lacking:
+                lockstep.lockstep(case)
+    assert not lacking, "no run shows that these can differ"
+
+
+# -- what a run shows of itself ----------------------------------------------------------------------------------------
+
+
+def is_call(span: Span) -> bool:
+    return span.attributes.get("gen_ai.operation.name") in ("chat", "execute_tool")
+
+
+def said(span: Span, name: str, value: Any) -> Span:
+    return span._replace(attributes={**span.attributes, name: value} if name in span.attributes else span.attributes)
+
+
+SPANS: dict[str, Callable[[list[Span]], list[Span]]] = {
+    "spans of one id": lambda spans: [*spans, spans[0]],
+    "roots of the spans": lambda spans: [one for one in spans if one.parent_id is not None],
+    "spans below none": lambda spans: [one._replace(parent_id=one.parent_id and 1) for one in spans],
+    "links to no span": lambda spans: [one._replace(link=1) for one in spans],
+    "ends of the run in spans": lambda spans: [said(one, "stepward.run.status", "else") for one in spans],
+    "spans of calls": lambda spans: [one for one in spans if not is_call(one)],
+    "time of a span": lambda spans: [one._replace(end=one.end + 1) for one in spans],
+    "step of a span": lambda spans: [said(one, "stepward.step.id", "else") for one in spans],
+    "error of a span": lambda spans: [one._replace(error="" if one.error else "else") for one in spans],
+    "tokens of a span": lambda spans: [said(one, "stepward.tokens", 77) for one in spans],
+    "spans of what came from outside": lambda spans: [one for one in spans if "requested" not in one.name],
+}
+RUNS: dict[str, Callable[[Any], Any]] = {
+    "records of a trace": lambda run: Forged(run, trace=run.trace[:-1]),
+    "place in a trace": lambda run: Forged(run, trace=tuple(replace(one, seq=0) for one in run.trace)),
+    "values": lambda run: Forged(run, trace=(replace(run.trace[0], waived=("else",)), *run.trace[1:])),
+    "spent": lambda run: Forged(run, spent={}),
+    "secrets": lambda run: Forged(run, trace=run.trace),
+}
+
+
+def test_what_a_run_shows_can_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = {*SPANS, *RUNS}
+    compare, made = showing.compare_shown, showing._spans
+
+    def shown(machine: Machine, run: Any, secrets: Any) -> None:
+        compare(machine, run, secrets)
+        spans = list(made(machine))
+        for about in lacking & SPANS.keys():
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(showing, "_spans", lambda _, change=SPANS[about]: change(spans))
+                lacking.discard(parted(compare, machine, run, ()))
+        for about in lacking & RUNS.keys():
+            lacking.discard(parted(compare, machine, RUNS[about](run), ("started",) if about == "secrets" else ()))
+
+    monkeypatch.setattr(showing, "compare_shown", shown)
+    for seed in range(60):
+        for theme in ("all", "people"):
+            case = drawn_case(theme, f"shown {seed}")
             if case is not None and lacking:
                 lockstep.lockstep(case)
     assert not lacking, "no run shows that these can differ"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path as FilePath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, PrivateAttr
 
@@ -19,6 +19,9 @@ from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.document import Document
 from stepward.vm.values import to_json
 
+UNNAMED: Final = "unnamed"
+"""The name of a program that says none."""
+
 
 class Program(Node):
     """A workflow program. Load one with `load`, `from_yaml`, `from_json` or `from_dict`.
@@ -26,7 +29,7 @@ class Program(Node):
     Loading checks only the shape of a program; `stepward.validator` checks its behaviour.
     """
 
-    name: str = "unnamed"
+    name: str = UNNAMED
     description: str = ""
     version: str = ""
     language: Edition = 1

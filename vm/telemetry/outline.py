@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from stepward.vm.language.program import UNNAMED
 from stepward.vm.machine.views import shown
 
 
@@ -48,7 +49,7 @@ def outline_of(document: bytes) -> Outline:
         for sub in subs:
             name = _key(prefix, sub["id"])
             parts[name] = _part(sub, prefix, id, (name,))
-    return Outline(shown(program["name"]), parts, frozenset(beside))
+    return Outline(shown(program.get("name", UNNAMED)), parts, frozenset(beside))
 
 
 _Known = Mapping[str, tuple[Mapping[str, Any], Any]]

@@ -11,7 +11,7 @@ import pytest
 from machines import Bench, Late, ask, assign, both, check, end, program, tool
 from replays import cut, good_programs, made
 from spans import Seen, close_all, drawn
-from stepward.vm import DeliveryRefused, InDoubt, ModelReply, NoSuchRun, Policy, Suspend, trace_id_of
+from stepward.vm import DeliveryRefused, InDoubt, ModelReply, NoSuchRun, Policy, Program, Suspend, trace_id_of
 from stepward.vm.machine.history import fold, load
 from stepward.vm.telemetry.ids import span_id_of
 
@@ -46,6 +46,13 @@ def test_a_tool_step_is_a_span_with_a_span_for_its_call() -> None:
         "  step a success",
         "    execute_tool read success",
     ]
+
+
+def test_a_program_without_a_name_has_spans() -> None:
+    telemetry = Seen()
+    nameless = Program.from_dict({"inputs": {}, "steps": [end("a")]})
+    Bench(observer=telemetry).run(nameless)
+    assert telemetry.tree()[0] == "invoke_workflow unnamed SUCCESS"
 
 
 def test_a_model_step_is_a_span_with_a_span_for_its_call() -> None:

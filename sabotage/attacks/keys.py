@@ -1,0 +1,279 @@
+"""Keys: values that are encrypted by a key of each run, and heads that are signed anew by another key."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.needs import SENSITIVE
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.stores.forging import flipped, stranger
+from stepward.vm.journal.encryption import EncryptedVault, ValuesLost, is_encrypted
+from stepward.vm.journal.memory import MemoryJournal, MemoryVault
+from stepward.vm.journal.rotation import sign_anew
+from stepward.vm.journal.run_keys import FileKeys, key_name
+from stepward.vm.journal.signing import SigningKey, VerifyKey
+from stepward.vm.journal.store import JournalError, LeaseLost
+from stepward.vm.journal.verify import verify
+from stepward.vm.machine.replay import replayer
+
+RUNS: Final = ("a", "b", "c")
+NAMES: Final = ("x", "y", "token:pay:1:1")
+MOVES: Final = ("put", "put", "put", "put", "read", "erase", "erase", "old", "moved", "strange", "open", "torn")
+MOST_MOVES: Final = 24
+MASTER: Final = bytes(range(7, 39))
+NEW_SEED: Final = bytes(range(64, 96))
+"""The seed of the key that takes the place of the machine's."""
+
+
+class EncryptedValues(Attack):
+    """Sensitive values are stored under a key of each run, moved to other names and runs, read by processes with other
+    keys, and read from a copy after an erasure. A plain model says what can be read."""
+
+    family = Family.REPLAY
+    surface = "vault and keys of runs"
+    action = "values moved, copied, and read under other keys, or after the key is gone"
+    invariant = Invariant.ERASURE
+    defence = "a value is encrypted for its run and name, and the key of an erased run is destroyed"
+    shrinks = False
+
+    def play(self, case: Case) -> Outcome:
+        """Compare each move with the model."""
+        chance = Random(f"keys {case.seed()}")
+        with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
+            safe = _Safe(case, chance, Path(folder))
+            for _ in range(MOST_MOVES):
+                move = chance.choice(MOVES)
+                case.act(move)
+                getattr(safe, move)(chance.choice(RUNS))
+        return Outcome.BLOCKED
+
+
+class _Safe:
+    """An encrypted vault, whose keys are files, and a model of it: what is in it, and which runs were erased."""
+
+    def __init__(self, case: Case, chance: Random, folder: Path) -> None:
+        self.case, self.chance, self.folder = case, chance, folder / "keys"
+        self.master = chance.choice((None, MASTER))
+        self.inner = MemoryVault()
+        self.values: dict[str, dict[str, bytes]] = {run: {} for run in RUNS}
+        self.erased: set[str] = set()
+
+    def vault(self, inner: MemoryVault | None = None, keys: FileKeys | None = None) -> EncryptedVault:
+        """Return the vault as a new process opens it."""
+        return EncryptedVault(inner or self.inner, keys or self.keys())
+
+    def keys(self) -> FileKeys:
+        """Return the keys as a new process finds them."""
+        return FileKeys(self.folder, self.master)
+
+    def hold(self, is_met: bool, what: str) -> None:
+        """Raise Breach unless a requirement is met."""
+        self.case.hold(is_met, Invariant.ERASURE, what)
+
+    def put(self, run: str) -> None:
+        """Put values, two of them equal; what is kept must not show them."""
+        new = {name: self.chance.randbytes(30) for name in self.chance.sample(NAMES, self.chance.randint(0, 3))}
+        new = dict.fromkeys(new, bytes(30)) if self.chance.random() < 0.3 else new
+        is_refused = _refusal(lambda: self.vault().put(run, new), LeaseLost)
+        self.hold(is_refused is (run in self.erased and bool(new)), f"values of `{run}` are refused: {is_refused}")
+        if run not in self.erased:
+            self.values[run] |= new
+        stored = [raw for name, raw in self.inner.get(run).items() if name in new]
+        is_open = any(not is_encrypted(raw) or value in raw for raw in stored for value in new.values())
+        self.hold(not is_open, "the vault has a value in the open")
+        self.hold(len({*stored}) == len(stored), "equal values look equal in the vault")
+        self.read(run)
+
+    def read(self, run: str) -> None:
+        """Read all values, and look whether the run has a key."""
+        found = self.vault().get(run)
+        self.hold(found == self.values[run], f"of `{run}` {len(found)} of {len(self.values[run])} values are read")
+        has = self.folder.is_dir() and self.keys().find(key_name(run)) is not None
+        self.hold(not (has and run in self.erased), "the key of an erased run is still there")
+
+    def old(self, run: str) -> None:
+        """Put a value as a vault without keys stores it."""
+        if run not in self.erased:
+            value = self.chance.randbytes(20)
+            self.inner.put(run, {"old": value})
+            self.values[run]["old"] = value
+        self.read(run)
+
+    def erase(self, run: str) -> None:
+        """Erase one run or two; nobody may read them from a copy of the vault."""
+        copies = {name: self.inner.get(name) for name in RUNS}
+        also = self.chance.choice(RUNS)
+        runs = [run] if self.chance.random() < 0.5 or also == run else [run, also]
+        due = sum(len(self.values[name]) for name in runs)
+        count = self.vault().erase(run) if len(runs) == 1 else self.vault().erase_all(runs)
+        self.hold(count == due, f"{count} values are erased, and there were {due}")
+        for name in runs:
+            self.erased.add(name)
+            self.values[name] = {}
+            self.read(name)
+            self.lost("after its erasure", name, {name: copies[name]}, self.keys())
+
+    def lost(self, what: str, run: str, copies: Mapping[str, Mapping[str, bytes]], keys: FileKeys) -> None:
+        """Check that nobody reads the encrypted values of a run from a vault with these contents."""
+        inner = MemoryVault()
+        for name, stored in copies.items():
+            inner.put(name, stored)
+        if any(map(is_encrypted, inner.get(run).values())):
+            is_lost = _refusal(lambda: self.vault(inner, keys).get(run), ValuesLost)
+            self.hold(is_lost, f"values of a run can be read {what}")
+
+    def moved(self, run: str) -> None:
+        """Exchange two values of a run, or bring one from another run, or change a bit."""
+        stored, other = self.inner.get(run), self.inner.get(self.chance.choice([one for one in RUNS if one != run]))
+        sealed = sorted(name for name, raw in stored.items() if is_encrypted(raw))
+        if not sealed:
+            return
+        name = self.chance.choice(sealed)
+        raws = [raw for one, raw in (*stored.items(), *other.items()) if is_encrypted(raw) and raw != stored[name]]
+        at = self.chance.randrange(8 * 9, 8 * len(stored[name]))  # not in the mark of what is encrypted
+        raw = self.chance.choice([*raws, flipped(stored[name], at), stored[name][:-1]])
+        self.lost("that were moved or changed", run, {run: {**stored, name: raw}}, self.keys())
+
+    def strange(self, run: str) -> None:
+        """Read with keys of another folder, or with another master key."""
+        self.lost("with other keys", run, {run: self.inner.get(run)}, FileKeys(self.folder.parent / "other"))
+        if self.folder.is_dir() and self.keys().find(key_name(run)) is not None:
+            other = FileKeys(self.folder, None if self.master else MASTER)
+            self.hold(_refusal(lambda: other.find(key_name(run)), JournalError), "another master key opens a key")
+
+    def open(self, run: str) -> None:
+        """Let others into the folder of the keys."""
+        if self.folder.is_dir():
+            self.folder.chmod(self.chance.choice((0o750, 0o701, 0o704)))
+            for ask in (self.keys().find, self.keys().make):
+                is_refused = _refusal(lambda ask=ask: ask(key_name(run)), JournalError)  # type: ignore[misc]
+                self.hold(is_refused, "keys are used that others may read")
+            self.folder.chmod(0o700)
+
+    def torn(self, run: str) -> None:
+        """Tear the file of a key, and mend it."""
+        path = self.folder / key_name(run)
+        if path.is_file():
+            whole = path.read_bytes()
+            path.write_bytes(whole[:-1])
+            self.hold(_refusal(lambda: self.keys().find(key_name(run)), JournalError), "half of a key is a key")
+            path.write_bytes(whole)
+
+
+def _refusal(call: Callable[[], Any], refusal: type[JournalError]) -> bool:
+    """Return whether a call is refused."""
+    try:
+        call()
+    except refusal:
+        return True
+    return False
+
+
+class LockedVault(Attack):
+    """A run has encrypted values. A machine and a verifier without the keys read it, then it is erased."""
+
+    family = Family.REPLAY
+    surface = "encrypted vault"
+    action = "read by a machine and a verifier without the keys, and erased"
+    invariant = Invariant.SECRECY
+    defence = "without keys nothing is read, and a verification says so; an erasure destroys the key"
+    severity = "high"
+    needs = (SENSITIVE,)
+
+    def play(self, case: Case) -> Outcome:
+        """Play a run with keys, and read it without them."""
+        store = MemoryJournal()
+        plain = store.vault
+        with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
+            keys = FileKeys(os.path.join(folder, "keys"))
+            store.vault = EncryptedVault(plain, keys)  # type: ignore[assignment]
+            trial = Trial(case, faults=False, store=store)
+            run = trial.carry_on(trial.start())
+            case.needs(plain.get(trial.run))
+            sound = verify(store, trial.run, replay=replayer(store, trial.run)).faults
+            case.hold(not sound, Invariant.REPLAY, f"a run with encrypted values is told of {sound[:1]}")
+            case.act("read it without the keys")
+            store.vault = plain
+            told = verify(store, trial.run, replay=replayer(store, trial.run)).faults
+            case.hold(len(told) == 1, Invariant.REPLAY, f"without keys there are {len(told)} faults")
+            is_read = not _refusal(lambda: case.do(trial.machine().get(trial.run)), JournalError)
+            case.hold(not is_read, self.invariant, "a machine reads a run whose values it can't open")
+            store.vault = EncryptedVault(plain, keys)  # type: ignore[assignment]
+            case.act("erase it")
+            case.do(trial.machine().erase(run.id))
+            left = verify(store, trial.run, replay=replayer(store, trial.run)).faults
+            case.hold(not left, Invariant.REPLAY, f"an erased run is told of {left[:1]}")
+            has_key = keys.find(key_name(trial.run)) is not None
+            case.hold(not has_key, Invariant.ERASURE, "the key of an erased run is still there")
+        return Outcome.DETECTED
+
+
+FATES: Final = ("sound", "sound", "changed", "of a stranger", "unsigned", "pruned", "pruned, of a stranger")
+
+
+class SignedAnew(Attack):
+    """A store has runs that the machine's key has signed, or a stranger, or nobody; one was changed, some were pruned.
+    Then all heads are signed by a new key, twice."""
+
+    family = Family.HASHES
+    surface = "signatures of a store"
+    action = "runs that were changed, or signed by another key, before all are signed by a new one"
+    invariant = Invariant.TAMPERING
+    defence = "a run is verified before its head is signed anew, and nothing else of it changes"
+    weight = 4
+
+    def play(self, case: Case) -> Outcome:
+        """Sign all runs, and check which have the signature of the new key."""
+        from hypothesis import strategies as st
+
+        fates = case.pick("runs are", st.lists(st.sampled_from(FATES), min_size=2, max_size=4))
+        store, new, old = MemoryJournal(), SigningKey.from_seed(NEW_SEED), case.key.public
+        due: dict[str, bool] = {}
+        for number, fate in enumerate(
+            sorted(fates, key=lambda fate: "pruned" not in fate)
+        ):  # pruning takes all before it
+            trial = Trial(case, f"run {number}", faults=False, store=store)
+            self._play(trial, store, fate)
+            due[trial.run] = fate in ("sound", "pruned")
+        before = {run: (store.read(run), store.row(run)) for run in due}
+        for again in range(2):
+            case.act("sign all runs with a new key")
+            signed = {one.run: one for one in sign_anew(store, new, [old], lambda run: replayer(store, run))}
+            case.hold(signed.keys() == due.keys(), self.invariant, f"of {len(due)} runs {len(signed)} are signed")
+            for run, one in signed.items():
+                is_new = due[run] and not again
+                case.hold(one.is_new is is_new, self.invariant, f"`{run}` is signed anew: {one.is_new}, not {is_new}")
+                case.hold(bool(one.faults) is not due[run], self.invariant, f"`{run}` has {len(one.faults)} faults")
+        after = {run: (store.read(run), store.row(run)) for run in due}
+        case.hold(after == before, Invariant.HISTORY, "more than the signature of a run has changed")
+        self._verify(case, store, due, new.public)
+        return Outcome.DETECTED
+
+    def _play(self, trial: Trial, store: MemoryJournal, fate: str) -> None:
+        case = trial.case
+        key = {"of a stranger": stranger(), "pruned, of a stranger": stranger(), "unsigned": None}.get(fate, case.key)
+        machine = trial.machine(key=key)
+        run = trial.carry_on(trial.start(machine), machine)
+        case.log(f"it is {fate}")
+        if fate == "changed":
+            entries = store._runs[run.id].entries
+            entries[0] = entries[0]._replace(record=entries[0].record.replace(b'"at":', b'"at":1', 1))
+        if fate.startswith("pruned"):
+            case.needs(run.is_over)
+            trial.clock.time += 86_400_000_000
+            case.do(machine.prune(trial.clock.time / 1e6))
+            case.needs(store.kept(run.id))
+
+    def _verify(self, case: Case, store: MemoryJournal, due: Mapping[str, bool], key: VerifyKey) -> None:
+        """Check that the new key alone verifies what it has signed, and nothing else."""
+        sound: Collection[str] = [run for run in due if not verify(store, run, keys=[key]).faults]
+        wanted = [run for run, is_due in due.items() if is_due]
+        case.hold(list(sound) == wanted, self.invariant, f"with the new key {sound} are sound, and not {wanted}")
