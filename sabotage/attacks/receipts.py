@@ -186,3 +186,67 @@ def _refused(case: Case, text: str, what: str) -> None:
     except JournalError as error:
         raise Breach(Invariant.REFUSAL, f"a receipt in which {what} is refused as {error}") from None
     raise Breach(Invariant.TAMPERING, f"a text in which {what} is taken for a receipt")
+
+
+# -- receipts ------------------------------------------------------------------------------------------------------
+
+SOUND: Final[dict[str, Any]] = {
+    "digest": "ab" * 32,
+    "key": None,
+    "run": "r",
+    "seq": 3,
+    "signature": None,
+    "status": "SUCCESS",
+    "trace": "0f" * 32,
+    "v": 1,
+}
+SIGNED: Final = {**SOUND, "key": "c" * 16, "signature": "d" * 128}
+TEXTS: Final = (
+    *('"v"', "[]", '["v"]', "1", "null", "{}", "", "NaN", "[" * 100_000, '{"v": 1, "v": 1}'),
+    *(json.dumps({**SOUND, "v": version}) for version in (0, 2, True, "1", 1.0, None)),
+    *(json.dumps({**SOUND, "seq": seq}) for seq in (-1, True, 3.0, "3", None, 2**53)),
+    *(json.dumps({**SOUND, "digest": text}) for text in ("AB" * 32, "ab" * 31, "zz" * 32, "ab" * 32 + "\n", 5, None)),
+    *(json.dumps({**SOUND, "trace": text}) for text in ("AB" * 32, "ab" * 33, "", None)),
+    *(json.dumps({**SOUND, "run": text}) for text in (5, None, "\ud800")),
+    json.dumps({**SOUND, "status": 7}),
+    json.dumps({**SOUND, "more": 1}),
+    json.dumps({**SIGNED, "key": None}),
+    json.dumps({**SIGNED, "signature": None}),
+    *(json.dumps({**SIGNED, "key": text}) for text in ("c" * 15, "C" * 16, 5)),
+    *(json.dumps({**SIGNED, "signature": text}) for text in ("d" * 126, "D" * 128, 5)),
+    *(json.dumps({key: value for key, value in SOUND.items() if key != one}) for one in SOUND),
+)
+
+
+_SPELLED: Final = tuple(json.dumps(dict(reversed(one.items())), indent=3) for one in (SOUND, SIGNED))
+"""Receipts that are sound, in another spelling."""
+
+
+class OddReceipts(Attack):
+    """Texts are handed over as receipts that are none: other JSON, other versions, fields that lack, come twice, or
+    can't be what they say."""
+
+    family = Family.HASHES
+    surface = "text of a receipt"
+    action = "JSON that is no receipt"
+    invariant = Invariant.REFUSAL
+    defence = "a text is read as a receipt only if every field can be what it says"
+    severity = "medium"
+    enumerates = "texts that are no receipts, each in one way"
+    weight = 50
+
+    def play(self, case: Case) -> Outcome:
+        """Read each text, and one in another spelling."""
+        from hypothesis import strategies as st
+
+        case.pick("the case", st.just(0))
+        for text in case.each("text", (*TEXTS, *_SPELLED)):
+            case.act(f"read {text[:200]}")
+            try:
+                found = Receipt.from_json(text)
+            except ReceiptRefused:
+                case.hold(text not in _SPELLED, self.invariant, "a receipt in another spelling is refused")
+                continue
+            is_so = text in _SPELLED and json.loads(found.to_json()) == json.loads(text)
+            case.hold(is_so, self.invariant, f"{text[:200]} is read as {found}")
+        return Outcome.BLOCKED

@@ -1,0 +1,61 @@
+"""Canaries of odd requests, replies, calls and receipts; a helper, no tests stand here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from canaries import Canary
+from canaries_replays import MAILS
+from rewriting import rewrite, rewritten
+from stepward.vm.journal import receipts
+from stepward.vm.machine import ask, authority, driver
+from stepward.vm.machine.driver import Driver
+
+
+def takes_any_name(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, authority, "is_name", (" and by.isprintable()", ""))
+
+
+def charges_no_failure(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(driver, "ask_model", rewritten(ask.ask_model, (", spent=_spent(error.spent))", ")")))
+
+
+def calls_a_bad_output_unexpected(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, ask, "_suspended", (", name=BAD_OUTPUT)", ")"))
+
+
+def names_lie(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, ask, "name_of", ("type(said) is str", "isinstance(said, str)"))
+
+
+def waits_by_the_other_clock(patch: pytest.MonkeyPatch) -> None:
+    old = "min(call.due, setup.clock.now() + entry.delay(before.attempt - before.base))"
+    rewrite(patch, Driver, "_wait_until_due", (old, "call.due"))
+
+
+def reads_any_digest(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, receipts, "_is_hex", (' and re.fullmatch("[0-9a-f]+", value) is not None', ""))
+
+
+CANARIES: Final = (
+    Canary("takes-any-name", "a name is printable", "odd-requests", MAILS, takes_any_name),
+    Canary("charges-no-failure", "a failed call of a model may cost", "replies-at-the-edge", MAILS, charges_no_failure),
+    Canary(
+        "calls-a-bad-output-unexpected",
+        "an error has its name",
+        "tools-at-the-edge",
+        MAILS,
+        calls_a_bad_output_unexpected,
+    ),
+    Canary("names-lie", "an error has a name that is declared", "tools-at-the-edge", MAILS, names_lie),
+    Canary(
+        "waits-by-the-other-clock",
+        "a delay is no longer than the program says",
+        "delay-without-an-end",
+        MAILS,
+        waits_by_the_other_clock,
+    ),
+    Canary("reads-any-digest", "a digest in a receipt is one", "odd-receipts", MAILS, reads_any_digest),
+)
