@@ -66,7 +66,7 @@ def continues_again(patch: pytest.MonkeyPatch) -> None:
 def knows_no_budget(patch: pytest.MonkeyPatch) -> None:
     from stepward.vm.machine import chains
 
-    patch.setattr(chains, "_budget_misfit", lambda found, last, link: None)
+    patch.setattr(chains, "_budget_misfit", lambda found, chain, link: None)
 
 
 CANARIES = [

@@ -13,8 +13,8 @@ from stepward.vm.machine.driver import Driver
 
 
 def inherits_no_time(patch: pytest.MonkeyPatch) -> None:
-    def without_time(last: object, granted: object) -> dict[str, object]:
-        return {name: most for name, most in allowed_budgets(last, granted).items() if name != "time"}  # type: ignore[arg-type]
+    def without_time(chain: object, granted: object) -> dict[str, object]:
+        return {name: most for name, most in allowed_budgets(chain, granted).items() if name != "time"}  # type: ignore[arg-type]
 
     patch.setattr(continuation, "allowed_budgets", without_time)
 

@@ -94,7 +94,7 @@ class Before:
 
     def within(self, program: Program) -> Program:
         """Return a program with the budgets that are left; raises RunRefused if none are."""
-        return bounded(program, allowed_budgets(self.chain[-1], self.asked.grant or {}))
+        return bounded(program, allowed_budgets(self.chain, self.asked.grant or {}))
 
     def plan(self, program: Program, reads: Mapping[str, str] | None = None) -> Plan:
         """Return the plan with which a program continues the run; `reads` is what it reads, unless as `reads_of` says.
@@ -113,7 +113,7 @@ class Before:
         """Return what a model is told of the run, as YAML."""
         last = self.chain[-1]
         program = to_yaml(last.plan.program.to_dict())
-        left = {name: as_text(most) for name, most in allowed_budgets(last, self.asked.grant or {}).items()}
+        left = {name: as_text(most) for name, most in allowed_budgets(self.chain, self.asked.grant or {}).items()}
         told = {
             "ended": last.state.status,
             "reason": last.state.reason,
@@ -142,7 +142,7 @@ def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) ->
         following = id_after([one.run for one in chain])
         if journal.head(following) is not None:
             raise PlanRefused(f"run `{asked.run}` is continued already, by run `{following}`", "look at that one")
-        left = allowed_budgets(found, grant)
+        left = allowed_budgets(chain, grant)
         if left["steps"] <= 0:
             raise PlanRefused(f"run `{asked.run}` has no steps left", "the operator grants more: `--grant steps=20`")
         if left.get("time", 1) <= 0:

@@ -91,7 +91,9 @@ def link_misfit(found: History, chain: Sequence[History], journal: Journal) -> s
     if found.plan.program.language != last.plan.program.language:
         return f"its language is not that of run `{last.run}`"
     blind = unread(chain, found.plan.policies, link.reads)
-    return blind or _input_misfit(found, last, link) or _terms_misfit(found, chain) or _budget_misfit(found, last, link)
+    return (
+        blind or _input_misfit(found, last, link) or _terms_misfit(found, chain) or _budget_misfit(found, chain, link)
+    )
 
 
 def turn_link_misfit(found: History, link: Continues | None, last: History | None, journal: Journal) -> str | None:
@@ -130,7 +132,7 @@ def _move_misfit(found: History, chain: Sequence[History], link: Continues, jour
     notes = [{name: one.records[0].note.get(name) for name in ("by", "envelope")} for one in (last, found)]
     if notes[0] != notes[1]:
         return f"it names another person or caller than run `{last.run}`"
-    return _input_misfit(found, last, link) or _terms_misfit(found, chain) or _budget_misfit(found, last, link)
+    return _input_misfit(found, last, link) or _terms_misfit(found, chain) or _budget_misfit(found, chain, link)
 
 
 def _was_over_at(last: History, head: str, journal: Journal) -> bool:
@@ -187,13 +189,13 @@ def _terms_misfit(found: History, chain: Sequence[History]) -> str | None:
     return None
 
 
-def _budget_misfit(found: History, last: History, link: Continues) -> str | None:
+def _budget_misfit(found: History, chain: Sequence[History], link: Continues) -> str | None:
     try:
-        within = bounded(found.plan.program, allowed_budgets(last, link.granted))
+        within = bounded(found.plan.program, allowed_budgets(chain, link.granted))
     except StepwardError:
         within = None
     if within is None or within.to_data() != found.plan.program.to_data():
-        return f"it may spend more than run `{last.run}` has left, and was granted"
+        return f"it may spend more than run `{chain[-1].run}` has left, and was granted"
     return None
 
 

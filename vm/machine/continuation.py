@@ -106,7 +106,7 @@ def prepared(
     used up, and a program that would change what tools are; ProgramError for a program that can't run.
     """
     last = chain[-1]
-    program = bounded(wanted.program, allowed_budgets(last, wanted.granted))
+    program = bounded(wanted.program, allowed_budgets(chain, wanted.granted))
     _require_tools_unchanged(program, last)
     _require_same_steps(program, chain)
     inputs = set(program.inputs) if program.inputs is not None else set(Plan(program).inputs)

@@ -212,16 +212,31 @@ def _writes(history: History) -> Iterator[Performed]:
 # -- budgets -----------------------------------------------------------------------------------------------------------
 
 
-def allowed_budgets(last: History, granted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the continuation of a run may spend at most: what is left, and what was granted on top."""
+def allowed_budgets(chain: Sequence[History], granted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the continuation of a chain may spend at most: what is left, and what was granted on top."""
+    last = chain[-1]
     program, state = last.plan.program, last.state
-    most: dict[str, Any] = {"steps": min(program.max_steps or state.limits.steps, state.limits.steps)}
-    most |= {"tokens": program.max_tokens, "cost": program.max_cost}
-    left = {name: arithmetic("-", limit, getattr(state, name)) for name, limit in most.items() if limit is not None}
+    left: dict[str, Any] = {"steps": min(program.max_steps or state.limits.steps, state.limits.steps) - state.steps}
+    left |= {name: amount for name in _FOR_MODELS if (amount := _left_for_models(chain, name)) is not None}
     if state.ends_by:
         left["time"] = exact(Decimal(_time_left(last)) / 1_000_000)
     allowed = {name: arithmetic("+", amount, granted.get(name, 0)) for name, amount in left.items()}
     return allowed | ({"time": min(allowed["time"], LONGEST_WAIT)} if "time" in allowed else {})
+
+
+def _left_for_models(chain: Sequence[History], name: str) -> Any:
+    """Return what a chain has left of a budget for models, None for any amount.
+
+    A run that asks no model spends nothing of it, whatever its program says, and so leaves what it was left.
+    """
+    left: Any = None
+    for history in chain:
+        most, link = getattr(history.plan.program, BUDGETS[name]), continues_of(history.events[0].body)
+        if left is not None and link is not None:
+            left = arithmetic("+", left, link.granted.get(name, 0))
+        limits = [one for one in (most, left) if one is not None]
+        left = arithmetic("-", min(limits), getattr(history.state, name)) if limits else None
+    return left
 
 
 def _time_left(last: History) -> int:

@@ -34,7 +34,7 @@ from stepward.vm.machine.continuing import (
 from stepward.vm.machine.due import first_wait
 from stepward.vm.machine.events import MOVED, Event, event
 from stepward.vm.machine.handing import readable, stated_type, type_of, values_read
-from stepward.vm.machine.history import History, applied
+from stepward.vm.machine.history import History, applied, fold
 from stepward.vm.machine.plan import Plan, Terms, policy_digest, read_document
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.state import visits_of
@@ -239,7 +239,7 @@ def rehearsed(
     step = last.plan.steps[last.state.at].step
     awaited = {f"{step.id}.output", getattr(step, "output_key", None) or ""}
     rest = rest_after(left, version, awaited)
-    program = bounded(rest.program, allowed_budgets(left[-1], version.granted))
+    program = bounded(rest.program, allowed_budgets(left, version.granted))
     policies = derived_policies(left, base_policies(left, others), Start(program.inputs or (), rest.reads))
     plan = Plan(program, policies)
     if not narrows:
@@ -284,9 +284,8 @@ def departure(
     chain: Sequence[History], version: Version, present: Iterable[Policy]
 ) -> tuple[Program, Mapping[str, str], list[Policy]]:
     """Return the program of the run that goes on after the last run of a chain, what it reads, and its policies."""
-    last = chain[-1]
     rest = rest_after(chain, version)
-    program = bounded(rest.program, allowed_budgets(last, version.granted))
+    program = bounded(rest.program, allowed_budgets(chain, version.granted))
     base = base_policies(chain, present)
     return program, rest.reads, list(derived_policies(chain, base, Start(program.inputs or (), rest.reads)))
 
@@ -299,11 +298,10 @@ def move_misfit(chain: Sequence[History], found: History, journal: Journal) -> s
 
     `chain` are the runs before it.
     """
-    state_of = _states(found)
     for number, happened in enumerate(found.events):
         if happened.kind != "moved":
             continue
-        then = found._replace(events=found.events[:number], state=state_of[number])
+        then = _as_it_was(found, number)
         try:
             version = version_of(journal, happened.body["program"], happened.body.get("granted", {}))
             require_movable(then, version)
@@ -330,13 +328,13 @@ def recorded(journal: Journal, moved: Event) -> list[Policy]:
     return found
 
 
-def _states(found: History) -> list[Any]:
-    from stepward.vm.machine.state import before
-
-    states = [before(found.plan)]
-    for number, happened in enumerate(found.events):
-        states.append(applied(found.plan, states[-1], happened, number))
-    return states
+def _as_it_was(found: History, number: int) -> History:
+    """Return a run as it was before a record: without the policies under which it came later."""
+    plan, events = found.plan, found.events[:number]
+    count = sum(happened.kind == "governed" for happened in events)
+    if count + 1 < len(plan.terms):
+        plan = Plan(plan.program, plan.policies, sorted(plan.waived), plan.terms[1 : count + 1])
+    return found._replace(plan=plan, events=events, state=fold(plan, events))
 
 
 def last_move(last: History) -> Event | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepward.validator import check_program
-from stepward.vm import ExecutionVM, MemoryJournal, Policy, Program, Run
+from stepward.vm import ExecutionVM, MemoryJournal, ModelReply, Policy, Program, Run, ScriptedModel
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.records import NO_DIGEST, read_record, write_record
 from stepward.vm.journal.store import Append, Entry
@@ -443,3 +443,28 @@ def test_a_forged_continuation_is_found(name: str) -> None:
             body["continues"]["head"] = early
 
     assert why in forged(world, changed)
+
+
+def _thinking(count: int, **budget: int) -> Program:
+    steps = [{"id": f"think_{number}", "type": "llm", "prompt": "?"} for number in range(count)]
+    return Program.from_dict({"name": "thinking", "inputs": {}, "steps": steps, **budget})
+
+
+@pytest.mark.parametrize("own", [{}, {"max_tokens": 100}])
+@pytest.mark.parametrize("granted", [0, 2])
+def test_a_run_that_asks_no_model_leaves_the_budget_of_tokens_as_it_was(own: dict[str, int], granted: int) -> None:
+    model = ScriptedModel({f"think_{number}": ModelReply("well", 2) for number in range(9)})
+    machine = ExecutionVM(None, model, MemoryJournal(), checker=None)
+    machine.run_sync(_thinking(3, max_tokens=3), {}, run_id="r")
+    steps = [{"id": f"s{number}", "type": "set", "set": {"n": number}} for number in range(2)]
+    still = {"name": "still", "inputs": {}, "steps": steps, **own}
+    grant = {"tokens": granted} if granted else {}
+    run = machine.continue_run_sync("r", Program.from_dict({**still, "max_steps": 1}), grant=grant)
+    assert (run.status, run.tokens) == ("BUDGET_EXCEEDED", 0)
+    if granted:  # 3 - 4 + 2
+        run = machine.continue_run_sync(run.id, _thinking(3), grant={"steps": 9})
+        assert (run.status, run.reason, run.tokens) == ("BUDGET_EXCEEDED", "max_tokens", 2)
+        assert not verify(machine.journal, run.id, replay=replayer(machine.journal, run.id)).faults
+    else:
+        with pytest.raises(RunRefused, match="no tokens are left"):
+            machine.continue_run_sync(run.id, _thinking(3), grant={"steps": 9})

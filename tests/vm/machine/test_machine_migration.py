@@ -141,6 +141,17 @@ def test_a_run_may_move_again_while_it_waits() -> None:
     assert desk.faults("r~1") == []
 
 
+def test_a_policy_that_comes_between_two_moves_makes_no_earlier_one_wrong() -> None:
+    desk = Desk()
+    desk.migrate(version())
+    policy = Policy.from_dict({"policy": "later", "four_eyes": ["refund"]})
+    desk.vm = ExecutionVM(desk.vm.tools, None, desk.journal, policy, checker=check_program, clock=desk.clock)
+    desk.migrate(FIRST)
+    assert desk.faults("r") == []
+    run = desk.vm.resume_sync(desk.token, "agree")
+    assert (run.status, desk.faults("r"), desk.faults("r~1")) == ("SUCCESS", [], [])
+
+
 def test_a_run_that_has_moved_moves_again_behind_the_next_wait() -> None:
     desk = Desk()
     held = version(gold={"then": "hold", "otherwise": "hold"})
