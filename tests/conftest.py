@@ -115,6 +115,15 @@ def in_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def warm() -> Iterator[None]:
+    """Commands and scripts that the test starts begin as forks of a process that has imported what they need."""
+    from warm import warm_starts
+
+    with warm_starts():
+        yield
+
+
+@pytest.fixture
 def few_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What chance draws hangs on no program: a campaign that is about something else plays two programs of a seed."""
     from stepward.sabotage.attacks import drawn

@@ -62,7 +62,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_drawn")
+@pytest.mark.usefixtures("few_drawn", "warm")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_reader_can_do_what_a_page_says(page: Path, reader: Reader, request: pytest.FixtureRequest) -> None:
     if SERVER in text_of(page):

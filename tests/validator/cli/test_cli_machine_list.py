@@ -15,7 +15,7 @@ import pytest
 from shops import GIVEN, STEPWARD, TOOLS, as_json, crashed, database, says, shop, stepward
 from stepward.vm import SQLiteJournal
 
-pytestmark = pytest.mark.usefixtures("in_shop")
+pytestmark = pytest.mark.usefixtures("in_shop", "warm")
 
 
 def test_runs_are_listed_the_oldest_first() -> None:

@@ -25,7 +25,7 @@ from shops import (
     trace,
 )
 
-pytestmark = pytest.mark.usefixtures("in_shop")
+pytestmark = pytest.mark.usefixtures("in_shop", "warm")
 
 
 def test_a_suspended_run_is_resumed_by_the_command_that_it_prints() -> None:

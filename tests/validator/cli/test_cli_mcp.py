@@ -91,6 +91,7 @@ def test_without_the_extra_it_says_how_to_install_it(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_the_token_is_for_the_server_and_not_for_what_its_tools_start(folder: Path) -> None:
     asks_for_it = 'import os; return os.environ.get("STEPWARD_CALLER_TOKEN", "none")'
     (folder / "tools.py").write_text(TOOLS.replace('return "fine"', asks_for_it))
@@ -105,6 +106,7 @@ def test_the_token_is_for_the_server_and_not_for_what_its_tools_start(folder: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_the_journal_says_who_asked_and_under_what(folder: Path) -> None:
     program = "name: p\ninputs: {}\nsteps:\n  - {id: z, type: end}\n"
 

@@ -17,6 +17,8 @@ from mcp_worlds import CHILD, TOOLS, World
 from stepward.validator.cli import main
 from stepward.vm import Policy
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 CONFIGURATION = f"""
 policies = ["shop.yaml"]
 [mcp-servers.world]

@@ -65,6 +65,7 @@ def test_without_the_extra_it_says_how_to_install_it(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_it_serves_a_page_and_ends_when_it_is_interrupted(folder: Path) -> None:
     command = [str(Path(sys.executable).parent / "stepward"), "studio", "--port", "0", "--isolated", "p.yaml"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:

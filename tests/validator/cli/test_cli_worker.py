@@ -20,7 +20,7 @@ from stepward.validator.cli.worker_status import is_healthy, metrics_text, statu
 from stepward.vm.machine.worker import Counts
 from worker_fleets import PROGRAM, STEPWARD
 
-pytestmark = pytest.mark.usefixtures("in_own_folder", "_with_a_program")
+pytestmark = pytest.mark.usefixtures("in_own_folder", "warm", "_with_a_program")
 
 TOOLS = "def book(number, idempotency_key):\n    print('a tool prints', number)\n    return number\n"
 

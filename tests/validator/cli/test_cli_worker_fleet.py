@@ -42,6 +42,7 @@ def killed_each_second(fleet: Fleet, runs: int, kills: int) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_no_run_is_lost_doubled_or_stuck_when_workers_are_killed(tmp_path: Path, journal: str) -> None:
     runs, kills = (900, 60) if MANY else (60, 3)
     assert killed_each_second(Fleet(tmp_path, journal), runs, kills) == []

@@ -16,7 +16,7 @@ from stepward.validator.gate import cache as cache_module
 from stepward.validator.gate.cache import FOLDER
 from stepward.validator.gate.checking import Run
 
-pytestmark = pytest.mark.usefixtures("in_own_project")
+pytestmark = pytest.mark.usefixtures("in_own_project", "warm")
 
 
 @pytest.mark.parametrize("how", ["file", "link", "closed"])

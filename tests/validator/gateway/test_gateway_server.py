@@ -25,6 +25,8 @@ from stepward.validator.gateway.pages import LESSON, page
 from stepward.validator.gateway.refusals import Refused
 from stepward.vm.language.steps import STEP_MODELS
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 PROTOCOLS = pytest.mark.parametrize("protocol", [OLD, NEW])
 TOKEN = "the-token-of-the-model"
 

@@ -18,6 +18,8 @@ from stepward.vm.remote.pins import Pins
 from stepward.vm.remote.servers import HttpServer, ServerRefused, StdioServer
 from stepward.vm.remote.tools import KEY, TIMEOUT, McpTools
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 WRITE: dict[str, Any] = {"effect": "write"}
 READ: dict[str, Any] = {"effect": "read"}
 
