@@ -225,7 +225,9 @@ def serve() -> None:
     import hypothesis.strategies  # noqa: F401 - every fork needs it
 
     targets: dict[str, Target] = {}
-    gc.freeze()  # garbage collection in a fork would copy the shared memory
+    # Garbage collection in a fork would copy the shared memory, and find nothing: a fork ends with its run.
+    gc.freeze()
+    gc.disable()
     for line in sys.stdin:
         job = json.loads(line, parse_float=Decimal)
         if "program" in job:

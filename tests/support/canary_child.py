@@ -8,6 +8,7 @@ what one on the whole machine comes to.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ from stepward.sabotage.campaigns.script import Script
 
 
 def main() -> None:
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)  # as in conftest.py
     for canary in canaries():
         path = Path(sys.argv[1]) / f"{canary.name}.json"
         if not path.exists():

@@ -5,6 +5,7 @@ with the machine.
 """
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -474,6 +475,7 @@ def forked(folder: Path, work: Callable[..., None], *args: Any) -> int:
         return pid
     status = 1
     signal.alarm(PATIENCE)
+    gc.disable()  # it ends before there is anything to collect
     try:
         work(*args)
         status = 0
