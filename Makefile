@@ -8,7 +8,7 @@ PACKAGES := vm sabotage validator
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio quick test tests bytecode nightly lint fast seconds format docs fixtures bench clean
+.PHONY: help demo studio quick test tests nightly lint fast seconds format docs fixtures bench clean
 
 help:
 	@echo "make demo      install into .venv, check the example programs, show one finding, run a refund"
@@ -96,13 +96,14 @@ lint: .venv/installed-test .typing/stepward
 	$(BIN)/ruff check .
 	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p stepward.vm -p stepward.sabotage -p stepward.validator -p stepward.testing
 
-# Collecting compiles the tests and what they import. Done once, beside the types; else each worker does it for itself.
-# What is wrong in a collection shows in the run that follows.
-bytecode: .venv/installed-test
+# Collecting compiles the tests and what they import. Done once, beside the types, and again after a change; else each
+# worker does it for itself. What is wrong in a collection shows in the run that follows.
+.venv/bytecode: .venv/installed-test $(shell find $(PACKAGES) tests benchmarks -name '*.py')
 	-@$(BIN)/python -m pytest --collect-only -qq -n 0 >/dev/null 2>&1
+	@touch $@
 
 # Two cores have work for three workers: where a test waits for a process or a clock, another one goes on.
-tests: bytecode
+tests: .venv/bytecode
 	$(BIN)/python -m pytest -q -n 3 --dist worksteal
 
 # One core does the types while the other compiles; the tests need not wait for the types.
