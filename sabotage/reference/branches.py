@@ -256,7 +256,8 @@ class Branches(Computing):
             name = "Dependency" if member.closed is None else member.closed.name
             failed.append(name)
             changes += left_without(facts.AsPart(str(member.name)), Unworded(f"{member.name} {name}"), name)
-        output = {str(one.name): one.closed.output for one in members if one.is_good and one.closed.output is not GONE}  # type: ignore[union-attr]
+        ended = [(str(one.name), one.closed.output) for one in members if one.is_good and one.closed is not None]
+        output = {facts.written_name(name): given for name, given in ended if given is not GONE}
         inside = [where for one in members for where in one.gone]
         outcome = "joined" if not failed else "skipped" if step.on_error == "skip" else "failed"
         if size(output) > self._room:

@@ -49,6 +49,11 @@ def governs(policy: Policy, name: str, path: str = "") -> bool:
     return any(fnmatchcase(one, pattern) for pattern in policy.applies_to for one in (name, *ends))
 
 
+def written_name(name: str) -> str:
+    """Return the name of a step or branch as its own program has it, without those of the calls around it."""
+    return name.rsplit("/", maxsplit=1)[-1]
+
+
 def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
     """Return the facts of a tool.
 

@@ -165,8 +165,9 @@ class Waves(Run):
         failed = [call.step.id for call in self._calls if call.phase == "failed"]
         outcome = "joined" if not failed else "skipped" if step.on_error == "skip" else "failed"
         changes = [change for call in self._calls for change in _left_by(call)]
-        good = {call.step.id: call.value for call in self._calls if call.phase in ("success", "fallback")}
-        self._left = size(good)
+        good = [call for call in self._calls if call.phase in ("success", "fallback")]
+        output = {facts.written_name(call.step.id): call.value for call in good}
+        self._left = size(output)
         if self._left > self._room:
             raise Over("FAILED", "error")  # as after a `for_each` ("Parallel, Choices")
         if failed:
@@ -176,11 +177,11 @@ class Waves(Run):
             self._error_name = next((name for name in names if name != "Dependency"), names[0])
             changes += left_without(step, Unworded(f"{failed} failed: {errors}"), self._error_name)
         else:
-            changes += left_with(step, good)
+            changes += left_with(step, output)
         self._change(changes)
         for call in self._calls:
             self._hide(call)
-        self._hide_joined(step, list(good))
+        self._hide_joined(step, good)
         self._secrets |= self._brought()
         for call in self._calls:
             how = "blocked" if call.is_blocked else call.phase
@@ -207,9 +208,8 @@ class Waves(Run):
             return set()
         return self._types.hidden_output(call.step.id, call.value) | call.hidden
 
-    def _hide_joined(self, step: Any, good: list[str]) -> None:
-        calls = [call for call in self._calls if call.step.id in good]
-        paths = {(call.step.id, *path) for call in calls for path in self._hidden_paths(call)}
+    def _hide_joined(self, step: Any, good: list[Call]) -> None:
+        paths = {(facts.written_name(call.step.id), *path) for call in good for path in self._hidden_paths(call)}
         self._data.hide((step.id, "output"), paths)
         if step.output_key is not None:
             self._data.hide((step.output_key,), paths)

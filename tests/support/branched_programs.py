@@ -23,6 +23,20 @@ OF_BRANCHES: Final = (
 )
 
 
+OF_ALL: Final = (
+    "$both.output.m == 1",
+    "$both.output.k == 2",
+    "defined($both.output.m)",
+    "not defined($both.output.k)",
+    "defined($all.m)",
+    "$all.k == 1",
+    "not $all.m == 2",
+    "defined($all)",
+    "defined($both.output.w)",
+)
+"""What asks for the object of the outputs of all branches, which has the name `all`, too."""
+
+
 def branched_program(seed: int) -> dict[str, Any]:
     """Return the program of a seed."""
     return BranchedMaker(Random(f"{seed}/branches")).program()
@@ -130,7 +144,19 @@ class BranchedMaker:
         rules = [self.rule(number) for number in range(self.chance.randint(2, 3))]
         rules.append(self.followed())
         found = {"name": "small", "language": 2, "inputs": INPUTS, "tools": TOOLS, "guardrails": rules}
+        self._read_all(fork, after, rules)
         return {**found, "steps": [*before, fork, *after]}
+
+    def _read_all(self, fork: dict[str, Any], after: list[dict[str, Any]], rules: list[dict[str, Any]]) -> None:
+        """Let some conditions and rules read what the branches give together. Chance of its own leaves the rest."""
+        apart = Random(f"all {self.ids}")
+        if "branches" not in fork or apart.random() < 0.4:
+            return
+        fork["output_key"] = "all"
+        for one in [*after, *rules]:
+            field = "condition" if one.get("type") == "condition" else "when" if "when" in one else None
+            if field is not None and apart.random() < 0.6:
+                one[field] = apart.choice(OF_ALL)
 
     @staticmethod
     def _settle(steps: list[dict[str, Any]], name: str) -> None:

@@ -264,7 +264,7 @@ class Enumeration:
 
     def _joined(self, state: State, members: tuple[Member, ...]) -> Iterator[State]:
         has_failed = any(member.ended != "good" for member in members)
-        env = {key: value for key, value in state.env if not key.startswith("both.")}
+        env = {key: value for key, value in state.env if key.partition(".")[0] not in ("both", "all")}
         for name, member in zip(self.names, members, strict=True):
             env.pop(f"{name}.output", None)
             env.pop(f"{name}.error", None)
@@ -275,10 +275,15 @@ class Enumeration:
         events = [] if has_failed else [Event("succeeds", "both")]
         if has_failed:
             env["both.error"] = "error"
+        for whole in () if has_failed else ("both.output", "all"):
+            given = [name for name, member in zip(self.names, members, strict=True) if member.output is not None]
+            env |= {whole: "object", **{f"{whole}.{name}": env[f"{name}.output"] for name in given}}
         target = self.fork.get("error_step", "failed") if has_failed and self.fork.get("on_error") != "skip" else ""
         if target == "":
             target = self._following(self.program["steps"], self.fork)
-        rules = self._told(state.rules, [Event("assigns", "both", frozenset({"both.error", "both.output"})), *events])
+        rules = self._told(
+            state.rules, [Event("assigns", "both", frozenset({"both.error", "both.output", "all"})), *events]
+        )
         if target in self.top:
             yield State(target, tuple(sorted(env.items())), None, rules)
         else:

@@ -393,7 +393,7 @@ class Assignment:
             return Effect(frozenset(carried), frozenset(gone | carried))
         gone |= own_names(step)
         if step.is_once and transition.kind == "success":
-            outputs = output_names(step) if bodies.always_has_output(body.owner) else set()
+            outputs = output_names(step) if self.flow.gives(body.owner) == "always" else set()
             return Effect(frozenset(outputs), frozenset(gone))
         if transition.kind == "success":
             return Effect(frozenset(output_names(step) | {(step.id, "errors")}), frozenset(gone))
@@ -402,9 +402,9 @@ class Assignment:
 
     def _with_output(self, join: int) -> Iterable[str]:
         """Return the branches that certainly have an output where all of them have succeeded."""
-        fork, bodies = self.flow.layout.fork_of(join), self.facts.bodies
+        fork = self.flow.layout.fork_of(join)
         assert fork is not None
-        return [self.flow.steps[one].id for one in fork.branches if bodies.always_has_output(one)]
+        return [self.flow.steps[one].id for one in fork.branches if self.flow.gives(one) == "always"]
 
     def _call_effect(
         self, number: int, step: LlmStep | ToolStep | ParallelStep | ComputeStep, transition: Transition

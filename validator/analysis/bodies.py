@@ -13,7 +13,6 @@ from stepward.vm.language.scopes import local_names
 from stepward.vm.language.steps import (
     AnyStep,
     BranchStep,
-    EndStep,
     Failing,
     ForEachStep,
     InvokeStep,
@@ -95,16 +94,6 @@ class Bodies:
         fork = self.layout.fork_at(number)
         needs = fork.needs[fork.branches.index(number)]
         return tuple(self.layout.steps[fork.branches[one]].id for one in sorted(needs))
-
-    def always_has_output(self, branch: int) -> bool:
-        """Return whether a branch that succeeds certainly has an output: it ends only by `end` steps."""
-        leaving = self.meaning.flow.transitions
-        return all(
-            isinstance(self.layout.steps[number], EndStep)
-            for number in self.layout.inside(branch)
-            if self.layout.owner(number) == branch
-            and any(one.ending is not None and one.ending.status == "SUCCESS" for one in leaving[number])
-        )
 
     def may_lose(self, owner: int) -> frozenset[Names]:
         """Return the carried variables that a call in the body assigns: one that fails leaves them undefined."""

@@ -19,6 +19,7 @@ from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.made import leaf_view, made_of, meaning_of
 from stepward.vm.language.name_types import COPIES, Location
 from stepward.vm.language.names import Resolution, Source
+from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps import BranchStep, EndStep, ForEachStep, InvokeStep, LlmStep, ToolStep
 from stepward.vm.language.type_words import either
 from stepward.vm.language.typecheck import TypeProblem
@@ -98,7 +99,8 @@ class BodyOutputs:
         None among them stands for a value of any kind, and no kinds for a field that is not there.
         """
         step = self._layout.steps[source.step] if source.kind == "output" and source.step is not None else None
-        if not isinstance(step, ForEachStep) or isinstance(step, InvokeStep) or source.sub is not None:
+        is_fork = source.step in self._layout.forks
+        if not (isinstance(step, ForEachStep) or is_fork) or isinstance(step, InvokeStep) or source.sub is not None:
             return None
         return self._at((source, fields), set()) or None
 
@@ -109,10 +111,14 @@ class BodyOutputs:
     def lacks_on_the_way(self, meant: Resolution | None) -> bool:
         """Return whether any of the fields on the path of a reference may be absent from what a body gives.
 
-        The engine's types say of such a field that it is there, because it is read.
+        The engine's types say of such a field that it is there, because it is read. Of what branches give together, it
+        knows which are there.
         """
-        owners = [] if meant is None else [meant.fields[: depth + 1] for depth in range(len(meant.fields))]
-        return meant is not None and any(self.may_lack(meant._replace(fields=fields)) for fields in owners)
+        if meant is None:
+            return False
+        are_joined = all(source.kind == "output" and source.step in self._layout.forks for source in meant.sources)
+        owners = [meant.fields[: depth + 1] for depth in range(int(are_joined), len(meant.fields))]
+        return any(self.may_lack(meant._replace(fields=fields)) for fields in owners)
 
     def _of_reference(self, meant: Resolution | None, seen: set[Location]) -> list[Kinds | None]:
         """Return the kinds of each value of a reference that a body made; None for one of unknown type."""
@@ -132,6 +138,8 @@ class BodyOutputs:
                 return self._of_reference(copied._replace(fields=(*copied.fields, *path)), seen)
             return self._of_leaves(made_of(tree, inside), seen)
         step = self._layout.steps[source.step] if source.kind == "output" and source.step is not None else None
+        if source.kind == "output" and source.step in self._layout.forks and path:
+            return self._together(source.step, path, seen)
         if not isinstance(step, ForEachStep) or source.sub is not None or source.step is None:
             return []
         if isinstance(step, InvokeStep):  # the machine holds what a program gives to the type that its caller needs
@@ -141,6 +149,15 @@ class BodyOutputs:
         if not path or not (path[0] == ITEMS or index_of(path[0]) is not None):
             return []
         return self._made(source.step, path[1:], seen) + ([_NULL] if step.on_item_error == "skip" else [])
+
+    def _together(self, owner: int, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
+        """Return the kinds at some fields of the object that a step with branches gives: what these give, by name."""
+        branches = self._layout.forks[owner].branches
+        branch = next((one for one in branches if own_name(self._layout.steps[one].id) == path[0]), None)
+        how = "never" if branch is None else self._meaning.flow.gives(branch)
+        if branch is None or how == "never":
+            return [_ABSENT]
+        return self._made(branch, path[1:], seen) + ([_ABSENT] if how == "sometimes" and not path[1:] else [])
 
     def _of_leaves(self, leaves: list[Leaf], seen: set[Location]) -> list[Kinds | None]:
         """Return the kinds of what a value is built or joined of; none if no body gives any of it."""

@@ -11,7 +11,7 @@ from stepward.validator.recheck.definite import (
     joined_at,
     owner_of,
 )
-from stepward.validator.recheck.ends import given_by_body
+from stepward.validator.recheck.ends import given_by_body, given_by_branches
 from stepward.validator.recheck.evaluation import Environment, references, values
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit
 from stepward.validator.recheck.failures import errors_at, errors_before_items, errors_of_branches, leaving, told_apart
@@ -141,11 +141,18 @@ def _joined(steps: Steps, number: int, step: ParallelStep, state: State) -> Iter
     may_fail, may_succeed = _may_have_failed(steps, number, state)
     for transition in steps.transitions(number):
         if transition.kind == "success" and may_succeed:
-            yield from (Exit(transition, change, NOTHING, ALONE, 0) for change in steps.success(step))
+            given = steps.success(step) if steps.is_blind else _succeeded(steps, number, step, state)
+            yield from (Exit(transition, change, NOTHING, ALONE, 0) for change in given)
     if may_fail:
         for name, due in _failures(steps, number, step, errors_of_branches(step, steps.reading.tool)):
             for change in steps.left_without(step, name):
                 yield Exit(due, change, NOTHING, NOTHING, 0)
+
+
+def _succeeded(steps: Steps, number: int, step: ParallelStep, state: State) -> Iterator[Changes]:
+    """Yield the changes of a step with branches that succeeded: its output is made of theirs."""
+    owner = next(fork.owner for fork in steps.reading.layout.forks.values() if fork.join == number)
+    return steps.together([given_by_branches(steps, owner, step, state), *_without_error(steps, step)])
 
 
 def forked(steps: Steps, number: int, state: State) -> Iterator[Exit]:
@@ -161,8 +168,8 @@ def forked(steps: Steps, number: int, state: State) -> Iterator[Exit]:
         yield Exit(steps.transitions(number)[0], (), ALONE, NOTHING, 1)
 
 
-def _without_error(steps: Steps, step: ForEachStep) -> list[Iterator[Changes]]:
-    """Return the changes of a branch or a call that has succeeded; its output changed where its body ended."""
+def _without_error(steps: Steps, step: ForEachStep | ParallelStep) -> list[Iterator[Changes]]:
+    """Return the changes of a step with bodies that has succeeded, aside its output."""
     return [steps.undefined((step.id, "error")), steps.undefined((step.id, "error_name"))]
 
 

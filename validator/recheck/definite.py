@@ -20,6 +20,7 @@ from stepward.validator.recheck.evaluation import (
     values,
 )
 from stepward.validator.recheck.flow import Transition
+from stepward.validator.recheck.joined import always_ends_with_output
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.numbered import Numbered
 from stepward.validator.recheck.origins import Origin, Origins, below, prefixes
@@ -102,16 +103,6 @@ def decided_by(reading: Parsed, number: int) -> tuple[Names, ...]:
         return tuple((name, "error") for name in step.needs)
     whole = joined_at(reading, number) if isinstance(step, Stage) else None
     return () if whole is None else tuple((name, "error") for name in whole.branches)
-
-
-def always_ends_with_output(reading: Parsed, branch: int) -> bool:
-    """Return whether a branch that succeeds always has an output, because only `end` steps end it."""
-    return all(
-        isinstance(reading.steps[number], EndStep)
-        for number in reading.layout.inside(branch)
-        if reading.layout.owner(number) == branch
-        and any(one.closes == "SUCCESS" for one in reading.control.transitions[number])
-    )
 
 
 def ended_by(reading: Parsed, number: int) -> ForEachStep | None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from stepward.validator.recheck.cells import FAILS
+from stepward.validator.recheck.cells import FAILS, OBJECT, UNDEFINED, meet
 from stepward.validator.recheck.definite import ended_by, written_by
 from stepward.validator.recheck.describing import of_built
 from stepward.validator.recheck.evaluation import Environment, references, values
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.followed import Changes, DescribeField, State, Test
+from stepward.validator.recheck.joined import object_of, parts_of
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.reading import Reading
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.syntax import Expression
-from stepward.vm.language.steps import EndStep, ForEachStep, InvokeStep
+from stepward.vm.language.steps import EndStep, ForEachStep, InvokeStep, ParallelStep
 
 
 class Steps(Protocol):
@@ -52,10 +53,13 @@ def outputs_of(reading: Reading, number: int) -> list[tuple[Names, Expression]]:
 
 
 def trees_of(reading: Reading, source: Source) -> list[Expression]:
-    """Return what gives a source its values inside of the program: a `set`, or the ends of a branch or a call."""
+    """Return what gives a source its values inside of the program: a `set`, the ends of a branch or a call, or what
+    branches give."""
     if source.kind == "set":
         tree = reading.origins.tree(source)
         return [] if tree is None else [tree]
+    if source.kind == "output" and source.step in reading.layout.forks:
+        return [object_of(reading, source.step)]
     if source.kind != "output" or source.sub is not None or source.step not in reading.layout.bodies:
         return []
     return [
@@ -84,6 +88,25 @@ def given_by_body(steps: Steps, number: int, state: State, exit_: Exit) -> Itera
         given = _of_end(steps, number, end, state, owner, roots)
     for change in given:
         yield from (exit_._replace(changes=both) for both in steps.together([[exit_.changes], [change]]))
+
+
+def given_by_branches(steps: Steps, owner: int, step: ParallelStep, state: State) -> Iterator[Changes]:
+    """Yield the changes by which a step with branches gets its output: an object with what these have given."""
+    parts = parts_of(steps.reading, owner)
+
+    def describe(fields: Names, _: bool) -> tuple[Test, bool]:
+        if not fields:
+            return lambda block: meet(block, OBJECT), False
+        part = parts.get(fields[0])
+        if part is None:
+            return lambda _: False, True
+        name = (*part.output, *fields[1:])
+        blocks = steps.environment([name], join, state)[name]
+        is_sure = not fields[1:] and not part.may_lack
+        return lambda block: any(meet(block, one) for one in blocks), UNDEFINED in blocks and not is_sure
+
+    join = steps.reading.layout.forks[owner].join
+    yield from steps.valued(written_by(step), describe)
 
 
 def _of_end(

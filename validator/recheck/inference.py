@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never
 from stepward.validator.recheck.built import changed_paths
 from stepward.validator.recheck.evaluation import FUNCTIONS, JOINED, TAKEN, result_blocks
 from stepward.validator.recheck.failures import all_errors
+from stepward.validator.recheck.joined import type_of_branches, type_of_sub_steps
 from stepward.validator.recheck.names import Names, Source, taken_by_call
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.types import WORDS, is_a, words
@@ -164,6 +165,8 @@ class Boundary:
             case "index":
                 return _WHOLE
             case "output":
+                if source.step in self.reading.layout.forks:
+                    return type_of_branches(self.reading, source.step)
                 return self._output(self.reading.part(source.step, source.sub))
 
     def _output(self, part: AnyPart) -> TypeSpec | None:
@@ -176,7 +179,7 @@ class Boundary:
                 allowed = part.allowed_outputs
                 return _STRING if allowed is None else TypeSpec.model_construct(type=("string",), enum=tuple(allowed))
             case ParallelStep():
-                return TypeSpec.model_construct(type=("object",)) if part.branches else self._joined(part)
+                return type_of_sub_steps(part, self._output)
             case ComputeStep() | InvokeStep():
                 return part.returns
             case ForEachStep():
@@ -185,14 +188,6 @@ class Boundary:
                 raise AssertionError(f"`{part.id}` has no output")
             case _:
                 assert_never(part)
-
-    def _joined(self, part: ParallelStep) -> TypeSpec:
-        return TypeSpec.model_construct(
-            type=("object",),
-            properties={one.id: self._output(one) or TypeSpec.model_construct() for one in part.parallel_steps},
-            required=tuple(one.id for one in part.parallel_steps if one.on_error != "skip"),
-            additional_properties=False,
-        )
 
 
 def _says_kind(spec: TypeSpec | None) -> bool:

@@ -23,6 +23,7 @@ from stepward.validator.recheck.cells import (
 from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.items import may_have, surely_has
+from stepward.validator.recheck.joined import end_trees, parts_of
 from stepward.validator.recheck.names import ABSENT, Names, Source, inside
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.sums import AssignedKinds
@@ -31,7 +32,7 @@ from stepward.validator.recheck.types import allows as allows_word
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Minus, Reference, walk
 from stepward.vm.expressions.template import lone_reference
-from stepward.vm.language.steps import ForEachStep
+from stepward.vm.language.steps import BranchStep, ForEachStep
 from stepward.vm.language.types import TypeSpec
 
 MAX_COPIES: Final = 200
@@ -52,10 +53,14 @@ _ANYWHERE: Final = Origin(ANYTHING, True)
 
 
 class Copy(NamedTuple):
-    """A reference whose value a source copies; `is_field`: what is absent there is absent from the copy, too."""
+    """A reference whose value a source copies; `is_field`: what is absent there is absent from the copy, too.
+
+    `may_lack`: the copy may be absent where the reference has no value at all.
+    """
 
     names: Names
     is_field: bool = True
+    may_lack: bool = False
 
 
 class Givers(NamedTuple):
@@ -144,7 +149,7 @@ class Origins:
     def may_be_absent_from_object(self, names: Names) -> bool:
         """Return whether a field may be absent from its owner although the owner is an object."""
         meant = self.lookup.meaning(names)
-        if meant is None or not meant.fields or any(source.kind == "set" for source in meant.sources):
+        if meant is None or not meant.fields or any(map(self._is_made, meant.sources)):
             return self.of(names).may_be_absent
         owners = [field_type(self.spec(source), meant.fields[:-1])[0] for source in meant.sources]
         return any(owner is None or meant.fields[-1] not in owner.required for owner in owners)
@@ -172,7 +177,7 @@ class Origins:
         assert isinstance(step, ForEachStep)
         names = lone_reference(step.items)
         meant = None if names is None else self.lookup.meaning(names)
-        if meant is None or len(meant.sources) != 1 or meant.sources[0].kind == "set":
+        if meant is None or len(meant.sources) != 1 or self._is_made(meant.sources[0]):
             return None
         listed, _ = field_type(self.spec(meant.sources[0], inner), meant.fields)
         return None if listed is None else listed.items
@@ -191,17 +196,23 @@ class Origins:
 
     def _at(self, source: Source, fields: Names) -> Origin:
         """Return what a source that copies nothing gives at some fields."""
-        if source.kind != "set":
+        if not self._is_made(source) or self._is_joined(source):
             spec, may_be_absent = field_type(self.spec(source), fields)
             return Origin(of_type(spec), may_be_absent)
-        tree = self.tree(source)
+        trees = self._trees(source)
+        found = [self._of_tree(tree, fields) for tree in trees if _copied_by(tree, fields) is None]
+        blocks = tuple(dict.fromkeys(block for one in found for block in one.blocks))
+        return Origin(blocks, any(one.may_be_absent for one in found)) if trees else _ANYWHERE
+
+    def _of_tree(self, tree: Expression, fields: Names) -> Origin:
+        """Return what an expression that copies nothing gives at some fields."""
         if isinstance(tree, Constant):
             return _written(tree.value, fields)
         if isinstance(tree, Built) and fields:
             return _in_built(tree, fields)
         if isinstance(tree, Arithmetic) and tree.joins and not fields:
             tree = replace(tree, joins=self._assigned_kinds.of_sum(tree))
-        if tree is None or (fields and index_of(fields[0]) is not None):
+        if fields and index_of(fields[0]) is not None:
             return _ANYWHERE
         return _NOWHERE if fields else Origin(result_blocks(tree))
 
@@ -221,7 +232,7 @@ class Origins:
 
     def _gives(self, giver: tuple[Source, Names], block: Block) -> bool:
         source, fields = giver
-        if source.kind != "set":
+        if not self._is_made(source):
             return allows(field_type(self.spec(source), fields)[0], block)
         return any(meet(block, one) for one in self._at(source, fields).blocks)
 
@@ -243,29 +254,48 @@ class Origins:
         seen: set[tuple[Names, bool]] = set()
         is_lost = False
         for source, fields, counts in pending:
-            copy = self._copied_from(source, fields)
-            if copy is None:
+            copies, are_all = self._copied_from(source, fields)
+            if not are_all:
                 found[source, fields] = counts or found.get((source, fields), False)
-                continue
-            names, still_counts = copy.names, counts and copy.is_field
-            if (names, still_counts) in seen:
-                continue
-            if len(seen) == MAX_COPIES:
-                return None
-            seen.add((names, still_counts))
-            meant = self.lookup.meaning(names)
-            is_lost |= meant is None and still_counts
-            pending += [(one, meant.fields, still_counts) for one in meant.sources] if meant is not None else []
+            for copy in copies:
+                names, still_counts = copy.names, counts and copy.is_field
+                is_lost |= copy.may_lack and counts
+                if (names, still_counts) in seen:
+                    continue
+                if len(seen) == MAX_COPIES:
+                    return None
+                seen.add((names, still_counts))
+                meant = self.lookup.meaning(names)
+                is_lost |= meant is None and still_counts
+                pending += [(one, meant.fields, still_counts) for one in meant.sources] if meant is not None else []
         return Givers(found, is_lost)
 
-    def _copied_from(self, source: Source, fields: Names) -> Copy | None:
-        """Return the reference whose value a source copies, by itself or into a field of what it builds."""
-        tree = self.tree(source) if source.kind == "set" else None
-        if isinstance(tree, Built) and fields:
-            part, is_field, _ = held(tree, fields)
-            # What is put in had a value then.
-            return Copy(part.names, is_field) if isinstance(part, Reference) else None
-        return Copy((*tree.names, *fields)) if isinstance(tree, Reference) else None
+    def _copied_from(self, source: Source, fields: Names) -> tuple[list[Copy], bool]:
+        """Return the references whose values a source copies, or puts into what it builds, and whether it does nothing
+        else."""
+        if self._is_joined(source) and fields:
+            part = parts_of(self.reading, source.step).get(fields[0])
+            if part is None:
+                return [], False
+            return [Copy((*part.output, *fields[1:]), bool(fields[1:]), part.may_lack)], True
+        found = [_copied_by(tree, fields) for tree in self._trees(source)]
+        return [one for one in found if one is not None], bool(found) and None not in found
+
+    def _trees(self, source: Source) -> list[Expression]:
+        """Return the expressions that give a source its values: that of a `set`, or those of the ends of a branch."""
+        if source.kind == "set":
+            tree = self.tree(source)
+            return [] if tree is None else [tree]
+        is_branch = source.kind == "output" and isinstance(self.reading.steps[source.step], BranchStep)
+        return end_trees(self.reading, source.step) if is_branch else []
+
+    def _is_joined(self, source: Source) -> bool:
+        """Return whether a source is the object of a step with branches."""
+        return source.kind == "output" and source.step in self.reading.layout.forks
+
+    def _is_made(self, source: Source) -> bool:
+        """Return whether the program makes the values of a source: nothing holds them to a type."""
+        return source.kind == "set" or self._is_joined(source) or bool(self._trees(source))
 
     # -- sizes of numbers --------------------------------------------------------------------------------------------
 
@@ -323,6 +353,15 @@ class Origins:
             ):
                 return False
         return True
+
+
+def _copied_by(tree: Expression, fields: Names) -> Copy | None:
+    """Return the reference whose value an expression copies, by itself or into a field of what it builds."""
+    if isinstance(tree, Built) and fields:
+        part, is_field, _ = held(tree, fields)
+        # What is put in had a value then.
+        return Copy(part.names, is_field) if isinstance(part, Reference) else None
+    return Copy((*tree.names, *fields)) if isinstance(tree, Reference) else None
 
 
 def _in_built(tree: Built, fields: Names) -> Origin:

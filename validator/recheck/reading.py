@@ -16,6 +16,7 @@ from stepward.validator.recheck.definite import Definite, decided_by, overwritte
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.flow import Control
 from stepward.validator.recheck.inference import Boundary
+from stepward.validator.recheck.joined import joined_outputs
 from stepward.validator.recheck.origins import Origins, prefixes
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.tracked import plain
@@ -132,6 +133,7 @@ class Reading(Parsed):
         if number not in self._read:
             step = self.steps[number]
             names = [*references(self.plain_expressions(number) or []), *decided_by(self, number)]
+            names += joined_outputs(self, number)
             for part in (step, *step.sub_steps):
                 names.extend(read_by(part))
             self._read[number] = tuple(names)

@@ -182,7 +182,7 @@ class Steps:
 
     def _slots_read(self, number: int) -> Iterator[int]:
         names = self.reading.names_read(number)
-        below = names if isinstance(self.reading.steps[number], SetStep | ForEachStep | EndStep) else ()
+        below = names if isinstance(self.reading.steps[number], SetStep | ForEachStep | EndStep | Stage) else ()
         slots = {self.followed.slot[name] for name in names if name in self.followed.slot}
         yield from slots.union(*(self.followed.under(name) for name in below))
 

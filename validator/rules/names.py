@@ -241,10 +241,10 @@ class MaybeUndefined(EngineRule):
                 message = f"`{text}` may be absent: an `end` step of the body need not give the field"
                 help = f"give it in the `output` of each `end` step, or test `defined({text})` first"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
-            own = _branch_output(context, reading.meant)
-            if own is not None:
+            branch = _branch_read(context, reading.meant)
+            if branch is not None:
                 message = f"`{text}` may be absent: the object has the outputs of the branches that gave one"
-                help = f"read `{own}`, the output of the branch itself, or test `defined({text})` first"
+                help = f"let each way through branch `{branch}` end with an `end` step, or test `defined({text})` first"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
             message = f"`{text}` may be absent: its type does not require the field"
             help = f"list the field under `required`, or test `defined({text})` first"
@@ -262,13 +262,11 @@ def _meant_reference(reading: Reading, count: int, known: list[str]) -> str:
     return "$" + written((*owner, near, *reading.reference.names[count:])) if near else ""
 
 
-def _branch_output(context: Context, meant: Resolution) -> str | None:
-    """Return the reference to what a branch gives, for one that reads it in the output of the parallel step."""
+def _branch_read(context: Context, meant: Resolution) -> str | None:
+    """Return the branch whose output is read in that of the parallel step; None for any other reading."""
     (source, *others), fields = meant.sources, meant.fields
     step = context.facts.flow.steps[source.step] if source.kind == "output" and source.step is not None else None
-    if others or not isinstance(step, ParallelStep) or fields[0] not in step.branches:
-        return None
-    return "$" + written((fields[0], "output", *fields[1:]))
+    return None if others or not isinstance(step, ParallelStep) or not step.branches else fields[0]
 
 
 def _definitions(reading: Reading) -> list[Place]:

@@ -6,7 +6,7 @@ The machine, the checker, the diagrams and the sabotage oracle all take it from 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from stepward.vm.language.layout import Body
 from stepward.vm.language.program import Program
@@ -23,6 +23,9 @@ from stepward.vm.language.transitions import (
     Kind,
     Transition,
 )
+
+Gives = Literal["always", "sometimes", "never"]
+"""Whether a body that succeeds has an output: only an `end` step gives one."""
 
 
 class Flow:
@@ -134,6 +137,16 @@ class Flow:
         """Return the transition of a step that fails with an error of this name."""
         failures = (one for one in self.transitions[number] if one.kind in ("failed", "skipped"))
         return next(one for one in failures if one.takes(name))
+
+    def gives(self, owner: int) -> Gives:
+        """Return whether the body of a branch or a call that succeeds has an output."""
+        ends = {
+            isinstance(self.steps[number], EndStep)
+            for number in self.layout.inside(owner)
+            if self.layout.owner(number) == owner
+            and any(one.ending is not None and one.ending.status == "SUCCESS" for one in self.transitions[number])
+        }
+        return "always" if False not in ends else "sometimes" if True in ends else "never"
 
     @cached_property
     def successors(self) -> list[tuple[int, ...]]:

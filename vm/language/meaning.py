@@ -151,7 +151,8 @@ class Meaning:
     @cached_property
     def typing(self) -> Typing:
         """The type of every name, declared or inferred."""
-        return infer(Typing(self.program, self.names, _by_step(self._written), self.tool), self._written)
+        typing = Typing(self.program, self.names, _by_step(self._written), self.tool, self.flow.gives)
+        return infer(typing, self._written)
 
     @cached_property
     def body_rules(self) -> tuple[tuple[AnyRule, int], ...]:

@@ -19,6 +19,7 @@ from stepward.vm.expressions.syntax import Built, Constant, Expression
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.clauses import Clause
 from stepward.vm.language.failures import names_of
+from stepward.vm.language.flow import Gives
 from stepward.vm.language.items import MAX_COPIES, kinds_inside, lacks
 from stepward.vm.language.made import is_joined, leaf_view, made_of, meaning_of
 from stepward.vm.language.manifest import ToolSpec
@@ -40,6 +41,7 @@ from stepward.vm.language.steps import (
     WaitStep,
 )
 from stepward.vm.language.steps.catching import VISITS
+from stepward.vm.language.together import Together
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.language.uses import Conflict, TypeVariable, Use
 from stepward.vm.language.views import NO_VALUE, View, static_kinds, union
@@ -58,10 +60,16 @@ class Typing:
     """The types of all names of a program."""
 
     def __init__(
-        self, program: Program, names: Names, clauses_of: Mapping[int, list[Clause]], tool: Callable[[str], ToolSpec]
+        self,
+        program: Program,
+        names: Names,
+        clauses_of: Mapping[int, list[Clause]],
+        tool: Callable[[str], ToolSpec],
+        gives: Callable[[int], Gives],
     ) -> None:
         self.program, self.names = program, names
         self._clauses_of, self._tool = clauses_of, tool
+        self._together = Together(program.layout, gives)
         self._parents: dict[Location, Location] = {}
         self._variables: dict[Location, TypeVariable] = {}
         self._only_asked: set[Location] = set()
@@ -113,7 +121,7 @@ class Typing:
             case ToolCall():
                 return self._tool(part.tool).returns
             case ParallelStep():
-                return TypeSpec(type=("object",)) if part.branches else self._joined(part)
+                return self._together.of(part, self._output)
             case ComputeStep() | InvokeStep():
                 return part.returns
             case ForEachStep():
@@ -122,12 +130,6 @@ class Typing:
                 raise AssertionError(f"`{part.id}` has no output")
             case _:
                 assert_never(part)
-
-    def _joined(self, step: ParallelStep) -> TypeSpec:
-        """Return the type of a parallel step's output: an object by sub-step id, without skipped sub-steps."""
-        parts = {part.id: self._output(part) or TypeSpec() for part in step.parallel_steps}
-        always = tuple(part.id for part in step.parallel_steps if part.on_error != "skip")
-        return TypeSpec(type=("object",), properties=parts, required=always, additionalProperties=False)
 
     def spec(self, location: Location) -> TypeSpec | None:
         """Return the declared type at a location; None if there is none, NEVER for a field that can't exist."""

@@ -19,6 +19,11 @@ _EXPRESSIONS = frozenset(["condition", "when"])
 _TEMPLATES = frozenset(["prompt", "system", "args", "output", "items", "seconds", "until"])
 
 
+def own_name(id: str) -> str:
+    """Return the name that a step, a sub-step or a branch has in its own program: `ask` of `charge/ask`."""
+    return id.rpartition("/")[2]
+
+
 class Prefix(NamedTuple):
     """Puts a prefix before the ids and names of a called program."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepward.vm.journal.records import NO_DIGEST
+from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps.catching import DEPENDENCY
 from stepward.vm.machine.bodies import cleared, listed, memories_of, trace_of_branches
 from stepward.vm.machine.calls import after, ended, named, out_of_steps, place_of
@@ -138,7 +139,7 @@ def _outputs(plan: Plan, state: State) -> dict[str, object]:
     fork = _fork(state)
     positions = plan.program.layout.forks[fork.at].branches
     pairs = zip(positions, fork.branches, strict=True)
-    return {plan.steps[at].id: branch.output for at, branch in pairs if branch.output is not UNDEFINED}
+    return {own_name(plan.steps[at].id): branch.output for at, branch in pairs if branch.output is not UNDEFINED}
 
 
 # -- the states after --------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
 from stepward.vm.journal.canonical import LARGEST, ErasedError, is_sealed
+from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps import Failing, LlmCall, ToolCall
 from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENCY, UNDEFINED_NAME, Retry
 from stepward.vm.language.transitions import Transition
@@ -388,7 +389,7 @@ def _too_large_together(plan: Plan, state: State, step: StepPlan, call_states: t
 def outputs_of(step: StepPlan, call_states: tuple[CallState, ...]) -> dict[str, Any]:
     """Return the outputs of the sub-steps that have one, by their names."""
     pairs = zip(step.calls, call_states, strict=True)
-    return {call.id: one.value for call, one in pairs if one.phase in ("success", "fallback")}
+    return {own_name(call.id): one.value for call, one in pairs if one.phase in ("success", "fallback")}
 
 
 # -- what an answer means ----------------------------------------------------------------------------------------------

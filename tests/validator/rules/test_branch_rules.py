@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from stepward.validator.validator import ProgramValidator
 from stepward.vm import Program
 
@@ -50,22 +52,55 @@ def test_a_branch_reads_only_the_outputs_of_those_that_it_depends_on() -> None:
     assert "SW502" in [code for code, _, _ in found(a={"steps": ends}, b=error)]
 
 
-def test_a_branch_is_read_by_its_own_output_and_not_in_that_of_the_step() -> None:
-    branches = {
-        name: {"steps": [{"id": f"{name}_end", "type": "end", "output": {"score": 1}}]} for name in ("credit", "fraud")
-    }
+def read_together(reference: str, *ways: dict[str, Any], before: tuple[dict[str, Any], ...] = ()) -> list[Any]:
+    """Return what is said of a name that is read behind branches, of which `fraud` has the steps `ways`."""
+    branches = {"credit": {"steps": [look("t")]}, "fraud": {"steps": list(ways)}}
+    steps = [
+        {"id": "both", "type": "parallel", "branches": branches, "output_key": "checks"},
+        *before,
+        {"id": "good", "type": "condition", "condition": f"{reference} > 5", "then": "z", "otherwise": "z"},
+        {"id": "z", "type": "end"},
+    ]
+    tools = {"look": {"effect": "read", "returns": {"type": "boolean"}}}
+    made = Program.from_dict({"name": "t", "language": 2, "inputs": {}, "tools": tools, "steps": steps})
+    findings = ProgramValidator(made).validate().findings
+    return [(one.code, one.message, one.help) for one in findings if one.code in ("SW201", "SW202", "SW203")]
 
-    def read(reference: str) -> list[Any]:
-        steps = [
-            {"id": "both", "type": "parallel", "branches": branches, "output_key": "checks"},
-            {"id": "good", "type": "condition", "condition": f"{reference} > 5", "then": "z", "otherwise": "z"},
-            {"id": "z", "type": "end"},
-        ]
-        made = Program.from_dict({"name": "t", "language": 2, "inputs": {}, "steps": steps})
-        return [one for one in ProgramValidator(made).validate().findings if one.code == "SW202"]
 
-    for whole in ("$checks", "$both.output"):
-        (finding,) = read(f"{whole}.fraud.score")
-        assert finding.message.endswith("the object has the outputs of the branches that gave one")
-        assert finding.help.startswith("read `$fraud.output.score`, ")
-    assert not read("$fraud.output.score")
+@pytest.mark.parametrize("whole", ["$checks", "$both.output"])
+def test_what_branches_give_together_has_a_type(whole: str) -> None:
+    ask = look("u", output_key="more")
+    asked = {"id": "c", "type": "condition", "condition": "$more", "then": "e", "otherwise": "n"}
+    end = {"id": "e", "type": "end", "output": {"score": 1}}
+    other = look("n", is_terminal=True)
+    assert read_together(f"{whole}.fraud.score", end) == []
+    name = f"{whole}.fraud.score"
+    help = f"let each way through branch `fraud` end with an `end` step, or test `defined({name})` first"
+    message = f"`{name}` may be absent: the object has the outputs of the branches that gave one"
+    assert read_together(name, ask, asked, end, other) == [("SW202", message, help)]
+    assert read_together(f"defined({name}) and {name}", ask, asked, end, other) == []
+    for absent in ("credit", "crédit", "fraude"):
+        message = f"`{whole}.{absent}` never exists: its type has no such field"
+        ((code, said, _),) = read_together(f"{whole}.{absent}", end)
+        assert (code, said) == ("SW201", message)
+    ((code, said, _),) = read_together(f"{whole}.fraud.score", {**end, "output": {"score": "high"}})
+    assert (code, said) == ("SW203", f"`>` needs a number, but `{name}`, which an `end` step gives, may be text")
+
+
+def test_an_output_that_is_certain_where_it_is_read_is_no_finding() -> None:
+    """Both branches end in one of two ways, by one input."""
+    way = {"id": "c", "type": "condition", "condition": "$f", "then": "e", "otherwise": "n"}
+    one = [way, {"id": "e", "type": "end", "output": 1}, look("n", is_terminal=True)]
+    steps = [
+        {"id": "both", "type": "parallel", "branches": {"m": {"steps": one}}},
+        {"id": "q", "type": "condition", "condition": "$f", "then": "z", "otherwise": "y"},
+        {"id": "z", "type": "end", "output": "$both.output.m"},
+        {"id": "y", "type": "end"},
+    ]
+    tools = {"look": {"effect": "read", "returns": {"type": "boolean"}}}
+    inputs = {"f": {"type": "boolean"}}
+    made = Program.from_dict({"name": "t", "language": 2, "inputs": inputs, "tools": tools, "steps": steps})
+    assert not ProgramValidator(made).validate().errors
+    steps[2]["output"], steps[3]["output"] = None, "$both.output.m"
+    made = Program.from_dict({"name": "t", "language": 2, "inputs": inputs, "tools": tools, "steps": steps})
+    assert [one.code for one in ProgramValidator(made).validate().errors] == ["SW202"]

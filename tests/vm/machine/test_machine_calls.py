@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from machines import Bench, assign, check, end, program, tool
+from stepward.validator import ProgramValidator
 from stepward.vm import InDoubt, Program, RunRefused, Suspend
 from stepward.vm.errors import ProgramError
 
@@ -54,6 +55,24 @@ def test_a_called_program_does_not_see_the_names_around_it() -> None:
     bench = Bench()
     run = bench.run(made(*TWICE, p=called(end("e", "$a"))), a=1)
     assert (run.status, run.reason) == ("FAILED", "error")
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_a_parallel_step_of_a_called_program_gives_has_the_names_of_that_program(depth: int) -> None:
+    """The output of a parallel step names its sub-steps and its branches as they are written there."""
+    fork = {"id": "f", "type": "parallel", "branches": {"one": {"steps": [end("o", 1)]}, "two": {"steps": [end("t")]}}}
+    both = {"id": "b", "type": "parallel", "parallel_steps": [tool("s")], "output_key": "all"}
+    look = check("c", "$f.output.one == 1 and $all.s == 5", "e", "e")
+    p: dict[str, Any] = {"inputs": {}, "steps": [fork, both, look, end("e", ["$f.output", "$all", "$all.s"])]}
+    more = {"read": {"effect": "read", "returns": {"type": "integer"}}}
+    if depth == 2:
+        inner = {"inputs": {}, "programs": {"p": p}, "steps": [call("deep"), end("q", "$deep.output")]}
+        p = {"inputs": {}, "programs": {"r": inner}, "steps": [{**call("in"), "program": "r"}, end("w", "$in.output")]}
+    made_of = going_on(call("c"), end("z", "$c.output"), p=p, tools=more)
+    bench = Bench({"read": 5})
+    run = bench.checked(bench.run(made_of))
+    assert run.output == ({"one": 1, "two": None}, {"s": 5}, 5)
+    assert not ProgramValidator(made_of).validate().errors
 
 
 def test_defaults_and_constants_are_arguments_too() -> None:

@@ -126,7 +126,11 @@ def _branches_joined(moves: Moves, number: int, step: ParallelStep) -> Iterator[
     assert failed is not None, "a step has a branch"
     for transition in moves.facts.flow.transitions[number]:
         if transition.kind == "success":
-            yield Leaving(transition, (Guard(failed, NONE_HOLDS),), tuple(moves.left_with(step, SUCCEEDS)), (), 0)
+            for guards, value in moves.ends.together(number):
+                own = (step.id, "output")
+                left = moves.left_with(step, SUCCEEDS)
+                assigns = tuple(one._replace(value=value) if one.root == own else one for one in left)
+                yield Leaving(transition, (Guard(failed, NONE_HOLDS), *guards), assigns, (), 0)
     for name in moves.facts.failing.at(number):
         due = moves.facts.flow.failure(number, name)
         yield Leaving(due, (Guard(failed, 0),), tuple(moves.left_with(step, FAILED, name)), (), 0)

@@ -1,30 +1,50 @@
 """What bodies that are performed once give: the output of a branch or of a call is that of the `end` that it reaches.
 
 An `end` assigns it as a `set` assigns a variable, and any other step that ends the body with success leaves it
-undefined. Nothing reads it before the stage behind the body.
+undefined. Nothing reads it before the stage behind the body. A step with branches gives an object that is built of what
+these gave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.starts import Starts
-from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, Undefined, Value
+from stepward.validator.engine.systems.system import (
+    NONE_HOLDS,
+    Assign,
+    Computed,
+    Decision,
+    Given,
+    Guard,
+    Literal,
+    Undefined,
+    Value,
+)
 from stepward.validator.engine.values.domains import Domains, Names, primed
 from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.operands import result_kinds
-from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
+from stepward.vm.expressions.syntax import Built, Constant, Defined, Expression, Reference
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.steps import EndStep
+from stepward.vm.language.flow import Gives
+from stepward.vm.language.guardrails import Never
+from stepward.vm.language.policy import Allowed
+from stepward.vm.language.prefixes import own_name
+from stepward.vm.language.steps import EndStep, ParallelStep
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, fits
 from stepward.vm.language.views import static_kinds
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
+
+MAX_UNSURE: Final = 3
+"""The most branches without a certain output for which the objects of all choices are told apart."""
 
 
 class Ends:
@@ -45,8 +65,11 @@ class Ends:
             )
 
     def feeds(self, name: str) -> set[Names]:
-        """Return the variables that the output of a branch or a call is made of; none for any other step."""
+        """Return the variables that the output of a step with bodies is made of; none for any other step."""
         source = self.facts.meaning.names.outputs.get(name)
+        if source is not None and source.sub is None and source.step in self.layout.forks:
+            fork = self.layout.forks[source.step]
+            return {(branch, "output") for branch, _ in self._joined_at(fork.join)}
         if source is None or source.sub is not None or source.step not in self.layout.bodies:
             return set()
         steps = [number for number in self.of(source.step) if isinstance(self.facts.flow.steps[number], EndStep)]
@@ -66,6 +89,53 @@ class Ends:
         yield from _assigned(root, self._value(number, owner) if is_end else Undefined())
         if step.output_key is not None:
             yield Assign((step.output_key,), Computed(Reference(0, 0, root)) if is_end else Undefined())
+
+    def together(self, join: int) -> Iterator[tuple[tuple[Guard, ...], Value]]:
+        """Yield what a step with branches gives where they are joined, each with the guards under which it does.
+
+        There is one object for each choice of the branches that may have ended without an output; where these are
+        many, and where nothing reads the object, it is any one of its type.
+        """
+        outputs = self._joined_at(join)
+        fork = self.layout.fork_of(join)
+        assert fork is not None
+        unsure = [name for name, how in outputs if how == "sometimes"]
+        if len(unsure) > MAX_UNSURE or (unsure and not self._is_read(fork.owner)):
+            yield (), Given(self.facts.meaning.names.outputs[self.layout.steps[fork.owner].id])
+            return
+        asked = {name: Decision((Defined(0, 0, Reference(0, 0, (name, "output"))),)) for name in unsure}
+        for present in product((0, NONE_HOLDS), repeat=len(unsure)):
+            said = dict(zip(unsure, present, strict=True))
+            held = [name for name, how in outputs if how == "always" or said.get(name) == 0]
+            parts = tuple(Reference(0, 0, (name, "output")) for name in held)
+            guards = tuple(Guard(asked[name], outcome) for name, outcome in said.items())
+            yield guards, Computed(Built(0, 0, tuple(map(own_name, held)), parts, is_list=False))
+
+    def _joined_at(self, join: int) -> list[tuple[str, Gives]]:
+        """Return the branches before a stage, and whether they have an output where all have succeeded."""
+        fork = self.layout.fork_of(join)
+        assert fork is not None
+        found = [(self.layout.steps[one].id, self.facts.flow.gives(one)) for one in fork.branches]
+        return [(name, how) for name, how in found if how != "never"]
+
+    def _is_read(self, owner: int) -> bool:
+        """Return whether the program may read what a step with branches gives: a step does, or some rule reads."""
+        step = self.layout.steps[owner]
+        assert isinstance(step, ParallelStep)
+        return self._is_read_by_rules or not self._read.isdisjoint(((step.id, "output"), (step.output_key or "",)))
+
+    @cached_property
+    def _read(self) -> frozenset[Names]:
+        """The variables and outputs that some step reads."""
+        steps = range(len(self.layout.steps))
+        return frozenset(self.domains.root(names) for one in steps for _, names in self.facts.meaning.read_at(one))
+
+    @cached_property
+    def _is_read_by_rules(self) -> bool:
+        meaning = self.facts.meaning
+        rules = [rule for rule, _ in (*meaning.rules, *meaning.body_rules)]
+        entries = [entry for policy in meaning.policies for entry in policy.allow or ()]
+        return any(isinstance(one, Never | Allowed) and one.when is not None for one in (*rules, *entries))
 
     def _value(self, number: int, owner: int) -> Value:
         """Return what an `end` gives; any value of the type that a caller takes, if it may give another one."""

@@ -32,6 +32,7 @@ from stepward.vm.expressions.evaluator import evaluate
 from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.language.names import Source
+from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps import ConditionStep, ParallelStep
 from stepward.vm.values import FrozenMap, freeze
 
@@ -200,7 +201,7 @@ class Walker:
     def _returned(self, source: Source, outputs: Mapping[str, Any]) -> Any:
         step = self.facts.flow.steps[source.step] if source.step is not None else None
         if isinstance(step, ParallelStep) and source.sub is None:
-            held = {part.id: self.env.get((part.id, "output"), _UNKNOWN) for part in step.parallel_steps}
+            held = {own_name(part.id): self.env.get((part.id, "output"), _UNKNOWN) for part in step.parallel_steps}
             return _UNKNOWN if _UNKNOWN in held.values() else FrozenMap(held)
         return outputs[source.name] if source.name in outputs else self.witnesses.plain(source)
 
