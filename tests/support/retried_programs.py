@@ -55,6 +55,13 @@ def retried_programs() -> Iterator[tuple[str, Data]]:
         yield words, _program(BODIES[body], attempts, items, at_once, is_caught=is_caught)
 
 
+def often_retried_programs() -> Iterator[tuple[str, Data]]:
+    """Yield those with more attempts than a search counts to begin with, each with a name."""
+    for body, attempts, items, is_caught in product(BODIES, (5, 9), (1, 2), (True, False)):
+        words = f"{body}, {attempts} attempts of {items} items" + (", caught" if is_caught else "")
+        yield words, _program(BODIES[body], attempts, items, 1, is_caught=is_caught)
+
+
 def _program(body: list[Data], attempts: int, items: int, at_once: int, *, is_caught: bool) -> Data:
     each = {"id": "both", "type": "for_each", "items": "$l", "as": "i", "steps": body, "max_items": items}
     each |= {"on_item_error": "fail", "on_error": "retry", "max_retries": attempts, "next_step": "done"}

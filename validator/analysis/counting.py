@@ -29,6 +29,9 @@ from stepward.vm.language.transitions import Transition
 MAX_COUNTED_ROUNDS: Final = 4
 """The largest `max_retries` of a step with a body whose attempts are counted; above that, any number may come."""
 
+MAX_FOLLOWED_ROUNDS: Final = 100
+"""The largest `max_retries` whose attempts are counted where a run is sought: it makes them all before it fails."""
+
 MAX_COUNTED_PAIRS: Final = 20_000
 """Pairs that a search with counted visits may visit before the search without counts replaces it."""
 
@@ -54,13 +57,16 @@ def explore_counted(
 def explore_prompt(flow: Flow, monitor: Monitor, passable: Choice) -> Exploration | None:
     """Explore only what runs can do whose items start promptly, and whose lists are short; None if that is too much.
 
+    All attempts of steps with bodies are counted, because a run makes every one of them before the step fails.
+
     The machine starts all items that may run at once before it has an answer to the first call. So an attempt that
     takes fewer of them says how long the list is, and a later one takes no fewer. A proof may not suppose it: the
     language leaves it to timing. But the machine will not follow a path that goes otherwise. None, too, where no items
-    that run at once are tried again.
+    that run at once are tried again, and no step is often.
     """
     counting = _Counting(flow, monitor, is_prompt=True)
-    if not any(own.length is not None for own in counting.stages.values()):
+    is_often = any(MAX_COUNTED_ROUNDS < most <= MAX_FOLLOWED_ROUNDS for _, most in _retried(flow))
+    if not is_often and not any(own.length is not None for own in counting.stages.values()):
         return None
     found = explore(flow, counting, passable, limit=min(MAX_COUNTED_PAIRS, MAX_COUNTS // counting.size))
     return found if found.is_complete else None
@@ -109,7 +115,8 @@ class _Counting(Monitor):
     def _slots(self, flow: Flow) -> tuple[int, dict[int, int], dict[int, _Slots]]:
         """Return the number of counts, where those of steps stand, and where those of bodies do, by their stages."""
         items, retried = dict(_few_items(flow, is_cut=self.is_prompt)), dict(_retried(flow))
-        few = [stage for stage, most in retried.items() if most <= MAX_COUNTED_ROUNDS]
+        most_rounds = MAX_FOLLOWED_ROUNDS if self.is_prompt else MAX_COUNTED_ROUNDS
+        few = [stage for stage, most in retried.items() if most <= most_rounds]
         listed = [stage for stage in retried if not _is_once(flow, stage)]
         failing = list(_failing_at_once(flow.layout))
         prompt = [stage for stage in failing if self.is_prompt and stage in retried]

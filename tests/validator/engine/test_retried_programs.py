@@ -11,8 +11,8 @@ import pytest
 
 from brute_force import truth
 from brute_items import ItemEnumeration
-from retried_programs import retried_programs
-from sizes import asked_for
+from retried_programs import often_retried_programs, retried_programs
+from sizes import MANY, asked_for
 from stepward.validator import Verdict
 from stepward.validator.validator import ProgramValidator
 from stepward.vm import Program
@@ -48,3 +48,32 @@ def against_all_runs(data: dict[str, Any]) -> list[str]:
 def test_small_programs_that_are_tried_again_agree_with_every_run(chunk: int) -> None:
     said = {words: against_all_runs(data) for words, data in SPREAD[chunk : chunk + CHUNK]}
     assert not {words: wrong for words, wrong in said.items() if wrong}
+
+
+OFTEN = list(often_retried_programs())
+"""One of each body is tried by day, with each number of attempts and of items, and both ways out."""
+
+
+@pytest.mark.parametrize("number", range(len(OFTEN)) if MANY else range(0, len(OFTEN), 9))
+def test_programs_that_are_tried_again_often_agree_with_every_run(number: int) -> None:
+    words, data = OFTEN[number]
+    assert not against_all_runs(data), words
+
+
+def test_a_call_that_is_tried_again_often_fails_after_all_attempts() -> None:
+    """A violation behind the failure needs a run that makes every attempt, and a proof counts none of them."""
+    tools = {"ask": {"effect": "read"}, "look": {"effect": "read"}, "pay": {"effect": "write", "idempotent": True}}
+    called = [{"id": "a", "type": "tool", "tool": "look"}, {"id": "b", "type": "tool", "tool": "ask"}]
+    late = {"id": "late", "type": "tool", "tool": "pay", "is_terminal": True}
+    for attempts, given in ((5, "look"), (60, "ask"), (100, "look")):
+        again = {"on_error": "retry", "max_retries": attempts, "error_step": "late", "next_step": "done"}
+        steps = [{"id": "m", "type": "call", "program": "sub", **again}, {"id": "done", "type": "end"}, late]
+        rules = [
+            {"name": "asked", "protects": {"tool": "pay"}, "requires": {"tool": given}},
+            {"name": "failed", "never": {"tool": "pay"}, "when": "not defined($m.error)"},
+        ]
+        data = {"name": "t", "language": 2, "inputs": {}, "tools": tools, "guardrails": rules, "steps": steps}
+        data["programs"] = {"sub": {"inputs": {}, "tools": {"ask": {}, "look": {}}, "steps": called}}
+        found = {one.rule: one for one in ProgramValidator(Program.from_dict(data)).validate().properties}
+        assert found["asked"].verdict is Verdict.VIOLATED, found["asked"].evidence.reason
+        assert (found["failed"].verdict, found["failed"].rechecked) == (Verdict.PROVED, True)
