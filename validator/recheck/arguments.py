@@ -14,7 +14,7 @@ from stepward.validator.recheck.types import allows as allows_kind
 from stepward.validator.recheck.types import covers, fits, has_default
 from stepward.validator.recheck.whole import has_whole_numbers
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.steps import AnyCall, ComputeStep, ToolCall
+from stepward.vm.language.steps import AnyCall, ComputeStep, InvokeStep, ToolCall
 from stepward.vm.language.types import TypeSpec
 
 _ANY_TEXT: Final = TypeSpec.model_construct(type=("string",))
@@ -42,6 +42,23 @@ def starts(reading: Reading, part: AnyCall | ComputeStep, blocks_of: BlocksOf) -
             elif not has_default(spec):
                 may_fail = True
     return may_start, may_fail
+
+
+def may_fail_to_call(reading: Reading, step: InvokeStep, blocks_of: BlocksOf) -> bool:
+    """Return whether a call of a program may fail before its start: an argument may lack, be undefined, or not fit."""
+    if not step.args.keys() <= step.declared.keys():
+        return True
+    for name, spec in step.declared.items():
+        if name not in step.args:
+            if not has_default(spec):
+                return True
+            continue
+        value = step.args[name]
+        read = [one.reference.names for one in embedded(value)]
+        is_masked = isinstance(value, str) and "$$" in value
+        if is_masked or any(UNDEFINED in blocks_of(one) for one in read) or _fits(reading, value, spec, blocks_of)[1]:
+            return True
+    return False
 
 
 def _fits(reading: Reading, value: Any, spec: TypeSpec, blocks_of: BlocksOf) -> tuple[bool, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from stepward.validator.recheck.arguments import may_fail_to_call
 from stepward.validator.recheck.cells import FAILS, UNDEFINED, Block, meet
 from stepward.validator.recheck.definite import (
     decided_by,
@@ -195,7 +196,10 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
     for transition in steps.transitions(number):
         if transition.kind == "success":
             yield from (Exit(transition, change, ALONE, NOTHING, 1) for change in changes)
-    if not list(step.expressions) and _is_list(steps, step):
+    if not steps.is_blind and isinstance(step, InvokeStep):
+        if not may_fail_to_call(steps.reading, step, lambda name: steps.environment([name], number, state)[name]):
+            return
+    elif not list(step.expressions) and _is_list(steps, step):
         return
     gone = [(one,) for one in step.carry]
     for name, due in _failures(steps, number, step, errors_before_items(step)):

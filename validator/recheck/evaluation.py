@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple, assert_never
 
+from stepward.validator.recheck.alike import is_itself
 from stepward.validator.recheck.built import changed, filled, together
 from stepward.validator.recheck.cells import (
     ARRAY,
@@ -179,7 +180,7 @@ class _Evaluation:
 
     def _compare(self, tree: Compare) -> Found:
         lefts, rights = self.of(tree.left), self.of(tree.right)
-        is_same = isinstance(tree.left, Reference) and tree.left.names == getattr(tree.right, "names", None)
+        is_same = not isinstance(tree.left, Constant) and is_itself(tree.left, tree.right)
         if is_same and tree.operator in ("==", "!="):  # a value equals itself
             return (lefts & {FAILS}) | _with_itself(lefts - {FAILS}, is_equal=tree.operator == "==")
         if is_same and tree.operator in ("<", "<=", ">", ">="):

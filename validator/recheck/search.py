@@ -31,7 +31,16 @@ from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.rules import Watcher
 from stepward.validator.recheck.steps import Steps
 from stepward.validator.recheck.walking import Pair, Violations, Walk, resolved_states
-from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference, Template, walk
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Built,
+    Constant,
+    Expression,
+    Reference,
+    Template,
+    children,
+    walk,
+)
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import ForEachStep, SetStep, ToolCall
 
@@ -390,15 +399,17 @@ def _built(reading: Reading, name: Names, constants: Sequence[Any]) -> Iterator[
     for source in meant.sources if meant is not None else ():
         for tree in trees_of(reading, source):
             part = held(tree, meant.fields).tree if meant is not None else None
-            if isinstance(part, Template | Built):
+            if isinstance(part, Template | Built | Arithmetic):
                 yield from _combined(reading, part, constants)
 
 
-def _combined(reading: Reading, part: Template | Built, constants: Sequence[Any]) -> Iterator[Block]:
-    """Yield the lists or texts of which each part has a single value; none for an object."""
-    choices = [_singles(reading, one, constants) for one in part.parts]
+def _combined(reading: Reading, part: Template | Built | Arithmetic, constants: Sequence[Any]) -> Iterator[Block]:
+    """Yield the lists or texts of which each part has a single value; none for an object, or for numbers."""
+    choices = [_singles(reading, one, constants) for one in children(part)]
+    if isinstance(part, Arithmetic):  # what it joins are texts, if it is no sum
+        choices = [[one for one in found if one.kind == "string"] if part.joins else [] for found in choices]
     for chosen in product(*choices) if prod(map(len, choices)) <= MAX_LISTS else ():
-        if isinstance(part, Template):
+        if isinstance(part, Template | Arithmetic):
             yield from (one for one in filled([{item} for item in chosen]) if one.single)
         elif part.is_list:
             yield list_of(chosen)
@@ -412,7 +423,7 @@ def _singles(reading: Reading, part: Expression, constants: Sequence[Any]) -> li
         case Reference(names=names):
             given = [block for block in reading.origins.of(names).blocks if block.single]
             return list(dict.fromkeys([*map(of_value, constants), *given]))
-        case Template() | Built():
+        case Template() | Built() | Arithmetic():
             return list(dict.fromkeys(_combined(reading, part, constants)))
         case _:
             return []

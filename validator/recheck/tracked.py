@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, Literal
 
+from stepward.validator.recheck.alike import are_alike, is_itself
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins, below
@@ -18,6 +19,7 @@ from stepward.validator.recheck.parsed import Parsed
 from stepward.vm.expressions.syntax import (
     Built,
     Compare,
+    Constant,
     Expression,
     Logic,
     Negation,
@@ -197,13 +199,13 @@ _ALIKE: Final[Mapping[str, Literal["==", "<="]]] = {
 
 
 def plain(tree: Expression, are_same: Callable[[Names, Names], bool]) -> Expression:
-    """Return an equivalent condition, in which references of the same value are compared with themselves."""
+    """Return an equivalent condition, in which expressions of the same value are compared with themselves."""
     match tree:
         case Negation() | Logic():
             found = with_children(tree, lambda child: plain(child, are_same))
             return tree if all(map(operator.is_, children(found), children(tree))) else found
-        case Compare(left=Reference() as left, right=Reference() as right) if tree.operator in _ALIKE:
-            if left.names == right.names or not are_same(left.names, right.names):
+        case Compare(left=left, right=right) if tree.operator in _ALIKE:
+            if isinstance(left, Constant) or is_itself(left, right) or not are_alike(left, right, are_same):
                 return tree
             # Both are read: one of them may be undefined.
             asked = _ALIKE[tree.operator]

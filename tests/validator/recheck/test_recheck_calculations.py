@@ -6,6 +6,7 @@ import pytest
 
 from machines import Bench
 from stepward.validator import ProgramValidator, Report, Verdict
+from stepward.validator.findings import Property
 from stepward.vm import Program
 
 WHEN = """
@@ -106,3 +107,37 @@ def test_what_was_calculated_before_does_not_fail() -> None:
     text = BETWEEN.format(condition="$any + 1 > 2").replace(paid, f"{before}\n  {paid}, next_step: asked")
     verdict, _ = check(text)
     assert verdict is Verdict.PROVED
+
+
+JOINED = {
+    "$t + $u": ("starts_with", "ac"),
+    "'a' + $t": ("starts_with", "aa"),
+    "$t + 'b' + $u": ("contains", "bc"),
+    "$t + ($u + 'd')": ("ends_with", "cd"),
+    "$b.f + $t": ("starts_with", "xa"),
+}
+"""Joined texts of which each part is one of few, and what all of them are."""
+
+
+@pytest.mark.parametrize("place", ["j", "b.f"])
+@pytest.mark.parametrize("joined", JOINED)
+def test_texts_that_are_joined_of_few_texts_are_told_apart(joined: str, place: str) -> None:
+    word, literal = JOINED[joined]
+
+    def found(first: list[str]) -> Property:
+        put = {"id": "put", "type": "set", "set": {"b": {"f": "x"}}}
+        joins = {"id": "join", "type": "set", "set": {place: joined}}
+        made = {
+            "name": "joined",
+            "language": 2,
+            "inputs": {"t": {"type": "string", "enum": first}, "u": {"type": "string", "enum": ["c"]}},
+            "tools": {"pay": {"effect": "write", "idempotent": True}},
+            "guardrails": [{"name": "r", "never": {"tool": "pay"}, "when": f"not (${place} {word} '{literal}')"}],
+            "steps": [put, joins, {"id": "act", "type": "tool", "tool": "pay"}],
+        }
+        return next(one for one in ProgramValidator(Program.from_dict(made)).validate().properties if one.rule == "r")
+
+    kept = found(["a", "ab"] if literal in ("aa", "xa") else ["a"])
+    assert (kept.verdict, kept.rechecked) == (Verdict.PROVED, True)
+    if word == "starts_with":
+        assert found(["a", "e"]).verdict is Verdict.VIOLATED

@@ -16,6 +16,8 @@ from brute_force import truth
 from comparing import compare
 from sizes import MANY
 from stepward.validator import ProgramValidator, Verdict
+from stepward.validator.findings import Property as Found
+from stepward.validator.recheck.alike import are_alike
 from stepward.validator.recheck.cells import ANYTHING
 from stepward.validator.recheck.certificates import digest, parsed, recheck_data
 from stepward.validator.recheck.claims import Property, watcher
@@ -23,6 +25,7 @@ from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.search import is_ruled_out
 from stepward.validator.recheck.walking import explored
 from stepward.vm import Program
+from stepward.vm.expressions.parser import parse
 
 Steps = list[dict[str, Any]]
 
@@ -269,3 +272,103 @@ def test_a_text_is_equal_to_its_copy_until_one_of_them_changes(form: str, then: 
     if (form, then) in SAME:
         assert is_equal
         assert not [text for text in compare(data).wrong if "refused" in text]
+
+
+ALIKE = {
+    "lower($c)": "lower($t)",
+    "upper(trim($b.f))": "upper(trim($t))",
+    "len($c)": "len($t)",
+    "$c + 'x'": "$t + 'x'",
+    "'x' + $c + $b.f": "'x' + $t + $c",
+    "$m + 1": "$n + 1",
+    "$m - 2 * $n": "$n - 2 * $m",
+    "-$m": "-$n",
+    "lower($t) + $c": "lower($t) + $t",
+}
+"""Expressions that have one value, because `c` and `b.f` are copies of `t`, and `m` of `n`."""
+
+UNLIKE = {
+    "lower($c)": "upper($t)",
+    "$c + 'x'": "$t + 'y'",
+    "$c + $o": "$t + $c",
+    "'x' + $t": "$t + 'x'",
+    "$m + 1": "$n - 1",
+    "$m - $n": "$n - 1",
+    "lower(trim($c))": "lower($t)",
+    "$m": "-$n",
+}
+
+
+def asked_of_copies(when: str) -> Found:
+    text, number = {"type": "string", "maxLength": 4}, {"type": "integer", "minimum": 0, "maximum": 9}
+    put = {"c": "$t", "b": {"f": "$t"}, "m": "$n"}
+    made = {
+        "language": 2,
+        "name": "copies",
+        "inputs": {"t": text, "o": text, "n": number},
+        "tools": {"pay": {"effect": "write", "idempotent": True}},
+        "guardrails": [{"name": "r", "never": {"tool": "pay"}, "when": when}],
+        "steps": [{"id": "s", "type": "set", "set": put}, {"id": "act", "type": "tool", "tool": "pay"}],
+    }
+    return next(one for one in ProgramValidator(Program.from_dict(made)).validate().properties if one.rule == "r")
+
+
+@pytest.mark.parametrize("left", ALIKE)
+def test_what_is_computed_alike_of_copies_is_equal(left: str) -> None:
+    right = ALIKE[left]
+    for when in (f"{left} != {right}", f"not ({right} == {left})"):
+        found = asked_of_copies(when)
+        assert (found.verdict, found.rechecked) == (Verdict.PROVED, True), when
+    assert asked_of_copies(f"{left} == {right}").verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("left", UNLIKE)
+def test_what_is_computed_otherwise_is_not_taken_for_equal(left: str) -> None:
+    right = UNLIKE[left]
+    same = {("c",): ("t",), ("m",): ("n",), ("b", "f"): ("t",)}
+    trees = [parse(one, 2) for one in (left, right)]
+    assert not are_alike(trees[0], trees[1], lambda one, other: same.get(one, one) == same.get(other, other))
+    assert asked_of_copies(f"{left} != {right}").verdict is not Verdict.PROVED
+
+
+INPUTS_OF_CALLS = {
+    "text": ({"type": "string", "enum": ["a", "b"]}, "b", "c"),
+    "number": ({"type": "integer", "minimum": 0}, 1, -1),
+    "reference": ({"type": "string", "enum": ["a", "b"]}, "$t", "$o"),
+    "list": ({"type": "array", "items": {"type": "integer"}}, [1, 2], ["a"]),
+    "built": ({"type": "array", "items": {"type": "string"}}, ["a"], ["$n"]),
+    "dollars": ({"type": "string", "maxLength": 1}, "a", "$$5"),
+    "default": ({"type": "integer", "default": 3}, None, "x"),
+    "lacking": ({"type": "integer"}, 3, None),
+    "unknown": ({"type": "boolean"}, "$f", "$n"),
+}
+
+
+@pytest.mark.parametrize("kind", INPUTS_OF_CALLS)
+def test_a_call_whose_arguments_fit_does_not_fail_before_it_starts(kind: str) -> None:
+    """What follows a failure of such a call is no way into the step that pays."""
+    spec, right, wrong = INPUTS_OF_CALLS[kind]
+
+    def fails(value: Any) -> Found:
+        named = {"enum": ["a", "b"]}
+        called = {"inputs": {"x": spec}, "steps": [{"id": "q", "type": "end", "output": 1}]}
+        call = {"id": "c", "type": "call", "program": "p", "args": {} if value is None else {"x": value}}
+        made = {
+            "language": 2,
+            "name": "calls",
+            "inputs": {"t": named, "o": {"type": "string"}, "n": {"type": "number"}, "f": {"type": "boolean"}},
+            "tools": {"pay": {"effect": "write", "idempotent": True}},
+            "programs": {"p": called},
+            "guardrails": [{"name": "r", "never": {"tool": "pay"}, "when": "not $done"}],
+            "steps": [
+                {"id": "s", "type": "set", "set": {"done": False}},
+                {**call, "error_step": "act", "next_step": "t"},
+                {"id": "t", "type": "set", "set": {"done": True}, "next_step": "act"},
+                {"id": "act", "type": "tool", "tool": "pay"},
+            ],
+        }
+        return next(one for one in ProgramValidator(Program.from_dict(made)).validate().properties if one.rule == "r")
+
+    found = fails(right)
+    assert (found.verdict, found.rechecked) == (Verdict.PROVED, True)
+    assert fails(wrong).verdict is not Verdict.PROVED
