@@ -81,17 +81,35 @@ SKIPS_AT_ONCE = {
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
+def _start_those_left(patch: pytest.MonkeyPatch) -> None:
+    """Let the first item start that neither goes on nor has ended, whatever started before."""
+
+    def may_start(plan: Plan, fork: Fork) -> Iterable[int]:
+        if fork.items is None:
+            return real(plan, fork)
+        has_room = len(fork.running) < plan.bodies[fork.at].most_beside and not fork.has_stopped
+        return [at for at, one in enumerate(fork.branches) if one.state is None and not one.is_done][:has_room]
+
+    real = forks.may_start
+    for module in (forks, branches, decide, replay):
+        patch.setattr(module, "may_start", may_start)
+
+
 def _read_again(change: Callable[[Branch], Branch]) -> Patch:
     """Return a patch by which a run that is read again has other items."""
 
     def patched(patch: pytest.MonkeyPatch) -> None:
         whole = history.fold
+        _start_those_left(patch)
 
         def fold(plan: Any, events: Any) -> Any:
             state = whole(plan, events)
             if state.fork is None or state.fork.items is None:
                 return state
-            return state._replace(fork=state.fork._replace(branches=tuple(map(change, state.fork.branches))))
+            fork = state.fork._replace(branches=(Branch(),) * len(state.fork.branches), running=(), begun=0)
+            for number, one in enumerate(map(change, state.fork.branches)):
+                fork = fork.changed(number, one) if one != Branch() else fork
+            return state._replace(fork=fork)
 
         for module in (history, replay, runs):
             if hasattr(module, "fold"):
@@ -222,16 +240,18 @@ def tries_once_more(patch: pytest.MonkeyPatch) -> None:
 
 def performs_only_what_failed(patch: pytest.MonkeyPatch) -> None:
     """Another round leaves the items out that have succeeded."""
+    left = "tuple(Branch() if one.failure is not None or not one.is_done else one for one in fork.branches)"
     change = (
-        "(Branch(),) * len(fork.branches)",
-        "tuple(Branch() if one.failure is not None or not one.is_done else one for one in fork.branches)",
+        "(Branch(),) * len(fork.branches), fork.items, fork.round + 1, fork.stops)",
+        f"(left := {left}), fork.items, fork.round + 1, fork.stops, (), sum(one.is_done for one in left))",
     )
     rewrite(patch, branches, "_joined_items", change)
+    _start_those_left(patch)
 
 
 def leaves_items_behind(patch: pytest.MonkeyPatch) -> None:
     """A step ends with the first failed item, though others are under way."""
-    change = ("(fork.has_stopped and branch.state is None)", "fork.has_stopped")
+    change = ("if fork.running:", "if fork.running and not fork.has_stopped:")
     weak = rewritten(branches.is_joined, change)
     for module in (branches, decide):
         patch.setattr(module, "is_joined", weak)
@@ -239,7 +259,7 @@ def leaves_items_behind(patch: pytest.MonkeyPatch) -> None:
 
 def joins_whoever_is_there(patch: pytest.MonkeyPatch) -> None:
     """A record may end a step of which an item has never started."""
-    change = ("(fork.has_stopped and branch.state is None)", "branch.state is None")
+    change = ("fork.begun == len(fork.branches) or fork.has_stopped", "True")
     rewrite(patch, branches, "is_joined", change)  # the machine that plays the run asks another module for it
     no_meaning(patch)
 

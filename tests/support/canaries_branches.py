@@ -159,7 +159,7 @@ def skips_the_last_branch(patch: pytest.MonkeyPatch) -> None:
         if len(state.fork.branches) < 2:
             return state
         done = state.fork.branches[-1]._replace(is_done=True, output=UNDEFINED, monitors=state.monitors)
-        return state._replace(fork=state.fork._replace(branches=(*state.fork.branches[:-1], done)))
+        return state._replace(fork=state.fork.changed(len(state.fork.branches) - 1, done))
 
     patch.setattr(apply, "forked", forked)
 

@@ -68,8 +68,10 @@ def failures_of(plan: Plan, state: State) -> list[tuple[str, Failure]]:
 def is_joined(plan: Plan, state: State) -> bool:
     """Return whether all branches have ended, those aside that can't start."""
     fork = _fork(state)
+    if fork.running:
+        return False
     if fork.items is not None:
-        return all(branch.is_done or (fork.has_stopped and branch.state is None) for branch in fork.branches)
+        return fork.begun == len(fork.branches) or fork.has_stopped
     try:
         failures_of(plan, state)
     except MisfitError:
@@ -189,9 +191,8 @@ def begun(plan: Plan, state: State, event: Event) -> State:
     )
     if fork.items is not None:
         own = noticed(plan, own, body.next)
-    branches = (*fork.branches[:number], Branch(own), *fork.branches[number + 1 :])
     shared = plan.watch.shared(state.monitors, own.monitors, position)
-    return state._replace(fork=fork._replace(branches=branches), monitors=shared)
+    return state._replace(fork=fork.changed(number, Branch(own)), monitors=shared)
 
 
 def _size(output: object) -> int:
@@ -246,7 +247,7 @@ def _joined_items(plan: Plan, state: State, event: Event) -> State:
     if kind == "again":
         if fork.round >= body.attempts:
             raise MisfitError(f"`{step.id}` has no attempts left")
-        anew = fork._replace(branches=(Branch(),) * len(fork.branches), round=fork.round + 1)
+        anew = Fork(fork.at, fork.visit, (Branch(),) * len(fork.branches), fork.items, fork.round + 1, fork.stops)
         return noticed(plan, state._replace(fork=anew, steps=state.steps + 1), step.position)
     stage = body.failed if fork.has_stopped else body.next
     transition = plan.steps[stage].leaving(kind, name)

@@ -92,10 +92,16 @@ def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY) -> Action:
 
 def _in_calls(plan: Plan, state: State, step: StepPlan, under_way: UnderWay) -> Action:
     assert state.calls is not None
+    if _awaits_call(plan, state, under_way):
+        return _cancelled(plan, state) if state.is_cancelled else IDLE
     subs = frozenset(sub for frame, sub in under_way if frame == state.frame)
-    if subs and step.order is None:
-        return _cancelled(plan, state) if state.is_cancelled else IDLE  # a wave comes back before the next decision
     return go_on(plan, state, step, state.calls, subs)
+
+
+def _awaits_call(plan: Plan, state: State, under_way: UnderWay) -> bool:
+    """Return whether a wave of calls is under way in a frame, which comes back before the next decision about it."""
+    has_begun = state.calls is not None and plan.steps[state.at].order is None
+    return has_begun and any(frame == state.frame for frame, _ in under_way)
 
 
 def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay) -> Action:
@@ -111,11 +117,12 @@ def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay) -> A
     if plan.one_by_one and fork.stops and starting:  # so that one that was under way may follow one that has failed
         return branch_started(plan, state, min(starting))
     found: Action = IDLE
-    for number, branch in enumerate(fork.branches):
+    for number in sorted(starting.union(fork.running)):
+        own = fork.branches[number].state
         action: Action = IDLE
-        if number in starting:
+        if own is None:
             action = branch_started(plan, state, number)
-        elif branch.state is not None:
+        elif not _awaits_call(plan, own, under_way):
             action = decide(plan, seen_by(plan, state, number), under_way)
         if isinstance(action, Event) and "ends" in action.body:
             return with_doubts(plan, state, action)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stepward.vm.machine.state import AWAITED, OPEN, READY, State
+from stepward.vm.machine.state import AWAITED, OPEN, READY, Fork, State
 
 NOW: Final = 0.0
 """Any time is late enough."""
@@ -35,17 +35,21 @@ def first_wait(state: State) -> int:
             return state.due
         deadlines = (call.due for call in state.calls if call.phase == AWAITED and call.due)
         return state.due or min(deadlines, default=0)
-    inner = [first_wait(branch.state) for branch in state.fork.branches if branch.state is not None]
+    inner = [first_wait(own) for own in _going_on(state.fork)]
     return min((due for due in inner if due), default=0)
+
+
+def _going_on(fork: Fork) -> list[State]:
+    """Return the states of the branches that go on."""
+    return [own for number in fork.running if (own := fork.branches[number].state) is not None]
 
 
 def _due_of_calls(state: State) -> float:
     """Return the time of the next attempt if all that can go on are delayed calls, else NOW."""
     if state.fork is not None:
-        is_waiting = any(branch.state is None and not branch.is_done for branch in state.fork.branches)
-        if is_waiting and not state.fork.has_stopped:
+        if state.fork.begun < len(state.fork.branches) and not state.fork.has_stopped:
             return NOW  # one that may start, perhaps
-        running = [one.state for one in state.fork.branches if one.state is not None and one.state.status == "RUNNING"]
+        running = [own for own in _going_on(state.fork) if own.status == "RUNNING"]
         return min(map(_due_of_calls, running), default=NOW)
     left = [call for call in state.calls or () if call.phase in (READY, OPEN)]
     is_delayed = left and all(call.phase == READY and call.due for call in left)

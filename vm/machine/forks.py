@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from itertools import islice
 from typing import Any, NamedTuple
 
 from stepward.vm.errors import StepwardError
@@ -56,9 +55,8 @@ def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
     fork = state.fork
     assert fork is not None
     branch = Branch(own) if own.result is None else own.result._replace(monitors=own.monitors)
-    branches = (*fork.branches[:number], branch, *fork.branches[number + 1 :])
     shared = plan.watch.shared(state.monitors, own.monitors, owner_of(plan, fork, number))
-    state = _with_run(state, own, fork=fork._replace(branches=branches), monitors=shared)
+    state = _with_run(state, own, fork=fork.changed(number, branch), monitors=shared)
     status = _status(plan, state)
     return state if status == state.status else state._replace(status=status)
 
@@ -67,7 +65,8 @@ def _status(plan: Plan, state: State) -> str:
     """Return the status of a run with branches: it runs as long as something in it can go on."""
     fork = state.fork
     assert fork is not None
-    found = {branch.state.status for branch in fork.branches if branch.state is not None}
+    going_on = [fork.branches[number].state for number in fork.running]
+    found = {own.status for own in going_on if own is not None}
     if state.is_cancelled or RUNNING in found or not found or any(may_start(plan, fork)):
         return RUNNING
     return IN_DOUBT if IN_DOUBT in found else SUSPENDED
@@ -106,11 +105,11 @@ def may_start(plan: Plan, fork: Fork) -> Iterator[int]:
     Items start in their order, while fewer than `max_concurrency` go on; one that waits for somebody goes on, too.
     After one has failed, none starts, unless the step skips those that fail.
     """
+    if fork.begun == len(fork.branches):
+        return
     if fork.items is not None:
-        going_on = sum(branch.state is not None for branch in fork.branches)
-        has_room = going_on < plan.bodies[fork.at].most_beside and not fork.has_stopped
-        new = (number for number, branch in enumerate(fork.branches) if branch.state is None and not branch.is_done)
-        yield from islice(new, 1 if has_room else 0)
+        if len(fork.running) < plan.bodies[fork.at].most_beside and not fork.has_stopped:
+            yield fork.begun
         return
     needs = plan.program.layout.forks[fork.at].needs
     for number, branch in enumerate(fork.branches):
@@ -150,9 +149,8 @@ def leaves(plan: Plan, state: State) -> Iterator[State]:
     if state.fork is None or state.is_over:
         yield state
         return
-    for number, branch in enumerate(state.fork.branches):
-        if branch.state is not None:
-            yield from leaves(plan, seen_by(plan, state, number))
+    for number in state.fork.running:
+        yield from leaves(plan, seen_by(plan, state, number))
 
 
 def seen_at(plan: Plan, state: State, happened: Event) -> State:

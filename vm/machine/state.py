@@ -128,6 +128,9 @@ class Fork(NamedTuple):
 
     The items of a for_each step that run at once are such branches, in the order of the list; `items` are the items.
     `round` counts the attempts of the step, and `stops` says that no item starts after one has failed.
+
+    `running` are the numbers of the branches that go on, `begun` counts those that have started, and `has_failed` says
+    that one has failed: what comes next is found by these, so that it takes no longer with more items.
     """
 
     at: int
@@ -136,11 +139,26 @@ class Fork(NamedTuple):
     items: tuple[Any, ...] | None = None
     round: int = 1
     stops: bool = False
+    running: tuple[int, ...] = ()
+    begun: int = 0
+    has_failed: bool = False
 
     @property
     def has_stopped(self) -> bool:
         """Whether an item has failed, so that no other starts."""
-        return self.stops and any(branch.failure is not None for branch in self.branches)
+        return self.stops and self.has_failed
+
+    def changed(self, number: int, branch: Branch) -> Fork:
+        """Return the fork in which a branch has become `branch`: it starts, goes on or ends."""
+        before, running = self.branches[number], self.running
+        if (before.state is None) is not (branch.state is None):
+            running = tuple(sorted({*running} ^ {number}))
+        return self._replace(
+            branches=(*self.branches[:number], branch, *self.branches[number + 1 :]),
+            running=running,
+            begun=self.begun + (before.state is None and not before.is_done),
+            has_failed=self.has_failed or branch.failure is not None,
+        )
 
 
 class State(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from random import Random
 from typing import Any
@@ -52,6 +53,29 @@ def test_outputs_and_errors_are_in_the_order_of_the_items() -> None:
 def test_one_sub_step_is_a_body_and_an_empty_list_is_a_success() -> None:
     assert run_of(at_once(do=tool("t")), end("z", "$each.output"), answers={"t": [5, 6, 7]}).output == (5, 6, 7)
     assert run_of(at_once(do=tool("t"), items=()), end("z", ["$each.output", "$each.errors"])).output == ((), ())
+
+
+def calls_of_functions(items: int) -> int:
+    """Return how often a run of so many items calls a function, or goes on with a generator."""
+    run = made(at_once(tool("t"), assign("s", v="$i"), end("e"), items=range(items), max_items=items), end("z"))
+    bench, found = Bench(), 0
+
+    def note(frame: object, what: str, argument: object) -> None:
+        nonlocal found
+        found += what == "call"
+
+    bench.run(run, "first")
+    sys.setprofile(note)
+    try:
+        bench.vm.run_sync(run, {}, run_id="second")
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_an_item_costs_the_same_however_many_there_are() -> None:
+    few, more, many = map(calls_of_functions, (10, 20, 60))
+    assert abs((many - more) / 40 - (more - few) / 10) < 0.01 * (more - few) / 10, "no decision looks at all items"
 
 
 def test_names_of_a_body_are_undefined_in_each_item_and_behind_them() -> None:
