@@ -72,7 +72,7 @@ FIRST: Final = (
     Planted(
         "a call starts after a cancellation",
         (
-            (DRIVER, "(self.state.is_cancelled or self.is_stopping) and not", "self.is_stopping and not"),
+            (DRIVER, "(self.state.is_cancelled or self.is_stopping or", "(self.is_stopping or"),
             (
                 DRIVER,
                 "            if self.state.is_cancelled and not self._is_open(call):\n                return\n",

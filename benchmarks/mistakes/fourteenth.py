@@ -62,16 +62,21 @@ FOURTEENTH: Final = (
     Items start in their order, while fewer than `max_concurrency` go on; one that waits for somebody goes on, too.
     After one has failed, none starts, unless the step skips those that fail.
     \"""
+    if fork.begun == len(fork.branches):
+        return
     if fork.items is not None:
-        going_on = sum(branch.state is not None for branch in fork.branches)
+        if len(fork.running) < plan.bodies[fork.at].most_beside and not fork.has_stopped:
 """,
                 """\
     Items start in their order, while fewer than `max_concurrency` go on. After one has failed, none starts, unless the
     step skips those that fail.
     \"""
+    if fork.begun == len(fork.branches):
+        return
     if fork.items is not None:
-        states = (branch.state for branch in fork.branches)
+        states = (fork.branches[number].state for number in fork.running)
         going_on = sum(own is not None and own.status != SUSPENDED for own in states)
+        if going_on < plan.bodies[fork.at].most_beside and not fork.has_stopped:
 """,
             ),
         ),

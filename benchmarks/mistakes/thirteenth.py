@@ -27,18 +27,16 @@ THIRTEENTH: Final = (
         its frames by itself.
         \"""
         if owner not in self._shared_at:
-            beside = [one.automaton.is_shared and one.owner != owner for one in self.monitors]
-            self._shared_at[owner] = tuple(compress(range(len(beside)), beside))
-        found = list(own)
-        for number in self._shared_at[owner]:
+            is_shared = [one.automaton.is_shared and one.owner != owner for one in self.monitors]
+            self._shared_at[owner] = tuple(compress(range(len(is_shared)), is_shared))
+        beside = self._shared_at[owner]
 """,
                 """\
         The rules of bodies hold for each frame by itself. `owner` is the position of the step that owns the body of the
         branch; without rules of bodies, it makes no difference.
         \"""
         del owner
-        found = list(own)
-        for number in self._shared:
+        beside = self._shared
 """,
             ),
         ),

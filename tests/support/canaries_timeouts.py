@@ -35,7 +35,7 @@ def looks_before_the_pause(patch: pytest.MonkeyPatch) -> None:
         Driver,
         "attempt",
         ("    if call.is_retry and not call.is_started:\n", f"{look}    if call.is_retry and not call.is_started:\n"),
-        (f"{look}    if is_held", "    if is_held"),
+        (" or is_out_of_time(self)):", "):"),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -47,20 +47,23 @@ class NotCanonicalError(StepwardError):
 
 # `ensure_ascii=False` and these separators give the bytes of RFC 8785 for the data of records, except for the order of
 # keys beyond the Basic Multilingual Plane: the RFC sorts by UTF-16 code units, Python by code points.
-def _encoder() -> Callable[[Any], str]:
-    """Return a function that writes JSON with sorted keys; `JSONEncoder.encode` would make a C encoder per text."""
+def _encoder() -> Callable[[Any, int], Iterable[str]]:
+    """Return what writes JSON with sorted keys in pieces; `JSONEncoder.encode` would make a C encoder per text."""
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # not every Python has the C encoder
-        return json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
-    parts = make(None, _refuse_object, json.encoder.encode_basestring, None, ":", ",", True, False, False)
-    return lambda value: "".join(parts(value, 0))
+        plain = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return lambda value, _: plain.iterencode(value)
+    found: Callable[[Any, int], Iterable[str]] = make(
+        None, _refuse_object, json.encoder.encode_basestring, None, ":", ",", True, False, False
+    )
+    return found
 
 
 def _refuse_object(value: object) -> NoReturn:
     raise TypeError(f"a {type(value).__name__} is no JSON")
 
 
-_encode: Final = _encoder()
+_pieces: Final = _encoder()
 _encode_in_order: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -69,7 +72,7 @@ def canonical(value: Any) -> str:
 
     Raises UnicodeEncodeError for half a surrogate pair, which values of the language can't have.
     """
-    text = _encode(value)
+    text = "".join(_pieces(value, 0))
     # A character beyond the plane takes two units of UTF-16; counting units is faster than checking each character.
     if text.isascii() or len(text.encode("utf-16-le")) == 2 * len(text):
         return text

@@ -26,6 +26,15 @@ TIME_NOTES: Final = {"started": "due", "ended": "time"}
 
 LATER_NOTES: Final = frozenset({"by", "cached", "due", "envelope"})
 
+_OF_KIND: Final = (
+    dict.fromkeys(LATER_KINDS, 2)
+    | dict.fromkeys(BODY_KINDS, 3)
+    | dict.fromkeys(MOVE_KINDS, 5)
+    | dict.fromkeys(WAIT_KINDS, 7)
+    | dict.fromkeys(DEADLINE_KINDS, 9)
+)
+"""The lowest version of a kind, where that is not the first."""
+
 # Digests of different things never coincide: the digested bytes start with the tag of their kind.
 RECORD_TAG: Final = b"stepward.record.1\n"
 HEAD_TAG: Final = b"stepward.head.1\n"
@@ -62,21 +71,16 @@ def version_of(
 
     `is_in_body`: and a frame; `continues`: and the run that its run continues; `turn`: and the turn that its run is.
     """
-    if kind in DEADLINE_KINDS:
-        return 9
-    if TIME_NOTES.get(kind) in note:
+    version = _OF_KIND.get(kind, 1)
+    if version < 8 and TIME_NOTES.get(kind) in note:
         return 8
-    if kind in WAIT_KINDS:
-        return 7
-    if turn:
+    if version < 6 and turn:
         return 6
-    if kind in MOVE_KINDS:
-        return 5
-    if continues:
+    if version < 4 and continues:
         return 4
-    if is_in_body or kind in BODY_KINDS:
+    if version < 3 and is_in_body:
         return 3
-    return 2 if kind in LATER_KINDS or not LATER_NOTES.isdisjoint(note) else 1
+    return 2 if version < 2 and not LATER_NOTES.isdisjoint(note) else version
 
 
 def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int, version: int = 1) -> Entry:  # noqa: PLR0917 - the fields of a record

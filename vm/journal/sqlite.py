@@ -56,6 +56,9 @@ _CREATE: Final = """INSERT INTO runs
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING"""
 _ADVANCE: Final = """UPDATE runs SET status = ?, seq = ?, digest = ?, signature = ?, updated = ?, due = ?, held = NULL
     WHERE run = ? AND seq = ? AND fence = coalesce(?, fence) AND kept IS NULL"""
+# Writes no index: most appends leave it open when the run is due, and a run that goes on is not held.
+_GO_ON: Final = """UPDATE runs SET status = ?, seq = ?, digest = ?, signature = ?, updated = ?
+    WHERE run = ? AND seq = ? AND fence = coalesce(?, fence) AND kept IS NULL AND due = ? AND held IS NULL"""
 _ADD: Final = "INSERT INTO records (run, seq, record, digest) VALUES (?, ?, ?, ?)"
 _LEASE: Final = """UPDATE runs SET holder = ?, fence = fence + 1, expires = ?
     WHERE run = ? AND (holder = ? OR CAST(expires AS REAL) <= ?) AND kept IS NULL"""
@@ -120,8 +123,9 @@ class SQLiteJournal:
         last = entries[-1]
         assert last.seq == expected + len(entries), "entries follow the expected one without a gap"
         with self._file.writing(durable=durable) as connection:
-            state = (status, last.seq, last.digest, signature, now, due)
-            if not connection.execute(_ADVANCE, (*state, run, expected, fence)).rowcount:
+            state, at = (status, last.seq, last.digest, signature, now), (run, expected, fence)
+            goes_on = due is not None and connection.execute(_GO_ON, (*state, *at, due)).rowcount
+            if not goes_on and not connection.execute(_ADVANCE, (*state, due, *at)).rowcount:
                 has = connection.execute(_FENCE, (run,)).fetchone()
                 raise append_refused(append, fence, has)
             connection.executemany(_ADD, [(run, *entry) for entry in entries])

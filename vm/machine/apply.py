@@ -199,8 +199,8 @@ def _begin(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int
     """Return the state in which the step has begun, the step, and the call of the event: its index and its state."""
     step = plan.steps[state.at]
     name = event.body["step"]
-    sub = next((number for number, call in enumerate(step.calls) if call.id == name), NOWHERE)
-    if sub == NOWHERE:
+    sub = step.subs.get(name)
+    if sub is None:
         raise MisfitError(f"`{event.kind}` of `{name}` while `{step.id}` is performed")
     calls = state.calls
     if calls is None:

@@ -290,7 +290,7 @@ def trace_of_branches(plan: Plan, state: State) -> bytes:
 
 
 def _in_written_order(plan: Plan, fork: Fork) -> Iterable[int]:
-    return range(len(fork.branches)) if fork.items is not None else plan.program.layout.forks[fork.at].written
+    return range(len(fork.branches)) if fork.items is not None else plan.forks[fork.at].written
 
 
 def memories_of(plan: Plan, state: State) -> tuple[Any, ...]:
@@ -303,7 +303,7 @@ def memories_of(plan: Plan, state: State) -> tuple[Any, ...]:
         one.monitors if one.is_done else forked if one.state is None else memories_of(plan, one.state)
         for one in fork.branches
     ]
-    before = (frozenset(),) * len(ends) if fork.items is not None else plan.program.layout.forks[fork.at].before
+    before = (frozenset(),) * len(ends) if fork.items is not None else plan.forks[fork.at].before
     return plan.watch.joined(state.monitors, ends, before)
 
 

@@ -50,7 +50,7 @@ def failures_of(plan: Plan, state: State) -> list[tuple[str, Failure]]:
     """Return the branches that have failed, by name, or that are not started because of that; raises MisfitError for
     one that goes on."""
     fork = _fork(state)
-    layout = plan.program.layout.forks[fork.at]
+    layout = plan.forks[fork.at]
     ids = [plan.steps[position].id for position in layout.branches]
     found: dict[int, Failure] = {}
     for number, branch in enumerate(fork.branches):  # in the order of the layout, which has what comes before first
@@ -122,7 +122,7 @@ def _stopped(plan: Plan, state: State, step: StepPlan, said: dict[str, Any]) -> 
 
 def _join_of(plan: Plan, fork: Fork) -> int:
     """Return the position of the stage behind what runs at once."""
-    return plan.bodies[fork.at].next if fork.items is not None else plan.program.layout.forks[fork.at].join
+    return plan.bodies[fork.at].next if fork.items is not None else plan.forks[fork.at].join
 
 
 def _output(plan: Plan, state: State) -> Any:
@@ -139,7 +139,7 @@ def _outcome_of(step: StepPlan) -> str:
 
 def _outputs(plan: Plan, state: State) -> dict[str, object]:
     fork = _fork(state)
-    positions = plan.program.layout.forks[fork.at].branches
+    positions = plan.forks[fork.at].branches
     pairs = zip(positions, fork.branches, strict=True)
     return {own_name(plan.steps[at].id): branch.output for at, branch in pairs if branch.output is not UNDEFINED}
 
@@ -154,7 +154,7 @@ def forked(plan: Plan, state: State, event: Event) -> State:
     visit = get(state.slots, step.visits)[0]
     if event.body["visit"] != visit:
         raise MisfitError(f"`opened` of visit {event.body['visit']} of `{step.id}`")
-    branches = (Branch(),) * len(plan.program.layout.forks[step.position].branches)
+    branches = (Branch(),) * len(plan.forks[step.position].branches)
     return state._replace(fork=Fork(step.position, visit, branches), trace=traced(state.trace, event))
 
 
@@ -212,7 +212,7 @@ def joined_branches(plan: Plan, state: State, event: Event) -> State:
         raise MisfitError(f"`joined` of `{event.body['step']}` where `{step.id}` is joined")
     if fork.items is not None:
         return _joined_items(plan, state, event)
-    layout = plan.program.layout.forks[fork.at]
+    layout = plan.forks[fork.at]
     failures = dict(failures_of(plan, state))
     if kind == "success" and failures:
         raise MisfitError(f"`{step.id}` can't end as {kind} here")

@@ -140,7 +140,9 @@ def _is_under_way(state: State, number: int, under_way: UnderWay) -> bool:
 
 
 def _enter(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
-    match step.step:
+    match step.step:  # in the order of how frequent they are
+        case LlmStep() | ToolStep():
+            return enter_calls(plan, state, step, visit)
         case ConditionStep() as condition:
             return _enter_condition(plan, state, step, condition, visit)
         case SetStep() as assigning:
@@ -154,10 +156,8 @@ def _enter(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
             return _enter_end(plan, state, step, end, visit)
         case ComputeStep() as compute:
             return enter_compute(Visit(plan, state, step, visit), compute)
-        case ParallelStep() if step.is_fork:
-            return enter_branches(state, step, visit)
-        case LlmStep() | ToolStep() | ParallelStep():
-            return enter_calls(plan, state, step, visit)
+        case ParallelStep():
+            return enter_branches(state, step, visit) if step.is_fork else enter_calls(plan, state, step, visit)
         case ForEachStep():
             return enter_each(plan, state, step, visit)
         case Stage():

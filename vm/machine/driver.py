@@ -132,7 +132,8 @@ class Driver:
             elif self.state.fork is not None or self.plan.steps[self.state.at].order is not None:
                 await keep_going(self)
             elif len(action.calls) == 1:
-                await look(self)
+                if self.setup.breakers.is_stale:
+                    await look(self)
                 await self.attempt(action.calls[0])
             else:
                 await self._make(action.calls)
@@ -279,9 +280,7 @@ class Driver:
             await self.pause(call, nullcontext)
         note: dict[str, Any] = {"attempt": call.attempt, "performance": call.performance}
         token = ""
-        if (self.state.is_cancelled or self.is_stopping) and not call.is_started:
-            return
-        if is_out_of_time(self) and not call.is_started:
+        if not call.is_started and (self.state.is_cancelled or self.is_stopping or is_out_of_time(self)):
             return
         if is_held(self, plan):
             return

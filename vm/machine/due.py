@@ -33,8 +33,8 @@ def first_wait(state: State) -> int:
     if state.fork is None:
         if state.calls is None:
             return state.due
-        deadlines = (call.due for call in state.calls if call.phase == AWAITED and call.due)
-        return state.due or min(deadlines, default=0)
+        deadlines = [call.due for call in state.calls if call.due and call.phase == AWAITED]
+        return state.due or (min(deadlines) if deadlines else 0)
     inner = [first_wait(own) for own in _going_on(state.fork)]
     return min((due for due in inner if due), default=0)
 
@@ -51,6 +51,7 @@ def _due_of_calls(state: State) -> float:
             return NOW  # one that may start, perhaps
         running = [own for own in _going_on(state.fork) if own.status == "RUNNING"]
         return min(map(_due_of_calls, running), default=NOW)
-    left = [call for call in state.calls or () if call.phase in (READY, OPEN)]
-    is_delayed = left and all(call.phase == READY and call.due for call in left)
-    return min(call.due for call in left) / 1e6 if is_delayed else NOW
+    if state.calls is None:
+        return NOW
+    starts = [call.due if call.phase == READY else 0 for call in state.calls if call.phase in (READY, OPEN)]
+    return min(starts) / 1e6 if starts else NOW

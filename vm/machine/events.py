@@ -62,11 +62,13 @@ class Event(NamedTuple):
 
 NOTHING: Final[Mapping[str, Any]] = {}
 
+_PLAIN: Final = frozenset({"frame", "kind", "visit"})
+"""The fields of a body that are JSON as they are: words of ours, and the ids and counts of a frame."""
+
 
 def event(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:
     """Return an event with the canonical text of its body."""
-    # The ids and counts of a frame are JSON as they are.
-    data = {name: value if name == "frame" else portable(value) for name, value in body.items()}
+    data = {name: value if name in _PLAIN else portable(value) for name, value in body.items()}
     return Event(kind, body, note, canonical(data))
 
 

@@ -88,14 +88,14 @@ def member(plan: Plan, fork: Fork, number: int) -> Member:
     owner = owner_of(plan, fork, number)
     if fork.items is not None:
         return Member(owner, number)
-    return Member(owner, plan.steps[owner].id, plan.program.layout.forks[fork.at].before[number])
+    return Member(owner, plan.steps[owner].id, plan.forks[fork.at].before[number])
 
 
 def number_of(plan: Plan, fork: Fork, name: str | int) -> int | None:
     """Return the number of the branch or item of this name, or None."""
     if fork.items is not None:
         return name if type(name) is int and 0 <= name < len(fork.branches) else None
-    ids = [plan.steps[position].id for position in plan.program.layout.forks[fork.at].branches]
+    ids = [plan.steps[position].id for position in plan.forks[fork.at].branches]
     return ids.index(str(name)) if name in ids else None
 
 
@@ -111,7 +111,7 @@ def may_start(plan: Plan, fork: Fork) -> Iterator[int]:
         if len(fork.running) < plan.bodies[fork.at].most_beside and not fork.has_stopped:
             yield fork.begun
         return
-    needs = plan.program.layout.forks[fork.at].needs
+    needs = plan.forks[fork.at].needs
     for number, branch in enumerate(fork.branches):
         is_new = branch.state is None and not branch.is_done
         if is_new and all(fork.branches[one].is_done and fork.branches[one].failure is None for one in needs[number]):

@@ -9,7 +9,7 @@ from stepward.vm.machine.plan import CallPlan
 
 
 async def look(driver: Any) -> None:
-    """Ask the store which breakers are open, if it is time.
+    """Ask the store which breakers are open, if it is time: what the machine knows is stale by then.
 
     This comes before the decision which calls start: between that and the records of their starts nothing is awaited,
     or a call could be decided on twice, and siblings that go on meanwhile would not know that it starts.

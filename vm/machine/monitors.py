@@ -211,10 +211,13 @@ class Watch:
         its frames by itself.
         """
         if owner not in self._shared_at:
-            beside = [one.automaton.is_shared and one.owner != owner for one in self.monitors]
-            self._shared_at[owner] = tuple(compress(range(len(beside)), beside))
+            is_shared = [one.automaton.is_shared and one.owner != owner for one in self.monitors]
+            self._shared_at[owner] = tuple(compress(range(len(is_shared)), is_shared))
+        beside = self._shared_at[owner]
+        if not beside:
+            return own
         found = list(own)
-        for number in self._shared_at[owner]:
+        for number in beside:
             found[number] = others[number]
         return tuple(found)
 

@@ -137,15 +137,13 @@ class CallPlan:
 
 
 class StepPlan:
-    """A step of the program's list. `is_parallel`: its calls are sub-steps.
+    """A step of the program's list. `is_parallel`: its calls are sub-steps. `subs` are the positions of calls by id.
 
     `is_computed`: it is a `compute` step; `computes` is the name of its value in records, `returns` its type.
     """
 
     def __init__(self, position: int, step: AnyStep, plan: Plan) -> None:
-        self.position = position
-        self.id = step.id
-        self.step = step
+        self.position, self.id, self.step = position, step.id, step
         self.is_parallel = isinstance(step, ParallelStep)
         self.is_fork = isinstance(step, ParallelStep) and bool(step.branches)
         self.is_stage = isinstance(step, Stage)
@@ -173,6 +171,7 @@ class StepPlan:
             self.output, self.error = plan.slot((step.id, "output")), plan.slot((step.id, "error"))
             self.variable = NOWHERE if step.output_key is None else plan.slot((step.output_key,))
         self.calls = tuple(CallPlan(call, sub or 0, plan) for sub, call in step.calls)
+        self.subs = {call.id: number for number, call in enumerate(self.calls)}
         self.is_computed = isinstance(step, ComputeStep)
         self.computes, self.returns = "", None
         if isinstance(step, ComputeStep):
@@ -300,6 +299,7 @@ class Plan:
         for name in (*self.inputs, *self.meaning.names.variables):
             self.slot((name,))
         layout = program.layout
+        self.forks = layout.forks
         self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(layout.steps))
         self.bodies = {
             owner: BodyPlan(self, body, step)

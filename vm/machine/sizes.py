@@ -38,6 +38,8 @@ def left_size(state: State, event: Event, name: str) -> int:
     text = event.text
     if state.is_once_sized:
         return len(text)
+    if event.body[name] is None:
+        return len("null")
     if len(text) < _LONG:
         return _bytes(canonical(portable(event.body[name])))
     return _bytes(text) - _bytes(canonical(portable({**event.body, name: None}))) + len("null")

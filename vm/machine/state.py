@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.vm.errors import UndefinedReferenceError
 from stepward.vm.expressions.fields import part, written
@@ -161,22 +161,8 @@ class Fork(NamedTuple):
         )
 
 
-class State(NamedTuple):
-    """A run after some number of events.
-
-    `at` is the position of the step to perform; `calls` are the calls of a step that has begun; `steps` and `tokens`
-    are spent budget; `idle` counts steps that changed nothing; `size` is that of all outputs in bytes; `round` counts
-    the attempts of a parallel step; `by` names the person who started the run, if known; `governed` counts the terms
-    that it came under later; `caller` names the caller of a gateway that may not settle calls of the run.
-
-    In a body, `frames` are the open frames, outermost first. `each` is the for_each step between whose items the run
-    is. `broken` are the rules of bodies that frames have broken, with the reasons. `fork` are the branches that run:
-    each has a state of its own, and `result` is what it came to when it has ended.
-    `moved` is the digest of the version to which the run moves, empty for none. `due` is the time at which the wait
-    that goes on is over, and `ends_by` that at which the time of the run is over, in microseconds since the epoch; 0
-    without one. `is_once_sized`: `size` counts as older machines did, the characters of whole records, which a replay
-    asks about the records of such a machine.
-    """
+class _Parts(NamedTuple):
+    """The parts of a state."""
 
     status: str = RUNNING
     reason: str = ""
@@ -210,6 +196,34 @@ class State(NamedTuple):
     ends_by: int = 0
     is_once_sized: bool = False
 
+
+class State(_Parts):
+    """A run after some number of events.
+
+    `at` is the position of the step to perform; `calls` are the calls of a step that has begun; `steps` and `tokens`
+    are spent budget; `idle` counts steps that changed nothing; `size` is that of all outputs in bytes; `round` counts
+    the attempts of a parallel step; `by` names the person who started the run, if known; `governed` counts the terms
+    that it came under later; `caller` names the caller of a gateway that may not settle calls of the run.
+
+    In a body, `frames` are the open frames, outermost first. `each` is the for_each step between whose items the run
+    is. `broken` are the rules of bodies that frames have broken, with the reasons. `fork` are the branches that run:
+    each has a state of its own, and `result` is what it came to when it has ended.
+    `moved` is the digest of the version to which the run moves, empty for none. `due` is the time at which the wait
+    that goes on is over, and `ends_by` that at which the time of the run is over, in microseconds since the epoch; 0
+    without one. `is_once_sized`: `size` counts as older machines did, the characters of whole records, which a replay
+    asks about the records of such a machine.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # of the many parts, most changes concern few; that of a NamedTuple asks about each by name
+
+        def _replace(self, **changes: Any) -> State:
+            parts = list(self)
+            for name, value in changes.items():
+                parts[_PLACES[name]] = value
+            return tuple.__new__(State, parts)
+
     @property
     def frame(self) -> FrameName:
         """The name of the innermost open frame; empty outside of all bodies."""
@@ -224,6 +238,9 @@ class State(NamedTuple):
     def is_over(self) -> bool:
         """Whether the run has ended."""
         return self.status not in ("RUNNING", "SUSPENDED", "IN_DOUBT")
+
+
+_PLACES: Final = {name: place for place, name in enumerate(State._fields)}
 
 
 def before(plan: Plan) -> State:
@@ -298,7 +315,7 @@ def visits_of(state: State, step: StepPlan) -> int:
 
 def owner_of(plan: Plan, fork: Fork, number: int) -> int:
     """Return the position of the step that owns the body of a branch, or of an item that runs beside others."""
-    return fork.at if fork.items is not None else plan.program.layout.forks[fork.at].branches[number]
+    return fork.at if fork.items is not None else plan.forks[fork.at].branches[number]
 
 
 def snapshot(plan: Plan, state: State) -> bytes:
