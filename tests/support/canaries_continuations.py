@@ -8,8 +8,10 @@ import pytest
 
 from canaries import Canary
 from rewriting import rewrite
-from stepward.sabotage.campaigns.specimen_programs import CHAIN
+from stepward.sabotage.campaigns.specimen_programs import specimen
 from stepward.vm.machine import calls, continuation, continuing, execution, handing, plan, replay
+
+CHAIN = specimen("chain")
 
 
 def repeats_writes(patch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,12 @@ import pytest
 
 from canaries import Canary
 from rewriting import rewrite
-from stepward.sabotage.campaigns.specimen_waits import DUNNING
+from stepward.sabotage.campaigns.specimen_programs import specimen
 from stepward.vm.machine import continuation, replay
 from stepward.vm.machine.continuing import allowed_budgets
 from stepward.vm.machine.driver import Driver
+
+DUNNING = specimen("dunning")
 
 
 def inherits_no_time(patch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@ import pytest
 
 from canaries import Canary
 from rewriting import rewrite
-from stepward.sabotage.campaigns.specimen_waits import DUNNING, ESCALATION
+from stepward.sabotage.campaigns.specimen_programs import specimen
 from stepward.vm.machine import apply, deliveries, replay, timely, waits
 from stepward.vm.machine.deadlines import overdue
+
+DUNNING, ESCALATION = specimen("dunning"), specimen("escalation")
 
 
 def goes_on_a_day_early(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.sabotage.campaigns.specimen_programs import SPECIMENS
+from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen
 from stepward.sabotage.families import WORDS
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.validator.report.junit import Mark, Test, suites
@@ -119,7 +119,7 @@ def _breach(rows: Sequence[Row], saved: Mapping[str, str]) -> str:
 
 def is_specimen(script: Script) -> bool:
     """Whether a breach was found on a program of our own."""
-    return any(script.program.get("name") == program["name"] for program, _ in SPECIMENS.values())
+    return script.program.get("name") in [specimen(name)["name"] for name in SPECIMENS]
 
 
 def _case(script: Script) -> list[str]:
