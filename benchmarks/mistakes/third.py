@@ -78,7 +78,7 @@ THIRD: Final = (
         (
             (
                 "vm/machine/replay.py",
-                "    return any(_has_gone(value) for chunk in state.slots for value in chunk)\n",
+                "    return any(has_gone(value) for chunk in state.slots for value in chunk)\n",
                 "    return any(is_sealed(value) for chunk in state.slots for value in chunk)\n",
             ),
         ),

@@ -35,6 +35,15 @@ class Sealed(NamedTuple):
     is_gone: bool = False
 
 
+def has_gone(value: Any) -> bool:
+    """Return whether a value, or one within it, was erased."""
+    if isinstance(value, Sealed):
+        return value.is_gone
+    if isinstance(value, dict):
+        return any(map(has_gone, value.values()))
+    return isinstance(value, tuple) and any(map(has_gone, value))
+
+
 class Secret(NamedTuple):
     """A sensitive value that is not sealed yet: it must not reach a record."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.canonical import ErasedError, Sealed, opened
+from stepward.vm.journal.canonical import ErasedError, has_gone, opened
 from stepward.vm.journal.store import Journal, JournalError
 from stepward.vm.language.policy import plain
 from stepward.vm.language.types import same
@@ -156,9 +155,9 @@ def _input_misfit(found: History, last: History, link: Continues) -> str | None:
             read = read_from(last, reference)
         except StepwardError as error:
             return str(error)
-        if not _has_gone(read) and not _has_gone(given.get(name)) and not same(opened(read), opened(given.get(name))):
+        if not has_gone(read) and not has_gone(given.get(name)) and not same(opened(read), opened(given.get(name))):
             return f"its input `{name}` is not what `{reference}` was at the end of run `{last.run}`"
-    if any(map(_has_gone, given.values())):
+    if any(map(has_gone, given.values())):
         return None  # what the defaults are of can't be looked at any more
     read = {name: opened(given[name]) for name in link.reads if name in given}
     due, why = completed(read, found.plan.input_types)
@@ -166,14 +165,6 @@ def _input_misfit(found: History, last: History, link: Continues) -> str | None:
         return f"input {why}"
     is_odd = (name for name, value in given.items() if not same(opened(value), opened(due.get(name))))
     return next((f"its input `{name}` comes from nowhere" for name in is_odd), None)
-
-
-def _has_gone(value: Any) -> bool:
-    if isinstance(value, Sealed):
-        return value.is_gone
-    if isinstance(value, dict):
-        return any(map(_has_gone, value.values()))
-    return isinstance(value, tuple) and any(map(_has_gone, value))
 
 
 def _terms_misfit(found: History, chain: Sequence[History]) -> str | None:

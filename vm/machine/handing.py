@@ -9,7 +9,7 @@ from stepward.vm.errors import ExpressionError, UndefinedReferenceError
 from stepward.vm.expressions.fields import names_in, written
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.syntax import Defined, walk
-from stepward.vm.journal.canonical import Sealed, Secret, is_sealed, opened
+from stepward.vm.journal.canonical import Sealed, Secret, has_gone, is_sealed, opened
 from stepward.vm.language.guardrails import Never
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.types import TypeSpec
@@ -70,7 +70,7 @@ def values_read(last: History, reads: Mapping[str, str]) -> dict[str, Any]:
     found = {}
     for name, reference in reads.items():
         value = read_from(last, reference)
-        if _has_gone(value):
+        if has_gone(value):
             raise RunRefused(f"`{reference}` of run `{last.run}` was erased")
         found[name] = value
     return found
@@ -104,14 +104,6 @@ def _asked_for(text: str, last: History) -> Iterator[str]:
         if isinstance(node, Defined) and node.reference.names[0] != "args":
             located = last.plan.meaning.names.locate(node.reference.names)
             yield ".".join(node.reference.names[:1] if located is None else located[0])
-
-
-def _has_gone(value: Any) -> bool:
-    if isinstance(value, Sealed):
-        return value.is_gone
-    if isinstance(value, dict):
-        return any(map(_has_gone, value.values()))
-    return isinstance(value, tuple) and any(map(_has_gone, value))
 
 
 def plain_values(values: Mapping[str, Any]) -> Mapping[str, Any]:

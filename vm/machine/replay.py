@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.canonical import LARGEST, ErasedError, Sealed, opened
+from stepward.vm.journal.canonical import LARGEST, ErasedError, has_gone, opened
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.records import Record
 from stepward.vm.journal.store import Entry, Journal
@@ -231,7 +231,7 @@ def _start_misfit(plan: Plan, happened: Event) -> str | None:
     if len(limits) != len(Limits._fields) or any(type(limit) is not int for limit in limits):
         return "its limits are none"
     why = _waiver_misfit(plan, plan.policies, body["waived"])
-    if why is not None or _has_gone(body["inputs"]):
+    if why is not None or has_gone(body["inputs"]):
         return why
     inputs, why = completed(opened(body["inputs"]), plan.input_types)
     return "an input is missing" if why is None and inputs.keys() != body["inputs"].keys() else why
@@ -295,7 +295,7 @@ def _is_decided(plan: Plan, state: State, happened: Event) -> bool:
         decided += [decide(plan, before, subs(before)) for subs in under_way]
     if any(type(action) is Event and _matches(action, happened) for action in decided):
         return True
-    return _has_gone(happened.body) or _was_erased(state)
+    return has_gone(happened.body) or _was_erased(state)
 
 
 def _nobody(state: State) -> UnderWay:  # noqa: ARG001
@@ -332,9 +332,9 @@ def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
 
 def _was_erased(state: State) -> bool:
     """Return whether values that a step may read were erased, so that its events can't be computed again."""
-    if any(_has_gone(call.value) for call in state.calls or ()):
+    if any(has_gone(call.value) for call in state.calls or ()):
         return True
-    return any(_has_gone(value) for chunk in state.slots for value in chunk)
+    return any(has_gone(value) for chunk in state.slots for value in chunk)
 
 
 def _matches(decided: Event, happened: Event) -> bool:
@@ -348,15 +348,7 @@ def _matches(decided: Event, happened: Event) -> bool:
 
 
 def _same(decided: Any, happened: Any) -> bool:
-    return _has_gone(happened) or same(opened(decided), opened(happened))
-
-
-def _has_gone(value: Any) -> bool:
-    if isinstance(value, Sealed):
-        return value.is_gone
-    if isinstance(value, dict):
-        return any(map(_has_gone, value.values()))
-    return isinstance(value, tuple) and any(map(_has_gone, value))
+    return has_gone(happened) or same(opened(decided), opened(happened))
 
 
 def _call_misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
@@ -489,7 +481,7 @@ def _member_misfit(plan: Plan, state: State, call: CallPlan, ready: Call) -> str
 
 def _output_misfit(plan: Plan, state: State, happened: Event) -> str | None:
     body = happened.body
-    if body.get("kind") != "success" or _has_gone(body.get("output")):
+    if body.get("kind") != "success" or has_gone(body.get("output")):
         return None
     call = next((call for call in plan.steps[state.at].calls if call.id == body.get("step")), None)
     if call is None:
