@@ -7,6 +7,8 @@
 
 Finite classes decide, and return a state. Where there are too many, classes of calculations may prove it, and the
 solver may prove covered and exclusive. Whether a run refutes the property is then a question about the program.
+
+This is no question to `reach`: a system of one node has an edge for each pair of cases (benchmarks/README.md).
 """
 
 from __future__ import annotations
