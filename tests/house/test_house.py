@@ -303,7 +303,8 @@ def test_the_wheel_holds_every_module_and_the_type_marker(tmp_path: Path) -> Non
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {f"stepward/{floor}/{path.relative_to(home(floor)).as_posix()}" for floor, path in _files()}
     expected |= {f"stepward/{folder}/py.typed" for folder in ALLOWED}
-    data = [path for folder in ("templates", "pages") for path in (ROOT / "validator" / folder).rglob("*")]
+    folders = ("validator/templates", "validator/pages", "sabotage/campaigns/specimens")
+    data = [path for folder in folders for path in (ROOT / folder).rglob("*")]
     expected |= {f"stepward/{path.relative_to(ROOT).as_posix()}" for path in data if path.is_file()}
     assert expected <= names, expected - names
     assert not any(name.startswith(("vm/", "validator/", "sabotage/", "testing/", "tests/")) for name in names)
