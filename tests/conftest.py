@@ -65,7 +65,7 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """Let the collector look less often, and not at what all tests share: it took a sixth of the time."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(5_000, 60, 50)
     gc.enable()
 
 

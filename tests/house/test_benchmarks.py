@@ -261,6 +261,7 @@ DISK = [FLOOR, SYNC, ASYNC]
 PEERS = {LANGGRAPH_SYNC: "LangGraph", LANGGRAPH_ASYNC: "LangGraph", DBOS: "DBOS"}
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("name", [*DISK, *PEERS])
 def test_every_contender_on_disk_does_five_steps_and_keeps_them(name: str, tmp_path: Path) -> None:
     if name in PEERS and not is_installed(PEERS[name]):
@@ -273,6 +274,7 @@ def test_every_contender_on_disk_does_five_steps_and_keeps_them(name: str, tmp_p
         assert contender.end() == Report(4, 4 * STEPS, 4 * STEPS)
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_contender_that_did_not_do_its_steps_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     spec = {"contender": SYNC, "folder": str(tmp_path), "effect": "none"}
     monkeypatch.setattr("turns.STEPS", STEPS + 1)
@@ -288,6 +290,7 @@ def test_sizes_are_of_the_records_and_of_the_file(effect: str) -> None:
     assert of_steps < of_all < of_file
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_crash_comes_between_the_effect_and_its_record(engine: str, tmp_path: Path) -> None:
     if engine in PEERS.values() and not is_installed(engine):
@@ -299,7 +302,7 @@ def test_a_crash_comes_between_the_effect_and_its_record(engine: str, tmp_path: 
     assert (found.performed, len(found.keys), found.status) == expected.get(engine, (found.performed, 1, "SUCCESS"))
 
 
-@pytest.mark.usefixtures("_short_turns")
+@pytest.mark.usefixtures("_short_turns", "warm")
 def test_the_tables_of_the_machine_print(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(machine, "BATCH", 2)
     monkeypatch.setattr(machine, "GROWTH", (10, 20, 40))

@@ -122,6 +122,7 @@ def _shows(score: Score) -> bool:
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("warm")
 def test_the_command_prints_the_table_and_exits_with_0() -> None:
     arguments = ["--scale", "0.0002", "--only", "o", "--workers", "1", "--seed", "3"]
     done = subprocess.run(

@@ -93,6 +93,7 @@ def test_a_bug_of_ours_is_told_in_two_lines(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(check("good.yaml", is_caught=True).exception, ValueError)
 
 
+@pytest.mark.usefixtures("warm")
 def test_progress_is_told_on_a_terminal_only_and_cleared_again() -> None:
     for number in range(25):
         put(f"p{number:02}.yaml", GOOD)

@@ -20,7 +20,10 @@ from sizes import asked_for
 CHILD = SUPPORT / "turn_child.py"
 TRIALS = asked_for("STEPWARD_TURN_KILLS", 10, 300)
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes to be killed are forked")
+pytestmark = [
+    pytest.mark.usefixtures("warm"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="processes to be killed are forked"),
+]
 
 
 def campaign(folder: Path, **spec: Any) -> dict[str, Any]:

@@ -75,6 +75,7 @@ def test_make_studio_sets_up_starts_the_fleet_and_ends_it() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 @pytest.mark.skipif(not CAN_BROWSE, reason=WHY_NOT)
 def test_somebody_takes_the_tour(tmp_path: Path) -> None:
     journal = fleet(tmp_path, 14)

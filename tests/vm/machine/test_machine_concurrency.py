@@ -58,6 +58,7 @@ def races(folder: Path, scenario: str, **spec: Any) -> dict[str, Any]:
 
 @forks
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("scenario", ["same_id", "one_token", "paused", "taken", "cancelled"])
 def test_two_processes_at_one_run(tmp_path: Path, scenario: str) -> None:
     said = races(tmp_path, scenario)
@@ -68,6 +69,7 @@ def test_two_processes_at_one_run(tmp_path: Path, scenario: str) -> None:
 
 @forks
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_a_machine_without_a_fence_is_caught(tmp_path: Path) -> None:
     """The canary: whoever was paused between the intent and the effect comes back to life, and pays again."""
     said = races(tmp_path / "paused", "paused", without="fence", only="after append", sought=["doubled: ('pay'", 1])

@@ -16,7 +16,11 @@ from sizes import MANY, size
 
 CHILD = SUPPORT / "crash_child.py"
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="kill points are forked processes")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("warm"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="kill points are forked processes"),
+]
 
 
 def campaign(folder: Path, **spec: Any) -> dict[str, Any]:
