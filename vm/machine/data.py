@@ -82,11 +82,13 @@ def refused(value: Any, spec: TypeSpec | None, name: str) -> str | None:
 
 
 def marked(value: Any, spec: TypeSpec | None) -> Any:
-    """Return a value with the parts that its type marks as sensitive wrapped in Secret."""
-    if spec is None or not is_sensitive(spec) or is_sealed(value):
+    """Return a value with the parts that its type marks as sensitive wrapped in Secret, beside those that are sensitive
+    already.
+    """
+    if spec is None or not is_sensitive(spec) or isinstance(value, Sealed | Secret):
         return value
     if spec.sensitive:
-        return Secret(value)
+        return Secret(opened(value))
     if isinstance(value, dict):
         return FrozenMap((key, marked(item, part_of(spec, key))) for key, item in value.items())
     return tuple(marked(item, spec.items) for item in value) if isinstance(value, tuple) else value

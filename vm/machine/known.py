@@ -12,10 +12,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from stepward.vm.journal.canonical import Sealed, Secret, opened
+from stepward.vm.language.steps import InvokeStep
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.data import REDACTED, part_of
 from stepward.vm.machine.events import Event
-from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.machine.plan import CallPlan, Plan, is_sensitive
 from stepward.vm.machine.redaction import Searched, Spellings, redacted
 from stepward.vm.values import FrozenMap, as_text
 
@@ -49,6 +50,15 @@ class Known:
         """The types of the values of `compute` steps."""
         return {step.id: step.returns for step in self._plan.steps if step.is_computed}
 
+    @cached_property
+    def _taken(self) -> dict[str, dict[str, TypeSpec]]:
+        """The types of inputs of called programs that mark something, by the step that calls and by the variable."""
+        calls = [step.step for step in self._plan.steps if isinstance(step.step, InvokeStep)]
+        return {
+            call.id: {call.inside(name): spec for name, spec in call.declared.items() if is_sensitive(spec)}
+            for call in calls
+        }
+
     def learn(self, happened: Event) -> None:
         """Add the sensitive values of the next record of the run."""
         body = happened.body
@@ -62,7 +72,10 @@ class Known:
                 (value,) = body["values"].values()
                 self._note(sensitive_leaves(value, self._computing[body["step"]]))
         elif happened.kind == "opened":
-            self._note((text, True) for text in _sealed_numbers(tuple(body.get("carry", {}).values())))
+            given = body.get("carry", {})
+            self._note((text, True) for text in _sealed_numbers(tuple(given.values())))
+            for name, spec in self._taken.get(body["step"], {}).items():
+                self._note(sensitive_leaves(given[name], spec))
         elif brings_output(happened):
             for text, is_searched in sensitive_leaves(body["output"], self._calls[body["step"]].returns):
                 self._now[text] = self._now.get(text) or (Spellings.of(text) if is_searched else None)

@@ -248,6 +248,41 @@ def test_a_secret_keeps_its_mark_in_a_called_program_and_behind_it() -> None:
         assert not any("4111-1111" in one for one in written[(where == "program") :])
 
 
+def test_a_called_program_marks_parts_beside_those_that_are_sensitive_already() -> None:
+    """Each part of what a call gives is sensitive by itself, or by the type of the input, or by both."""
+    secret, text = {"type": "string", "sensitive": True}, {"type": "string"}
+    pair = {"type": "object", "properties": {"a": secret, "b": text}, "required": ["a", "b"]}
+    specs = [{"type": "array", "sensitive": True}, {"type": "array", "items": secret}, {"type": "array", "items": pair}]
+    for spec in specs:
+        given: Any = [{"a": "$t", "b": "$h"}] if spec.get("items") == pair else ["$h", "$t"]
+        p = {"inputs": {"x": spec}, "steps": [end("e", "$x")]}
+        whole = program(call("c", args={"x": given}), language=2, inputs={"h": secret, "t": text}, programs={"p": p})
+        bench = Bench({})
+        run = bench.checked(bench.run(whole, h="hidden", t="shown"))
+        assert "shown" in str(run.view("tool")["c.output"])
+        assert "shown" not in str(run.view("trace")["c.output"])
+        assert not any(b"shown" in one.record for one in bench.journal.read("run")[1:])
+
+
+@pytest.mark.parametrize("gives", ["$a", "paid to 4111-1111, at once"])
+def test_what_a_called_program_marks_is_found_where_it_comes_back(gives: str) -> None:
+    """A value that only the type of its input marks is a sensitive value of the run."""
+    mark = {"type": "object", "properties": {"x": {"type": "string", "sensitive": True}}}
+    p = {"inputs": {"o": mark}, "steps": [tool("t"), end("e", "$t.output")]}
+    whole = program(
+        call("c", args={"o": {"x": "$a"}}),
+        tool("u"),
+        language=2,
+        inputs={"a": {"type": "string"}},
+        programs={"p": p},
+    )
+    said = "4111-1111" if gives == "$a" else gives
+    bench = Bench({"read": [said, said]})
+    run = bench.checked(bench.run(whole, a="4111-1111"))
+    assert run.view("trace")["u.output"] == run.view("trace")["c.output"] == "[sensitive]"
+    assert not any(b"4111-1111" in one.record for one in bench.journal.read("run")[1:])
+
+
 # -- calls in bodies, bodies in calls, calls in calls ------------------------------------------------------------------
 
 
