@@ -232,6 +232,36 @@ class DrawnItems(_Drawn):
     programs = 5
 
 
+class DrawnRounds(_Drawn):
+    """Small programs whose items add to what they carry on, fail, and are tried again, also within other bodies."""
+
+    family = Family.TRANSITIONS
+    action = "items that carry values on and fail, in several attempts and visits of their step"
+    defence = "each item starts with what the last good one left, and each attempt with the first values"
+    theme = "rounds"
+
+
+class DrawnJoins(_Drawn):
+    """Small programs whose branches wait for each other and fail with different errors, in another order than that of
+    their names."""
+
+    family = Family.TRANSITIONS
+    action = "branches that fail with different errors, in any order"
+    defence = "the names of branches decide what a join comes to, not the time and not what depends on what"
+    theme = "joins"
+
+
+class DrawnFlows(_Drawn):
+    """Small programs in which sensitive values, and objects with sensitive fields, go through each construct that
+    copies values. At each stop the parts that are sensitive are compared, not only the names."""
+
+    family = Family.INJECTION
+    action = "sensitive values in lists, fields, items, branches, called programs and what is carried on"
+    invariant = Invariant.SECRECY
+    defence = "a copy is as sensitive as what it was made of, part by part, and what a type marks besides"
+    theme = "flows"
+
+
 class DrawnCalls(_Drawn):
     """Programs that call another program twice, or for each item, and go on where that fails or refuses its inputs."""
 

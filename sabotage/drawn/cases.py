@@ -12,13 +12,16 @@ from stepward.sabotage.drawn.bodies import bodies_case
 from stepward.sabotage.drawn.branches import branches_case
 from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import LATE, LOST, RAISING, Manner
+from stepward.sabotage.drawn.flows import flows_case
 from stepward.sabotage.drawn.guards import guards_case
 from stepward.sabotage.drawn.invoked import invoked_case
 from stepward.sabotage.drawn.items import items_case
+from stepward.sabotage.drawn.joins import joins_case
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted
 from stepward.sabotage.drawn.nulls import misread, with_nulls
 from stepward.sabotage.drawn.policies import policies_case
 from stepward.sabotage.drawn.room import room_case
+from stepward.sabotage.drawn.rounds import rounds_case
 from stepward.sabotage.drawn.secret import secret_inputs, secret_program
 from stepward.sabotage.drawn.spelled import misread_text
 from stepward.sabotage.drawn.stalls import stalls_case
@@ -48,7 +51,7 @@ SHARE_OF_STALLS: Final = 0.3
 SHARE_OF_ROOM: Final = 0.4
 """The share of the cases of the theme `sizes` in which the outputs of all steps together are too large."""
 
-SHARE_WITHIN: Final = 0.3
+SHARE_WITHIN: Final = 0.5
 """The share of the cases of the theme `order` in which rules ask for one sub-step before another."""
 
 CALLS: Final = ("call",) * 4
@@ -246,6 +249,9 @@ _MAKERS: Final[Mapping[str, Callable[[str, str], DrawnCase]]] = {
     "branches": lambda _, seed: branches_case(seed),
     "calls": lambda _, seed: invoked_case(seed),
     "items": lambda _, seed: items_case(seed),
+    "flows": lambda _, seed: flows_case(seed),
+    "joins": lambda _, seed: joins_case(seed),
+    "rounds": lambda _, seed: rounds_case(seed),
     "rules": _ruled,
     "budgets": _budgeted,
     "order": _ordered,

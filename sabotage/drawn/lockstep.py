@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn import around, showing
 from stepward.sabotage.drawn.fate import PEOPLE, World, given
+from stepward.sabotage.drawn.held import alike, held_by, sealed_in
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Machine, Parted, Processes, equal
 from stepward.sabotage.drawn.passing import catch_up, compare_waits, let_pass, may_pass
 from stepward.sabotage.playing.oracle import odd_of
@@ -24,7 +25,8 @@ from stepward.sabotage.reference import (
     Reference,
     facts,
 )
-from stepward.sabotage.reference.plain import Unworded, same, written
+from stepward.sabotage.reference.data import outermost
+from stepward.sabotage.reference.plain import Unworded, written
 from stepward.sabotage.stores.plain_records import branch_of
 from stepward.vm import (
     DeliveryRefused,
@@ -181,6 +183,9 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
     raise AssertionError("that run does not end")
 
 
+_Place = tuple[str, tuple[Any, ...]]
+"""A step, and the frame in which it waits."""
+
 Request = Callable[[ExecutionVM], Awaitable[Run]]
 """A request to a machine that drives a run."""
 
@@ -269,14 +274,14 @@ class _Pair:
             token = next(one.token for one in run.suspensions if (one.step, one.frame) == (step, frame))
             kind = "resumed"
             request = lambda vm: vm.resume(token, said, by=by or None)  # noqa: E731
-            due = self._resumed(step, payload, by, policies)
+            due = self._resumed((step, frame), payload, by, policies)
             self.met |= {due, f"resumed {due == 'taken'}"}
         else:
             verdict = chance.choice(VERDICTS)
             run_id, kind = self.machine.run, "reconciled"
             place = shown(frame, step)
             request = lambda vm: vm.reconcile(run_id, place, verdict, said, by=by or None)  # noqa: E731
-            due = self._reconciled(step, verdict, payload, by, policies)
+            due = self._reconciled((step, frame), verdict, payload, by, policies)
             self.met |= {due, f"{verdict} {due == 'taken'}"}
         if due == "taken":
             self.people.append((kind, by))
@@ -296,10 +301,11 @@ class _Pair:
                 assert reference.resume(step, payload, by, frame)
         return run
 
-    def _resumed(self, step: str, payload: Any, by: str, policies: Sequence[Policy]) -> str:
+    def _resumed(self, place: _Place, payload: Any, by: str, policies: Sequence[Policy]) -> str:
         """Return the outcome of a payload to the reference."""
         reference, waived = self.reference, self.case.waived(policies)
-        if not reference.takes(step, payload):
+        step, frame = place
+        if not reference.takes(step, payload, frame):
             return "not taken"
         if not reference.satisfies(policies, waived):
             return "stopped"
@@ -307,15 +313,16 @@ class _Pair:
             return "not taken"
         return "taken"
 
-    def _reconciled(self, step: str, verdict: Any, payload: Any, by: str, policies: Sequence[Policy]) -> str:
+    def _reconciled(self, place: _Place, verdict: Any, payload: Any, by: str, policies: Sequence[Policy]) -> str:
         """Return the outcome of a verdict on a write in doubt to the reference."""
         reference, waived = self.reference, self.case.waived(policies)
+        step, frame = place
         if verdict != "abandon":
             if not reference.satisfies(policies, waived):
                 return "stopped"
             if verdict == "done":
                 may_settle = reference.may_settle(step, by, policies, waived)
-                if not may_settle or not reference.takes(step, payload):
+                if not may_settle or not reference.takes(step, payload, frame):
                     return "not taken"
         return "taken"
 
@@ -353,10 +360,10 @@ class _Pair:
         equal("held", _listed(held, self.world), _listed(reference.waiting, self.world))
         equal("doubts", _listed(doubts, self.world), _listed(reference.doubtful, self.world))
         compare_waits(machine, reference)
-        self._compare_values(run)
+        found = machine.history()
+        self._compare_values(run, found)
         self._compare_calls()
         equal("broken", sorted(name for name, _ in run.broken), sorted(reference.broken()))
-        found = machine.history()
         _compare_moves(_moves(found), reference.log, found.plan)
         equal("dialect of patterns", found.records[0].body.get("patterns"), "re2" if self._has_patterns() else None)
         if not found.plan.has_sensitive:
@@ -386,7 +393,7 @@ class _Pair:
         said = (self.case.program.to_dict(), *(policy.to_data() for policy in self.case.policies))
         return any(_has_pattern(one) for one in said)
 
-    def _compare_values(self, run: Run) -> None:
+    def _compare_values(self, run: Run, found: History) -> None:
         reference = self.reference
         known = dict(run.view("tool"))
         told = {
@@ -401,8 +408,11 @@ class _Pair:
             if not alike(value, told[name]):
                 raise Parted("values", f"`{name}` is {value!r}, and {told[name]!r} to the reference")
         equal("sensitive", sorted(known.keys() - run.view("model").keys()), sorted(reference.hidden))
+        for name, value in held_by(found).items():
+            equal("sensitive", sealed_in(value), reference.hidden.get(name, set()), f"in `{name}`")
         if not alike(run.output, reference.output):
             raise Parted("values", f"the output is {run.output!r}, and {reference.output!r} to the reference")
+        equal("sensitive", sealed_in(found.state.output), outermost(reference.hidden_of_output), "in the output")
 
     def _compare_calls(self) -> None:
         lost = self.world.lost
@@ -481,18 +491,3 @@ def _has_pattern(data: Any) -> bool:
     if isinstance(data, Mapping):
         return "pattern" in data or any(map(_has_pattern, data.values()))
     return isinstance(data, list | tuple) and any(map(_has_pattern, data))
-
-
-def alike(machine: Any, reference: Any) -> bool:
-    """Return whether two values are equal, ignoring the texts of errors."""
-    if isinstance(reference, Unworded):
-        return isinstance(machine, str)
-    if isinstance(reference, dict):
-        return (
-            isinstance(machine, dict)
-            and machine.keys() == reference.keys()
-            and all(alike(machine[key], item) for key, item in reference.items())
-        )
-    if isinstance(reference, tuple):
-        return isinstance(machine, tuple) and len(machine) == len(reference) and all(map(alike, machine, reference))
-    return same(machine, reference)

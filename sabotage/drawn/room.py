@@ -58,6 +58,7 @@ def _step(chance: Random, name: str) -> Step:
             "type": "for_each",
             **each,
             **chance.choice(({}, {"on_item_error": "skip"})),
+            **chance.choice(({}, {"max_concurrency": 2})),
             **_ending(chance),
         }
     if kind == "call":

@@ -11,7 +11,9 @@ from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.sabotage.drawn.orders import with_order
 from stepward.vm import Program
 
-MANNER: Final = Manner(beside=0.0, echoes=0.0, weights=((20, 1, 2, 0, 0, 3), (6, 1, 6, 0, 0, 2), (9, 3, 3, 0, 0, 1)))
+MANNER: Final = Manner(beside=0.0, echoes=0.0, weights=((20, 1, 2, 0, 0, 3), (6, 1, 9, 0, 0, 2), (9, 3, 3, 0, 0, 1)))
+ALONG: Final = 0.6
+"""The share of rules by which a sub-step requires one that it depends on."""
 
 
 def within_case(seed: str) -> DrawnCase:
@@ -21,7 +23,7 @@ def within_case(seed: str) -> DrawnCase:
     names = [call["id"] for call in calls]
     asks = {"id": "ask", "type": "condition", "condition": "$v != 7", "then": "front", "otherwise": "last"}
     last = {"id": "last", "type": "end"}
-    data = {
+    data: dict[str, Any] = {
         "name": "wide",
         "language": 2,
         "inputs": {},
@@ -32,10 +34,15 @@ def within_case(seed: str) -> DrawnCase:
             {"id": "front", "type": "parallel", "parallel_steps": calls, "error_step": "last"},
             last,
         ],
-        "guardrails": [{"name": f"r{number}", **_rule(chance, names)} for number in range(chance.choice((1, 2, 2)))],
         "max_steps": 40,
     }
-    return DrawnCase(Program.from_dict(with_order(data, chance, 1.0, reads=False)), seed, manner=MANNER)
+    data = with_order(data, chance, 1.0, reads=False)
+    parts = data["steps"][2]["parallel_steps"]
+    along = [(before, part["id"]) for part in parts for before in part.get("depends_on", ())]
+    drawn = [chance.sample(names, 2), chance.choice(along)]
+    pairs = [drawn[chance.random() < ALONG] for _ in range(chance.choice((1, 2, 2)))]
+    rules = [{"name": f"r{number}", **_rule(chance, *pair)} for number, pair in enumerate(pairs)]
+    return DrawnCase(Program.from_dict({**data, "guardrails": rules}), seed, manner=MANNER)
 
 
 def _call(chance: Random, name: str) -> Step:
@@ -43,9 +50,9 @@ def _call(chance: Random, name: str) -> Step:
     return call | {"output_key": "v"} if chance.random() < 0.3 else call
 
 
-def _rule(chance: Random, names: list[str]) -> dict[str, Any]:
+def _rule(chance: Random, before: str, after: str) -> dict[str, Any]:
     """Return a rule of one sub-step and of another, or of the branch before both."""
-    one, other = ({key: value} for key, value in (_selected(chance, name) for name in chance.sample(names, 2)))
+    one, other = ({key: value} for key, value in (_selected(chance, name) for name in (before, after)))
     branch = {"step": "ask", "branch": "then"}
     required: dict[str, Any] = chance.choice((one, one, branch))
     if chance.random() < 0.2:

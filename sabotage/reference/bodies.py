@@ -6,16 +6,29 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from stepward.sabotage.reference import facts
-from stepward.sabotage.reference.data import GONE, Changes, Holder, left_with, left_without
+from stepward.sabotage.reference.data import (
+    GONE,
+    Changes,
+    FieldPath,
+    Hidden,
+    Holder,
+    above,
+    below,
+    left_with,
+    left_without,
+)
+from stepward.sabotage.reference.echoes import numbers_in, sought
 from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined
 from stepward.sabotage.reference.later import Later
-from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size, to_value
+from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size
 from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Closed, Happened, Over
-from stepward.sabotage.reference.templates import filled
-from stepward.sabotage.reference.types import completed, is_of
+from stepward.sabotage.reference.types import completed, hidden_paths, is_of
 
 Steps = Generator[None, None, None]
+Outputs = list[tuple[Any, set[FieldPath]]]
+"""The outputs of items, GONE for one without, each with its sensitive fields."""
+
 Errors = dict[int, tuple[Any, str]]
 """The errors of items with their names, by the number of the item."""
 
@@ -23,22 +36,20 @@ Errors = dict[int, tuple[Any, str]]
 class Bodies(Later):
     """A run that can perform the body of a step for each item of a list."""
 
-    _called: Any = GONE
-    """The output of the program that was called last."""
-
     def _list(self, steps: list[Any]) -> Steps:
         """Perform the steps of a list, until an exception ends it."""
         raise NotImplementedError
 
-    def _items_at_once(self, step: Any, items: Any) -> Generator[None, None, str]:
+    def _items_at_once(self, step: Any, items: Any, hidden: set[FieldPath]) -> Generator[None, None, str]:
         """Perform the items of a step that has begun, several at once, and return how it ended."""
         raise NotImplementedError
 
     def _for_each(self, step: Any) -> Generator[None, None, str]:
         """Perform a for_each step and return how it ended."""
         try:
-            items = to_value(filled(step.items, self._data.read))
-            first = {name: self._first(value) for name, value in step.carry.items()}
+            items, hidden = self._data.built(step.items)
+            computed = {name: self._data.assigned(value) for name, value in step.carry.items()}
+            first = {name: value for name, (value, _) in computed.items()}
             if step.type == "call":
                 first = _taken(step, first)
             if not isinstance(items, tuple):
@@ -54,37 +65,57 @@ class Bodies(Later):
         self._ask_rules(step, [(step, None)])
         self._begin(step)
         if step.max_concurrency > 1:
-            return (yield from self._items_at_once(step, items))
-        before = {name: self._data.held.get((name,), GONE) for name in step.carry}
-        self._carry(first)
+            return (yield from self._items_at_once(step, items, hidden))
+        before = self._data.kept(step.carry)
+        begins = self._begins(step, first, {name: paths for name, (_, paths) in computed.items()})
+        self._carry(*begins)
         self._assigned_now(facts.assigned_by(step))
         rounds = step.max_retries if step.on_error == "retry" else 1
         for number in range(1, rounds + 1):
-            outputs, errors = yield from self._items(step, items, number)
+            outputs, errors = yield from self._items(step, items, hidden, number)
             failed = step.on_item_error == "fail" and bool(errors)
             if not failed or number == rounds:
                 break
             self._afford(1)
             self.steps += 1
-            self._carry(first)
+            self._carry(*begins)
             self._assigned_now(facts.assigned_by(step))
-        last = {name: self._data.held.get((name,), GONE) for name in step.carry}
-        self._carry(before)
+        last = self._data.kept(step.carry)
+        self._carry(*before)
         if failed:
             why, name = next(iter(errors.values()))
             return self._without_output(step, why, name, listed(errors))
-        return self._all_left(step, outputs, errors, [((name,), value) for name, value in last.items()])
+        return self._all_left(step, outputs, errors, last)
 
-    def _all_left(self, step: Any, outputs: Any, errors: Errors, carried: Changes) -> str:
+    def _begins(self, step: Any, first: dict[str, Any], hidden: dict[str, set[FieldPath]]) -> tuple[Changes, Hidden]:
+        """Return the first values of what items carry on, or the inputs of a called program, with their sensitive
+        fields: those of what they are made of, and those that the type of an input marks."""
+        specs = dict(step.declared) if step.type == "call" else {}
+        changes: Changes = [((name,), value) for name, value in first.items()]
+        found: Hidden = []
+        for name, value in first.items():
+            spec = specs.get(name[len(step.id) + 1 :])
+            paths = hidden.get(name, set()) | hidden_paths(spec, value)
+            self._secrets |= set(numbers_in(value, paths)) | set(sought(value, spec))
+            found.append(((name,), paths))
+        return changes, found
+
+    def _all_left(self, step: Any, outputs: Outputs, errors: Errors, carried: tuple[Changes, Hidden]) -> str:
         """End a for_each step that has succeeded."""
-        left = size(outputs[0] if step.type == "call" else outputs)
+        values = tuple(None if value is GONE else value for value, _ in outputs)
+        left = size(values[0] if step.type == "call" else values)
         if left > self._room:
             raise Over("FAILED", "error")
         self._left = left
+        changes, hidden = carried
         if step.type == "call":  # the inputs of the called program are gone with it
-            self._change([*left_with(step, self._called), *((name, GONE) for name, _ in carried)])
+            ((output, paths),) = outputs
+            self._change([*left_with(step, output), *((name, GONE) for name, _ in changes)])
         else:
-            self._change([*left_with(step, outputs), *carried, ((step.id, "errors"), listed(errors))])
+            paths = {one for number, (_, inner) in enumerate(outputs) for one in above(inner, f"[{number}]")}
+            self._change([*left_with(step, values), *changes, ((step.id, "errors"), listed(errors))])
+            self._data.hide_all(hidden)
+        self._data.hide_all([(where, paths) for where, _ in left_with(step, None)])
         self._succeeded(step)
         return "joined"
 
@@ -97,10 +128,6 @@ class Bodies(Later):
         if is_direct and not is_of(output, self._types.output(caller.id)):
             raise BadOutput("type")
 
-    def _first(self, value: Any) -> Any:
-        """Return the first value of a carried variable: a text is an expression, as in `set`."""
-        return self._data.assigned(value)[0]
-
     def _without_output(self, step: Any, why: Any, name: str, errors: Any) -> str:
         self._error_name = name
         changes = left_without(step, Unworded(f"{step.id}: {why}"), name)
@@ -110,25 +137,28 @@ class Bodies(Later):
 
     # -- items ---------------------------------------------------------------------------------------------------------
 
-    def _items(self, step: Any, items: Any, number: int) -> Generator[None, None, tuple[Any, Errors]]:
+    def _items(
+        self, step: Any, items: Any, hidden: set[FieldPath], number: int
+    ) -> Generator[None, None, tuple[Outputs, Errors]]:
         """Perform the body for each item. Return the outputs, and the errors by item."""
-        outputs: list[Any] = [None] * len(items)
+        outputs: Outputs = [(GONE, set())] * len(items)
         errors: Errors = {}
         for index, item in enumerate(items):
-            kept = {name: self._data.held.get((name,), GONE) for name in step.carry}
-            closed = yield from self._frame(step, item, index, number)
+            kept = self._data.kept(step.carry)
+            closed = yield from self._frame(step, (item, below(hidden, f"[{index}]")), index, number)
             if closed.status == "SUCCESS":
-                self._called = closed.output
-                outputs[index] = None if closed.output is GONE else closed.output
+                outputs[index] = closed.output, closed.hidden
                 continue
-            self._carry(kept)
+            self._carry(*kept)
             errors[index] = Unworded(f"{step.id}[{index}] {closed.reason}"), closed.name
             if step.on_item_error == "fail":
                 break
-        return tuple(outputs), errors
+        return outputs, errors
 
-    def _frame(self, step: Any, item: Any, index: int, number: int) -> Generator[None, None, Closed]:
-        """Perform the body for one item."""
+    def _frame(
+        self, step: Any, item: tuple[Any, set[FieldPath]], index: int, number: int
+    ) -> Generator[None, None, Closed]:
+        """Perform the body for one item, which comes with its sensitive fields."""
         idle = self._idle
         inside = {part.id for part in facts.parts_inside(step)}
         own = [RuleMonitor(rule, self.program, self._tool, inside) for rule in step.guardrails]
@@ -137,7 +167,8 @@ class Bodies(Later):
         self._idle = 0
         self._forget(step)
         if step.type == "for_each":
-            self._data.change([((vars(step)["as"],), item)])
+            self._data.change([((vars(step)["as"],), item[0])])
+            self._data.hide((vars(step)["as"],), item[1])
         if step.index_as is not None:
             self._data.change([((step.index_as,), index)])
         try:
@@ -147,6 +178,7 @@ class Bodies(Later):
             found = closed
         if step.steps is None and found.status == "SUCCESS":
             found.output = self._data.held.get((step.do.id, "output"), GONE)
+            found.hidden = self._data.hidden.get((step.do.id, "output"), set())
         self._broken += [one.rule.name for one in own if one.is_broken(found.status, found.reason)]
         self._forget(step)
         self._rules = [one for one in self._rules if one not in own]  # others may have come meanwhile
@@ -166,9 +198,10 @@ class Bodies(Later):
         assigned = [where for inner in facts.steps_inside(step) for where in facts.assigned_by(inner)]
         self._assigned_now([*local(step), *assigned])
 
-    def _carry(self, values: dict[str, Any]) -> None:
-        gone = [((name,), GONE) for name, value in values.items() if value is GONE and (name,) in self._data.held]
-        self._data.change([*gone, *(((name,), value) for name, value in values.items() if value is not GONE)])
+    def _carry(self, values: Changes, hidden: Hidden) -> None:
+        gone: Changes = [(where, GONE) for where, value in values if value is GONE and where in self._data.held]
+        self._data.change([*gone, *((where, value) for where, value in values if value is not GONE)])
+        self._data.hide_all(hidden)
 
     def _assigned_now(self, holders: list[Holder]) -> None:
         self._past.append(Happened("assigned", holders))

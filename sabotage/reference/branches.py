@@ -11,7 +11,17 @@ from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.bodies import Errors, listed, local
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.computing import Computing
-from stepward.sabotage.reference.data import GONE, Changes, Holder, left_with, left_without
+from stepward.sabotage.reference.data import (
+    GONE,
+    Changes,
+    FieldPath,
+    Hidden,
+    Holder,
+    above,
+    below,
+    left_with,
+    left_without,
+)
 from stepward.sabotage.reference.plain import Unworded, size
 from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Closed, Over
@@ -37,8 +47,8 @@ _OWN: Final = (
 class Member:
     """A branch: what it has for itself while it runs, and what it came to.
 
-    `needs` are the names of the branches that it depends on, `given` what its names are when it begins, and `gone` what
-    counts as assigned when it ends.
+    `needs` are the names of the branches that it depends on, `given` what its names are when it begins, `hidden` the
+    sensitive fields of that, and `gone` what counts as assigned when it ends.
     """
 
     def __init__(self, name: str | int, steps: list[Any], rules: Any) -> None:
@@ -46,6 +56,7 @@ class Member:
         self.round = 1
         self.needs: tuple[str, ...] = ()
         self.given: Changes = []
+        self.hidden: Hidden = []
         self.gone: list[Holder] = [where for inner in facts.all_steps(steps) for where in facts.assigned_by(inner)]
         self.own: dict[str, Any] = {}
         self.course: Generator[None, None, None] | None = None
@@ -128,12 +139,12 @@ class Branches(Computing):
         self._members = []
         self._calls, self._at = [], step.id
 
-    def _items_at_once(self, step: Any, items: Any) -> Generator[None, None, str]:
+    def _items_at_once(self, step: Any, items: Any, hidden: set[FieldPath]) -> Generator[None, None, str]:
         """Perform the items of a step that has begun, several at once, and return how it ended."""
         rounds = step.max_retries if step.on_error == "retry" else 1
         for number in range(1, rounds + 1):
             self._assigned_now(facts.assigned_by(step))
-            ended, errors = yield from self._round(step, items, number)
+            ended, errors = yield from self._round(step, items, hidden, number)
             failed = step.on_item_error == "fail" and bool(errors)
             if not failed or number == rounds:
                 break
@@ -141,17 +152,18 @@ class Branches(Computing):
             self.steps += 1
         if failed:  # the first in the order of the items counts, whichever was first in time
             return self._without_output(step, *errors[min(errors)], listed(errors))
-        outputs = [None if place in errors or closed.output is GONE else closed.output for place, closed in ended]
-        return self._all_left(step, tuple(outputs), errors, [])
+        outputs = [(GONE, set()) if place in errors else (closed.output, closed.hidden) for place, closed in ended]
+        return self._all_left(step, outputs, errors, ([], []))
 
     def _round(
-        self, step: Any, items: Any, number: int
+        self, step: Any, items: Any, hidden: set[FieldPath], number: int
     ) -> Generator[None, None, tuple[list[tuple[int, Closed]], Errors]]:
         """Perform the items in an attempt of a step. Return how those ended that started, and the errors, by item."""
         members = [Member(place, list(step.body), step.guardrails) for place in range(len(items))]
         for place, (member, item) in enumerate(zip(members, items, strict=True)):
             index: Changes = [] if step.index_as is None else [((step.index_as,), place)]
             member.given = [((vars(step)["as"],), item), *index]
+            member.hidden = [((vars(step)["as"],), below(hidden, f"[{place}]"))]
             member.gone = [*local(step), *member.gone]
             member.round = number
         yield from self._beside(step, members)
@@ -185,6 +197,7 @@ class Branches(Computing):
                     self.has_stopped_items |= len(members) > int(step.max_concurrency)
                 if step.type == "for_each" and step.do is not None and closed.status == "SUCCESS":
                     closed.output = self._data.held.get((step.do.id, "output"), GONE)
+                    closed.hidden = self._data.hidden.get((step.do.id, "output"), set())
                 self._assigned_now(member.gone)
                 self._broken += [one.rule.name for one in member.rules if one.is_broken(closed.status, closed.reason)]
                 self._rules = [one for one in self._rules if one not in member.rules]
@@ -201,11 +214,12 @@ class Branches(Computing):
     def _start_branch(self, step: Any, member: Member, members: list[Member]) -> None:
         earlier = _before(member, members)
         changes = [*(change for one in earlier for change in _left_by(one)), *member.given]
+        hidden = [*(_hidden_by(one) for one in earlier), *member.hidden]
         inside = {part.id for part in facts.parts_in(member.steps)}
         own = [RuleMonitor(rule, self.program, self._tool, inside) for rule in member.guardrails]
         member.rules = own
         member.own = {
-            "_data": self._data.with_changes(changes, ()),
+            "_data": self._data.with_changes(changes, hidden),
             "_rules": [
                 *(
                     _in_branch(rule, [one.own["_rules"][place] for one in earlier])
@@ -269,6 +283,11 @@ class Branches(Computing):
             changes += left_with(step, output)
         self._assigned_now(inside)
         self._change(changes)
+        good = [one for one in members if one.is_good]
+        self._data.hide_all([_hidden_by(one) for one in good])
+        paths = {path for one in good for path in above(one.closed.hidden, str(one.name))}  # type: ignore[union-attr]
+        if not failed:
+            self._data.hide_all([(where, paths) for where, _ in left_with(step, None)])
         self._left = size(output)
         if outcome == "joined":
             self._succeeded(step)
@@ -306,6 +325,11 @@ def _size_left(member: Member) -> int:
 def _left_by(member: Member) -> list[Any]:
     assert member.closed is not None
     return left_with(facts.AsPart(str(member.name)), member.closed.output)
+
+
+def _hidden_by(member: Member) -> tuple[Holder, set[FieldPath]]:
+    assert member.closed is not None
+    return (str(member.name), "output"), member.closed.hidden
 
 
 def _in_branch(rule: RuleMonitor, earlier: list[RuleMonitor]) -> RuleMonitor:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Answer, Asked, Cut, Expired, Raised, Replied, TimedOut
 from stepward.sabotage.reference.calls import Call, fitting, has_deadline, judge
+from stepward.sabotage.reference.data import FieldPath, outermost
 from stepward.sabotage.reference.echoes import sought
 from stepward.sabotage.reference.plain import NoValue, to_value
 from stepward.sabotage.reference.run import Happened, Over
@@ -56,9 +57,9 @@ class Reference(Sequence):
         return {where[0]: value for where, value in self._data.held.items() if where[1:] == ("errors",)}
 
     @property
-    def hidden(self) -> set[str]:
-        """The variables and outputs that are sensitive or have a sensitive part."""
-        return {".".join(where) for where in self._data.hidden}
+    def hidden(self) -> dict[str, set[FieldPath]]:
+        """The variables and outputs that are sensitive or have a sensitive part, with the fields that are."""
+        return {".".join(where): outermost(paths) for where, paths in self._data.hidden.items()}
 
     @property
     def asked(self) -> tuple[Asked, ...]:
@@ -149,12 +150,12 @@ class Reference(Sequence):
         if self._everywhere(cut):
             self._go_on()
 
-    def takes(self, step: str, output: Any) -> bool:
+    def takes(self, step: str, output: Any, frame: Any = None) -> bool:
         """Return whether a step that waits or is in doubt accepts an output from outside: it must have the step's
-        type."""
-        call = next(call for call in self._all_calls() if call.step.id == step)
+        type, and fit into what its frame may leave."""
+        call = next(one for one in self._found(step, frame) if one.phase in ("waits", "doubt"))
         try:
-            fitting(call, output, self._most_bytes)
+            fitting(call, output, self._room_for(call))
         except NoValue:
             return False
         return True
@@ -182,7 +183,7 @@ class Reference(Sequence):
             call = self._find(step, "waits", frame)
             assert has_deadline(call), "it has no deadline"
             call.answer = Expired()
-            judge(call, self._most_bytes)
+            judge(call, self._room_for(call))
         self._go_on()
 
     def reconcile(
@@ -216,7 +217,7 @@ class Reference(Sequence):
 
     def _delivered(self, call: Call, output: Any, by: str) -> bool:
         try:
-            value = fitting(call, output, self._most_bytes)
+            value = fitting(call, output, self._room_for(call))
         except NoValue:
             return False
         brought = self._brought()
@@ -225,6 +226,11 @@ class Reference(Sequence):
         self._find_echoes(call, self._secrets | brought)  # a delivery comes after all siblings have returned
         self._go_on()
         return True
+
+    def _room_for(self, call: Call) -> int:
+        """Return the bytes of the largest output of a call, as its branch sees it ("Branches, Choices")."""
+        found = self._everywhere(lambda: [self._most_bytes] if any(one is call for one in self._calls) else [])
+        return int(found[0])
 
     def _find(self, step: str, phase: str, frame: Any) -> Call:
         return next(call for call in self._found(step, frame) if call.phase == phase)

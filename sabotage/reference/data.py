@@ -24,6 +24,9 @@ FieldPath = tuple[str, ...]
 
 Changes = list[tuple[Holder, Any]]
 
+Hidden = list[tuple[Holder, set[FieldPath]]]
+"""The sensitive fields of holders."""
+
 
 class _Gone:
     """Marks a holder that becomes undefined."""
@@ -75,6 +78,18 @@ class Data:
         return any(_differs(before.get(where, GONE), value) for where, value in changes)
 
     # -- sensitivity follows `set` and fields, not branches ("Data" 7) -------------------------------------------------
+
+    def kept(self, names: Iterable[str]) -> tuple[Changes, Hidden]:
+        """Return the changes by which variables have the values again that they have now, with their sensitive
+        fields."""
+        holders: list[Holder] = [(name,) for name in names]
+        hidden = [(where, set(self.hidden.get(where, ()))) for where in holders]
+        return [(where, self.held.get(where, GONE)) for where in holders], hidden
+
+    def hide_all(self, hidden: Hidden) -> None:
+        """Mark fields of several holders as sensitive."""
+        for where, paths in hidden:
+            self.hide(where, paths)
 
     def hide(self, where: Holder, paths: set[FieldPath]) -> None:
         """Mark fields of a held value as sensitive, as far as they exist."""
@@ -155,6 +170,22 @@ class Data:
         """Return the list of some items, with their sensitive fields."""
         paths = {(name, *path) for name, (_, inner) in items for path in inner}
         return tuple(value for _, (value, _) in items), paths
+
+
+def below(paths: Iterable[FieldPath], name: str) -> set[FieldPath]:
+    """Return the sensitive fields of a part of a value with these: of a field, or of an item."""
+    return {() if path == () else path[1:] for path in paths if path == () or path[0] == name}
+
+
+def above(paths: Iterable[FieldPath], name: str) -> set[FieldPath]:
+    """Return the sensitive fields of what has a part with these."""
+    return {(name, *path) for path in paths}
+
+
+def outermost(paths: Iterable[FieldPath]) -> set[FieldPath]:
+    """Return the paths that are not below another one."""
+    found = set(paths)
+    return {path for path in found if not any(path[:depth] in found for depth in range(len(path)))}
 
 
 def _has(value: Any, path: FieldPath) -> bool:

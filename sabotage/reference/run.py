@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Moved
 from stepward.sabotage.reference.calls import Call
-from stepward.sabotage.reference.data import GONE, Changes, Data
+from stepward.sabotage.reference.data import GONE, Changes, Data, FieldPath
 from stepward.sabotage.reference.inference import Types
 from stepward.sabotage.reference.plain import size
 from stepward.sabotage.reference.rules import ALONE, Earlier, RuleMonitor, rules_of, terms_of
@@ -27,11 +27,15 @@ class Over(Exception):  # noqa: N818 - it is no error, the run is over
 
 
 class Closed(Exception):  # noqa: N818 - it is no error, the body is over
-    """The end of a body: its status, the reason, the output of its `end` step, and the name of its error."""
+    """The end of a body: its status, the reason, the output of its `end` step, and the name of its error.
+
+    `hidden` has the sensitive fields of the output.
+    """
 
     def __init__(self, status: str, reason: str, output: Any = GONE, name: str = "") -> None:
         super().__init__(status, reason)
         self.status, self.reason, self.output, self.name = status, reason, output, name
+        self.hidden: set[FieldPath] = set()
 
 
 class Happened(NamedTuple):
@@ -65,6 +69,8 @@ class Run:
         self.reason = ""
         self.log: list[Moved] = []
         self.output: Any = None
+        self.hidden_of_output: set[FieldPath] = set()
+        """The sensitive fields of the output."""
         self.steps = 0
         self.tokens = 0
         self.cost = Decimal(0)

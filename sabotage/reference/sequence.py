@@ -11,9 +11,8 @@ from stepward.sabotage.reference.data import GONE, left_without
 from stepward.sabotage.reference.echoes import numbers_in
 from stepward.sabotage.reference.expressions import CannotEvaluate, holds
 from stepward.sabotage.reference.fields import Fields, by_variable
-from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size, to_value
-from stepward.sabotage.reference.run import Over
-from stepward.sabotage.reference.templates import filled
+from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size
+from stepward.sabotage.reference.run import Closed, Over
 from stepward.sabotage.reference.waits import Waits
 from stepward.sabotage.reference.waves import Pause
 from stepward.vm.expressions.parser import parse
@@ -93,12 +92,15 @@ class Sequence(Waits):
         if step.type == "set":
             return self._assign(step)
         assert step.type == "end", f"the reference does not say what a `{step.type}` step does"
-        output = to_value(filled(step.output, self._data.read))
+        output, hidden = self._data.built(step.output)
         if not self._frames:
-            self.output = output
+            self.output, self.hidden_of_output = output, hidden
         else:
             self._keep(step, output)
-        raise self._over(step, "end", "SUCCESS" if step.outcome == "success" else "FAILED", "declared", output)
+        over = self._over(step, "end", "SUCCESS" if step.outcome == "success" else "FAILED", "declared", output)
+        if isinstance(over, Closed):
+            over.hidden = hidden
+        raise over
 
     def _choose(self, step: Any) -> str:
         """Choose the first case that holds; later ones are not evaluated ("Steps", "Conditions" 1)."""

@@ -10,6 +10,7 @@ import pytest
 from canaries import Canary
 from canaries_load import READ, TEXT
 from canaries_transitions import no_meaning
+from rewriting import rewritten
 from stepward.vm.machine import apply, branches, decide, deliveries, forks, history, replay, runs
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.plan import Plan
@@ -251,7 +252,20 @@ def starts_after_a_failed_item(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "may_start", lambda plan, fork: real(plan, fork._replace(stops=False)))
 
 
+def fails_by_the_order_of_starts(patch: pytest.MonkeyPatch) -> None:
+    """A join fails with the error of the branch that may start first."""
+    weak = rewritten(branches.failures_of, ("for number in layout.written if number in found", "for number in found"))
+    patch.setattr(branches, "failures_of", weak)
+
+
 CANARIES = [
+    Canary(
+        "fails-by-the-order-of-starts",
+        "a join fails with the error of the first branch by name",
+        "drawn-joins",
+        READ,
+        fails_by_the_order_of_starts,
+    ),
     Canary(
         "starts-after-a-failed-item",
         "after a failed item none starts",

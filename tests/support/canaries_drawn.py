@@ -245,7 +245,21 @@ def looks_for_no_member(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, known.Known, "_note", ("self._before.get(text) is None", "text not in self._before"))
 
 
+def opens_what_stands_beside(patch: pytest.MonkeyPatch) -> None:
+    """An assigned field opens the other fields of its object."""
+    patch.setattr(
+        data, "_changed", rewritten(data._changed, ("opened(whole) if is_secret else whole", "opened(whole)"))
+    )
+
+
 CANARIES = (
+    Canary(
+        "opens-what-stands-beside",
+        "an assigned field leaves the other ones as sensitive as they are",
+        "drawn-flows",
+        READ,
+        opens_what_stands_beside,
+    ),
     Canary(
         "takes-lengths-for-no-limit",
         "each limit of a type counts",

@@ -131,6 +131,12 @@ def leaves_values_of_the_last_item(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(bodies, "cleared", lambda body: [(slot, (0, 0)) for slot in body.counts])
 
 
+def carries_into_the_next_round(patch: pytest.MonkeyPatch) -> None:
+    """Another attempt of a step begins with what the attempt before carried on."""
+    weak = rewritten(bodies.again, ("put(state.slots, each.first) if each.first else state.slots", "state.slots"))
+    patch.setattr(items, "again", weak)
+
+
 def forgets_the_frame_in_keys(patch: pytest.MonkeyPatch) -> None:
     whole = tools.idempotency_key
 
@@ -162,6 +168,13 @@ def forgets_items_when_it_recovers(patch: pytest.MonkeyPatch) -> None:
 
 
 CANARIES = [
+    Canary(
+        "carries-into-the-next-round",
+        "each attempt of a step begins with the first values of `carry`",
+        "drawn-rounds",
+        READ,
+        carries_into_the_next_round,
+    ),
     Canary("starts-any-item", "the items of a step come in order, each once", "item-skipped", LINES, starts_any_item),
     Canary("starts-an-item-again", "an item is performed once in a round", "item-repeated", LINES, starts_any_item),
     Canary("starts-items-anyhow", "an item comes after the one before it", "items-swapped", LINES, starts_any_item),

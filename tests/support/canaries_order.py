@@ -8,7 +8,8 @@ import pytest
 
 from canaries import Canary
 from canaries_load import READ
-from stepward.vm.machine import apply, calls, monitors, ordering
+from rewriting import rewritten
+from stepward.vm.machine import apply, authority, calls, monitors, ordering
 
 
 def starts_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -35,7 +36,21 @@ def knows_no_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(monitors.Monitor, "within", lambda self, memory, before: memory)
 
 
+def lets_a_fallback_come_before(patch: pytest.MonkeyPatch) -> None:
+    """A sibling that used its fallback counts as performed for guardrails, behind it in its step."""
+    weak = rewritten(ordering.come_before, ('phase == "success"', "phase in GIVES"))
+    for module in (authority, calls):
+        patch.setattr(module, "come_before", weak)
+
+
 CANARIES = [
+    Canary(
+        "lets-a-fallback-come-before",
+        "a sibling that used its fallback has not succeeded",
+        "drawn-order",
+        READ,
+        lets_a_fallback_come_before,
+    ),
     Canary(
         "starts-too-early",
         "a sub-step starts when all that it depends on have an output",
