@@ -21,12 +21,15 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
 MANNER: Final = Manner(
     beside=0.0,
     echoes=0.0,
-    weights=((6, 2, 0, 0, 0, 0), (9, 4, 1, 0, 0, 1), (4, 3, 0, 0, 0, 1), (20, 1, 0, 0, 0, 1), (3, 4, 0, 0, 0, 0)),
+    weights=((6, 2, 0, 0, 0, 0), (9, 4, 1, 0, 0, 1), (5, 3, 0, 0, 0, 1), (20, 2, 0, 0, 0, 1), (3, 2, 0, 0, 0, 0)),
 )
 """Answers of which many are errors: then the step may be tried again, from its first item on."""
 
 LISTS: Final[tuple[Any, ...]] = ([1, 2], [1, 2, 3], [3, 1, 2], [5], [], ["$x", 4], "$l", "$l", [[1, 2], [3]])
 FIRSTS: Final[tuple[Any, ...]] = (0, "$x + 1", "$count", 10)
+SHARE_TRIED_AGAIN: Final = 0.4
+"""The share of cases whose items come in order, carry on, and often fail, so that the step is tried again."""
+
 WAYS: Final[tuple[Step, ...]] = (
     {"on_error": "retry", "max_retries": 2, "error_step": "failed"},
     {"on_error": "retry", "max_retries": 3, "error_step": "failed"},
@@ -41,12 +44,13 @@ WAYS: Final[tuple[Step, ...]] = (
 def rounds_case(seed: str) -> DrawnCase:
     """Return the case of a seed: a `for_each` step, visited once or twice, and steps that read what it left."""
     chance = Random(f"rounds {seed}")
-    each = _each(chance, "each", "it", "n", depth=0)
+    is_tried = chance.random() < SHARE_TRIED_AGAIN
+    each = _tried(chance) if is_tried else _each(chance, "each", "it", "n", depth=0)
     again = {"id": "again", "type": "condition", "condition": "$count < 2", "then": "each", "otherwise": "last"}
     said = {"total": "$total", "seen": "$seen"}
     steps = [
         {"id": "zero", "type": "set", "set": {"count": 0, "total": 7, "seen": ["first"]}, "next_step": "each"},
-        {**each, **chance.choice(WAYS), "next_step": chance.choice(("keep", "note", "note"))},
+        {**each, **chance.choice(WAYS[:3] if is_tried else WAYS), "next_step": chance.choice(("keep", "note", "note"))},
         {"id": "keep", "type": "set", "set": {"kept": {**said, "out": "$each.output"}}, "next_step": "note"},
         {"id": "failed", "type": "set", "set": {"why": "$each.error_name"}, "next_step": "note"},
         {
@@ -65,6 +69,26 @@ def rounds_case(seed: str) -> DrawnCase:
     if chance.random() < 0.15:
         data["max_steps"] = chance.choice((12, 18, 25))
     return DrawnCase(Program.from_dict(data), seed, manner=MANNER, limits=Limits(steps=200))
+
+
+def _tried(chance: Random) -> Step:
+    """Return a for_each step that is tried again once an item fails; the items before it have carried something on."""
+    carry: Step = {"total": chance.choice(FIRSTS), "seen": chance.choice(([], ["$x"]))}
+    call = {"id": "eachc", "type": "tool", "tool": "get", "args": {"of": "$total"}}
+    adds = _adds(["total", "seen"], "eacha", "it", "n", "own")
+    steps = [adds, call] if chance.random() < 0.7 else [call, adds]
+    steps += _refusals(chance, "each", "n") if chance.random() < 0.2 else []
+    steps.append({"id": "eachz", "type": "end", "output": chance.choice(("$total", "$seen", "$n"))})
+    each = {
+        "id": "each",
+        "type": "for_each",
+        "as": "it",
+        "index_as": "n",
+        "max_items": 3,
+        "carry": carry,
+        "steps": steps,
+    }
+    return {**each, "items": chance.choice(([1, 2], [1, 2, 3], "$l", [4, 5, "$x"]))}
 
 
 def _each(chance: Random, name: str, item: str, index: str, depth: int) -> Step:
