@@ -219,7 +219,9 @@ class World:
         if (kind == "late" and call.timeout is None) or cannot_wait:
             kind = "good"
         if kind == "raise":
-            return Raised(why=chance.choice("ab"), names=self.chance("names", step, visit, attempt).choice(RAISED))
+            return Raised(
+                why=chance.choice(("card-a", "card-b")), names=self.chance("names", step, visit, attempt).choice(RAISED)
+            )
         if kind in ("late", "lost"):
             return TimedOut() if kind == "late" else Lost()
         if kind == "wait" and not call.is_model:

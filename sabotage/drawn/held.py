@@ -25,10 +25,15 @@ def sealed_in(value: Any) -> set[tuple[str, ...]]:
     return {(f"[{at}]", *path) for at, item in items for path in sealed_in(item)}
 
 
+def tells(machine: str, reference: Unworded) -> bool:
+    """Return whether the text of an error says what it has to, and nothing that it may not."""
+    return all(text in machine for text in reference.says) and not any(text in machine for text in reference.hides)
+
+
 def alike(machine: Any, reference: Any) -> bool:
     """Return whether two values are equal, ignoring the texts of errors."""
     if isinstance(reference, Unworded):
-        return isinstance(machine, str)
+        return isinstance(machine, str) and tells(machine, reference)
     if isinstance(reference, dict):
         return (
             isinstance(machine, dict)

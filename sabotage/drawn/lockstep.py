@@ -26,7 +26,7 @@ from stepward.sabotage.reference import (
     facts,
 )
 from stepward.sabotage.reference.data import outermost
-from stepward.sabotage.reference.plain import Unworded, written
+from stepward.sabotage.reference.plain import written
 from stepward.sabotage.stores.plain_records import branch_of
 from stepward.vm import (
     DeliveryRefused,
@@ -399,7 +399,7 @@ class _Pair:
         told = {
             **reference.values,
             **{f"{step}.output": value for step, value in reference.outputs.items()},
-            **{f"{step}.error": Unworded() for step in reference.errors},
+            **{f"{step}.error": why for step, why in reference.errors.items()},
             **{f"{step}.error_name": name for step, name in reference.error_names.items()},
             **{f"{step}.errors": value for step, value in reference.item_errors.items()},
         }
@@ -410,6 +410,8 @@ class _Pair:
         equal("sensitive", sorted(known.keys() - run.view("model").keys()), sorted(reference.hidden))
         for name, value in held_by(found).items():
             equal("sensitive", sealed_in(value), reference.hidden.get(name, set()), f"in `{name}`")
+        if reference.reason == "error" and not all(text in run.error for text in reference.says):
+            raise Parted("values", f"the error is `{run.error}`, which does not say {reference.says}")
         if not alike(run.output, reference.output):
             raise Parted("values", f"the output is {run.output!r}, and {reference.output!r} to the reference")
         equal("sensitive", sealed_in(found.state.output), outermost(reference.hidden_of_output), "in the output")

@@ -30,6 +30,9 @@ FIRSTS: Final[tuple[Any, ...]] = (0, "$x + 1", "$count", 10)
 SHARE_TRIED_AGAIN: Final = 0.4
 """The share of cases whose items come in order, carry on, and often fail, so that the step is tried again."""
 
+SHARE_OF_CROWDS: Final = 0.2
+"""The share of cases whose items all run at once, and of which several fail, with different errors."""
+
 WAYS: Final[tuple[Step, ...]] = (
     {"on_error": "retry", "max_retries": 2, "error_step": "failed"},
     {"on_error": "retry", "max_retries": 3, "error_step": "failed"},
@@ -44,8 +47,10 @@ WAYS: Final[tuple[Step, ...]] = (
 def rounds_case(seed: str) -> DrawnCase:
     """Return the case of a seed: a `for_each` step, visited once or twice, and steps that read what it left."""
     chance = Random(f"rounds {seed}")
-    is_tried = chance.random() < SHARE_TRIED_AGAIN
-    each = _tried(chance) if is_tried else _each(chance, "each", "it", "n", depth=0)
+    share = chance.random()
+    is_tried = share < SHARE_TRIED_AGAIN
+    is_crowd = share > 1 - SHARE_OF_CROWDS
+    each = _tried(chance) if is_tried else _crowd(chance) if is_crowd else _each(chance, "each", "it", "n", depth=0)
     again = {"id": "again", "type": "condition", "condition": "$count < 2", "then": "each", "otherwise": "last"}
     said = {"total": "$total", "seen": "$seen"}
     steps = [
@@ -89,6 +94,15 @@ def _tried(chance: Random) -> Step:
         "steps": steps,
     }
     return {**each, "items": chance.choice(([1, 2], [1, 2, 3], "$l", [4, 5, "$x"]))}
+
+
+def _crowd(chance: Random) -> Step:
+    """Return a for_each step whose items all start before one can fail."""
+    call = {"id": "eachc", "type": "tool", "tool": "get", "args": {"of": "$it"}}
+    steps = [call, *(_refusals(chance, "each", "n") if chance.random() < 0.5 else [])]
+    steps.append({"id": "eachz", "type": "end", "output": "$n"})
+    each = {"id": "each", "type": "for_each", "as": "it", "index_as": "n", "max_items": 3, "max_concurrency": 3}
+    return {**each, "steps": steps, "items": chance.choice(([1, 2, 3], [4, 5], [6, 7, "$x"]))}
 
 
 def _each(chance: Random, name: str, item: str, index: str, depth: int) -> Step:

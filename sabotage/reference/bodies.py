@@ -20,7 +20,7 @@ from stepward.sabotage.reference.data import (
 from stepward.sabotage.reference.echoes import numbers_in, sought
 from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined
 from stepward.sabotage.reference.later import Later
-from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size
+from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, said_in, size
 from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Closed, Happened, Over
 from stepward.sabotage.reference.types import completed, hidden_paths, is_of
@@ -130,7 +130,7 @@ class Bodies(Later):
 
     def _without_output(self, step: Any, why: Any, name: str, errors: Any) -> str:
         self._error_name = name
-        changes = left_without(step, Unworded(f"{step.id}: {why}"), name)
+        changes = left_without(step, Unworded.telling(f"{step.id}: {why}", said_in(why)), name)
         changes += [((name,), GONE) for name in step.carry]
         self._change(changes if step.type == "call" else [*changes, ((step.id, "errors"), errors)])
         return "skipped" if step.on_error == "skip" else "failed"
@@ -150,7 +150,7 @@ class Bodies(Later):
                 outputs[index] = closed.output, closed.hidden
                 continue
             self._carry(*kept)
-            errors[index] = Unworded(f"{step.id}[{index}] {closed.reason}"), closed.name
+            errors[index] = Unworded.telling(f"{step.id}[{index}] {closed.reason}", closed.says), closed.name
             if step.on_item_error == "fail":
                 break
         return outputs, errors

@@ -22,7 +22,7 @@ from stepward.sabotage.reference.data import (
     left_with,
     left_without,
 )
-from stepward.sabotage.reference.plain import Unworded, size
+from stepward.sabotage.reference.plain import MOST_NAMED, Unworded, size
 from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Closed, Over
 
@@ -171,7 +171,7 @@ class Branches(Computing):
         self._assigned_now([*local(step), *(where for one in members[:1] for where in one.gone)])
         ended = [(place, one.closed) for place, one in enumerate(members) if one.closed is not None]
         errors: Errors = {
-            place: (Unworded(f"{step.id}[{place}] {closed.reason}"), closed.name)
+            place: (Unworded.telling(f"{step.id}[{place}] {closed.reason}", closed.says), closed.name)
             for place, closed in ended
             if closed.status != "SUCCESS"
         }
@@ -262,14 +262,16 @@ class Branches(Computing):
     def _come_together(self, step: Any, members: list[Member]) -> str:
         """Apply what the branches came to, then the result of the whole."""
         self._join_rules(members)
-        changes, failed = [], []
+        changes, failed, told = [], [], []
         for member in members:
             if member.is_good:
                 changes += _left_by(member)
                 continue
             name = "Dependency" if member.closed is None else member.closed.name
             failed.append(name)
-            changes += left_without(facts.AsPart(str(member.name)), Unworded(f"{member.name} {name}"), name)
+            why = Unworded.telling(f"{member.name} {name}", () if member.closed is None else member.closed.says)
+            told.append((name, f"`{member.name}`", why.says))
+            changes += left_without(facts.AsPart(str(member.name)), why, name)
         ended = [(str(one.name), one.closed.output) for one in members if one.is_good and one.closed is not None]
         output = {facts.written_name(name): given for name, given in ended if given is not GONE}
         inside = [where for one in members for where in one.gone]
@@ -278,14 +280,18 @@ class Branches(Computing):
             raise Over("FAILED", "error")
         if failed:
             self._error_name = next((name for name in failed if name != "Dependency"), failed[0])
-            changes += left_without(step, Unworded(f"{failed} failed"), self._error_name)
+            own = [one for one in told if one[0] != "Dependency"] or told
+            says = [text for _, branch, texts in own[:MOST_NAMED] for text in (branch, *texts)]
+            hides = [f"{one[1]}: " for one in told if one not in own]
+            why = Unworded.telling(f"{failed} failed", says, hides)
+            changes += left_without(step, why, self._error_name)
         else:
             changes += left_with(step, output)
         self._assigned_now(inside)
         self._change(changes)
         good = [one for one in members if one.is_good]
         self._data.hide_all([_hidden_by(one) for one in good])
-        paths = {path for one in good for path in above(one.closed.hidden, str(one.name))}  # type: ignore[union-attr]
+        paths = {path for one in good for path in above(one.closed.hidden, facts.written_name(str(one.name)))}  # type: ignore[union-attr]
         if not failed:
             self._data.hide_all([(where, paths) for where, _ in left_with(step, None)])
         self._left = size(output)

@@ -44,6 +44,7 @@ class Call:
     value: Any = None
     error: str = ""
     name: str = ""
+    says: tuple[str, ...] = ()
     hidden: set[tuple[str, ...]] = field(default_factory=set)
     """The fields of the output that repeat a sensitive value."""
 
@@ -62,10 +63,11 @@ class Call:
         """Whether the next start belongs to the same performance ("Failure" 7)."""
         return self.performance > 0 and (self.is_repeat or (not self.is_model and self.tool.idempotent))
 
-    def fails(self, why: str, name: str) -> None:
-        """End the call without an output: skipped or failed ("Failure" 1). `name` is that of the error."""
+    def fails(self, why: str, name: str, *says: str) -> None:
+        """End the call without an output: skipped or failed ("Failure" 1). `name` is that of the error, which `says`
+        some texts."""
         self.phase = "skipped" if self.step.on_error == "skip" else "failed"
-        self.error, self.name = why, name
+        self.error, self.name, self.says = why, name, says
 
     def succeeds(self, value: Any) -> None:
         """End the call with an output."""
@@ -158,7 +160,7 @@ def judge(call: Call, most_bytes: int) -> None:
     elif is_open:
         call.phase = "doubt"
     else:
-        call.fails(said.why, said.name)
+        call.fails(said.why, said.name, *([answer.why] if isinstance(answer, Raised) else []))
 
 
 def has_deadline(call: Call) -> bool:

@@ -11,7 +11,7 @@ from stepward.sabotage.reference.answers import Answer, Asked, Cut, Expired, Rai
 from stepward.sabotage.reference.calls import Call, fitting, has_deadline, judge
 from stepward.sabotage.reference.data import FieldPath, outermost
 from stepward.sabotage.reference.echoes import sought
-from stepward.sabotage.reference.plain import NoValue, to_value
+from stepward.sabotage.reference.plain import NoValue, Unworded, to_value
 from stepward.sabotage.reference.run import Happened, Over
 from stepward.sabotage.reference.sequence import Sequence
 from stepward.sabotage.reference.types import completed
@@ -42,9 +42,9 @@ class Reference(Sequence):
         return {where[0]: value for where, value in self._data.held.items() if where[1:] == ("output",)}
 
     @property
-    def errors(self) -> set[str]:
-        """The steps and sub-steps that last ended without an output."""
-        return {where[0] for where in self._data.held if where[1:] == ("error",)}
+    def errors(self) -> dict[str, Unworded]:
+        """The steps and sub-steps that last ended without an output, with their errors."""
+        return {where[0]: value for where, value in self._data.held.items() if where[1:] == ("error",)}
 
     @property
     def error_names(self) -> dict[str, str]:
@@ -261,7 +261,7 @@ class Reference(Sequence):
 
     def _end(self, over: Over) -> None:
         """End the run: after that, nothing happens ("Control flow" 8)."""
-        self.status, self.reason = over.status, over.reason
+        self.status, self.reason, self.says = over.status, over.reason, over.says
         if over.reason in ("cancelled", "guardrail", "max_steps", "max_tokens", "cost", "time"):
             self.in_doubt = self._everywhere(self._doubts)
         self._fold()

@@ -137,7 +137,7 @@ class Members(Waves):
             lacking = [other.step.id for other in self._needs(call) if other.phase in ("failed", "skipped")]
             if call.phase == "ready" and lacking:
                 self._begin(step)
-                call.fails(f"it depends on {lacking[0]}", "Dependency")
+                call.fails(f"it depends on {lacking[0]}", "Dependency", lacking[0])
                 return True
         return False
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from hashlib import sha256
@@ -15,6 +15,8 @@ from typing import Any, Final
 
 DIGITS: Final = 1_000
 LEVELS: Final = 64
+MOST_NAMED: Final = 3
+"""How many parts that failed the error of a parallel step names."""
 
 
 class NoValue(Exception):  # noqa: N818 - it says what something is not
@@ -26,7 +28,25 @@ class TooLarge(NoValue):
 
 
 class Unworded(str):
-    """The text of an error. The language does not define its words, so nothing may depend on them."""
+    """The text of an error. The language does not define its words, so nothing may depend on them.
+
+    It defines what they tell, though: `says` has texts that have to be in it, `hides` those that may not.
+    """
+
+    says: tuple[str, ...] = ()
+    hides: tuple[str, ...] = ()
+
+    @classmethod
+    def telling(cls, text: str, says: Iterable[str], hides: Iterable[str] = ()) -> Unworded:
+        """Return a text, with what it has to say and what it may not."""
+        found = cls(text)
+        found.says, found.hides = tuple(filter(None, says)), tuple(hides)
+        return found
+
+
+def said_in(why: object) -> tuple[str, ...]:
+    """Return what an error has to say; nothing for what is none."""
+    return why.says if isinstance(why, Unworded) else ()
 
 
 def to_value(raw: Any, level: int = 0) -> Any:

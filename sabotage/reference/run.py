@@ -11,7 +11,7 @@ from stepward.sabotage.reference.answers import Moved
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.data import GONE, Changes, Data, FieldPath
 from stepward.sabotage.reference.inference import Types
-from stepward.sabotage.reference.plain import size
+from stepward.sabotage.reference.plain import said_in, size
 from stepward.sabotage.reference.rules import ALONE, Earlier, RuleMonitor, rules_of, terms_of
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 class Over(Exception):  # noqa: N818 - it is no error, the run is over
     """The end of a run: its status and the reason."""
+
+    says: tuple[str, ...] = ()
+    """What the error has to say."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(status, reason)
@@ -36,6 +39,8 @@ class Closed(Exception):  # noqa: N818 - it is no error, the body is over
         super().__init__(status, reason)
         self.status, self.reason, self.output, self.name = status, reason, output, name
         self.hidden: set[FieldPath] = set()
+        self.says: tuple[str, ...] = ()
+        """What the error of a body that failed has to say."""
 
 
 class Happened(NamedTuple):
@@ -80,6 +85,8 @@ class Run:
         self._terms = [terms_of(self._policies, waived)]
         self._past: list[Happened] = []
         """The events so far, which are replayed to rules that come later."""
+        self.says: tuple[str, ...] = ()
+        """What the error of a run that failed has to say."""
         self._most_output, self._most_state = max_output_bytes, max_state_bytes
         self._sizes: dict[str, int] = {}
         """The bytes that each step left in the state when it was left last."""
@@ -235,7 +242,12 @@ class Run:
     def _over(self, step: Any, how: str, status: str, reason: str, output: Any = GONE) -> Over | Closed:
         self._note_size(step, how)
         self.log.append(Moved(step.id, self._visits[step.id], how, None, self._frames))
+        says = said_in(self._data.held.get((step.id, "error"))) if reason == "error" else ()
+        over: Over | Closed
         if not self._frames:
-            return Over(status, reason)
-        name = self._error_name if reason == "error" else reason.capitalize()  # "Bodies" says these names
-        return Closed(status, reason, output, "" if status == "SUCCESS" else name)
+            over = Over(status, reason)
+        else:
+            name = self._error_name if reason == "error" else reason.capitalize()  # "Bodies" says these names
+            over = Closed(status, reason, output, "" if status == "SUCCESS" else name)
+        over.says = says
+        return over

@@ -44,7 +44,8 @@ def _filled_text(text: str, read: Read) -> Any:
         return written(found[-1])
 
     result = _REFERENCE.sub(replaced, text)
-    return Unworded(result) if any(isinstance(value, Unworded) for value in found) else result
+    errors = [value for value in found if isinstance(value, Unworded)]
+    return Unworded.telling(result, (one for error in errors for one in error.says)) if errors else result
 
 
 def is_built(value: Any, language: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from stepward.sabotage.reference import facts
@@ -11,7 +11,7 @@ from stepward.sabotage.reference.calls import Call, judge
 from stepward.sabotage.reference.data import Changes, left_with, left_without
 from stepward.sabotage.reference.echoes import echoes, sought
 from stepward.sabotage.reference.expressions import Undefined
-from stepward.sabotage.reference.plain import NoValue, Unworded, size, to_value, written
+from stepward.sabotage.reference.plain import MOST_NAMED, NoValue, Unworded, size, to_value, written
 from stepward.sabotage.reference.rules import is_allowed, is_done
 from stepward.sabotage.reference.run import Over, Run
 from stepward.sabotage.reference.templates import filled, names_in
@@ -175,7 +175,9 @@ class Waves(Run):
             names = [call.name for call in self._calls if call.phase == "failed"]
             # One that only lacks an output does not explain the failure ("Errors by name" 2).
             self._error_name = next((name for name in names if name != "Dependency"), names[0])
-            changes += left_without(step, Unworded(f"{failed} failed: {errors}"), self._error_name)
+            says, hides = _told_of(self._calls)
+            why = Unworded.telling(f"{failed} failed: {errors}", says, hides)
+            changes += left_without(step, why, self._error_name)
         else:
             changes += left_with(step, output)
         self._change(changes)
@@ -215,6 +217,15 @@ class Waves(Run):
             self._data.hide((step.output_key,), paths)
 
 
+def _told_of(calls: Sequence[Call]) -> tuple[list[str], list[str]]:
+    """Return what the error of a parallel step says, and what it does not: it names the first sub-steps that failed
+    themselves, and those that did not start only where there is no other ("Order, Choices")."""
+    failed = [call for call in calls if call.phase == "failed"]
+    own = [call for call in failed if call.name != "Dependency"] or failed
+    says = [text for call in own[:MOST_NAMED] for text in (f"`{call.step.id}`", *call.says)]
+    return says, [f"`{call.step.id}`: " for call in failed if call not in own]
+
+
 def _text(value: Any) -> str:
     """Return a prompt as text, also if it is a single reference."""
     return written(value)
@@ -223,4 +234,4 @@ def _text(value: Any) -> str:
 def _left_by(call: Call) -> Changes:
     if call.phase in ("success", "fallback"):
         return left_with(call.step, call.value)
-    return left_without(call.step, Unworded(f"{call.step.id} {call.error}"), call.name)
+    return left_without(call.step, Unworded.telling(f"{call.step.id} {call.error}", call.says), call.name)

@@ -258,7 +258,20 @@ def fails_by_the_order_of_starts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(branches, "failures_of", weak)
 
 
+def names_what_did_not_start(patch: pytest.MonkeyPatch) -> None:
+    """The error of a join names branches that did not start, beside those that failed."""
+    weak = rewritten(branches.join, ("in own[:3])", "in failures[:3])"))
+    patch.setattr(decide, "join", weak)
+
+
 CANARIES = [
+    Canary(
+        "names-what-did-not-start",
+        "what did not start does not explain a failure",
+        "drawn-joins",
+        READ,
+        names_what_did_not_start,
+    ),
     Canary(
         "fails-by-the-order-of-starts",
         "a join fails with the error of the first branch by name",
