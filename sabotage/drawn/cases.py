@@ -10,6 +10,7 @@ from typing import Any, Final
 from stepward.sabotage.drawn.beside_secret import beside_secret_case
 from stepward.sabotage.drawn.bodies import bodies_case
 from stepward.sabotage.drawn.branches import branches_case
+from stepward.sabotage.drawn.errors import listing_policy
 from stepward.sabotage.drawn.expressions import expression_program
 from stepward.sabotage.drawn.fate import LATE, LOST, RAISING, Manner
 from stepward.sabotage.drawn.flows import flows_case
@@ -53,6 +54,9 @@ SHARE_OF_ROOM: Final = 0.4
 
 SHARE_WITHIN: Final = 0.5
 """The share of the cases of the theme `order` in which rules ask for one sub-step before another."""
+
+SHARE_LISTED: Final = 0.3
+"""The share of the cases of the theme `errors` in which a policy lists errors of tools, too."""
 
 CALLS: Final = ("call",) * 4
 
@@ -172,6 +176,8 @@ def _of_theme(name: str, seed: str) -> DrawnCase:
     data, policies, later = wide_program(seed, theme)
     chance = Random(f"limits {seed}")
     program = Program.from_dict(data)
+    if name == "errors" and Random(f"listed {seed}").random() < SHARE_LISTED:
+        policies = [*policies, listing_policy(data.get("tools", ()), Random(f"lists {seed}"))]
     if name == "all":
         noisy = with_nulls(data, chance)
         read = Program.from_dict(noisy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from random import Random
 from typing import Any, Final
 
@@ -27,6 +28,12 @@ def with_errors(data: dict[str, Any], chance: Random, share: float) -> dict[str,
     tools = {name: _listing(tool, chance) for name, tool in data.get("tools", {}).items()}
     steps = _all_changed(data["steps"], chance)
     return {**data, "language": 2, "steps": steps} | ({"tools": tools} if "tools" in data else {})
+
+
+def listing_policy(tools: Iterable[str], chance: Random) -> dict[str, Any]:
+    """Return a policy that lists errors of tools, beside those that a program lists."""
+    found = {name: {"errors": chance.sample(LISTED, chance.randint(1, 2))} for name in tools if chance.random() < 0.7}
+    return {"policy": "names", "tools": found}
 
 
 def _listing(tool: dict[str, Any], chance: Random) -> dict[str, Any]:

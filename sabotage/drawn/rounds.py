@@ -73,6 +73,9 @@ def rounds_case(seed: str) -> DrawnCase:
     data = {"name": "rounds", "language": 2, "inputs": inputs, "tools": TOOLS, "steps": steps, "max_steps": 150}
     if chance.random() < 0.15:
         data["max_steps"] = chance.choice((12, 18, 25))
+    budgets = Random(f"budgets {seed}")
+    if budgets.random() < 0.2 and "max_concurrency" not in str(each):
+        data["max_stalled_steps"] = budgets.choice((1, 2, 2, 3))
     return DrawnCase(Program.from_dict(data), seed, manner=MANNER, limits=Limits(steps=200))
 
 

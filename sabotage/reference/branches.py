@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from copy import copy
 from typing import Any, Final
 
 from stepward.sabotage.reference import facts
@@ -15,7 +14,6 @@ from stepward.sabotage.reference.data import (
     GONE,
     Changes,
     FieldPath,
-    Hidden,
     Holder,
     above,
     below,
@@ -25,6 +23,7 @@ from stepward.sabotage.reference.data import (
 from stepward.sabotage.reference.plain import MOST_NAMED, Unworded, size
 from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Closed, Over
+from stepward.sabotage.reference.siblings import Member, before, in_branch, join
 
 _OWN: Final = (
     "_data",
@@ -42,31 +41,6 @@ _OWN: Final = (
     "_resting",
 )
 """What each branch has for itself."""
-
-
-class Member:
-    """A branch: what it has for itself while it runs, and what it came to.
-
-    `needs` are the names of the branches that it depends on, `given` what its names are when it begins, `hidden` the
-    sensitive fields of that, and `gone` what counts as assigned when it ends.
-    """
-
-    def __init__(self, name: str | int, steps: list[Any], rules: Any) -> None:
-        self.name, self.steps, self.guardrails = name, steps, rules
-        self.round = 1
-        self.needs: tuple[str, ...] = ()
-        self.given: Changes = []
-        self.hidden: Hidden = []
-        self.gone: list[Holder] = [where for inner in facts.all_steps(steps) for where in facts.assigned_by(inner)]
-        self.own: dict[str, Any] = {}
-        self.course: Generator[None, None, None] | None = None
-        self.rules: list[RuleMonitor] = []
-        self.closed: Closed | None = None
-
-    @property
-    def is_good(self) -> bool:
-        """Whether it has succeeded."""
-        return self.closed is not None and self.closed.status == "SUCCESS"
 
 
 class Branches(Computing):
@@ -212,7 +186,7 @@ class Branches(Computing):
         return not waiting or len(answered) == len(waiting) or (self._is_ordered and bool(answered))
 
     def _start_branch(self, step: Any, member: Member, members: list[Member]) -> None:
-        earlier = _before(member, members)
+        earlier = before(member, members)
         changes = [*(change for one in earlier for change in _left_by(one)), *member.given]
         hidden = [*(_hidden_by(one) for one in earlier), *member.hidden]
         inside = {part.id for part in facts.parts_in(member.steps)}
@@ -222,7 +196,7 @@ class Branches(Computing):
             "_data": self._data.with_changes(changes, hidden),
             "_rules": [
                 *(
-                    _in_branch(rule, [one.own["_rules"][place] for one in earlier])
+                    in_branch(rule, [one.own["_rules"][place] for one in earlier])
                     for place, rule in enumerate(self._rules)
                 ),
                 *own,
@@ -257,7 +231,7 @@ class Branches(Computing):
     def _join_rules(self, members: list[Member]) -> None:
         for place, rule in enumerate(self._rules):
             ended = [(one, one.own["_rules"][place]) for one in members if one.course is not None]
-            _join(rule, ended, members)
+            join(rule, ended, members)
 
     def _come_together(self, step: Any, members: list[Member]) -> str:
         """Apply what the branches came to, then the result of the whole."""
@@ -314,14 +288,6 @@ def _may_start(step: Any, member: Member, members: list[Member]) -> bool:
     return all(one.is_good for one in members if one.name in member.needs)
 
 
-def _before(member: Member, members: list[Member]) -> list[Member]:
-    """Return the branches on which one depends, at any distance."""
-    names = set(member.needs)
-    for _ in members:
-        names |= {name for one in members if one.name in names for name in one.needs}
-    return [one for one in members if one.name in names]
-
-
 def _size_left(member: Member) -> int:
     """Return the size of the output of a branch, 0 for one without an output."""
     assert member.closed is not None
@@ -336,29 +302,3 @@ def _left_by(member: Member) -> list[Any]:
 def _hidden_by(member: Member) -> tuple[Holder, set[FieldPath]]:
     assert member.closed is not None
     return (str(member.name), "output"), member.closed.hidden
-
-
-def _in_branch(rule: RuleMonitor, earlier: list[RuleMonitor]) -> RuleMonitor:
-    """Return a rule as a branch begins with it: what came before it, and nothing owed there. Starts count for all."""
-    found = copy(rule)
-    found.came, found.stale = _levels([rule, *earlier])
-    found.owes = found.has_paid = False
-    return found
-
-
-def _levels(rules: list[RuleMonitor]) -> tuple[set[str], set[str]]:
-    """Return the guards that came in one of several places, and those among them that are stale in all of these."""
-    came = set().union(*(rule.came for rule in rules))
-    fresh = set().union(*(rule.came - rule.stale for rule in rules))
-    return came, (came - fresh) | set().union(*(rule.stale - rule.came for rule in rules)) - fresh
-
-
-def _join(rule: RuleMonitor, ended: list[tuple[Member, RuleMonitor]], members: list[Member]) -> None:
-    """Let a rule remember what branches did: what one owes is paid in one behind it, what came before in any."""
-    rule.came, rule.stale = _levels([rule, *(one for _, one in ended)])
-    paying = [member for member, one in ended if one.has_paid]
-    owing = [member for member, one in ended if one.owes]
-    rule.owes = (rule.owes and not paying) or any(
-        not any(member in _before(later, members) for later in paying) for member in owing
-    )
-    rule.has_paid = rule.has_paid or bool(paying)
