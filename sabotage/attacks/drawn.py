@@ -239,6 +239,7 @@ class DrawnRounds(_Drawn):
     action = "items that carry values on and fail, in several attempts and visits of their step"
     defence = "each item starts with what the last good one left, and each attempt with the first values"
     theme = "rounds"
+    programs = 15
 
 
 class DrawnJoins(_Drawn):
@@ -249,6 +250,7 @@ class DrawnJoins(_Drawn):
     action = "branches that fail with different errors, in any order"
     defence = "the names of branches decide what a join comes to, not the time and not what depends on what"
     theme = "joins"
+    programs = 15
 
 
 class DrawnFlows(_Drawn):
@@ -260,6 +262,7 @@ class DrawnFlows(_Drawn):
     invariant = Invariant.SECRECY
     defence = "a copy is as sensitive as what it was made of, part by part, and what a type marks besides"
     theme = "flows"
+    programs = 15
 
 
 class DrawnCalls(_Drawn):
