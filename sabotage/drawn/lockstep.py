@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn import around, showing
 from stepward.sabotage.drawn.fate import PEOPLE, World, given
-from stepward.sabotage.drawn.held import alike, held_by, sealed_in
+from stepward.sabotage.drawn.held import alike, held_by, sealed_in, tells
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Machine, Parted, Processes, equal
 from stepward.sabotage.drawn.passing import catch_up, compare_waits, let_pass, may_pass
 from stepward.sabotage.playing.oracle import odd_of
@@ -26,7 +26,7 @@ from stepward.sabotage.reference import (
     facts,
 )
 from stepward.sabotage.reference.data import outermost
-from stepward.sabotage.reference.plain import written
+from stepward.sabotage.reference.plain import Unworded, written
 from stepward.sabotage.stores.plain_records import branch_of
 from stepward.vm import (
     DeliveryRefused,
@@ -410,7 +410,7 @@ class _Pair:
         equal("sensitive", sorted(known.keys() - run.view("model").keys()), sorted(reference.hidden))
         for name, value in held_by(found).items():
             equal("sensitive", sealed_in(value), reference.hidden.get(name, set()), f"in `{name}`")
-        if reference.reason == "error" and not all(text in run.error for text in reference.says):
+        if reference.reason == "error" and not tells(run.error, Unworded.telling("", reference.says)):
             raise Parted("values", f"the error is `{run.error}`, which does not say {reference.says}")
         if not alike(run.output, reference.output):
             raise Parted("values", f"the output is {run.output!r}, and {reference.output!r} to the reference")
