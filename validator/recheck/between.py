@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from itertools import chain
+from typing import Final, Protocol
 
 from stepward.validator.recheck.arguments import may_fail_to_call
 from stepward.validator.recheck.cells import FAILS, UNDEFINED, Block, meet
@@ -12,19 +13,24 @@ from stepward.validator.recheck.definite import (
     joined_at,
     owner_of,
 )
+from stepward.validator.recheck.describing import written
 from stepward.validator.recheck.ends import given_by_body, given_by_branches
 from stepward.validator.recheck.evaluation import Environment, references, values
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit
 from stepward.validator.recheck.failures import errors_at, errors_before_items, errors_of_branches, leaving, told_apart
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
+from stepward.validator.recheck.joined import written_items
 from stepward.validator.recheck.kept import BEFORE_ALL, BEFORE_ITEM
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
-from stepward.vm.expressions.syntax import Expression
+from stepward.vm.expressions.syntax import Constant, Expression
 from stepward.vm.expressions.template import embedded, lone_reference
 from stepward.vm.language.steps import BranchStep, FailingPart, ForEachStep, InvokeStep, ParallelStep, SetStep, Stage
+
+MAX_WRITTEN: Final = 20
+"""The most items of a list that is written down of which each is looked at by itself."""
 
 
 class Steps(Protocol):
@@ -107,6 +113,17 @@ def _given_back(steps: Steps, step: ForEachStep, number: int) -> Iterator[list[C
         found = list(steps.valued([(name,)], _anything(steps, name)))
         is_lost = any(one.kind == "output" for one in steps.reading.lookup.variables[name])
         yield [*found, *(steps.undefined((name,)) if is_lost else ())]
+
+
+def _item(steps: Steps, step: ForEachStep, number: int) -> Iterator[Changes]:
+    """Yield the changes by which an item gets its value: one of a list that is written down, else one of its type."""
+    trees = written_items(step)
+    values = [tree.value for tree in trees if isinstance(tree, Constant)]
+    if trees and len(values) == len(trees) <= MAX_WRITTEN:
+        return chain.from_iterable(steps.valued([(step.item_name,)], written(value)) for value in values)
+    if trees:
+        return steps.valued([(step.item_name,)], _anything(steps, step.item_name))
+    return steps.given((step.item_name,), Source("item", step.item_name, number))
 
 
 def _anything(steps: Steps, name: str) -> DescribeField:
@@ -253,7 +270,7 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
         if transition.kind in ("failed", "skipped"):
             continue
         if transition.kind == "item" and stage.role == "next":
-            choices.append(steps.given((step.item_name,), Source("item", step.item_name, number)))
+            choices.append(_item(steps, step, number))
             if step.index_as is not None:
                 choices.append(steps.given((step.index_as,), Source("index", step.index_as, number)))
         elif transition.kind == "success" and step.is_once:

@@ -9,7 +9,7 @@ from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.parsed import Parsed
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.syntax import Built, Expression, Reference
-from stepward.vm.language.steps import AnyPart, EndStep, ParallelStep
+from stepward.vm.language.steps import AnyPart, AnyStep, EndStep, ForEachStep, ParallelStep
 from stepward.vm.language.types import TypeSpec
 
 
@@ -37,6 +37,11 @@ def end_trees(reading: Parsed, owner: int) -> list[Expression]:
     """Return what the `end` steps of a body give, in which each text is a template."""
     ends = [reading.steps[number] for number in closing(reading, owner)]
     return [built(one.output) for one in ends if isinstance(one, EndStep)]
+
+
+def written_items(step: AnyStep) -> list[Expression]:
+    """Return the items of a list that is written down in its for_each step; none of any other list."""
+    return [built(one) for one in step.items] if isinstance(step, ForEachStep) and isinstance(step.items, tuple) else []
 
 
 def parts_of(reading: Parsed, owner: int) -> dict[str, Part]:

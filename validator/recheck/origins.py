@@ -23,7 +23,7 @@ from stepward.validator.recheck.cells import (
 from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.items import may_have, surely_has
-from stepward.validator.recheck.joined import end_trees, parts_of
+from stepward.validator.recheck.joined import end_trees, parts_of, written_items
 from stepward.validator.recheck.names import ABSENT, Names, Source, inside
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.sums import AssignedKinds
@@ -282,10 +282,14 @@ class Origins:
         return [one for one in found if one is not None], bool(found) and None not in found
 
     def _trees(self, source: Source) -> list[Expression]:
-        """Return the expressions that give a source its values: that of a `set`, or those of the ends of a branch."""
+        """Return the expressions that give a source its values: that of a `set`, those of the ends of a branch, or the
+        items of a list that is written down."""
         if source.kind == "set":
             tree = self.tree(source)
             return [] if tree is None else [tree]
+        if source.kind == "item":
+            owner = self.reading.steps[self.reading.layout.body_of(source.step).owner]
+            return written_items(owner)
         is_branch = source.kind == "output" and isinstance(self.reading.steps[source.step], BranchStep)
         return end_trees(self.reading, source.step) if is_branch else []
 

@@ -9,9 +9,12 @@ import pytest
 from test_item_fields import QUESTIONS, TYPES
 
 from sizes import MANY
-from stepward.validator import ProgramValidator
+from stepward.validator import ProgramValidator, Verdict
+from stepward.validator.engine.systems.ends import Ends
+from stepward.validator.engine.systems.system import Literal
 from stepward.validator.findings import Property, Report
 from stepward.vm import Program
+from stepward.vm.values import FrozenMap
 
 ACT: dict[str, Any] = {"id": "act", "type": "tool", "tool": "act"}
 LAST: dict[str, Any] = {"id": "z", "type": "end"}
@@ -121,3 +124,11 @@ def test_a_rule_on_the_output_of_a_branch_is_decided_at_each_place(
     assert found.verdict.value == ("violated" if QUESTIONS[kind][question] else "proved"), result.findings
     assert found.rechecked is (not QUESTIONS[kind][question])
     assert not [one for one in result.findings if one.code in ("SW201", "SW202", "SW203")]
+
+
+def test_a_wrong_object_of_the_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judged("variable", "number", "F > 50", may_lack=False)[0].verdict is Verdict.VIOLATED
+    monkeypatch.setattr(Ends, "together", lambda *_: iter([((), Literal(FrozenMap({"one": 0, "two": 0})))]))
+    found, _ = judged("variable", "number", "F > 50", may_lack=False)
+    assert found.verdict is Verdict.UNKNOWN
+    assert "second checker" in found.evidence.reason

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sizes import MANY
-from stepward.validator import ProgramValidator
+from stepward.validator import ProgramValidator, Verdict
+from stepward.validator.engine.systems import between
 from stepward.vm import Program
 
 TYPES: dict[str, dict[str, Any]] = {
@@ -122,3 +123,58 @@ def test_a_rule_on_a_field_is_decided_at_each_place(place: str, asked: tuple[str
     (found,) = [one for one in result.properties if one.rule is not None and one.rule.endswith("rule")]
     assert found.verdict.value == ("violated" if QUESTIONS[kind][question] else "proved"), result.findings
     assert found.rechecked is (not QUESTIONS[kind][question])
+
+
+PAIRS = [{"k": "a", "v": 1}, {"k": "b", "v": 2}]
+WRITTEN: list[tuple[list[Any], dict[str, bool]]] = [
+    ([1, 2, 3], {"$i > 3": False, "$i > 2": True, "$i in [1, 2]": True, "$i == 1.5": False, "$i + 1 > 4": False}),
+    (["a", "bc"], {"$i == 'c'": False, "$i == 'bc'": True, "len($i) > 2": False, "$i contains 'c'": True}),
+    (["$$5", "b"], {"$i == '$$5'": False, "$i == '$5'": True}),
+    (PAIRS, {"$i.k == 'a' and $i.v == 2": False, "$i.k == 'b' and $i.v == 2": True, "$i.v > 2": False}),
+    ([{"f": 1}, {}], {"defined($i.f)": True, "defined($i.g)": False, "defined($i.f) and $i.f != 1": False}),
+    ([[1], [2, 3]], {"len($i) > 2": False, "len($i) > 1": True, "$i contains 4": False, "$i contains 3": True}),
+    ([True, True], {"not $i": False, "$i": True}),
+    ([None, 1], {"$i == null": True, "$i != null and $i > 1": False}),
+    (["$n", 12], {"$i > 12": False, "$i > 11": True, "$i < 0": False}),
+    (["$t", "b"], {"$i == 'c'": False, "$i == 'b'": True}),
+    ([{"f": "$n"}, {"f": 3}], {"$i.f > 9": False, "$i.f < 0": False}),
+    (list(range(40)), {"$i > 39": False, "$i > 0": True, "$i < 0": False}),
+]
+"""Lists that are written down, with questions about an item, and whether some item answers them with yes."""
+HOW = ("one after another", "at once", "in a call", "in an item")
+WRITTEN_CASES = [
+    (how, number, question) for number, (_, asked) in enumerate(WRITTEN) for question in asked for how in HOW
+]
+"""By day one of five is tried: five has no factor in common with the number of ways, so that each is met."""
+
+
+@pytest.mark.parametrize(("how", "number", "question"), WRITTEN_CASES if MANY else WRITTEN_CASES[::5])
+def test_an_item_of_a_list_that_is_written_down_is_one_of_it(how: str, number: int, question: str) -> None:
+    items, asked = WRITTEN[number]
+    body = {"id": "each", "type": "for_each", "items": items, "as": "i", "max_items": 40, "steps": [ACT]}
+    inputs = {"n": {"type": "integer", "minimum": 0, "maximum": 9}, "t": {"enum": ["a", "b"]}}
+    rules = [{"name": "rule", "never": {"tool": "act"}, "when": question}]
+    tools = {"act": {"effect": "write", "idempotent": True}}
+    made: dict[str, Any] = {"name": "t", "language": 2, "inputs": inputs, "tools": tools, "guardrails": rules}
+    made["steps"] = [body | ({"max_concurrency": 2} if how == "at once" else {})]
+    if how == "in a call":
+        made["programs"] = {"sub": {"inputs": inputs, "guardrails": rules, "steps": [body]}}
+        called = {"id": "part", "type": "call", "program": "sub", "args": {"n": "$n", "t": "$t"}}
+        made |= {"steps": [called], "guardrails": []}
+    elif how == "in an item":
+        made["steps"] = [{"id": "o", "type": "for_each", "items": [7, 8], "as": "x", "max_items": 2, "steps": [body]}]
+    result = ProgramValidator(Program.from_dict(made)).validate()
+    (found,) = [one for one in result.properties if one.rule is not None and one.rule.endswith("rule")]
+    assert found.verdict.value == ("violated" if asked[question] else "proved"), result.findings
+    assert found.rechecked is (not asked[question])
+
+
+def test_a_wrong_item_of_the_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = {"id": "each", "type": "for_each", "items": [1, 2, 3], "as": "i", "max_items": 3, "steps": [ACT]}
+    rules = [{"name": "rule", "never": {"tool": "act"}, "when": "$i > 1"}]
+    tools = {"act": {"effect": "write", "idempotent": True}}
+    made = {"name": "t", "language": 2, "inputs": {}, "tools": tools, "guardrails": rules, "steps": [each]}
+    monkeypatch.setattr(between, "written_items", lambda _: [1])
+    (found,) = [one for one in ProgramValidator(Program.from_dict(made)).validate().properties if one.rule == "rule"]
+    assert found.verdict is Verdict.UNKNOWN
+    assert "second checker" in found.evidence.reason

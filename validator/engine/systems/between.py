@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.systems.deciding import all_defined
@@ -12,6 +12,7 @@ from stepward.validator.engine.systems.joint import FAILED, SUCCEEDS
 from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.system import NONE_HOLDS, Assign, Decision, Given, Guard, Literal, Undefined
 from stepward.validator.engine.values.domains import Names, kept
+from stepward.vm.expressions.building import built
 from stepward.vm.expressions.syntax import Constant, Defined, Expression, Logic, Reference
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import BranchStep, Failing, ForEachStep, ParallelStep, SetStep
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 ALL: Final = "all"
 LAST: Final = "last"
+
+MAX_WRITTEN: Final = 16
+"""The most items of a list that is written down for which an item is one of them with all of its fields."""
 
 
 class Moves(Protocol):
@@ -155,6 +159,13 @@ def _without_error(moves: Moves, step: ForEachStep) -> Iterator[Assign]:
     yield from (one for one in moves.left_with(step, SUCCEEDS) if one.root not in roots)
 
 
+def written_items(step: ForEachStep) -> list[Any]:
+    """Return the items of a list that is written down and reads nothing, if they are few; none of any other list."""
+    trees = [built(one) for one in step.items] if isinstance(step.items, tuple) else []
+    values = [tree.value for tree in trees if isinstance(tree, Constant)]
+    return values if len(values) == len(trees) <= MAX_WRITTEN else []
+
+
 def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
     """Yield the moves of a stage: an item is fresh, and the names of the body are undefined."""
     bodies, names = moves.facts.bodies, moves.facts.meaning.names
@@ -166,6 +177,12 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
             found = {one: source for (one,) in bodies.item_names(step) for source in names.variables[one]}
             assigns = tuple(Assign((one,), Given(source)) for one, source in found.items())
             assigns += tuple(_remembered(moves, owner, LAST))
+            for value in written_items(step):
+                item = Assign((step.item_name,), Literal(value))
+                told = (one if one.root != item.root else item for one in assigns)
+                yield Leaving(transition, (), (*gone, *told), (), 0)
+            if written_items(step):
+                continue
         elif transition.kind == "again":
             assigns = tuple(_given_back(moves, owner, ALL))
         elif transition.kind == "success" and step.is_once:

@@ -15,6 +15,7 @@ from math import ceil, floor
 from typing import Final, NamedTuple
 
 from stepward.validator.analysis.body_outputs import BodyOutputs
+from stepward.vm.expressions.building import built
 from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.inside import Leaf, leaf
 from stepward.vm.expressions.operands import result_kinds
@@ -25,6 +26,7 @@ from stepward.vm.language.items import origins
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.name_types import COPIES
 from stepward.vm.language.names import Resolution, Source
+from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.patterns.languages import shortest
 from stepward.vm.patterns.matching import matches
@@ -436,13 +438,29 @@ class Domains:
                 return of_kinds(result_kinds(tree))
 
     def _item(self, source: Source, fields: tuple[str, ...]) -> Domain:
-        """Return the values that an item can have, or a field of it: what the type of its list says, else anything."""
+        """Return the values that an item can have, or a field of it: those of a list that is written down, or what the
+        type of its list says, else anything."""
         found = NOTHING
+        for tree in self._written(source):
+            found |= self._part(leaf(tree, fields), 0)
+        if not found.is_empty or found.undefined:
+            return found
         for origin, path in origins(self._meaning.typing, Resolution((source,), fields)):
             if origin.kind in COPIES:
                 return ANYTHING | Domain(undefined=bool(fields))
             found |= self._at(origin, path, 0)
         return found if fields else replace(found, undefined=False)
+
+    def _written(self, source: Source) -> list[Expression]:
+        """Return the items of a list that is written down in its for_each step; none of any other list."""
+        assert source.step is not None
+        layout = self._meaning.flow.layout
+        step = layout.steps[layout.body_of(source.step).owner]
+        return (
+            [built(one) for one in step.items]
+            if isinstance(step, ForEachStep) and isinstance(step.items, tuple)
+            else []
+        )
 
     def _tree(self, source: Source) -> Expression | None:
         assert source.step is not None
