@@ -9,9 +9,8 @@ import signal
 import sys
 import tempfile
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -67,15 +66,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(5_000, 60, 50)
     gc.enable()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_report_to_serializable() -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
-    """Send no keywords of a test to the process that counts: it reads none, and they were most of a report."""
-    data = yield
-    if data is not None:
-        data["keywords"] = {}
-    return data
 
 
 @pytest.fixture(scope="session")
