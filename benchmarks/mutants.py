@@ -1,297 +1,231 @@
-"""How much of the machine the attacks watch: random mistakes are put into it, one at a time, and it is attacked.
+"""Whether a campaign finds small mistakes in the machine: one-line edits of its functions, each attacked by itself.
 
-`python benchmarks/mutants.py --mutants 100 --seed 1`. A mistake is a comparison turned, a condition negated, `and` for
-`or`, a sum turned, a call or an error left out. The campaign knows nothing of it. What survives is printed, to be read:
-a mistake that changes nothing, one in words or speed only, or a defence that no attack watches.
+`python benchmarks/mutants.py --mutants 100 --seed 1`. The campaign is the default one on `customer_refund` with
+specimens. It is played once, to see which shards come to which function, within `--shards` shards: about as many as
+120 s of CPU reach. Then each mistake is put into a fork of this process, as new code of the function, and attacked by
+the shards that come to it, those of rare functions first, for `--seconds` of CPU at most. A mistake that survives may
+change nothing (read it), or may be found by a longer play.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import gc
+import importlib
+import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections import Counter
+import select
+import signal
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final, NamedTuple
+from types import CodeType, FunctionType
+from typing import Final, NamedTuple
+
+import coverage
+from mutations import Edit, edited, edits_of
+
+from stepward.sabotage.campaign import Orders, _in_turns
+from stepward.sabotage.campaigns import specimen_programs
+from stepward.sabotage.campaigns.shard import Shard, run_shard
+from stepward.sabotage.campaigns.specimen_programs import specimen_target
+from stepward.sabotage.registry import ATTACK_BY_NAME
+from stepward.sabotage.target import Target
+from stepward.validator import check_program
+from stepward.validator.routes import routes
+from stepward.vm import Policy, Program
 
 ROOT: Final = Path(__file__).parents[1]
-FILES: Final = (
-    *(
-        f"vm/machine/{name}.py"
-        for name in ("apply", "ask", "calls", "data", "decide", "deliveries", "driver", "execution")
-    ),
-    "vm/language/automata.py",
-    *(f"vm/machine/{name}.py" for name in ("history", "keys", "monitors", "replay", "runs", "state", "tools")),
-    *(
-        f"vm/journal/{name}.py"
-        for name in ("chain", "memory", "records", "sealing", "verify", "sqlite", "sqlite_vault")
-    ),
-)
-"""What an attacker has to get past. The language below it has tests of its own."""
+PROGRAM: Final = ROOT / "specs/programs/good/customer_refund.yaml"
+POLICY: Final = ROOT / "specs/policies/payments.yaml"
+WEIGHTS: Final = {"vm/machine": 6, "vm/journal": 2, "vm/language": 1, "vm/expressions": 1, "vm/telemetry": 1}
+"""How often a file of a folder is drawn from: about as often as readers have planted mistakes there."""
 
-SECONDS: Final = 300
-TURNED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-}
+NOT_PLAYED: Final = ("conformance.py", "upkeep.py", "trials.py", "postgres.py", "postgres_connection.py")
+"""Files that a campaign without a server does not come to."""
 
-EVERY: Final[dict[str, Any]] = {
-    "name": "every",
-    "inputs": {
-        "amount": {"type": "integer", "minimum": 0, "maximum": 9},
-        "card": {"type": "string", "sensitive": True},
-        "notes": {"type": "object", "default": {}, "additionalProperties": {"type": "string", "sensitive": True}},
-    },
-    "tools": {
-        "look": {"effect": "read", "args": {}, "returns": {"type": "integer"}},
-        "know": {
-            "effect": "read",
-            "args": {},
-            "returns": {
-                "type": "object",
-                "sensitive": True,
-                "properties": {"pin": {"type": "string"}},
-                "required": ["pin"],
-            },
-        },
-        "try": {
-            "effect": "read",
-            "args": {"pin": {"type": "string"}},
-            "returns": {"type": "string", "sensitive": True},
-        },
-        "ask": {
-            "effect": "none",
-            "args": {"card": {"type": "string"}},
-            "returns": {"enum": ["yes", "no"]},
-            "suspends": True,
-        },
-        "pay": {
-            "effect": "write",
-            "idempotent": False,
-            "args": {"amount": {"type": "integer"}},
-            "returns": {"type": "string"},
-        },
-        "book": {"effect": "write", "idempotent": True, "args": {"text": {}}, "returns": {"type": "object"}},
-    },
-    "guardrails": [
-        {"name": "asked", "protects": {"tool": "pay"}, "requires": {"step": "agreed", "branch": "then"}},
-        {"name": "once", "at_most_once": {"step": "pay"}},
-        {"name": "small", "never": {"tool": "pay"}, "when": "$args.amount > 9"},
-        {"name": "told", "followed_by": {"first": {"tool": "pay"}, "then": {"step": "mail"}}, "ends": "any"},
-        {"name": "tried", "followed_by": {"first": {"step": "know"}, "then": {"tool": "pay"}}},
-        {"name": "unlucky", "never": {"step": "count"}, "when": "$stock == 13"},
-    ],
-    "max_steps": 40,
-    "max_tokens": 200,
-    "max_stalled_steps": 6,
-    "steps": [
-        {"id": "look", "type": "tool", "tool": "look", "output_key": "stock", "on_error": "retry", "max_retries": 2},
-        {"id": "know", "type": "tool", "tool": "know", "output_key": "person"},
-        {"id": "try", "type": "tool", "tool": "try", "args": {"pin": "$person.pin"}, "on_error": "skip"},
-        {
-            "id": "judge",
-            "type": "llm",
-            "prompt": "Pay $amount?",
-            "allowed_outputs": ["yes", "no"],
-            "timeout_seconds": 9,
-            "on_timeout": "fallback",
-            "fallback": "no",
-            "output_key": "said",
-        },
-        {"id": "ask", "type": "tool", "tool": "ask", "args": {"card": "$card"}, "output_key": "answer"},
-        {
-            "id": "agreed",
-            "type": "condition",
-            "condition": '$answer == "yes" and $said == "yes" and $stock >= $amount',
-            "then": "pay",
-            "otherwise": "refuse",
-        },
-        {
-            "id": "pay",
-            "type": "tool",
-            "tool": "pay",
-            "args": {"amount": "$amount"},
-            "output_key": "paid",
-            "timeout_seconds": 5,
-            "error_step": "refuse",
-            "next_step": "both",
-        },
-        {
-            "id": "both",
-            "type": "parallel",
-            "parallel_steps": [
-                {"id": "book", "type": "tool", "tool": "book", "args": {"text": "paid $paid"}, "on_error": "retry"},
-                {"id": "again", "type": "tool", "tool": "look", "on_error": "skip"},
-            ],
-            "on_error": "retry",
-            "max_retries": 2,
-            "max_visits": 2,
-            "next_step": "tell",
-        },
-        {
-            "id": "tell",
-            "type": "parallel",
-            "parallel_steps": [
-                {"id": "mail", "type": "tool", "tool": "book", "args": {"text": "paid"}},
-                {"id": "note", "type": "llm", "prompt": "Note that $amount was paid"},
-            ],
-            "max_concurrency": 1,
-            "on_error": "skip",
-            "output_key": "told",
-            "next_step": "count",
-        },
-        {"id": "count", "type": "set", "set": {"stock": "$stock - 1"}, "max_visits": 2, "next_step": "more"},
-        {"id": "more", "type": "condition", "condition": "$stock > 7", "then": "both", "otherwise": "done"},
-        {
-            "id": "refuse",
-            "type": "tool",
-            "tool": "book",
-            "args": {"text": "no"},
-            "outcome": "failure",
-            "is_terminal": True,
-        },
-        {"id": "done", "type": "end", "output": {"paid": "$paid"}},
-    ],
-}
+PATIENCE: Final = 600
+"""Seconds of wall time after which a fork is given up."""
 
 
-class Mutant(NamedTuple):
-    """One mistake: the file, the line, what it does, and the text of the file with it."""
+class Verdict(NamedTuple):
+    """What became of a mistake: `found`, `survived`, `broke` (no campaign could be played), or `hung`."""
 
-    file: str
-    line: int
-    what: str
-    text: str
+    how: str
+    attack: str = ""
+    seconds: float = 0.0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make mutants, attack each, and say which survive."""
+    """Put mistakes into the machine, attack each, and say which survive."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mutants", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--examples", type=int, default=30)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=5.0, help="CPU seconds of attacks on one mistake")
+    parser.add_argument("--shards", type=int, default=700, help="shards of the campaign that are played")
+    parser.add_argument("--map", type=Path, help="a file that keeps which shards come to which function")
+    parser.add_argument("--only", default="", help="files whose path has this text")
     options = parser.parse_args(arguments)
-    if options.child:
-        sys.exit(attacked(options.examples))
-    chosen = Random(options.seed).sample(list(mutants()), options.mutants)
-    found: Counter[str] = Counter()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for mutant, (verdict, detail) in zip(
-            chosen, pool.map(lambda one: judged(one, options.examples), chosen), strict=True
-        ):
-            found[verdict] += 1
-            if verdict != "breached":
-                print(f"{verdict}: {mutant.file}:{mutant.line}: {mutant.what}{detail}", flush=True)
-    print(", ".join(f"{count} {verdict}" for verdict, count in sorted(found.items())))
+    campaign = Campaign(options.shards)
+    reach = campaign.reach(options.map)
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    functions = Functions()
+    for edit in drawn(Random(options.seed), options.mutants, reach, options.only):
+        verdict = played(campaign, functions, edit, reach[edit.file, edit.function], options.seconds)
+        found[verdict.how][edit.kind] += 1
+        if verdict.how != "found":
+            print(f"{verdict.how}: {edit.file}:{edit.line}: {edit.kind}: {edit.text}", flush=True)
+    for how, kinds in sorted(found.items()):
+        print(f"{kinds.total()} {how}: {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())}")
 
 
-# -- mistakes ----------------------------------------------------------------------------------------------------------
+Reach = dict[tuple[str, str], list[int]]
+"""The numbers of the shards that come to a function, by its file and its name with that of its class."""
 
 
-def mutants() -> Iterator[Mutant]:
-    """Yield every mistake that can be made in the files, in order."""
-    for file in FILES:
-        text = (ROOT / file).read_text(encoding="utf-8")
-        count = sum(1 for _ in places(ast.parse(text)))
-        for number in range(count):
-            tree = ast.parse(text)
-            node, what = list(places(tree))[number]
-            change(node, what)
-            yield Mutant(file, node.lineno, f"{what}: {text.splitlines()[node.lineno - 1].strip()}", ast.unparse(tree))
+class Campaign:
+    """The first shards of the default campaign, with their targets."""
+
+    def __init__(self, most: int) -> None:
+        self.program, self.policies = Program.load(PROGRAM), [Policy.load(POLICY)]
+        self.routes = routes(self.program, self.policies, check=partial(check_program, recheck=False))
+        target, orders = self._target(), Orders(specimens=True)
+        chosen = orders.chosen()
+        shards = (list(orders.shards(one, has_hold=one().misses(target) is None)) for one in chosen)
+        self.shards: list[Shard] = _in_turns(shards)[:most]
+
+    def _target(self) -> Target:
+        return Target(self.program, self.policies, self.routes)
+
+    def play(self, number: int, own: Target | None = None) -> bool:
+        """Play a shard, and return whether it was breached."""
+        shard = self.shards[number]
+        target = specimen_target(shard.specimen) if shard.specimen else own or self._target()
+        return run_shard(target, ATTACK_BY_NAME[shard.attack](), shard).found is not None
+
+    def reach(self, kept: Path | None) -> Reach:
+        """Return which shards come to each function. They are played for that, unless a file has it."""
+        if kept is not None and kept.exists():
+            return {tuple(key.split(" ")): value for key, value in json.loads(kept.read_text()).items()}  # type: ignore[misc]
+        data = coverage.Coverage(data_file=None, source_pkgs=["stepward.vm"], config_file=False)
+        data.start()
+        for number in range(len(self.shards)):
+            data.switch_context(str(number))
+            self.play(number)
+        data.stop()
+        found: Reach = {}
+        for path in data.get_data().measured_files():
+            file = str(Path(path).relative_to(ROOT))
+            lines = data.get_data().contexts_by_lineno(path)
+            for name, body in bodies(ast.parse(Path(path).read_text(encoding="utf-8"))):
+                numbers = {int(one) for line in body for one in lines.get(line, ()) if one}
+                if numbers:
+                    found[file, name] = sorted(numbers)
+        if kept is not None:
+            kept.write_text(json.dumps({" ".join(key): value for key, value in found.items()}))
+        return found
 
 
-def places(tree: ast.AST) -> Iterator[tuple[Any, str]]:
-    """Yield the nodes in which a mistake can be made, and which."""
+def bodies(tree: ast.Module) -> Iterator[tuple[str, range]]:
+    """Yield the name of each function of a file, with that of its class, and the lines of its body."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and type(node.ops[0]) in TURNED:
-            yield node, "a comparison is turned"
-        elif isinstance(node, ast.If | ast.IfExp):
-            yield node, "a condition is negated"
-        elif isinstance(node, ast.BoolOp):
-            yield node, "`and` and `or` are swapped"
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call | ast.Await):
-            yield node, "a call is left out"
-        elif isinstance(node, ast.Raise) and node.exc is not None:
-            yield node, "an error is not raised"
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-            yield node, "a sum is turned"
+        inside = node.body if isinstance(node, ast.ClassDef | ast.Module) else []
+        prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        for one in inside:
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield prefix + one.name, range(one.body[0].lineno, (one.end_lineno or one.lineno) + 1)
 
 
-def change(node: Any, what: str) -> None:
-    """Make a mistake in a node, in place."""
-    if what == "a comparison is turned":
-        node.ops[0] = TURNED[type(node.ops[0])]()
-    elif what == "a condition is negated":
-        node.test = ast.UnaryOp(ast.Not(), node.test)
-    elif what == "`and` and `or` are swapped":
-        node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-    elif what == "a call is left out":
-        node.value = ast.Constant(None)
-    elif what == "a sum is turned":
-        node.op = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
-    else:
-        assert isinstance(node, ast.Raise), "there is no other mistake"
-        node.__class__ = ast.Expr
-        node._fields = ("value",)
-        node.value = ast.Constant(None)
+def drawn(chance: Random, count: int, reach: Reach, only: str) -> Iterator[Edit]:
+    """Yield edits of functions that are come to, from each file in its turn."""
+    files = {}
+    for path in sorted((ROOT / "vm").rglob("*.py")):
+        file = str(path.relative_to(ROOT))
+        weight = WEIGHTS.get(str(Path(file).parent), 0)
+        edits = [one for one in edits_of(ROOT, file) if (file, one.function) in reach]
+        if weight and edits and only in file and path.name not in NOT_PLAYED:
+            files[file] = (weight * len(edits) ** 0.5, chance.sample(edits, len(edits)))
+    for _ in range(min(count, sum(len(edits) for _, edits in files.values()))):
+        left = [file for file, (_, edits) in files.items() if edits]
+        (file,) = chance.choices(left, [files[one][0] for one in left])
+        yield files[file][1].pop()
 
 
-# -- attacks -----------------------------------------------------------------------------------------------------------
+class Functions:
+    """The functions of the machine in this process, by file, name and first line."""
+
+    def __init__(self) -> None:
+        for path in (ROOT / "vm").rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            if path.name not in NOT_PLAYED:
+                importlib.import_module(".".join(("stepward", *parts)).removesuffix(".__init__"))
+        self._found: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
+        for one in gc.get_objects():
+            if isinstance(one, FunctionType):
+                code = one.__code__
+                self._found[code.co_filename, code.co_qualname, code.co_firstlineno].append(one)
+
+    def replace(self, edit: Edit) -> bool:
+        """Give a function the code of an edit; return whether there is such a function."""
+        path = str(ROOT / edit.file)
+        whole = compile(edited(ROOT, edit), path, "exec", dont_inherit=True)
+        codes = [one for one in _codes(whole) if (one.co_qualname, one.co_firstlineno) == edit.place]
+        functions = [one for code in codes for one in self._found[path, code.co_qualname, code.co_firstlineno]]
+        fit = [one for one in functions if one.__code__.co_freevars == codes[0].co_freevars]
+        for one in fit:
+            one.__code__ = codes[0]
+        return bool(fit)
 
 
-def judged(mutant: Mutant, examples: int) -> tuple[str, str]:
-    """Attack a copy of the package with the mistake in it; return what became of it."""
-    with tempfile.TemporaryDirectory() as folder:
-        for package in ("vm", "sabotage"):
-            shutil.copytree(
-                ROOT / package, Path(folder, "stepward", package), ignore=shutil.ignore_patterns("__pycache__")
-            )
-        Path(folder, "stepward", mutant.file).write_text(mutant.text, encoding="utf-8")
-        command = [sys.executable, __file__, "--child", "yes", "--examples", str(examples)]
-        environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield one
+            yield from _codes(one)
+
+
+def played(campaign: Campaign, functions: Functions, edit: Edit, shards: Sequence[int], seconds: float) -> Verdict:
+    """Attack the machine with an edit in a fork of this process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
         try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=folder
-            )
-        except subprocess.TimeoutExpired:
-            return "hung", ""
-    if done.returncode == 1 and "BREACH" in done.stdout:
-        return "breached", ""
-    if done.returncode:
-        return "broken", f" ({done.stderr.strip().splitlines()[-1][:120] if done.stderr.strip() else ''})"
-    return "survived", ""
+            said = _attacked(campaign, functions, edit, shards, seconds)
+        except BaseException as error:
+            said = Verdict("broke", type(error).__name__)
+        os.write(writing, json.dumps(said).encode())
+        os._exit(0)
+    os.close(writing)
+    is_there, _, _ = select.select([reading], [], [], PATIENCE)
+    text = os.read(reading, 1 << 16) if is_there else b""
+    os.close(reading)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return Verdict(*json.loads(text)) if text else Verdict("hung")
 
 
-def attacked(examples: int) -> int:
-    """Attack until something breaks; return 1 when it did."""
-    from stepward.sabotage.campaign import Orders, attack_program
-    from stepward.sabotage.registry import ATTACKS
-    from stepward.vm import Program
-
-    program = Program.from_dict(EVERY)
-    for attack in ATTACKS:
-        matrix = attack_program(program, (), Orders(examples=examples, attacks=(attack.name,)))
-        if matrix.breaches:
-            print(f"BREACH {attack.name}: {matrix.breaches[0].what}")
-            return 1
-    return 0
+def _attacked(campaign: Campaign, functions: Functions, edit: Edit, shards: Sequence[int], seconds: float) -> Verdict:
+    if not functions.replace(edit):
+        return Verdict("broke", "no such function")
+    for thing in vars(specimen_programs).values():
+        if hasattr(thing, "cache_clear"):
+            thing.cache_clear()
+    began = time.process_time()
+    drawn_first = sorted(shards, key=lambda number: not campaign.shards[number].attack.startswith("drawn"))
+    own = campaign._target()
+    for number in drawn_first:
+        if campaign.play(number, own):
+            return Verdict("found", campaign.shards[number].attack, time.process_time() - began)
+        if time.process_time() - began > seconds:
+            break
+    return Verdict("survived", "", time.process_time() - began)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import gc
 import json
@@ -34,6 +35,7 @@ from floors import Commit, Database, OnDisk, Same, Small  # noqa: E402
 from hard import CASES, HARD, Hard  # noqa: E402
 from machine import bytes_per_step, commits_of_a_run, long_run, memory_contenders  # noqa: E402
 from machine_peers import NANO, is_installed  # noqa: E402
+from mutations import edited, edits_of  # noqa: E402
 from planted import Mistake, edits, patches, planted  # noqa: E402
 from replies import contenders as kinds_of_steps  # noqa: E402
 from runs import STEPS, Tools, chain, loop, performed  # noqa: E402
@@ -400,3 +402,15 @@ def test_the_reader_of_a_studio_is_sent_updates_and_asks_for_runs(tmp_path: Path
     (found,) = seen
     assert found.updates >= found.parts >= 1
     assert found.size > 1_000
+
+
+def test_each_mistake_by_syntax_is_another_function() -> None:
+    kinds: set[str] = set()
+    for file in ("vm/machine/due.py", "vm/machine/ask.py", "vm/journal/chain.py"):
+        whole = ast.unparse(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+        for edit in edits_of(ROOT, file):
+            kinds.add(edit.kind)
+            text = ast.unparse(edited(ROOT, edit))
+            assert text != whole, edit
+            compile(text, file, "exec")
+    assert len(kinds) >= 12
