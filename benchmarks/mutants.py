@@ -3,7 +3,7 @@
 `python benchmarks/mutants.py --mutants 100 --seed 1`. The campaign is the default one on `customer_refund` with
 specimens. It is played once, to see which shards come to which function, within `--shards` shards: about as many as
 120 s of CPU reach. Then each mistake is put into a fork of this process, as new code of the function, and attacked by
-the shards that come to it, those of rare functions first, for `--seconds` of CPU at most. A mistake that survives may
+the shards that come to it, in the order of the campaign, for `--seconds` of CPU at most. A mistake that survives may
 change nothing (read it), or may be found by a longer play.
 """
 
@@ -48,6 +48,9 @@ WEIGHTS: Final = {"vm/machine": 6, "vm/journal": 2, "vm/language": 1, "vm/expres
 NOT_PLAYED: Final = ("conformance.py", "upkeep.py", "trials.py", "postgres.py", "postgres_connection.py")
 """Files that a campaign without a server does not come to."""
 
+FIRST: Final = 3
+"""Shards of drawn programs that come first: they find most of what can be found."""
+
 PATIENCE: Final = 600
 """Seconds of wall time after which a fork is given up."""
 
@@ -65,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mutants", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=5.0, help="CPU seconds of attacks on one mistake")
+    parser.add_argument("--seconds", type=float, default=8.0, help="CPU seconds of attacks on one mistake")
     parser.add_argument("--shards", type=int, default=700, help="shards of the campaign that are played")
     parser.add_argument("--map", type=Path, help="a file that keeps which shards come to which function")
     parser.add_argument("--only", default="", help="files whose path has this text")
@@ -218,9 +221,9 @@ def _attacked(campaign: Campaign, functions: Functions, edit: Edit, shards: Sequ
         if hasattr(thing, "cache_clear"):
             thing.cache_clear()
     began = time.process_time()
-    drawn_first = sorted(shards, key=lambda number: not campaign.shards[number].attack.startswith("drawn"))
+    of_drawn = [number for number in shards if campaign.shards[number].attack.startswith("drawn")][:FIRST]
     own = campaign._target()
-    for number in drawn_first:
+    for number in dict.fromkeys((*of_drawn, *shards)):
         if campaign.play(number, own):
             return Verdict("found", campaign.shards[number].attack, time.process_time() - began)
         if time.process_time() - began > seconds:

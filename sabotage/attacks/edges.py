@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import tempfile
 from collections import UserDict
 from collections.abc import Callable, Coroutine, Iterator
 from decimal import Decimal
@@ -15,7 +17,8 @@ from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.memory import MemoryJournal
-from stepward.vm.journal.store import Append
+from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.journal.store import Append, Journal
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.machine.authority import Envelope
@@ -57,6 +60,9 @@ class _Lazy(UserDict[str, Any]):
         raise ConnectionError("the row is gone")
 
 
+IDS: Final[tuple[Any, ...]] = ("", "x" * 201, "r\n", "a\x00b", "\ud800", 5, None, ["r"], b"r")
+"""What is the id of no run."""
+
 INPUTS: Final[tuple[Any, ...]] = (float("nan"), float("inf"), {1, 2}, b"x", {"y": {3: 4}}, "\ud800", _Lazy({"a": 1}))
 """What is no value."""
 
@@ -64,6 +70,7 @@ INPUTS: Final[tuple[Any, ...]] = (float("nan"), float("inf"), {1, 2}, b"x", {"y"
 _REQUESTS: Final = (
     *(("person", name) for name in NAMES),
     *(("caller", name) for name in NAMES if isinstance(name, str)),
+    *(("id", value) for value in IDS),
     *(("input", value) for value in INPUTS),
     ("name", "x" * 200),
     ("policy", None),
@@ -94,6 +101,8 @@ class OddRequests(Attack):
                 case "caller":
                     self._refuse(case, f"a caller `{value!r}`", envelope=Envelope(value, "gate"))
                     self._refuse(case, f"a gate `{value!r}`", envelope=Envelope("ann", value))
+                case "id":
+                    self._look_for(case, value)
                 case "input":
                     self._refuse(case, f"an input `{value!r:.40}`", {"x": value})
                 case "name":
@@ -102,7 +111,7 @@ class OddRequests(Attack):
                     self._one_policy(case)
         return Outcome.BLOCKED
 
-    def _machine(self, case: Case, store: MemoryJournal, called: list[str], **more: Any) -> ExecutionVM:
+    def _machine(self, case: Case, store: Journal, called: list[str], **more: Any) -> ExecutionVM:
         def ask() -> Suspend:
             called.append("ask")
             return Suspend("?")
@@ -132,6 +141,27 @@ class OddRequests(Attack):
             _refused(case, f"{what} as {name!r}", ask())
             is_so = store.row("r") is not None and case.do(machine.get("r")).seq == run.seq
             case.hold(is_so, self.invariant, f"`{what}` as {name!r} is refused, and the run has changed")
+
+    def _look_for(self, case: Case, run: Any) -> None:
+        """Make requests to a run of such an id, in a file."""
+        with tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True) as folder:
+            store = SQLiteJournal(os.path.join(folder, "runs.db"))
+            machine = self._machine(case, store, [])
+            work: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+                "get": lambda: machine.get(run),
+                "cancel": lambda: machine.cancel(run),
+                "erase": lambda: machine.erase(run),
+                "reconcile": lambda: machine.reconcile(run, "ask", "done", 1),
+                "resume": lambda: machine.resume(f"{run}.x", 1),
+            }
+            if run is not None:  # a run without an id gets one
+                work["start"] = lambda: machine.run(_asks(), run_id=run)
+            for what, ask in work.items():
+                case.act(f"{what} the run {run!r}")
+                _refused(case, f"{what} the run {run!r}", ask())
+            left = list(store.names())
+            store.close()
+        case.hold(not left, self.invariant, f"there are the runs {left}")
 
     def _name(self, case: Case, name: str) -> None:
         """Check that a name of the largest length is taken."""

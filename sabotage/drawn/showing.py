@@ -125,6 +125,34 @@ def _compare_spent(machine: Machine, run: Run, records: Records) -> None:
 # -- spans ---------------------------------------------------------------------------------------------------------
 
 
+VALUES: Final = {
+    "stepward.inputs": "inputs",
+    "stepward.output": "output",
+    "gen_ai.tool.call.result": "output",
+    "stepward.request": "request",
+    "stepward.values": "values",
+}
+"""The attributes of spans that have values, and the fields of records that these are from."""
+
+
+def _compare_values(span: Span, records: Records) -> None:
+    """Compare the values that a span has with those of the record that ends it."""
+    for name, field in VALUES.items():
+        number = 0 if field == "inputs" else span.attributes["stepward.record"]
+        if name in span.attributes:
+            said = json.loads(str(span.attributes[name]))
+            equal("values of a span", said, _spelled(records[int(number)]["body"][field]), f"{name} of {span.name}")
+
+
+def _spelled(data: Any) -> Any:
+    """Return a value of a record as a span has it: without tags, and with numbers that have one as texts."""
+    if isinstance(data, str) and data.startswith("#"):
+        return {"#v": "[sensitive]", "#n": data[2:]}.get(data[:2], data[1:])
+    if isinstance(data, Mapping):
+        return {key: _spelled(item) for key, item in data.items()}
+    return [_spelled(item) for item in data] if isinstance(data, list) else data
+
+
 def _spans(machine: Machine) -> Iterator[Span]:
     """Yield the spans of a run, made from its records, with values."""
     document = machine.journal.document(machine.world.plan.digest)
@@ -159,6 +187,8 @@ def _compare_spans(spans: Sequence[Span], records: Records) -> None:
         equal("error of a span", bool(span.error), _has_failed(record["body"]), str(record["body"].get("kind")))
         spent = (span.attributes.get("stepward.tokens", 0) or 0, span.is_client)
         equal("tokens of a span", spent, (note.get("tokens", 0), _operation(span) == "chat"))
+    for one in spans:
+        _compare_values(one, records)
     points = [one["kind"] for one in records if one["kind"] in POINTS]
     named = {one.attributes["stepward.record"] for one in spans}
     due = {number for number, one in enumerate(records) if one["kind"] in POINTS}

@@ -270,6 +270,7 @@ SPANS: dict[str, Callable[[list[Span]], list[Span]]] = {
     "step of a span": lambda spans: [said(one, "stepward.step.id", "else") for one in spans],
     "error of a span": lambda spans: [one._replace(error="" if one.error else "else") for one in spans],
     "tokens of a span": lambda spans: [said(one, "stepward.tokens", 77) for one in spans],
+    "values of a span": lambda spans: [said(one, "gen_ai.tool.call.result", '"else"') for one in spans],
     "spans of what came from outside": lambda spans: [one for one in spans if "requested" not in one.name],
 }
 RUNS: dict[str, Callable[[Any], Any]] = {
