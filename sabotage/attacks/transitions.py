@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from stepward.sabotage.attack import Need
 from stepward.sabotage.attacks.rewriting import (
@@ -90,6 +91,37 @@ def _behind(records: list[Data], left: Data, beside: Collection[str]) -> int | N
 
 def _is_decided(records: list[Data], seq: int) -> bool:
     return seq < len(records) and records[seq]["kind"] not in FROM_OUTSIDE
+
+
+STARTS: Final[dict[str, Callable[[Data, Data], None]]] = {
+    "an input less": lambda body, _: body["inputs"].pop(max(body["inputs"])),
+    "an input more": lambda body, _: body["inputs"].update({"no_such_input": 1}),
+    "a field more": lambda body, _: body.update(more=1),
+    "no waivers": lambda body, _: body.pop("waived"),
+    "a waiver of nothing": lambda body, _: body.update(waived=[*body["waived"], "no_such_policy:rule"]),
+    "another dialect": lambda body, _: body.update(patterns="re3"),
+    "a limit less": lambda _, note: note.update(limits=note["limits"][:-1]),
+    "a limit more": lambda _, note: note.update(limits=[*note["limits"], 1]),
+    "a limit that is true": lambda _, note: note.update(limits=[*note["limits"][:-1], True]),
+}
+"""What is written into the first record: each changes its body or its note."""
+
+
+@rewriting(
+    surface="first record",
+    action="inputs, waivers, limits and fields that no start has",
+    defence="the first record has every input, with its default, and only what a start has",
+    invariant=Invariant.DATA,
+)
+def start_edited(trial: Trial, records: list[Data]) -> Forged:
+    """The first record gets an input more or less, a field, waivers, limits or a dialect that no start has."""
+    case = trial.case
+    kinds = [kind for kind in STARTS if kind != "an input less" or records[0]["body"]["inputs"]]
+    kind = kinds[pick_index(case, "the first record has", len(kinds))]
+    body, note = deepcopy(records[0]["body"]), deepcopy(records[0]["note"])
+    STARTS[kind](body, note)
+    case.log(f"write into the first record: {kind}")
+    return changed(records, 0, records[0] | {"body": body, "note": note})
 
 
 @rewriting(

@@ -10,7 +10,7 @@ from canaries import Canary
 from canaries_replays import MAILS
 from rewriting import rewrite, rewritten
 from stepward.vm.journal import receipts
-from stepward.vm.machine import ask, authority, driver
+from stepward.vm.machine import ask, authority, driver, replay
 from stepward.vm.machine.driver import Driver
 
 
@@ -26,6 +26,11 @@ def calls_a_bad_output_unexpected(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, ask, "_suspended", (", name=BAD_OUTPUT)", ")"))
 
 
+def starts_without_inputs(patch: pytest.MonkeyPatch) -> None:
+    old = "why is None and inputs.keys() != body['inputs'].keys()"
+    rewrite(patch, replay, "_start_misfit", (old.replace("'", '"'), "False"))
+
+
 def names_lie(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, ask, "name_of", ("type(said) is str", "isinstance(said, str)"))
 
@@ -39,7 +44,14 @@ def reads_any_digest(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, receipts, "_is_hex", (' and re.fullmatch("[0-9a-f]+", value) is not None', ""))
 
 
+WITH_DEFAULT: Final = {
+    "name": "defaults",
+    "inputs": {"x": {"type": "integer", "default": 1}},
+    "steps": [{"id": "end", "type": "end", "output": "$x"}],
+}
+
 CANARIES: Final = (
+    Canary("starts-without-inputs", "a start has every input", "start-edited", WITH_DEFAULT, starts_without_inputs),
     Canary("takes-any-name", "a name is printable", "odd-requests", MAILS, takes_any_name),
     Canary("charges-no-failure", "a failed call of a model may cost", "replies-at-the-edge", MAILS, charges_no_failure),
     Canary(

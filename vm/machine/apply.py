@@ -73,7 +73,7 @@ def _in_branches(plan: Plan, state: State, event: Event) -> State:
 def _started(plan: Plan, state: State, event: Event) -> State:
     if event.body["program"] != plan.digest or tuple(event.body["policies"]) != plan.policy_digests:
         raise MisfitError("the run is of another program or policy")
-    changes = [(plan.slot((name,)), value) for name, value in event.body["inputs"].items()]
+    changes = [(plan.stored(name), value) for name, value in event.body["inputs"].items()]
     return state._replace(
         slots=put(state.slots, changes) if changes else state.slots,
         monitors=plan.watch.first,
@@ -161,7 +161,7 @@ def _assigned(plan: Plan, state: State, event: Event) -> State:
         (value,) = event.body["values"].values()
         done = Done(output_changes(step, value), left_size(state, event, "values"), (step.part,))
         return leave(plan, state, step, event, step.succeeds, done, entered=1)
-    changes = [(plan.slot((name,)), value) for name, value in event.body["values"].items()]
+    changes = [(plan.stored(name), value) for name, value in event.body["values"].items()]
     if {slot for slot, _ in changes} != step.assigned:
         raise MisfitError(f"`{step.id}` assigns other names")
     done = Done(changes, left_size(state, event, "values"), (step.part,))

@@ -330,6 +330,10 @@ class Plan:
         """Return the slot of `(variable,)`, or of `(step, what)`: `output`, another value of a step, or `#visits`."""
         return self._slots.setdefault(names, len(self._slots))
 
+    def stored(self, name: str) -> int:
+        """Return the slot of a variable that a record names; raises KeyError for one that the program does not have."""
+        return self._slots[name,]
+
     def locate(self, names: Names) -> tuple[int, Names] | None:
         """Return the slot of a reference and the fields below, or None if nothing ever defines it."""
         if names not in self._located:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from stepward.vm import DeliveryRefused, ExecutionVM, InDoubt, MemoryJournal, SQ
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.store import Append, Entry, Head, JournalError
 from stepward.vm.journal.verify import verify
+from stepward.vm.machine.history import fold, load, stored_plan
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.tools import Suspend
 
@@ -272,3 +274,18 @@ def test_a_record_with_a_field_more_is_none_of_the_machine(kind: str) -> None:
     bench.run(program(tool("pay", "write"), end()))
     (fault,) = rewritten(bench, lambda records: last_of(records, kind)["body"].update(more=1))
     assert "fields" in fault
+
+
+@pytest.mark.parametrize(("kind", "field"), [("started", "inputs"), ("assigned", "values")])
+def test_a_record_makes_no_room_for_a_name_that_the_program_does_not_have(kind: str, field: str) -> None:
+    bench = Bench()
+    run = bench.run(program(assign("a", x=1), end()))
+    found = load(bench.journal, run.id, partial(stored_plan, bench.journal))
+    assert found is not None
+    events = [
+        one._replace(body={**one.body, field: {**one.body[field], "no_such": 1}}) if one.kind == kind else one
+        for one in found.events
+    ]
+    with pytest.raises(JournalError):
+        fold(found.plan, events)
+    assert "no_such" not in found.plan.names_of_slots.values()
