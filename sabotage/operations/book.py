@@ -1,0 +1,382 @@
+"""A plain model of the runs of a store: what each operation comes to. It shares no code with the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from stepward.sabotage.operations.accounts import Account, Held, Refusal, is_own, needs_another, rest_of
+from stepward.sabotage.operations.tasks import WRITES, Plain, Task
+from stepward.sabotage.playing.points import Killed
+
+LEASE: Final = 60_000_000
+MOST_CONTINUED: Final = 3
+"""How often a chain is continued, unless the operator says otherwise."""
+
+_INTERRUPTED: Final = ("BUDGET_EXCEEDED", "STALLED")
+
+
+class Book:
+    """All runs of a store, by their ids. `present` are the names of the policies of the machine."""
+
+    def __init__(self, now: int) -> None:
+        self.runs: dict[str, Account] = {}
+        self.now = now
+        self.present: set[str] = set()
+        self.calls: list[tuple[Any, ...]] = []
+        self._died: set[tuple[str, str]] = set()
+
+    def live(self) -> list[Account]:
+        """Return the runs that were not pruned, in the order of their creation."""
+        return [one for one in self.runs.values() if not one.pruned]
+
+    # -- starting ------------------------------------------------------------------------------------------------------
+
+    def opened(self, run: str, plain: Plain, by: str | None, caller: str | None) -> Account:
+        """Make a run under the policies of the machine."""
+        made = Account(run, plain, self.now, by, caller, terms=set(self.present), tasks=plain.tasks)
+        made.most_steps, made.most_tokens = plain.steps, plain.tokens
+        made.ends_by = None if plain.seconds is None else self.now + plain.seconds * 1_000_000
+        self.runs[run] = made
+        return made
+
+    def continued(self, last: Account, plain: Plain, by: str | None, caller: str | None, *,
+                  named: bool, grant: dict[str, int]) -> Account:  # fmt: skip
+        """Make the run that continues another one. `named`: the head that was named is the present one."""
+        if last.pruned:
+            raise Refusal("NoSuchRun")
+        chain = last.chain()
+        count = sum(one.moved is None for one in last.before)
+        is_fit = last.is_over and last.status in _INTERRUPTED and last.moved is None and count < MOST_CONTINUED
+        if not is_fit or not named or last.erased or last.next is not None:
+            raise Refusal("RunRefused")
+        made = self._behind(last, plain, plain.tasks, grant)
+        made.by, made.caller = by, caller
+        made.terms = last.terms | self.present
+        made.writes = []
+        self._enter(chain, made)
+        return made
+
+    def _enter(self, chain: Sequence[Account], made: Account) -> None:
+        made.run = f"{chain[0].run}~{len(chain)}"
+        chain[-1].next = made
+        self.runs[made.run] = made
+
+    def _behind(self, last: Account, plain: Plain, tasks: tuple[Task, ...], grant: dict[str, int]) -> Account:
+        """Return a run with what is left of the budgets of the run before it; refuses one without anything left."""
+        made = Account("", plain, self.now, before=last.chain(), tasks=tasks)
+        made.most_steps, made.most_tokens = plain.steps, plain.tokens
+        left_steps = 10_000 if last.most_steps is None else last.most_steps
+        left = left_steps - last.steps + grant.get("steps", 0)
+        if left <= 0:
+            raise Refusal("RunRefused")
+        made.most_steps = min(left, left if plain.steps is None else plain.steps)
+        if last.most_tokens is not None:
+            tokens = last.most_tokens - last.tokens + grant.get("tokens", 0)
+            if tokens <= 0 and any(task.kind == "think" for task in tasks):
+                raise Refusal("RunRefused")
+            made.most_tokens = tokens if plain.tokens is None else min(tokens, plain.tokens)
+        ends = None if plain.seconds is None else plain.seconds * 1_000_000
+        if last.ends_by is not None:
+            time = last.ends_by - last.ended
+            time = (max(time, 1) if last.moved is not None else time) + grant.get("time", 0) * 1_000_000
+            if time <= 0:
+                raise Refusal("RunRefused")
+            ends = time if ends is None else min(ends, time)
+        made.ends_by = None if ends is None else self.now + ends
+        return made
+
+    # -- driving -------------------------------------------------------------------------------------------------------
+
+    def governed(self, one: Account, *, performs: bool = True) -> set[str]:
+        """Return the policies of the machine under which a run comes that is taken up; refuses one that broke a rule of
+        theirs. They count from the next record of the run on."""
+        missing = set() if one.cancelled or not performs else self.present - one.terms
+        earlier = sum(other.mails for other in one.before)
+        if "once" in missing and one.mails and one.mails + earlier > 1:
+            raise Refusal("RunRefused")
+        if "people" in missing and any(needs_another(one, tool, by) for tool, by in one.settled):
+            raise Refusal("RunRefused")
+        return missing
+
+    def drive(self, one: Account, missing: Iterable[str] = ()) -> None:
+        """Go on with a run, under `missing` policies besides, until it stops; raises Killed where the process dies."""
+        one.terms.update(missing)
+        one.queued = None
+        one.leased = self.now + LEASE
+        while self._advance(one):
+            pass
+        one.leased = 0
+        if one.has_moved and one.next is not None:
+            self.drive(one.next)
+            if one.cancelled:
+                self.cancel(one.next)
+
+    def _advance(self, one: Account) -> bool:
+        """Do the next thing of a run; return whether there may be another one."""
+        if one.is_over:
+            return False
+        is_leaving = one.moved is not None and one.phase == "ready"
+        if one.ends_by is not None and one.ends_by <= self.now and not one.cancelled and not is_leaving:
+            return self._end(one, "time")
+        if not one.cancelled and self.let_pass(one):
+            return True
+        if is_leaving:
+            return self._depart(one)
+        if one.cancelled:
+            return self._end(one, "cancelled")
+        if one.phase in ("open", "again"):
+            return self._again(one)
+        if one.items and len(one.rests) < max(2, len(one.task.lasts if one.task else ()) - 1):
+            return self._next_item(one)
+        if one.phase != "ready":
+            return False
+        return self._begin(one)
+
+    def let_pass(self, one: Account) -> bool:
+        """Let the wait or deadline of a run pass that is over first; return whether one is over."""
+        first = one.first_due()
+        if one.is_over or first is None or first > self.now:
+            return False
+        if first in one.rests:
+            one.rests.remove(first)
+            if not one.rests and not one.items:
+                self._left(one)
+            return True
+        late = next(held for held in one.held if held.due == first)
+        one.held.remove(late)
+        if late.tool == "sign":
+            one.phase = "doubt"
+        elif not one.held:
+            self._left(one)
+        return True
+
+    def _left(self, one: Account) -> None:
+        one.at, one.phase = one.at + 1, "ready"
+
+    def _end(self, one: Account, reason: str) -> bool:
+        one.phase, one.reason = "over", reason
+        one.ended = self.now
+        one.held, one.rests, one.items = [], [], []
+        return False
+
+    def _depart(self, one: Account) -> bool:
+        assert one.moved is not None, "it moves"
+        one.ended = self.now
+        made = self._behind(one, one.moved, rest_of(one.moved, one.tasks[one.at - 1]), one.granted)
+        made.by, made.caller = one.by, one.caller
+        made.terms = one.terms | one.moved_under | self.present
+        self._enter(one.chain(), made)
+        return self._end(one, "moved")
+
+    def _begin(self, one: Account) -> bool:
+        task, cost = one.task, 1 if one.task is None else one.task.cost
+        if one.most_steps is not None and one.steps + cost > one.most_steps:
+            return self._end(one, "max_steps")
+        why = "" if task is None else self._objection(one, task)
+        if why == "repeated":
+            one.steps += 1
+            self._left(one)
+            return True
+        if why:
+            return self._end(one, why)
+        one.steps += cost
+        if task is None:
+            return self._end(one, "declared")
+        if task.kind in WRITES:
+            one.writes.append(task)
+        one.mails += task.kind == "mail"
+        self._start(one, task)
+        return True
+
+    def _objection(self, one: Account, task: Task) -> str:
+        """Return why a task does not start: it is a write of a run before, or the reason for which the run ends."""
+        if task.kind in WRITES and self._is_repeated(one, task):
+            return "repeated"
+        if task.kind == "mail" and "once" in one.terms and sum(other.mails for other in one.chain()) > 0:
+            return "guardrail"
+        is_spent = one.most_tokens is not None and one.tokens >= one.most_tokens
+        return "max_tokens" if task.kind == "think" and is_spent else ""
+
+    def _start(self, one: Account, task: Task) -> None:
+        match task.kind:
+            case "rest":
+                one.rests, one.phase = [self.now + (task.lasts[0] or 0) * 1_000_000], "resting"
+            case "rests":
+                one.items, one.phase = [(lasts or 0) * 1_000_000 for lasts in task.lasts], "resting"
+            case "both":
+                one.phase = "held"
+                for number, lasts in enumerate(task.lasts):
+                    self._hold(one, f"{task.id}_{number}", "ask", lasts)
+            case "ask" | "sign":
+                one.phase = "held"
+                self._hold(one, task.id, task.kind, task.lasts[0])
+            case "think":
+                one.tokens += 2
+                self.calls.append(("think", task.id))
+                self._left(one)
+            case "entry" | "set":
+                self._left(one)
+            case _:
+                self._call(one, task)
+
+    def _hold(self, one: Account, step: str, tool: str, lasts: int | None) -> None:
+        self.calls.append((tool, one.run, step, {}))
+        one.held.append(Held(step, tool, None if lasts is None else self.now + lasts * 1_000_000))
+
+    def _next_item(self, one: Account) -> bool:
+        if one.most_steps is not None and one.steps + 1 > one.most_steps:
+            return self._end(one, "max_steps")
+        one.steps += 1
+        one.rests.append(self.now + one.items.pop(0))
+        return True
+
+    def _call(self, one: Account, task: Task) -> None:
+        self.calls.append((task.kind, one.run, task.id, task.args()))
+        fate = task.fate if (one.run, task.id) not in self._died else "well"
+        self._died.add((one.run, task.id))
+        if fate == "dies":
+            one.phase = "open"
+            raise Killed(task.id)
+        if fate == "doubt":
+            one.phase = "doubt"
+            return
+        self._left(one)
+
+    def _again(self, one: Account) -> bool:
+        """Go on where a process died in a call, or with one that was not done: a payment is in doubt at first."""
+        task = one.task
+        assert task is not None, "a call is open"
+        if one.phase == "open" and task.kind == "pay":
+            one.phase = "doubt"
+            return True
+        if one.phase == "again":
+            if one.most_steps is not None and one.steps + 1 > one.most_steps:
+                return self._end(one, "max_steps")
+            one.steps += 1
+        if task.kind == "sign":
+            one.phase = "held"
+            self._hold(one, task.id, task.kind, task.lasts[0])
+        else:
+            self._call(one, task)
+        return True
+
+    def _is_repeated(self, one: Account, task: Task) -> bool:
+        """Return whether a write was made by a run before: sealed arguments are not compared."""
+        chain = list(one.before)
+        while chain and chain[-1].moved is not None:
+            chain.pop()
+        for write in (write for other in chain for write in other.writes):
+            if write.kind == task.kind and (write.number == task.number or (write.kind == "mail" and write.number)):
+                return True
+        return False
+
+    # -- deliveries ----------------------------------------------------------------------------------------------------
+
+    def resume(self, one: Account | None, step: str, payload: Any, by: str | None) -> None:
+        """Deliver the output of a suspended call."""
+        held = None if one is None else next((held for held in one.held if held.step == step), None)
+        if one is None or held is None or not isinstance(payload, str):
+            raise Refusal("DeliveryRefused")
+        missing = self.governed(one)
+        if held.due is not None and held.due <= self.now and not one.cancelled:
+            one.terms |= missing
+            self._let_pass_all(one)  # that is recorded, but nobody goes on with the run
+            raise Refusal("DeliveryRefused")
+        if needs_another(one, held.tool, by, one.terms | missing) or is_own(one, by):
+            raise Refusal("DeliveryRefused")
+        if not one.cancelled:
+            self._let_pass_all(one)
+        one.held.remove(held)
+        one.settled.append((held.tool, by))
+        if not one.held:
+            self._left(one)
+        self.drive(one, missing)
+
+    def _let_pass_all(self, one: Account) -> None:
+        while self.let_pass(one):
+            pass
+
+    def reconcile(self, one: Account, step: str, verdict: str, output: Any, by: str | None) -> None:
+        """Settle a write that is in doubt."""
+        if one.pruned:
+            raise Refusal("NoSuchRun")
+        task = one.task
+        if one.phase != "doubt" or task is None or task.id != step:
+            raise Refusal("DeliveryRefused")
+        if one.leased > self.now:
+            raise Refusal("RunBusy")
+        missing = self.governed(one, performs=verdict != "abandon")
+        if verdict == "done":
+            has_to_be_another = needs_another(one, task.kind, by, one.terms | missing)
+            if not isinstance(output, str) or has_to_be_another or is_own(one, by):
+                raise Refusal("DeliveryRefused")
+            one.settled.append((task.kind, by))
+            self._left(one)
+        elif verdict == "abandon":
+            self._end(one, "abandoned")
+        else:
+            one.phase = "again"
+        self.drive(one, missing)
+
+    def cancel(self, one: Account) -> None:
+        """End a run, or the one that goes on with it."""
+        if one.pruned:
+            raise Refusal("NoSuchRun")
+        if one.has_moved:
+            assert one.next is not None, "another run goes on"
+            self.cancel(one.next)
+            return
+        if one.is_over:
+            return
+        if not one.cancelled:
+            one.cancelled, one.queued = True, None
+        if one.leased <= self.now:
+            self.drive(one)
+
+    def erase(self, one: Account) -> None:
+        """Erase a run and all others of its chain."""
+        if one.pruned:
+            raise Refusal("NoSuchRun")
+        for other in (*reversed(tuple(self._others(one))), one):
+            self.cancel(other)
+            if not other.is_over:
+                raise Refusal("RunBusy")
+            other.erased = True
+
+    def move(self, one: Account, plain: Plain, grant: dict[str, int], *, named: bool) -> None:
+        """Move a run that waits to a version of its program; it goes on with it when its step has ended."""
+        task = one.task
+        is_alone = task is not None and task.kind in ("rest", "ask", "sign") and not [o for o in one.held if o.due]
+        if one.status != "SUSPENDED" or not is_alone or one.cancelled:
+            raise Refusal("RunRefused")
+        if one.leased > self.now:
+            raise Refusal("RunBusy")
+        one.terms |= self.governed(one)
+        if not named:
+            raise Refusal("RunRefused")
+        one.ended = one.rests[0] if one.rests else self.now
+        before, one.moved = one.moved, plain
+        try:
+            self._behind(one, plain, rest_of(plain, one.tasks[one.at]), grant)
+        except Refusal:
+            one.moved = before
+            raise
+        one.granted, one.moved_under = grant, set(self.present)
+
+    def prune(self, at: int, program: str | None) -> None:
+        """Prune the runs that have ended before a time, but those on which one stands that stays."""
+        going: list[Account] = []
+        for one in reversed(self.live()):
+            if not one.is_over or one.ended >= at or one.started >= at or program not in (None, one.plain.name):
+                continue
+            if one.next is None or one.next.pruned or one.next in going:
+                going.append(one)
+        for one in going:
+            one.pruned = one.erased = True
+
+    def _others(self, one: Account) -> Iterator[Account]:
+        yield from one.before
+        while one.next is not None and not one.next.pruned:
+            yield one.next
+            one = one.next
