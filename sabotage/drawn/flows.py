@@ -28,6 +28,7 @@ INPUTS: Final[dict[str, Any]] = {
     "m": {"type": "array", "items": PAIR, "maxItems": 3},
     "p": {"type": "array", "items": PLAIN, "maxItems": 3},
     "w": {**PAIR, "sensitive": True},
+    "g": {"type": "array", "items": PLAIN, "sensitive": True, "maxItems": 3},
 }
 DEFAULT: Final = "dflt-sxmn-rqpd"
 """What an input of the called program is that nobody gives."""
@@ -40,6 +41,7 @@ GIVEN: Final[dict[str, Any]] = {
     "m": [{"a": "qzv-5", "b": "plain"}, {"a": "qzv-6", "b": "plain"}],
     "p": ["one", "two"],
     "w": {"a": "qzv-7", "b": "plain"},
+    "g": ["qzv-8", "qzv-9"],
 }
 """All sensitive values are too short to be looked for in outputs: what is sensitive follows from the program alone."""
 
@@ -64,7 +66,7 @@ OPEN: Final = {**TOOLS, "get": {"effect": "read"}, "file": {"effect": "write", "
 ECHOES: Final = Manner(beside=0.0, echoes=0.6, weights=((20, 1, 0, 0, 0, 1), (8, 3, 0, 0, 0, 1)))
 MANNER: Final = Manner(beside=0.0, echoes=0.0, weights=((20, 1, 0, 0, 0, 1), (8, 3, 0, 0, 0, 1), (40, 0, 0, 0, 0, 1)))
 OBJECTS: Final = ("o", "w")
-LISTS: Final = ("l", "m", "p")
+LISTS: Final = ("l", "m", "p", "g", "g")
 ENDINGS: Final[tuple[Step, ...]] = ({"on_error": "skip"}, {"on_error": "skip"}, {"error_step": "last"})
 
 
