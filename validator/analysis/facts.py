@@ -10,6 +10,7 @@ from stepward.validator.analysis.bodies import Bodies
 from stepward.validator.analysis.body_outputs import BodyOutputs
 from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.failing import FailureNames
+from stepward.validator.analysis.given_types import GivenTypes
 from stepward.validator.analysis.graph import StepGraph
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.clauses import CallSite
@@ -75,6 +76,11 @@ class ProgramFacts:
         return BodyOutputs(self.meaning)
 
     @cached_property
+    def given_types(self) -> GivenTypes:
+        """Which names have only values of a type."""
+        return GivenTypes(self.meaning)
+
+    @cached_property
     def writing_calls(self) -> tuple[tuple[CallSite, ToolCall], ...]:
         """The calls of tools that write, and of tools about which nothing is declared, in list order."""
         calls = [(site, site.call) for site in self.meaning.calls if isinstance(site.call, ToolCall)]
@@ -123,9 +129,7 @@ class ProgramFacts:
             return fits(value, spec)
         if not found[0].whole or found[0].path:
             return not found[0].path and implies(TypeSpec(type=("string",)), spec)
-        meant = self.meaning.names.meaning(found[0].reference.names)
-        given = [self.meaning.typing.spec((source, meant.fields)) for source in meant.sources] if meant else [None]
-        return all(type_ is not None and implies(type_, spec) for type_ in given)
+        return self.given_types.are_of(self.meaning.names.meaning(found[0].reference.names), spec)
 
     @cached_property
     def has_control_flow(self) -> bool:

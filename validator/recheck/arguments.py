@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from stepward.validator.recheck.cells import UNDEFINED, Block, allows, meet
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.names import Names
-from stepward.validator.recheck.origins import field_type
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.types import allows as allows_kind
 from stepward.validator.recheck.types import covers, fits, has_default
 from stepward.validator.recheck.whole import has_whole_numbers
+from stepward.vm.expressions.syntax import Constant
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import AnyCall, ComputeStep, InvokeStep, ToolCall
 from stepward.vm.language.types import TypeSpec
@@ -71,7 +71,7 @@ def _fits(reading: Reading, value: Any, spec: TypeSpec, blocks_of: BlocksOf) -> 
         is_sure = not found[0].path and covers(spec, _ANY_TEXT)
         return True, not is_sure
     names = found[0].reference.names
-    if all(one is not None and covers(spec, one) for one in _given(reading, names)):
+    if all(_is_sure(one, spec) for one in reading.origins.behind(names)):
         return True, False
     blocks = [block for block in blocks_of(names) if block != UNDEFINED]
     return any(allows(spec, block) for block in blocks), not all(
@@ -79,14 +79,19 @@ def _fits(reading: Reading, value: Any, spec: TypeSpec, blocks_of: BlocksOf) -> 
     )
 
 
-def _given(reading: Reading, names: Names) -> list[TypeSpec | None]:
-    """Return the types of the sources of a reference; None for a source without a type of its own."""
-    meant = reading.lookup.meaning(names)
-    if meant is None:
-        return [None]
-    return [
-        None if one.kind == "set" else field_type(reading.boundary.spec(one), meant.fields)[0] for one in meant.sources
-    ]
+def _is_sure(given: TypeSpec | Constant | Block | None, spec: TypeSpec) -> bool:
+    """Return whether all that gives a reference values is of a type."""
+    match given:
+        case None:
+            return False
+        case Constant(value=value):
+            return fits(value, spec)
+        case Block():
+            return _is_within(given, spec)
+        case TypeSpec():
+            return covers(spec, given)
+        case _:
+            assert_never(given)
 
 
 def _is_of(reading: Reading, block: Block, spec: TypeSpec, names: Names) -> bool:

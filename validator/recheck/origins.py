@@ -230,6 +230,28 @@ class Origins:
             return True
         return any(self._gives(one, block) for one in givers.found)
 
+    def behind(self, names: Names) -> Iterator[TypeSpec | Constant | Block | None]:
+        """Yield what gives a reference its values, behind all copies: types that are stated, constants of the program,
+        blocks of what it computes; None for any value.
+        """
+        givers = self._givers(names)
+        if givers is None or not givers.found:
+            yield None
+            return
+        for source, fields in givers.found:
+            if not self._is_made(source) or self._is_joined(source):
+                yield field_type(self.spec(source), fields)[0]
+                continue
+            trees = self._trees(source)
+            if not trees:
+                yield None
+            for tree in trees:
+                part = held(tree, fields)[0]
+                if isinstance(part, Constant):
+                    yield part
+                elif _copied_by(tree, fields) is None:
+                    yield from self._of_tree(tree, fields).blocks
+
     def _gives(self, giver: tuple[Source, Names], block: Block) -> bool:
         source, fields = giver
         if not self._is_made(source):

@@ -20,7 +20,7 @@ from paths import ROOT
 from sizes import size
 from small_programs import small_program
 from stepward.validator import ProgramValidator, Report, Verdict, assert_valid, check_program
-from stepward.validator.analysis import facts
+from stepward.validator.analysis import given_types
 from stepward.validator.cli import main
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.recheck import search, tables, walking
@@ -359,7 +359,7 @@ steps:
 def test_a_language_by_which_any_pattern_implies_any_other_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second checker took that from the language once, and accepted what followed."""
     assert not [one for one in check(PATTERNS).properties if one.verdict is Verdict.PROVED]
-    monkeypatch.setattr(facts, "implies", careless_patterns)
+    monkeypatch.setattr(given_types, "implies", careless_patterns)
     alone = check(PATTERNS, recheck=False)
     assert [one.verdict for one in alone.properties] == [Verdict.PROVED], "the mistake makes a false proof"
     report = check(PATTERNS)
