@@ -10,6 +10,7 @@ from typing import Final
 
 from mistakes.eighth import EIGHTH
 from mistakes.eleventh import ELEVENTH
+from mistakes.fifteenth import FIFTEENTH
 from mistakes.first import FIRST
 from mistakes.fourteenth import FOURTEENTH
 from mistakes.fourth import FOURTH
@@ -37,5 +38,6 @@ SETS: Final = {
     "eleventh": ELEVENTH,
     "thirteenth": THIRTEENTH,
     "fourteenth": FOURTEENTH,
+    "fifteenth": FIFTEENTH,
 }
 """The sets by name."""

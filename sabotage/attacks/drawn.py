@@ -53,7 +53,7 @@ class _Drawn(Attack):
     invariant = Invariant.GRAPH
     defence = "the machine follows the page of the language, and the reference interpreter agrees"
     severity: ClassVar[Severity] = "high"
-    weight = 8
+    weight = 5
     shrinks = False
     enumerates = "generated programs, one after the other"
     theme: ClassVar[str]

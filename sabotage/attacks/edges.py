@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import tempfile
 from collections import UserDict
@@ -18,7 +17,7 @@ from stepward.sabotage.playing.case import Case
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
-from stepward.vm.journal.store import Append, Journal
+from stepward.vm.journal.store import Journal
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.machine.authority import Envelope
@@ -425,61 +424,3 @@ class ToolsAtTheEdge(Attack):
         case.hold(len(text) <= MOST_ERROR + 1, Invariant.BOUNDS, f"{what}: {len(text)} characters are on record")
         is_cut = what.startswith("an error that is too long")
         case.hold(text.endswith("…") is is_cut, self.invariant, f"{what}: the text is cut: {not is_cut}")
-
-
-# -- delays --------------------------------------------------------------------------------------------------------
-
-HOUR: Final = 3_600_000_000
-
-
-class _SetBack(MemoryJournal):
-    """A store during whose append of an attempt the clock is set back."""
-
-    def __init__(self, clock: ManualClock, by: int) -> None:
-        super().__init__()
-        self._clock, self._by = clock, by
-
-    def append(self, append: Append, fence: int | None) -> None:
-        """Add entries, and set the clock back."""
-        super().append(append, fence)
-        if any(json.loads(entry.record)["kind"] == "attempt" for entry in append.entries) and self._by:
-            self._clock.time -= self._by
-            self._by = 0
-
-
-class DelayWithoutAnEnd(Attack):
-    """A call is tried again after a delay, and the clock is set back before the delay begins."""
-
-    family = Family.TIME
-    surface = "clock of the machine"
-    action = "set back between an attempt and the next"
-    invariant = Invariant.BOUNDS
-    defence = "no delay is longer than the program says, by the clock of the machine that waits"
-    severity = "medium"
-    enumerates = "clocks that are set back by seconds and by an hour"
-    weight = 50
-
-    def play(self, case: Case) -> Outcome:
-        """Let a call fail once, and measure the wait."""
-        case.pick("the case", _only())
-        retry = [{"errors": ["any"], "delay_seconds": 10, "max_attempts": 2}]
-        step = {"id": "call", "type": "tool", "tool": "call", "retry": retry}
-        program = _program(step, tools={"call": {"effect": "read", "args": {}}})
-        for back in case.each("set back by", (0, 5_000_000, HOUR)):
-            clock, tries = ManualClock(), list[int]()
-
-            def call(tries: list[int] = tries) -> int:
-                tries.append(1)
-                if len(tries) == 1:
-                    raise ValueError("no")
-                return 1
-
-            options = {"clock": clock, "random": case.random, **case.weakness.options}
-            case.act(f"the clock is set back by {back / 1e6:g} seconds")
-            run = case.do(
-                ExecutionVM({"call": call}, journal=_SetBack(clock, back), checker=None, **options).run(program)
-            )
-            case.hold(run.status == "SUCCESS", Invariant.KEPT, f"the run is {run.status}")
-            waited = sum(clock.slept)
-            case.hold(9.9 < waited < 10.1, self.invariant, f"a delay of 10 seconds lasts {waited:g}")
-        return Outcome.ABSORBED

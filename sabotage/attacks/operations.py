@@ -475,6 +475,6 @@ _OPERATIONS: Final[Mapping[str, tuple[int, str | None]]] = {
     "prune": (3, "over"),
     "part": (2, None),
     "copy_all": (4, None),
-    "change_policies": (2, None),
+    "change_policies": (5, None),
 }
 """The operations: how often each comes, and in which phase a run has to be for it, mostly."""

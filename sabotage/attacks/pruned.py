@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
@@ -90,22 +91,32 @@ class PrunedAudited(Attack):
         """Prune runs, forge, and check which of them are reported."""
         from hypothesis import strategies as st
 
-        deeds = case.pick("of pruned runs", st.lists(st.sampled_from([*_DEEDS, *_OTHERS]), min_size=1, max_size=3))
-        with_key, given = case.pick("with the key", st.booleans()), case.pick("with receipts", st.booleans())
+        deeds = case.pick("of pruned runs", st.lists(st.sampled_from([*_DEEDS, *_OTHERS]), min_size=1, max_size=6))
         store = MemoryJournal()
         receipts: list[Receipt] = []
-        due: dict[str, bool] = {}
+        runs: dict[str, str] = {}
         for number, deed in enumerate(deeds):
             trial = Trial(case, f"run {number}", faults=False, store=store)
             receipt = self._pruned(trial, store)
             case.act(f"what is kept of run {number}: {deed}")
-            receipt = _done(store, trial.run, deed, receipt, case.key)
-            receipts += [receipt] if given else []
-            due[trial.run] = _is_sound(deed, with_key=with_key, given=given)
+            receipts.append(_done(store, trial.run, deed, receipt, case.key))
+            runs[trial.run] = deed
+        found = [
+            self._verified(case, store, runs, receipts if given else [], with_key=with_key)
+            for with_key, given in case.each("with the key, with receipts", list(product((True, False), repeat=2)))
+        ]
+        return Outcome.ABSORBED if all(found) else Outcome.DETECTED
+
+    def _verified(
+        self, case: Case, store: MemoryJournal, runs: dict[str, str], receipts: list[Receipt], *, with_key: bool
+    ) -> bool:
+        """Verify the store, check which runs are told of, and return whether none had to be."""
+        given = bool(receipts)
+        due = {run: _is_sound(deed, with_key=with_key, given=given) for run, deed in runs.items()}
         keys = [case.key.public] if with_key else []
         found = list(verify_all(store, keys=keys, receipts=receipts, replay=lambda run, own: replayer(store, run, own)))
         self._hold(case, found, due, {run for run in due if store.kept(run) is None and not given})
-        return Outcome.ABSORBED if all(due.values()) else Outcome.DETECTED
+        return all(due.values())
 
     def _pruned(self, trial: Trial, store: MemoryJournal) -> Receipt:
         """Play a run, prune it, check that nothing is left of it, and return the receipt for its end."""

@@ -120,6 +120,8 @@ class _Flow:
             ("$o", "$w", {"a": "$h", "b": {"a": "$h", "c": 1}}, {"a": 1, "b": "$o"}, {"b": "$w", "a": "$h"})
         )
         paths = self.chance.sample(("a", "b", "new", "b.a", "b.new"), self.chance.choice((1, 1, 2)))
+        if self.chance.random() < 0.3:
+            paths = ["b.a", "b.new"]  # two fields of one inner object
         if any(path.startswith("b.") for path in paths) and "b" in paths:
             paths.remove("b")
         if any(path.startswith("b.") for path in paths) and isinstance(first, str):

@@ -20,7 +20,7 @@ from stepward.sabotage.campaigns.script import Script
 from stepward.vm import Policy, Program
 
 SOONER: Final = {
-    "lets-one-deadline-pass": 1,
+    "spares-later-runs": 1,
     "asks-before-it-puts": 1,
     "starts-after-a-failed-item": 5,
     "sorts-outer-keys-alone": 4,

@@ -12,9 +12,9 @@ from canaries import Canary
 from canaries_load import READ
 from rewriting import rewrite, rewritten
 from stepward.vm import Policy, values
-from stepward.vm.expressions import evaluator, template
+from stepward.vm.expressions import building, evaluator, template
 from stepward.vm.journal.canonical import is_sealed
-from stepward.vm.language import automata, meaning, types
+from stepward.vm.language import automata, clauses, meaning, types
 from stepward.vm.language.automata import ExclusiveAutomaton
 from stepward.vm.machine import (
     apply,
@@ -58,6 +58,11 @@ def goes_to_the_first_catch(patch: pytest.MonkeyPatch) -> None:
 
 def tries_every_write_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CallPlan, "retry_of", lambda self, name: self.call.retry_after(name))
+
+
+def loses_an_inner_field(patch: pytest.MonkeyPatch) -> None:
+    once = ("one.parts.setdefault(name, _Object())", "one.parts[name] = _Object()")
+    patch.setattr(clauses, "into_fields", rewritten(building.into_fields, once))
 
 
 def forgets_delays_when_it_recovers(patch: pytest.MonkeyPatch) -> None:
@@ -259,6 +264,13 @@ CANARIES = (
         "drawn-flows",
         READ,
         opens_what_stands_beside,
+    ),
+    Canary(
+        "loses-an-inner-field",
+        "two fields of one inner object are assigned",
+        "drawn-flows",
+        READ,
+        loses_an_inner_field,
     ),
     Canary(
         "takes-lengths-for-no-limit",

@@ -1,4 +1,4 @@
-"""Canaries of odd requests, replies, calls and receipts; a helper, no tests stand here."""
+"""Canaries of odd requests, replies, calls and receipts, and of delays; a helper, no tests stand here."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ def waits_by_the_other_clock(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Driver, "_wait_until_due", (old, "call.due"))
 
 
+def waits_before_it_writes(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Driver, "_wait_until_due", ("await self.flush()", "pass"))
+
+
 def reads_any_digest(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, receipts, "_is_hex", (' and re.fullmatch("[0-9a-f]+", value) is not None', ""))
 
@@ -68,6 +72,13 @@ CANARIES: Final = (
         "delay-without-an-end",
         MAILS,
         waits_by_the_other_clock,
+    ),
+    Canary(
+        "waits-before-it-writes",
+        "a failed attempt is in the journal before the delay",
+        "dies-in-a-delay",
+        MAILS,
+        waits_before_it_writes,
     ),
     Canary("reads-any-digest", "a digest in a receipt is one", "odd-receipts", MAILS, reads_any_digest),
 )

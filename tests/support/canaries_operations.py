@@ -47,6 +47,12 @@ def spares_later_runs(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Runs, "_others_of_chain", ("chain_after(found, earlier,", "chain_after(found, (),"))
 
 
+def copies_no_later_policies(patch: pytest.MonkeyPatch) -> None:
+    kinds = ('("started", "governed", "moved")', '("started", "moved")')
+    named = rewritten(copying._named, kinds)
+    patch.setattr(copying, "_named", named)
+
+
 _NAME = "operations-in-any-order"
 
 CANARIES = (
@@ -57,6 +63,8 @@ CANARIES = (
            forgets_the_first_writes),
     Canary("learns-nothing-of-what-it-claims", "whoever goes on with a run knows its sensitive values", _NAME, READ,
            learns_nothing_of_what_it_claims),
+    Canary("copies-no-later-policies", "a copy has the policies under which a run came later", _NAME, READ,
+           copies_no_later_policies),
     Canary("compares-lengths", "a run that differs from its copy is not overwritten, and told of", _NAME, READ,
            compares_lengths),
     Canary("spares-later-runs", "all runs of a chain are erased as one", _NAME, READ, spares_later_runs),

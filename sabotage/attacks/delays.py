@@ -1,0 +1,190 @@
+"""Delays of attempts: a clock that is set back before one, and a process that dies in one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from hypothesis import strategies as st
+
+from stepward.sabotage.attack import Attack, Family
+from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.points import Killed
+from stepward.sabotage.stores.through import ThroughStore
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.store import Append
+from stepward.vm.language.program import Program
+from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.execution import ExecutionVM
+
+T = TypeVar("T")
+
+HOUR: Final = 3_600_000_000
+LEASE: Final = 61_000_000
+"""Microseconds after which the lease of a dead process is over."""
+
+_TOOLS: Final = {"call": {"effect": "read", "args": {}}, "look": {"effect": "read", "args": {}}}
+
+
+def _program(*steps: dict[str, Any], **more: Any) -> Program:
+    data = {"name": "delays", "language": 2, "inputs": {}, "tools": _TOOLS, "steps": list(steps)}
+    return Program.from_dict({**data, **more})
+
+
+class _SetBack(MemoryJournal):
+    """A store during whose append of an attempt the clock is set back."""
+
+    def __init__(self, clock: ManualClock, by: int) -> None:
+        super().__init__()
+        self._clock, self._by = clock, by
+
+    def append(self, append: Append, fence: int | None) -> None:
+        """Add entries, and set the clock back."""
+        super().append(append, fence)
+        if any(json.loads(entry.record)["kind"] == "attempt" for entry in append.entries) and self._by:
+            self._clock.time -= self._by
+            self._by = 0
+
+
+class DelayWithoutAnEnd(Attack):
+    """A call is tried again after a delay, and the clock is set back before the delay begins."""
+
+    family = Family.TIME
+    surface = "clock of the machine"
+    action = "set back between an attempt and the next"
+    invariant = Invariant.BOUNDS
+    defence = "no delay is longer than the program says, by the clock of the machine that waits"
+    severity = "medium"
+    enumerates = "clocks that are set back by seconds and by an hour"
+    weight = 50
+
+    def play(self, case: Case) -> Outcome:
+        """Let a call fail once, and measure the wait."""
+        case.pick("the case", st.just("all"))
+        program = _program({"id": "call", "type": "tool", "tool": "call", "retry": _retry(10, 2)})
+        for back in case.each("set back by", (0, 5_000_000, HOUR)):
+            clock, tries = ManualClock(), list[int]()
+            options = {"clock": clock, "random": case.random, **case.weakness.options}
+            case.act(f"the clock is set back by {back / 1e6:g} seconds")
+            machine = ExecutionVM({"call": _failing(tries, 1)}, journal=_SetBack(clock, back), checker=None, **options)
+            run = case.do(machine.run(program))
+            case.hold(run.status == "SUCCESS", Invariant.KEPT, f"the run is {run.status}")
+            waited = sum(clock.slept)
+            case.hold(9.9 < waited < 10.1, self.invariant, f"a delay of 10 seconds lasts {waited:g}")
+        return Outcome.ABSORBED
+
+
+def _retry(seconds: int, attempts: int) -> list[dict[str, Any]]:
+    return [{"errors": ["any"], "delay_seconds": seconds, "backoff": 1, "max_attempts": attempts}]
+
+
+def _failing(tries: list[int], times: int) -> Callable[[], int]:
+    """Return a tool that fails so many times, and notes each call."""
+
+    def call() -> int:
+        tries.append(1)
+        if len(tries) <= times:
+            raise ValueError("no")
+        return 1
+
+    return call
+
+
+CALL: Final = {"id": "call", "type": "tool", "tool": "call", "retry": _retry(600, 3)}
+LOOK: Final = {"id": "look", "type": "tool", "tool": "look"}
+BODY: Final = [{**CALL, "next_step": "over"}, {"id": "over", "type": "end", "output": 1}]
+PLACES: Final = {
+    "a step": _program(CALL),
+    "a sub-step": _program({"id": "all", "type": "parallel", "parallel_steps": [CALL, LOOK]}),
+    "a sub-step behind another": _program(
+        {"id": "all", "type": "parallel", "parallel_steps": [LOOK, {**CALL, "depends_on": ["look"]}]}
+    ),
+    "an item": _program({"id": "each", "type": "for_each", "items": [1], "as": "x", "steps": BODY}),
+    "an item at once": _program(
+        {
+            "id": "each",
+            "type": "for_each",
+            "items": [1, 2],
+            "as": "x",
+            "max_concurrency": 2,
+            "steps": [
+                {"id": "if", "type": "condition", "condition": "$x == 1", "then": "call", "otherwise": "over"},
+                *BODY,
+            ],
+        }
+    ),
+    "a branch": _program({"id": "both", "type": "parallel", "branches": {"one": {"steps": BODY}}}),
+    "a called program": _program(
+        {"id": "part", "type": "call", "program": "p"}, programs={"p": {"inputs": {}, "steps": BODY}}
+    ),
+}
+"""Where a call is tried again after ten minutes, by the words for it."""
+
+
+class _Process(ThroughStore):
+    """The store of a process that does nothing more once its clock says that it is dead."""
+
+    def __init__(self, inner: MemoryJournal, clock: _Dying) -> None:
+        super().__init__(inner)
+        self._clock = clock
+
+    def write(self, function: Callable[..., T], *args: Any) -> T:
+        """Write; raises Killed in a dead process."""
+        if self._clock.is_dead:
+            raise Killed("in a delay")
+        return function(*args)
+
+
+class _Dying(ManualClock):
+    """The clock of a process that dies when it would wait any longer; the machine waits in short pieces."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__()
+        self.is_dead = False
+        self._ends = self.time + seconds * 1_000_000
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, or die."""
+        if self.time >= self._ends:
+            self.is_dead = True
+            raise Killed("in a delay")
+        await super().sleep(seconds)
+
+
+class DiesInADelay(Attack):
+    """A process dies while it waits for the next attempt of a call, and another one goes on with the run."""
+
+    family = Family.CRASH
+    surface = "delay before an attempt"
+    action = "killed in it; another process goes on once the lease is over"
+    invariant = Invariant.BOUNDS
+    defence = "a failed attempt, and when the next one is due, are in the journal before the machine waits"
+    enumerates = "two delays of a call in each place, and when in them the process dies"
+    weight = 50
+
+    def play(self, case: Case) -> Outcome:
+        """Let a call fail twice; kill the process in one of its delays, and go on."""
+        case.pick("the case", st.just("all"))
+        for place, after in case.each("dies", [(place, after) for place in PLACES for after in (0, 300, 900)]):
+            self._play(case, place, after)
+        return Outcome.ABSORBED
+
+    def _play(self, case: Case, place: str, after: int) -> None:
+        store, tries, clock = MemoryJournal(), list[int](), _Dying(after)
+        began = clock.time
+        tools = {"call": _failing(tries, 2), "look": lambda: 0}
+        options = {"random": case.random, "checker": None, **case.weakness.options}
+        case.act(f"a process dies when it has waited for {after} seconds for a call in {place}")
+        with suppress(Killed):
+            dying = ExecutionVM(tools, journal=_Process(store, clock), clock=clock, **options)
+            case.do(dying.run(PLACES[place], run_id="r"))
+        later = ManualClock(clock.time + LEASE)
+        due = 1200 - (later.time - began) / 1e6
+        (run,) = case.do(ExecutionVM(tools, journal=store, clock=later, **options).recover("r"))
+        case.hold(run.status == "SUCCESS", Invariant.KEPT, f"in {place}: the run is {run.status}")
+        case.hold(len(tries) == 3, self.invariant, f"in {place}: {len(tries)} attempts of at most 3")
+        waited = sum(later.slept)
+        case.hold(abs(waited - due) < 1, self.invariant, f"in {place}: {waited:g} seconds are waited for, not {due:g}")
