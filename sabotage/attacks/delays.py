@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -188,3 +189,78 @@ class DiesInADelay(Attack):
         case.hold(len(tries) == 3, self.invariant, f"in {place}: {len(tries)} attempts of at most 3")
         waited = sum(later.slept)
         case.hold(abs(waited - due) < 1, self.invariant, f"in {place}: {waited:g} seconds are waited for, not {due:g}")
+
+
+TURNS: Final = 40
+"""Turns of the event loop that a wait takes."""
+
+_TIRED: Final = {"type": "tool", "tool": "call", "retry": _retry(1, 2)}
+
+
+def _beside(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"id": "all", "type": "parallel", "on_error": "skip", "parallel_steps": list(parts)}
+
+
+CROWDS: Final[dict[str, dict[str, Any]]] = {
+    "sub-steps": _beside(*({"id": name, **_TIRED} for name in "ab")),
+    "sub-steps behind another": _beside(LOOK, *({"id": name, **_TIRED, "depends_on": ["look"]} for name in "ab")),
+    "three sub-steps in an order": _beside(
+        {"id": "a", **_TIRED},
+        {"id": "b", **_TIRED},
+        {"id": "c", **_TIRED, "on_error": "skip", "depends_on": ["look"]},
+        LOOK,
+    ),
+}
+"""Steps in which several calls are tried again after a delay, by the words for them."""
+
+
+class _Slow(ManualClock):
+    """A clock whose waits take some turns of the event loop, in which other calls end."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await super().sleep(seconds)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+
+class DelaysAtTheBudget(Attack):
+    """Several calls of one step wait for their next attempts, and `max_steps` does not suffice for all of them."""
+
+    family = Family.TIME
+    surface = "attempts of calls beside one another"
+    action = "delayed at once, under each budget up to what they need"
+    invariant = Invariant.BOUNDS
+    defence = "each attempt after the first is charged before it starts, also those that wait beside it"
+    enumerates = "sub-steps with and without an order, turns in which they fail, and every budget"
+    weight = 50
+
+    def play(self, case: Case) -> Outcome:
+        """Measure what a step costs without a bound; then every smaller budget must be used up, and never exceeded."""
+        case.pick("the case", st.just("all"))
+        for crowd, turns in case.each("of calls", [(crowd, turns) for crowd in CROWDS for turns in (0, 1, 3, 8, 20)]):
+            cost, _ = self._cost(case, crowd, turns, 100)
+            for budget in range(2, cost + 1):
+                steps, status = self._cost(case, crowd, turns, budget)
+                what = (
+                    f"{crowd}, {turns} turns: {steps} steps, {status}, of a budget of {budget} where {cost} are needed"
+                )
+                case.hold(steps <= budget and (status == "BUDGET_EXCEEDED") is (budget < cost), self.invariant, what)
+        return Outcome.ABSORBED
+
+    def _cost(self, case: Case, crowd: str, turns: int, budget: int) -> tuple[int, str]:
+        """Return the steps and the status of a run in which every second call fails some turns later than the first."""
+        program = _program(CROWDS[crowd], max_steps=budget)
+        case.act(f"{crowd}, {turns} turns apart, under a budget of {budget}")
+        tries = list[int]()
+
+        async def call() -> int:
+            tries.append(1)
+            for _ in range(turns * (len(tries) % 2)):
+                await asyncio.sleep(0)
+            raise ValueError("no")
+
+        options = {"clock": _Slow(), "random": case.random, "checker": None, **case.weakness.options}
+        machine = ExecutionVM({"call": call, "look": lambda: 0}, journal=MemoryJournal(), **options)
+        run = case.do(machine.run(program))
+        return run.steps, run.status

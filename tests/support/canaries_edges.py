@@ -10,7 +10,7 @@ from canaries import Canary
 from canaries_replays import MAILS
 from rewriting import rewrite, rewritten
 from stepward.vm.journal import receipts
-from stepward.vm.machine import ask, authority, driver, replay
+from stepward.vm.machine import ask, authority, calls, driver, replay
 from stepward.vm.machine.driver import Driver
 
 
@@ -42,6 +42,11 @@ def waits_by_the_other_clock(patch: pytest.MonkeyPatch) -> None:
 
 def waits_before_it_writes(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Driver, "_wait_until_due", ("await self.flush()", "pass"))
+
+
+def counts_no_sleepers(patch: pytest.MonkeyPatch) -> None:
+    extra = "    extra += sum(1 for sub in under_way if call_states[sub].phase == READY and call_states[sub].attempt)\n"
+    rewrite(patch, calls, "_wave", (extra, ""))
 
 
 def reads_any_digest(patch: pytest.MonkeyPatch) -> None:
@@ -79,6 +84,13 @@ CANARIES: Final = (
         "dies-in-a-delay",
         MAILS,
         waits_before_it_writes,
+    ),
+    Canary(
+        "counts-no-sleepers",
+        "attempts that wait beside are charged, too",
+        "delays-at-the-budget",
+        MAILS,
+        counts_no_sleepers,
     ),
     Canary("reads-any-digest", "a digest in a receipt is one", "odd-receipts", MAILS, reads_any_digest),
 )
