@@ -177,14 +177,14 @@ class DiesInADelay(Attack):
         store, tries, clock = MemoryJournal(), list[int](), _Dying(after)
         began = clock.time
         tools = {"call": _failing(tries, 2), "look": lambda: 0}
-        options = {"random": case.random, "checker": None, **case.weakness.options}
+        options = {"random": case.random, **case.weakness.options}
         case.act(f"a process dies when it has waited for {after} seconds for a call in {place}")
         with suppress(Killed):
-            dying = ExecutionVM(tools, journal=_Process(store, clock), clock=clock, **options)
+            dying = ExecutionVM(tools, journal=_Process(store, clock), clock=clock, checker=None, **options)
             case.do(dying.run(PLACES[place], run_id="r"))
         later = ManualClock(clock.time + LEASE)
         due = 1200 - (later.time - began) / 1e6
-        (run,) = case.do(ExecutionVM(tools, journal=store, clock=later, **options).recover("r"))
+        (run,) = case.do(ExecutionVM(tools, journal=store, clock=later, checker=None, **options).recover("r"))
         case.hold(run.status == "SUCCESS", Invariant.KEPT, f"in {place}: the run is {run.status}")
         case.hold(len(tries) == 3, self.invariant, f"in {place}: {len(tries)} attempts of at most 3")
         waited = sum(later.slept)
@@ -260,7 +260,7 @@ class DelaysAtTheBudget(Attack):
                 await asyncio.sleep(0)
             raise ValueError("no")
 
-        options = {"clock": _Slow(), "random": case.random, "checker": None, **case.weakness.options}
-        machine = ExecutionVM({"call": call, "look": lambda: 0}, journal=MemoryJournal(), **options)
+        options = {"clock": _Slow(), "random": case.random, **case.weakness.options}
+        machine = ExecutionVM({"call": call, "look": lambda: 0}, journal=MemoryJournal(), checker=None, **options)
         run = case.do(machine.run(program))
         return run.steps, run.status
