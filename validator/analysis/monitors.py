@@ -297,16 +297,14 @@ class RuleMonitor(Monitor):
         if order is None or not self.automaton.counts_starts:
             return some_succeed(hits, transition, whole, call_outcomes)
         starting = [one.hit for one in self.starting.get(step, ())]
-        behind = {
-            hit: [one for one in starting if hit.sub is not None and one.sub in order.after[hit.sub]] for hit in hits
-        }
-        started = {
-            hit: some_start(found, transition, call_outcomes, self.analyses) if found else (False,)
-            for hit, found in behind.items()
-        }
-        may = [hit for hit in hits if started[hit] != (True,) and not (self.doubtless and True in started[hit])]
-        found = some_succeed(may, transition, whole, call_outcomes) if may else (False,)
-        return (True, False) if found == (True,) and not any(started[hit] == (False,) for hit in may) else found
+        may: list[tuple[Match, tuple[bool, ...]]] = []
+        for hit in hits:
+            behind = [one for one in starting if hit.sub is not None and one.sub in order.after[hit.sub]]
+            started = some_start(behind, transition, call_outcomes, self.analyses) if behind else (False,)
+            if started != (True,) and not (self.doubtless and True in started):
+                may.append((hit, started))
+        found = some_succeed([hit for hit, _ in may], transition, whole, call_outcomes) if may else (False,)
+        return (True, False) if found == (True,) and not any(started == (False,) for _, started in may) else found
 
     def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
         assert transition.ending is not None

@@ -47,6 +47,22 @@ def test_small_programs_with_an_order_agree_with_every_run(chunk: int) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("needs", [[], ["a"]])
+def test_a_model_whose_reply_is_an_object_is_a_part_like_others(needs: list[str]) -> None:
+    """Its type has a mapping in it, so the part can't be a key of one: the rule ended in an internal error."""
+    reply = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    parts = (
+        {"id": "a", "type": "llm", "prompt": "Well?", "returns": reply},
+        member("b", "book", "a"),
+        member("p", "pay", *needs),
+    )
+    rule = {"followed_by": {"first": {"step": "all"}, "then": {"tool": "pay"}}}
+    report = checked(program(*parts, rule=rule))
+    assert "SW903" not in [one.code for one in report.findings]
+    (found,) = [one for one in report.properties if one.rule == "rule"]
+    assert found.verdict.name == "VIOLATED"
+
+
 # -- proof strength ----------------------------------------------------------------------------------------------------
 
 
