@@ -225,13 +225,13 @@ class _Slow(ManualClock):
 
 
 class DelaysAtTheBudget(Attack):
-    """Several calls of one step wait for their next attempts, and `max_steps` does not suffice for all of them."""
+    """Several sub-steps wait for their next attempts, and `max_steps` does not suffice for all of them."""
 
     family = Family.TIME
-    surface = "attempts of calls beside one another"
+    surface = "attempts of sub-steps beside one another"
     action = "delayed at once, under each budget up to what they need"
     invariant = Invariant.BOUNDS
-    defence = "each attempt after the first is charged before it starts, also those that wait beside it"
+    defence = "each attempt of a sub-step after the first is charged before it starts, with those that wait beside it"
     enumerates = "sub-steps with and without an order, turns in which they fail, and every budget"
     weight = 50
 
