@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import zip_longest
 from random import Random
 from typing import Any, Final
@@ -23,6 +24,9 @@ from stepward.vm.models.cache import CacheFault, Kept, write_entry
 from stepward.vm.values import FrozenMap, freeze, to_json
 
 LIES: Final = ("another type", "another question", "damaged", "locked", "down")
+
+SECONDS: Final = 0.003
+"""How long the cache takes to keep an entry."""
 
 VALUES: Final[tuple[Any, ...]] = (7, "no such reply", None, True, (), FrozenMap(odd=("x", 1)))
 
@@ -69,7 +73,8 @@ class Poisoned:
         raise ConnectionError("the server is down")
 
     def put(self, key: str, entry: bytes) -> None:
-        """Keep an entry."""
+        """Keep an entry, slowly as a server does: siblings of the step that asked go on meanwhile."""
+        time.sleep(SECONDS)
         self._entries[key] = entry
 
 

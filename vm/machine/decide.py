@@ -99,9 +99,13 @@ def _in_calls(plan: Plan, state: State, step: StepPlan, under_way: UnderWay) -> 
 
 
 def _awaits_call(plan: Plan, state: State, under_way: UnderWay) -> bool:
-    """Return whether a wave of calls is under way in a frame, which comes back before the next decision about it."""
-    has_begun = state.calls is not None and plan.steps[state.at].order is None
-    return has_begun and any(frame == state.frame for frame, _ in under_way)
+    """Return whether calls are under way in a frame, which come back before the next decision about it.
+
+    Calls with `depends_on` do not wait for one another. A call may also go on when its outcome is recorded and the
+    frame is at the next step: its reply is put into a cache, or its breaker opened.
+    """
+    is_ordered = state.calls is not None and plan.steps[state.at].order is not None
+    return not is_ordered and any(frame == state.frame for frame, _ in under_way)
 
 
 def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay) -> Action:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from machines import Bench, end, program, tool
+from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool
 from stepward.vm import MemoryJournal
 from stepward.vm.journal.store import JournalError, Switch
 from stepward.vm.machine import breakers
@@ -64,6 +66,85 @@ def test_calls_in_branches_start_once_though_the_store_is_asked_about_breakers(m
     bench = Bench(journal=Slow())
     run = asyncio.run(bench.vm.run(beside, run_id="run"))
     assert (run.status, sorted(bench.tools.steps())) == ("SUCCESS", ["a1", "a2", "b1", "b2", "c1", "c2"])
+
+
+class Sluggish(MemoryJournal):
+    """A store that opens a breaker slowly."""
+
+    blocks = True
+
+    def switch(self, switch: Switch) -> bool:
+        time.sleep(0.03)
+        return super().switch(switch)
+
+
+class Hoard(dict[str, bytes]):
+    """A cache that keeps slowly."""
+
+    def put(self, key: str, entry: bytes) -> None:
+        time.sleep(0.03)
+        self[key] = entry
+
+
+HALVES = {"left": {"steps": [tool("h", "write"), end("i")]}, "right": {"steps": [tool("j", "write"), end("k")]}}
+BEHIND: dict[str, list[dict[str, Any]]] = {
+    "a tool": [tool("n1", "write")],
+    "a model": [ask("n1")],
+    "sub-steps": [both("n", tool("n1"), tool("n2", "write"))],
+    "sub-steps in order": [both("n", tool("n1"), tool("n2", "write", depends_on=["n1"]))],
+    "branches": [{"id": "n", "type": "parallel", "branches": HALVES}, tool("n1", "write")],
+    "items": [
+        {
+            "id": "n",
+            "type": "for_each",
+            "items": [1, 2],
+            "as": "one",
+            "max_concurrency": 2,
+            "steps": [tool("h", "write"), end("i")],
+        },
+        tool("n1", "write"),
+    ],
+    "a condition": [check("n", "$x > 0", "n1", "last"), tool("n1", "write")],
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("slow", ["a reply is kept", "a breaker opens"])
+@pytest.mark.parametrize("shape", ["branches", "items at once"])
+def test_a_call_that_is_recorded_and_goes_on_holds_back_its_own_branch_alone(
+    shape: str, slow: str, behind: str
+) -> None:
+    """The next step of its branch has a call of the same position, and was taken for the one that goes on."""
+    on = {"next_step": BEHIND[behind][0]["id"]}
+    first = ask("m", cache=True, **on) if slow == "a reply is kept" else tool("m", "sensor", on_error="skip", **on)
+    body = [first, *BEHIND[behind], end("last")]
+    others = {
+        name: {"steps": [tool(f"{name}1", "write"), tool(f"{name}2", "write"), end(f"{name}3")]} for name in "abc"
+    }
+    both_at_once = {
+        "branches": {"id": "all", "type": "parallel", "branches": {"slow": {"steps": body}, **others}},
+        "items at once": {
+            "id": "all",
+            "type": "for_each",
+            "items": [1, 2, 3],
+            "as": "number",
+            "max_concurrency": 3,
+            "steps": [
+                check("q", "$number == 1", "m", "o1"),
+                *body,
+                *(tool(f"o{one}", "write", next_step=f"o{one + 1}") for one in range(1, 4)),
+                end("o4"),
+            ],
+        },
+    }
+    tools = {**TOOLS, "sensor": TOOLS["read"]}
+    made = program(assign("one", x=1), both_at_once[shape], end(), tools=tools, language=2)
+    bench = Bench({"m": NO}, {"m": "hm", "n1": "so"}, journal=Sluggish(), breaks_after=1, cache=Hoard())
+    bench.vm._setup.model.parameters = {"model": "m"}
+    run = asyncio.run(bench.vm.run(made, run_id="run"))
+    assert run.status == "SUCCESS", run.error
+    each = Counter(asked.key for asked in bench.tools.asked)
+    assert set(each.values()) == {1}
 
 
 def test_a_breaker_opens_after_failures_in_a_row_and_not_for_others() -> None:
