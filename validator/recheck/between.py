@@ -12,6 +12,7 @@ from stepward.validator.recheck.definite import (
     decided_by,
     joined_at,
     owner_of,
+    read_by,
 )
 from stepward.validator.recheck.describing import written
 from stepward.validator.recheck.ends import given_by_body, given_by_branches
@@ -211,12 +212,12 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
             if all(found != {FAILS} for found in results):
                 changes.update(dict.fromkeys(steps.assigned(number, step, state, results)))
     for transition in steps.transitions(number):
-        if transition.kind == "success":
+        if transition.kind == "success" and _may_be_list(steps, number, step, state):
             yield from (Exit(transition, change, ALONE, NOTHING, 1) for change in changes)
     if not steps.is_blind and isinstance(step, InvokeStep):
         if not may_fail_to_call(steps.reading, step, lambda name: steps.environment([name], number, state)[name]):
             return
-    elif not list(step.expressions) and _is_list(steps, step):
+    elif not list(step.expressions) and _is_list(steps, number, step, state):
         return
     gone = [(one,) for one in step.carry]
     for name, due in _failures(steps, number, step, errors_before_items(step)):
@@ -224,16 +225,31 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
             yield Exit(due, change, NOTHING, NOTHING, 1)
 
 
-def _is_list(steps: Steps, step: ForEachStep) -> bool:
-    """Return whether the items are always a list that is short enough: written down, an input, or a part of one."""
+def _may_be_list(steps: Steps, number: int, step: ForEachStep, state: State) -> bool:
+    """Return whether the items may be a list: what they read has a value then, and a lone reference a list."""
+    if steps.is_blind:
+        return True
+    names = lone_reference(step.items)
+    if names is not None:
+        return any(block.kind == "array" for block in steps.environment([names], number, state)[names])
+    blocks = steps.environment(read_by(step), number, state).values()
+    return not any(tuple(one) == (UNDEFINED,) for one in blocks)
+
+
+def _is_list(steps: Steps, number: int, step: ForEachStep, state: State) -> bool:
+    """Return whether the items are a list that is short enough: written down, or of a type that says it."""
     if isinstance(step.items, tuple):
         return not any(embedded(step.items)) and (step.max_items is None or len(step.items) <= step.max_items)
     names = lone_reference(step.items)
     meant = None if names is None else steps.reading.lookup.meaning(names)
-    if names is None or meant is None or any(source.kind not in ("input", "item") for source in meant.sources):
+    if names is None or meant is None:
         return False
-    origin = steps.origins.of(names)
-    return not origin.may_be_absent and all(_is_short(block, step.max_items) for block in origin.blocks)
+    if all(source.kind in ("input", "item") for source in meant.sources):  # they are there without a look at values
+        origin = steps.origins.of(names)
+        if not origin.may_be_absent and all(_is_short(block, step.max_items) for block in origin.blocks):
+            return True
+    blocks = [] if steps.is_blind else steps.environment([names], number, state)[names]
+    return bool(blocks) and all(_is_short(block, step.max_items) for block in blocks)
 
 
 def _is_short(block: Block, most: int | None) -> bool:
@@ -277,7 +293,7 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
             choices += _without_error(steps, step)
             succeeded = ALONE if isinstance(step, InvokeStep) else NOTHING
         elif transition.kind == "success":
-            choices.append(steps.success(step))
+            choices += [steps.success(step), _listed(steps, step, number, has_failed=False)]
             succeeded = ALONE
         elif transition.kind == "again":
             choices += _given_back(steps, step, BEFORE_ALL)
@@ -285,5 +301,15 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
         yield from (Exit(transition, change, NOTHING, succeeded, cost) for change in steps.together(choices))
     for name, due in _failures(steps, number, step, errors_at(step, stage, steps.reading.tool)):
         changes = [steps.undefined(root) for root in (*sorted(steps.reading.assigned[number]), *carried)]
-        for change in steps.together([*changes, steps.left_without(step, name)]):
+        listed = _listed(steps, step, number, has_failed=True)
+        for change in steps.together([*changes, steps.left_without(step, name), listed]):
             yield Exit(due, change, NOTHING, NOTHING, 0)
+
+
+def _listed(steps: Steps, step: ForEachStep, stage: int, *, has_failed: bool) -> Iterator[Changes]:
+    """Yield the changes of the errors of items behind these: there are none if each has to succeed, and has."""
+    if step.is_once:
+        return iter(((),))
+    if not has_failed and step.on_item_error == "fail":
+        return steps.valued([(step.id, "errors")], written(()))
+    return steps.given((step.id, "errors"), Source("errors", step.id, owner_of(steps.reading, stage)))

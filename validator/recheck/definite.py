@@ -7,7 +7,7 @@ computes the facts of `tracked`: which sources can't have given a value, and whi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heappop, heappush
 from itertools import chain
 from typing import Any, assert_never
@@ -61,11 +61,16 @@ def written_by(part: AnyPart) -> tuple[Names, ...]:
     return names
 
 
+def listed_by(part: AnyPart) -> tuple[Names, ...]:
+    """Return the name of the errors of the items of a for_each step; none of any other step."""
+    return ((part.id, "errors"),) if isinstance(part, ForEachStep) and not part.is_once else ()
+
+
 def assigned_by(step: AnyPart) -> frozenset[Names]:
     """Return all names that a step assigns, its sub-steps included."""
     found = [part for _, part in parts(step)]
     errors = [(part.id, what) for part in found if isinstance(part, Failing) for what in ("error", "error_name")]
-    return frozenset((*(name for part in found for name in written_by(part)), *errors))
+    return frozenset((*(name for part in found for name in written_by(part)), *errors, *listed_by(step)))
 
 
 def body_names(reading: Parsed, owner: int) -> frozenset[Names]:
@@ -79,14 +84,14 @@ def body_names(reading: Parsed, owner: int) -> frozenset[Names]:
             continue
         found |= assigned_by(inner)
         if isinstance(inner, ForEachStep):
-            found |= {(inner.id, "errors"), (inner.item_name,)}
+            found.add((inner.item_name,))
             found |= {(inner.index_as,)} if inner.index_as is not None else set()
     return frozenset(found - {(name,) for name in step.carry})
 
 
 def whole_names(step: ForEachStep) -> frozenset[Names]:
     """Return the names that a for_each step binds when it ends."""
-    return (assigned_by(step) | {(step.id, "errors")}) - {(name,) for name in step.carry}
+    return assigned_by(step) - {(name,) for name in step.carry}
 
 
 def joined_at(reading: Parsed, stage: int) -> ParallelStep | None:
@@ -140,8 +145,6 @@ def touched(reading: Parsed, number: int) -> frozenset[Names]:
     step = reading.steps[number]
     ended = ended_by(reading, number)
     given = assigned_by(ended) if ended is not None else frozenset()
-    if isinstance(step, ForEachStep):
-        return given | assigned_by(step) | {(step.id, "errors")}
     if not isinstance(step, Stage):
         return given | assigned_by(step)
     whole = joined_at(reading, number)
@@ -171,7 +174,7 @@ class Definite:
         self.origins = origins
         self.transitions = reading.control.transitions
         self._assigned = [overwritten(reading, number) for number in range(len(reading.steps))]
-        self._tracked = Tracked(reading, origins, self._assigned)
+        self._tracked = Tracked(reading, origins, self._assigned, partial(touched, reading))
         self._numbered = Numbered(self._tracked.count)
         self._outcomes: dict[int, tuple[Expression, _Environment, set[int]]] = {}
         """The outcomes of each condition that were found last, and for what."""
@@ -291,8 +294,8 @@ class Definite:
             return gone, iter([names for names in written_by(step) if names not in carried] if has_output else [])
         if transition.kind == "success":
             outputs = [names for names in written_by(step) if names not in carried]
-            return gone, iter([*outputs, (step.id, "errors")])
-        return gone | carried, iter([(step.id, "error")])
+            return gone, iter([*outputs, *listed_by(step)])
+        return gone | carried, iter([(step.id, "error"), *listed_by(step)])
 
     def _earlier(self, number: int, transition: Transition) -> tuple[str, ...]:
         """Return the variables whose values change at a transition that does not say from which source they are.

@@ -17,7 +17,7 @@ from stepward.validator.recheck.failures import all_errors
 from stepward.validator.recheck.joined import type_of_branches, type_of_sub_steps
 from stepward.validator.recheck.names import Names, Source, taken_by_call
 from stepward.validator.recheck.parsed import Parsed
-from stepward.validator.recheck.types import WORDS, is_a, words
+from stepward.validator.recheck.types import ERRORS, WORDS, is_a, words
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import (
     Arithmetic,
@@ -160,7 +160,9 @@ class Boundary:
                 return TypeSpec.model_construct(type=("string",), enum=names) if names else _STRING
             case "input":
                 return (self.reading.program.inputs or {}).get(source.name)
-            case "set" | "item" | "errors":
+            case "errors":
+                return ERRORS
+            case "set" | "item":
                 return taken_by_call(self.reading.steps[source.step], source.name)
             case "index":
                 return _WHOLE

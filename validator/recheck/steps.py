@@ -32,6 +32,7 @@ from stepward.validator.recheck.definite import (
     Definite,
     assigned_by,
     branch_taken,
+    listed_by,
     outcomes,
     written_by,
 )
@@ -350,7 +351,7 @@ class Steps:
             return iter(UNCHANGED)
         error = self.valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
         named = self.valued([(part.id, "error_name")], written(name))
-        gone = [self.undefined(root) for root in written_by(part)]
+        gone = [self.undefined(root) for root in (*written_by(part), *listed_by(part))]
         return self.together([*gone, error, named])
 
     # -- conditions, assignments, ends -------------------------------------------------------------------------------

@@ -44,10 +44,16 @@ class Tracked:
     call copies its output to its `output_key`.
     """
 
-    def __init__(self, reading: Parsed, origins: Origins, assigned: list[frozenset[Names]]) -> None:
+    def __init__(
+        self,
+        reading: Parsed,
+        origins: Origins,
+        assigned: list[frozenset[Names]],
+        touched: Callable[[int], frozenset[Names]],
+    ) -> None:
         self.steps, self.layout = reading.steps, reading.layout
         self.origins = origins
-        self._assigned = assigned
+        self._assigned, self._touched = assigned, touched
         variables = reading.lookup.variables.items()
         several = [
             (name, source) for name, sources in variables if len(sources) > 1 for source in dict.fromkeys(sources)
@@ -67,7 +73,7 @@ class Tracked:
 
     def after(self, number: int, transition: Transition, facts: int) -> int:
         """Return the facts after a transition."""
-        if not self.count or (transition.kind == "visits" and not self._assigned[number]):
+        if not self.count:
             return facts
         is_done = transition.kind in ("success", "fallback")
         change = self._changes.get((number, is_done))
@@ -157,7 +163,8 @@ class Tracked:
         """
         step = self.steps[number]
         names = {names[0] for names in self._assigned[number] if len(names) == 1}
-        outputs = set() if isinstance(step, SetStep) else {names for names in self._assigned[number] if len(names) > 1}
+        # A step with bodies binds its outputs and errors behind them, and an error where it fails before them.
+        outputs = set() if isinstance(step, SetStep) else {names for names in self._touched(number) if len(names) > 1}
         if isinstance(step, SetStep):
             names -= {name for name in names if self._keeps(number, name)}
         gone = come = 0

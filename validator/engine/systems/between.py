@@ -99,8 +99,23 @@ def started(moves: Moves, number: int, step: ForEachStep, transitions: Iterable[
 
 
 def _failed(moves: Moves, step: ForEachStep, name: str) -> tuple[Assign, ...]:
-    """Return the assignments of a for_each step that fails with an error of a name."""
-    return (*moves.left_with(step, FAILED, name), *(Assign((one,), Undefined()) for one in step.carry))
+    """Return the assignments of a for_each step that fails with an error of a name before its items."""
+    return (*moves.left_with(step, FAILED, name), *unset(step))
+
+
+def _listed(moves: Moves, step: ForEachStep, *, has_failed: bool) -> Iterator[Assign]:
+    """Yield the assignment of the errors of items behind these: there are none if each has to succeed, and has."""
+    source = moves.facts.meaning.names.listed.get(step.id)
+    if source is not None:
+        may_have_some = has_failed or step.on_item_error == "skip"
+        yield Assign((step.id, "errors"), Given(source) if may_have_some else Literal(()))
+
+
+def unset(step: ForEachStep) -> Iterator[Assign]:
+    """Yield the assignments of what only a for_each step has, where it fails before its items."""
+    yield from (Assign((one,), Undefined()) for one in step.carry)
+    if not step.is_once:
+        yield Assign((step.id, "errors"), Undefined())
 
 
 def _some_failed(moves: Moves, number: int) -> Decision | None:
@@ -170,7 +185,7 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
     """Yield the moves of a stage: an item is fresh, and the names of the body are undefined."""
     bodies, names = moves.facts.bodies, moves.facts.meaning.names
     owner, step = bodies.of_stages[number].owner, bodies.step_of(number)
-    gone = tuple(Assign(root, Undefined()) for root in sorted(bodies.locals(owner)) if root[-1] != "errors")
+    gone = tuple(Assign(root, Undefined()) for root in sorted(bodies.locals(owner)))
     for transition in transitions:
         assigns: tuple[Assign, ...] = ()
         if transition.kind == "item" and bodies.of_stages[number].next == number:
@@ -188,9 +203,10 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
         elif transition.kind == "success" and step.is_once:
             assigns = tuple(_without_error(moves, step))
         elif transition.kind == "success":
-            assigns = tuple(moves.left_with(step, SUCCEEDS))
+            assigns = (*moves.left_with(step, SUCCEEDS), *_listed(moves, step, has_failed=False))
         elif transition.kind != "item":  # behind a failed item, others that were under way may follow
             continue
         yield Leaving(transition, (), (*gone, *assigns), (), int(transition.kind == "again"))
     for name in moves.facts.failing.at(number):
-        yield Leaving(moves.facts.flow.failure(number, name), (), (*gone, *_failed(moves, step, name)), (), 0)
+        left = (*_failed(moves, step, name), *_listed(moves, step, has_failed=True))
+        yield Leaving(moves.facts.flow.failure(number, name), (), (*gone, *left), (), 0)

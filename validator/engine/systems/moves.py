@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.analysis.reached import reached
-from stepward.validator.engine.systems.between import between, forked, inside, started
+from stepward.validator.engine.systems.between import between, forked, inside, started, unset
 from stepward.validator.engine.systems.deciding import all_defined, conjunction, outcomes
 from stepward.validator.engine.systems.ends import Ends
 from stepward.validator.engine.systems.joint import (
@@ -407,7 +407,7 @@ class Moves:
             for part in (*step.sub_steps, step):
                 yield from self.left_with(part, FAILED, VISITS)
         if isinstance(step, ForEachStep):
-            yield from (Assign((name,), Undefined()) for name in step.carry)
+            yield from unset(step)
 
     # -- parallel steps --------------------------------------------------------------------------------------------
 
