@@ -45,8 +45,9 @@ class Attack(ABC):
     `name` is the name of the class, in lower case with hyphens: `TokenTwice` is `token-twice`. `surface` is what the
     attacker may touch, `action` what is done to it, `defence` what should stop it, `severity` how bad a breach is. An
     attack that says no `severity` is critical. `weight` is the cost of one case, in plain cases: an attack that
-    enumerates gets fewer cases. `shrinks` is False for an attack whose case is a seed: another seed is no smaller case,
-    and costs as much to try. `store` is the kind of store that the attack uses, `needs` what it needs of a program.
+    enumerates gets fewer cases. `draws` is True for an attack whose case is a seed, from which it draws programs of its
+    own: it plays no specimen, and another seed is no smaller case. `store` is the kind of store that the attack uses,
+    `needs` what it needs of a program.
     """
 
     name: ClassVar[str]
@@ -58,7 +59,7 @@ class Attack(ABC):
     severity: ClassVar[Severity] = "critical"
     enumerates: ClassVar[str] = ""
     weight: ClassVar[int] = 1
-    shrinks: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
     store: ClassVar[Literal["memory", "sqlite"]] = "memory"
     needs: ClassVar[tuple[Need, ...]] = ()
 

@@ -69,23 +69,32 @@ class Orders:
         )
 
     def shards(self, attack: type[Attack], *, has_hold: bool = True) -> Iterator[Shard]:
-        """Yield the shards of one attack. `has_hold` says whether the attack applies to the program."""
+        """Yield the shards of one attack. `has_hold` says whether the attack applies to the program.
+
+        Attacks begin with different specimens, so that a short campaign has played them all. One that draws its own
+        programs has no use for them, and plays the cases of both.
+        """
+        cases = (self.examples // 2 if has_hold else self.examples) // attack.weight if self.specimens else 0
         if has_hold:
-            yield from self._shards(attack, self.examples // attack.weight, [""])
-        if self.specimens:
+            yield from self._shards(attack, self.examples // attack.weight + (cases if attack.draws else 0), [""])
+        if self.specimens and not attack.draws:
             names = [name for name in SPECIMENS if attack().misses(specimen_target(name)) is None]
-            start = self.seed % len(names) if names else 0
-            cases = (self.examples // 2 if has_hold else self.examples) // attack.weight
+            start = (self.seed + ATTACKS.index(attack)) % len(names) if names else 0
             least = min(LEAST_CASES * len(names), self.examples) if attack.weight <= LIGHT else 0
             yield from self._shards(attack, max(cases, least), [*names[start:], *names[:start]])
 
     def _shards(self, attack: type[Attack], examples: int, programs: Sequence[str]) -> Iterator[Shard]:
-        """Yield shards for a number of cases. Every program gets one shard before any gets a second."""
+        """Yield shards for a number of cases. Every program gets one shard before any gets a second.
+
+        An attack that draws programs has small shards, the later ones twice as large as the first: it is less
+        particular than others about what is wrong.
+        """
         left = max(1, examples)
         first = max(1, min(FIRST_CASES // attack.weight, left // max(1, len(programs))))
+        later = 2 * first if attack.draws else SHARD_CASES
         number = 0
         while left > 0 and programs:
-            cases = min(left, SHARD_CASES if number >= len(programs) else first)
+            cases = min(left, later if number >= len(programs) else first)
             yield Shard(attack.name, number // len(programs), cases, self.seed, programs[number % len(programs)])
             left -= cases
             number += 1
@@ -231,15 +240,19 @@ def attack_program(
 
 
 def _in_turns(by_attack: Iterable[list[Shard]]) -> list[Shard]:
-    """Return shards in the order of play: every attack visits every program before any attack repeats one. In each turn
-    the cheap attacks come first."""
-    turns = [
-        (shard.number, sum(one.number == shard.number for one in shards[:place]), shard)
-        for shards in by_attack
-        for place, shard in enumerate(shards)
-    ]
-    in_order = sorted(turns, key=lambda turn: (*turn[:2], ATTACK_BY_NAME[turn[2].attack].weight))
-    return [shard for *_, shard in in_order]
+    """Return shards in the order of play: every attack visits every program before any attack repeats one.
+
+    In each turn the cheap attacks come first. Attacks that draw programs have a shard in each turn.
+    """
+    turns: list[tuple[int, int, int, Shard]] = []
+    for shards in by_attack:
+        visits: Counter[int] = Counter()
+        for shard in shards:
+            attack = ATTACK_BY_NAME[shard.attack]
+            number, visit = (0, shard.number) if attack.draws else (shard.number, visits[shard.number])
+            visits[shard.number] += 1
+            turns.append((number, visit, attack.weight, shard))
+    return [shard for *_, shard in sorted(turns, key=lambda turn: turn[:3])]
 
 
 def _target(target: Target, shard: Shard) -> Target:

@@ -105,7 +105,7 @@ class CallsAtOnce(Attack):
     enumerates = "every call of the other process, between all statements of the first"
     store = "sqlite"
     weight = 8
-    shrinks = False  # what breaks is reported alone, and a smaller case would play all others, too
+    draws = True  # what breaks is reported alone, and a smaller case would play all others, too
 
     def play(self, case: Case) -> Outcome:
         """Make each call between the statements of one that has several."""
@@ -148,7 +148,7 @@ class ThreadsAtOnce(Attack):
     defence = "each call of a store holds one lock for all that it does"
     enumerates = "every two calls"
     weight = 8
-    shrinks = False
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Make each call within each other one."""

@@ -79,7 +79,7 @@ class BreakersSwitched(Attack):
     defence = "a machine counts failures in a row, and whoever comes to an open breaker is held until it is closed"
     severity = "high"
     weight = 4
-    shrinks = False
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Compare each move with the model."""

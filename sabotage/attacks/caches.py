@@ -120,7 +120,7 @@ class RepliesAcrossRuns(Attack):
     )
     severity = "high"
     weight = 4
-    shrinks = False
+    draws = True
     programs = 5
 
     def play(self, case: Case) -> Outcome:

@@ -54,7 +54,7 @@ class _Drawn(Attack):
     defence = "the machine follows the page of the language, and the reference interpreter agrees"
     severity: ClassVar[Severity] = "high"
     weight = 5
-    shrinks = False
+    draws = True
     enumerates = "generated programs, one after the other"
     theme: ClassVar[str]
     programs: ClassVar[int] = 10

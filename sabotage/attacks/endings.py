@@ -241,7 +241,7 @@ class EndWithoutSuccess(Attack):
     invariant = Invariant.GUARDRAIL
     defence = "only a success counts for `requires` and as the first of `followed_by`"
     weight = 8
-    shrinks = False
+    draws = True
     enumerates = "each way in which a step ends without success, and what has the rule"
 
     def play(self, case: Case) -> Outcome:

@@ -42,7 +42,7 @@ class EncryptedValues(Attack):
     action = "values moved, copied, and read under other keys, or after the key is gone"
     invariant = Invariant.ERASURE
     defence = "a value is encrypted for its run and name, and the key of an erased run is destroyed"
-    shrinks = False
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Compare each move with the model."""

@@ -138,7 +138,7 @@ class MovedRun(Attack):
     invariant = Invariant.BOUNDS
     defence = "a run that moves leaves what it has spent, done and owes to the run that goes on"
     weight = 8
-    shrinks = False
+    draws = True
     programs = 2
 
     def play(self, case: Case) -> Outcome:

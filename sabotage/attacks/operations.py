@@ -55,7 +55,7 @@ class OperationsInAnyOrder(Attack):
     defence = "each operation does to each state of a run what its page says"
     severity = "high"
     weight = 8
-    shrinks = False
+    draws = True
     sequences = 2
     operations = 30
 

@@ -72,7 +72,7 @@ class PrunedTooEarly(Attack):
     defence = "a run is pruned that ended before the time, with its values, unless one that stays stands on it"
     severity = "high"
     weight = 4
-    shrinks = False
+    draws = True
     enumerates = "the ends of runs and of chains around the time of pruning"
 
     def play(self, case: Case) -> Outcome:

@@ -97,7 +97,7 @@ class WaiverForOneRule(Attack):
     invariant = Invariant.PERMISSION
     defence = "a waiver is for one rule of one policy, and for one program"
     weight = 8
-    shrinks = False
+    draws = True
     enumerates = "each rule under each waiver"
 
     def play(self, case: Case) -> Outcome:

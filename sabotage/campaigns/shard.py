@@ -241,7 +241,7 @@ def _phases(attack: Attack, database: Any) -> list[Phase]:
     from hypothesis import Phase
 
     phases = [] if database is None else [Phase.reuse]
-    return [*phases, Phase.generate, *([Phase.shrink] if attack.shrinks else [])]
+    return [*phases, Phase.generate, *([Phase.shrink] if not attack.draws else [])]
 
 
 def _search(attack: Attack, made_by: CaseRunner, own_seed: int, how: settings, tally: _Tally) -> None:

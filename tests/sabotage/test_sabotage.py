@@ -18,13 +18,15 @@ from canaries_replays import ASKS
 from machines import both, program, tool
 from paths import DATA, GOOD, ROOT
 from sizes import size
-from stepward.sabotage.attack import Family, Stateful
+from stepward.sabotage import campaign
+from stepward.sabotage.attack import Attack, Family, Stateful
 from stepward.sabotage.campaign import Matrix, Orders, attack_program
 from stepward.sabotage.campaigns import shard
 from stepward.sabotage.campaigns.confirming import is_repeated
 from stepward.sabotage.campaigns.script import Script, ScriptRefused
 from stepward.sabotage.campaigns.selftest import alarms
-from stepward.sabotage.campaigns.shard import Shard
+from stepward.sabotage.campaigns.shard import Shard, ShardResult
+from stepward.sabotage.campaigns.specimen_programs import SPECIMENS
 from stepward.sabotage.campaigns.threats import page
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.choices import Drawn, Recorded
@@ -292,6 +294,31 @@ def test_every_attack_gets_a_share_of_the_time_before_any_gets_a_second() -> Non
     attack_program(Program.load(REFUND), orders=orders, progress=lambda shard, done, total: begun.append(shard))
     assert [shard.number for shard in begun] == [0, 0, 0, 1, 1, 1]
     assert len({shard.attack for shard in begun[:3]}) == 3
+
+
+def test_attacks_begin_with_different_specimens_and_those_that_draw_programs_play_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is wrong where items run at once was played after all attacks had been on three other specimens."""
+
+    def absorbed(target: Target, attack: Attack, one: Shard, *_: Any, **__: Any) -> ShardResult:
+        return ShardResult(one, Counter({Outcome.ABSORBED: one.cases}), 0, 0.0, None)
+
+    monkeypatch.setattr(campaign, "run_shard", absorbed)
+    begun: list[Shard] = []
+    matrix = attack_program(
+        Program.load(REFUND), orders=Orders(specimens=True), progress=lambda one, *_: begun.append(one)
+    )
+    drawing = {attack.name for attack in ATTACKS if attack.draws}
+    assert len(drawing) > 20
+    first_turns = begun[: 2 * len(ATTACKS) - 40]
+    before = Counter(one.specimen for one in first_turns)
+    assert before.keys() == {"", *SPECIMENS}
+    assert min(before.values()) >= 5, "each is played by several attacks in the second turn"
+    shards = [one for one in begun if one.attack in drawing]
+    assert not any(one.specimen for one in shards)
+    assert max(one.cases for one in shards) <= 20, "they come again and again, and never for long"
+    assert all(row.cases > 0 for row in matrix.rows)
 
 
 # -- scripts -----------------------------------------------------------------------------------------------------------
