@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from stepward.validator.analysis.arguments import UNDEFINED
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.outcomes import RUN
-from stepward.validator.analysis.racing import exposed, is_decided, is_ordered, rivals
+from stepward.validator.analysis.racing import exposed, is_decided, is_ordered, only_pays, rivals
 from stepward.validator.analysis.siblings import hits_in
 from stepward.validator.reasons import LeftOpen
 from stepward.vm.errors import ExpressionError
@@ -93,9 +93,17 @@ def _side_by_side(facts: ProgramFacts, step: int, paying: Collection[int]) -> It
             fork = layout.fork_at(owner)
             index = fork.branches.index(owner)
             free = [one for one in range(len(fork.branches)) if not is_ordered(fork, index, one)]
+            if not has_budget(facts):
+                free = [one for one in free if not only_pays(layout, fork.branches[one], paying.__contains__)]
             name = facts.flow.steps[owner].id
             for one in free:
                 yield f"write `depends_on: [{name}]` in `{facts.flow.steps[fork.branches[one]].id}`"
+
+
+def has_budget(facts: ProgramFacts) -> bool:
+    """Return whether a budget may keep a Q of a tool from its start."""
+    program = facts.program
+    return (program.max_steps, program.max_stalled_steps, program.timeout_seconds) != (None, None, None)
 
 
 def follows_beside(facts: ProgramFacts, rule: FollowedBy) -> bool:

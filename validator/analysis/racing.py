@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.layout import Fork, Layout
+from stepward.vm.language.steps import ToolStep
 
 IsPaying = Callable[[int], bool]
 """Whether a Q starts at a position."""
@@ -28,10 +29,22 @@ def beside(layout: Layout, fork: Fork, index: int) -> Iterator[int]:
 
 
 def behind(layout: Layout, fork: Fork, index: int) -> Iterator[int]:
-    """Yield the first steps of the branches that can start as soon as a branch has succeeded."""
+    """Yield the first steps of the branches that can start as soon as a branch has succeeded.
+
+    What has no order with that branch may have succeeded by then.
+    """
     for other, start in enumerate(fork.branches):
-        if index in fork.before[other] and fork.before[other] <= fork.before[index] | {index}:
+        if index in fork.before[other] and not any(index in fork.before[one] for one in fork.before[other]):
             yield layout.bodies[start].first
+
+
+def only_pays(layout: Layout, branch: int, is_paying: IsPaying) -> bool:
+    """Return whether a branch starts nothing but a Q, as often as it starts something.
+
+    A visit that `max_visits` passes starts none, and a budget of tokens may keep one of a model from its start.
+    """
+    steps = ((number, layout.steps[number]) for number in layout.inside(branch))
+    return all(isinstance(step, ToolStep) and step.max_visits is None and is_paying(number) for number, step in steps)
 
 
 def exposed(layout: Layout, is_paying: IsPaying) -> dict[int, int]:

@@ -32,7 +32,7 @@ from stepward.validator.recheck.steps import Steps
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.guardrails import AnyRule, FollowedBy, Never, Requires
 from stepward.vm.language.layout import Layout
-from stepward.vm.language.steps import Stage
+from stepward.vm.language.steps import Stage, ToolStep
 
 
 class Room(NamedTuple):
@@ -184,7 +184,7 @@ class DebtWatcher(FollowedByWatcher):
             free = [other for other in others if other[1].place not in one.before and one.place not in other[1].before]
             if any(two.before <= one.before and layout.bodies[at].first not in self.hits for at, two in free):
                 self._open |= inside
-            elif free:
+            elif not all(self._only_pays(at) for at, _ in free):
                 unclear |= places & inside
             known = {**{two.place: two for _, two in others}, one.place: one}
             room = rooms.forks[one.fork]
@@ -193,7 +193,7 @@ class DebtWatcher(FollowedByWatcher):
                 for earlier in one.before
                 if any(
                     earlier in two.before
-                    and two.before <= known[earlier].before | {earlier}
+                    and not any(earlier in known[other].before for other in two.before)
                     and layout.bodies[at].first not in self.hits
                     for at, two in rooms.branches.items()
                     if two.fork == one.fork
@@ -203,6 +203,13 @@ class DebtWatcher(FollowedByWatcher):
             raise Refused("what follows before any end is not checked beside a branch")
         if any(not places.isdisjoint(layout.inside(owner)) for owner in items_at_once(layout)):
             raise Refused("what follows before any end is not checked where items run at once")
+
+    def _only_pays(self, branch: int) -> bool:
+        """Whether a branch starts nothing but Q, each a call of a tool that no budget and no visits keep from it."""
+        steps = [(number, self.reading.steps[number]) for number in self.reading.layout.inside(branch)]
+        return not self.may_run_out and all(
+            isinstance(step, ToolStep) and step.max_visits is None and number in self.hits for number, step in steps
+        )
 
     @cached_property
     def seen(self) -> Collection[int]:

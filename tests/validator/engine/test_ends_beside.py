@@ -6,6 +6,7 @@ With `ends: any` a run may be cancelled before any step but Q, so that a sibling
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
@@ -65,7 +66,41 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "proved",
     ),
-    "beside a branch that only has Q": ({"a": branch(PAY, NOTE), "b": branch(step("more", "note"))}, OPEN),
+    "beside a branch that only has Q": ({"a": branch(PAY, NOTE), "b": branch(step("more", "note"))}, "proved"),
+    "beside two that only have Q, which may fail": (
+        {
+            "a": branch(PAY, NOTE),
+            "b": branch(step("more", "note"), step("again", "note", on_error="skip")),
+            "c": branch(step("third", "note"), after=("b",)),
+        },
+        "proved",
+    ),
+    "paid behind the branches, beside one that only has Q": (
+        {"a": branch(PAY), "b": branch(step("more", "note"))},
+        "violated",
+    ),
+    "beside one that only has Q, behind which another is": (
+        {
+            "a": branch(PAY),
+            "b": branch(step("more", "note")),
+            "c": branch(NOTE, after=("a",)),
+            "d": branch(LOOK, after=("a", "b")),
+        },
+        "violated",
+    ),
+    "beside one that only has Q, behind which Q is": (
+        {
+            "a": branch(PAY),
+            "b": branch(step("more", "note")),
+            "c": branch(NOTE, after=("a",)),
+            "d": branch(step("third", "note"), LOOK, after=("a", "b")),
+        },
+        "proved",
+    ),
+    "beside a branch that has Q and may not start it": (
+        {"a": branch(PAY, NOTE), "b": branch(step("more", "note", max_visits=1))},
+        OPEN,
+    ),
     "beside a branch that has Q and then more": (
         {"a": branch(PAY, NOTE), "b": branch(step("more", "note"), LOOK)},
         OPEN,
@@ -145,6 +180,51 @@ def test_the_second_checker_refuses_a_proof_that_looks_at_one_order(name: str, m
     (found,) = checked(program(CASES[name][0])).properties
     assert found.verdict is Verdict.UNKNOWN
     assert "second checker" in found.evidence.reason
+
+
+def drawn_fork(seed: int) -> dict[str, Any]:
+    """Return a program with branches of which many have nothing but Q."""
+    chance, names = Random(f"{seed}/beside"), ("a", "b", "c", "d")
+    branches: dict[str, Any] = {}
+    count = 0
+    for place, name in enumerate(names[: chance.choice((2, 3, 3, 4))]):
+        tools = ["note"] * chance.choice((1, 1, 2, 3))
+        style = chance.random()
+        if style > 0.8:
+            tools = ["pay", "note"]
+        elif style > 0.5:
+            tools = [chance.choice(("pay", "note", "note", "look")) for _ in tools]
+        found = [
+            step(f"s{count + number}", tool, **({"on_error": "skip"} if chance.random() < 0.3 else {}))
+            for number, tool in enumerate(tools)
+        ]
+        count += len(found)
+        branches[name] = branch(*found, after=tuple(one for one in names[:place] if chance.random() < 0.35))
+    behind = [step(f"t{number}", chance.choice(("note", "look"))) for number in range(chance.choice((0, 1, 2)))]
+    return program(branches, *behind)
+
+
+@pytest.mark.parametrize("first", range(0, size(60, 3_000), 60))
+def test_branches_that_have_nothing_but_q_are_decided(first: int) -> None:
+    """What is left open breaks the rule, by a branch that has Q and then another step."""
+    counts, wrong = Counter[str](), dict[int, list[str]]()
+    for seed in range(first, first + 60):
+        data = drawn_fork(seed)
+        said = wrong_in(data, Enumeration(data).run(), checked(data), counts)
+        wrong |= {seed: said} if said else {}
+    assert not wrong
+    assert counts["proved kept"] >= 5
+    assert counts["violated broken"] >= 5
+    assert not counts["open kept"]
+
+
+@pytest.mark.parametrize("budget", [{"max_steps": 4}, {"max_stalled_steps": 2}, {"timeout_seconds": 9}])
+def test_a_budget_may_keep_q_from_its_start_beside_p(budget: dict[str, int]) -> None:
+    data = program(CASES["beside a branch that only has Q"][0])
+    (found,) = checked(data).properties
+    assert (found.verdict, found.rechecked) == (Verdict.PROVED, True)
+    (found,) = checked(data | budget).properties
+    assert found.verdict is not Verdict.PROVED
 
 
 @pytest.mark.parametrize("first", range(0, size(40, 1_600), 40))
