@@ -20,6 +20,7 @@ from stepward.vm.journal.store import Append
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.models import ModelReply, ModelRequest
 
 T = TypeVar("T")
 
@@ -201,6 +202,30 @@ def _beside(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"id": "all", "type": "parallel", "on_error": "skip", "parallel_steps": list(parts)}
 
 
+def _then_over(name: str, step: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the steps of a body in which a call may fail."""
+    last = f"{name}_over"
+    return [{"id": name, **step, "on_error": "skip", "next_step": last}, {"id": last, "type": "end", "output": 1}]
+
+
+def _branches(**bodies: list[dict[str, Any]]) -> dict[str, Any]:
+    branches = {f"in_{name}": {"steps": steps} for name, steps in bodies.items()}
+    return {"id": "both", "type": "parallel", "branches": branches}
+
+
+def _items(number: int, *steps: dict[str, Any], places: int = 2) -> dict[str, Any]:
+    return {
+        "id": "each",
+        "type": "for_each",
+        "items": list(range(number)),
+        "as": "x",
+        "max_concurrency": places,
+        "steps": list(steps),
+    }
+
+
+_SETS: Final = [{"id": f"set{number}", "type": "set", "set": {"v": number}} for number in range(3)]
+
 CROWDS: Final[dict[str, dict[str, Any]]] = {
     "sub-steps": _beside(*({"id": name, **_TIRED} for name in "ab")),
     "sub-steps behind another": _beside(LOOK, *({"id": name, **_TIRED, "depends_on": ["look"]} for name in "ab")),
@@ -209,6 +234,17 @@ CROWDS: Final[dict[str, dict[str, Any]]] = {
         {"id": "b", **_TIRED},
         {"id": "c", **_TIRED, "on_error": "skip", "depends_on": ["look"]},
         LOOK,
+    ),
+    "items at once": _items(3, *_then_over("a", _TIRED), places=3),
+    "more items than places": _items(3, *_then_over("a", _TIRED)),
+    "branches": _branches(a=_then_over("a", _TIRED), b=_then_over("b", _TIRED)),
+    "a branch beside steps": _branches(a=_then_over("a", _TIRED), b=[*_SETS, {"id": "done", "type": "end"}]),
+    "a branch beside sub-steps": _branches(
+        a=_then_over("a", _TIRED),
+        b=[_beside(*({"id": name, **_TIRED} for name in "bc")), {"id": "done", "type": "end"}],
+    ),
+    "items in a branch": _branches(
+        a=_then_over("a", _TIRED), b=[_items(2, *_then_over("b", _TIRED)), {"id": "done", "type": "end"}]
     ),
 }
 """Steps in which several calls are tried again after a delay, by the words for them."""
@@ -225,14 +261,14 @@ class _Slow(ManualClock):
 
 
 class DelaysAtTheBudget(Attack):
-    """Several sub-steps wait for their next attempts, and `max_steps` does not suffice for all of them."""
+    """Several calls wait for their next attempts, and `max_steps` does not suffice for all of them."""
 
     family = Family.TIME
-    surface = "attempts of sub-steps beside one another"
+    surface = "attempts of calls beside one another"
     action = "delayed at once, under each budget up to what they need"
     invariant = Invariant.BOUNDS
-    defence = "each attempt of a sub-step after the first is charged before it starts, with those that wait beside it"
-    enumerates = "sub-steps with and without an order, turns in which they fail, and every budget"
+    defence = "what starts is paid for beside all attempts that are to come: those of sub-steps, branches and items"
+    enumerates = "sub-steps, branches and items at once, turns in which they fail, and every budget"
     weight = 50
 
     def play(self, case: Case) -> Outcome:
@@ -264,3 +300,62 @@ class DelaysAtTheBudget(Attack):
         machine = ExecutionVM({"call": call, "look": lambda: 0}, journal=MemoryJournal(), checker=None, **options)
         run = case.do(machine.run(program))
         return run.steps, run.status
+
+
+_ASKS: Final = {"type": "llm", "prompt": "A word."}
+_ASKS_AGAIN: Final = {**_ASKS, "retry": _retry(1, 2)}
+_FIRST: Final = {"id": "if", "type": "condition", "condition": "$x == 0", "then": "late", "otherwise": "other"}
+
+TALKS: Final[dict[str, dict[str, Any]]] = {
+    "sub-steps": _beside(
+        LOOK,
+        {"id": "late", **_ASKS_AGAIN, "depends_on": ["look"]},
+        {"id": "other", **_ASKS, "depends_on": ["look"]},
+    ),
+    "branches": _branches(late=_then_over("late", _ASKS_AGAIN), other=_then_over("other", _ASKS)),
+    "items at once": _items(2, _FIRST, *_then_over("late", _ASKS_AGAIN), *_then_over("other", _ASKS)),
+}
+"""Steps in which a model is asked again after a delay, beside another one, by the words for them."""
+
+
+class RepliesInADelay(Attack):
+    """A model is to be asked again after a delay, and the reply to another call uses up the budget meanwhile."""
+
+    family = Family.TIME
+    surface = "attempts of models beside one another"
+    action = "delayed, while a reply uses up `max_tokens` or `max_cost`"
+    invariant = Invariant.BOUNDS
+    defence = "a model is asked after a delay only if nothing has used up a budget in it"
+    enumerates = "sub-steps with an order, branches and items at once, each budget, and turns in which the reply comes"
+    weight = 50
+
+    def play(self, case: Case) -> Outcome:
+        """Let one reply use up the budget, before the other call is due and after that."""
+        case.pick("the case", st.just("all"))
+        among = [(talk, field, turns) for talk in TALKS for field in ("max_tokens", "max_cost") for turns in (2, 8, 20)]
+        for talk, field, turns in case.each("of models", among):
+            case.act(f"in {talk}, a reply comes {turns} turns after the question and uses up `{field}`")
+            model = _Costly(turns)
+            options = {"clock": _Slow(), "random": case.random, **case.weakness.options}
+            machine = ExecutionVM({"look": lambda: 0}, model, journal=MemoryJournal(), checker=None, **options)
+            run = case.do(machine.run(_program(TALKS[talk], **{field: 1})))
+            what = f"{talk}, {field}, {turns} turns: asked with {model.spent} of 1 spent, and the run is {run.status}"
+            case.hold(not model.is_late and run.status == "BUDGET_EXCEEDED", self.invariant, what)
+        return Outcome.ABSORBED
+
+
+class _Costly:
+    """A model whose first reply to `late` fails, and whose reply to `other` costs the whole budget."""
+
+    def __init__(self, turns: int) -> None:
+        self.spent, self.is_late, self._turns = 0, False, turns
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Reply, and note whether the budget was used up before."""
+        self.is_late = self.is_late or self.spent > 0
+        if request.step == "late" and request.attempt == 1:
+            raise ValueError("no")
+        for _ in range(self._turns if request.step == "other" else 0):
+            await asyncio.sleep(0)
+        self.spent += 1
+        return ModelReply("word", tokens=1, cost=1)

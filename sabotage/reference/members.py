@@ -143,7 +143,8 @@ class Members(Waves):
 
     def _admit(self, step: Any, ready: list[Call]) -> None:
         """Raise Over where a budget, a guardrail or a cancellation forbids the next calls."""
-        self._afford(sum(call.attempt > 0 for call in ready))
+        # Also those count that are to be tried again and have no room yet ("Order, Choices").
+        self._afford(sum(call.attempt > 0 for call in self._calls if call.phase == "ready"))
         before = self._remembered()
         if not self._is_begun:
             self._note_start(step)

@@ -10,7 +10,7 @@ from canaries import Canary
 from canaries_replays import MAILS
 from rewriting import rewrite, rewritten
 from stepward.vm.journal import receipts
-from stepward.vm.machine import ask, authority, calls, driver, replay
+from stepward.vm.machine import ask, authority, calls, decide, driver, ordered, replay
 from stepward.vm.machine.driver import Driver
 
 
@@ -45,8 +45,15 @@ def waits_before_it_writes(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_no_sleepers(patch: pytest.MonkeyPatch) -> None:
-    extra = "    extra += sum(1 for sub in under_way if call_states[sub].phase == READY and call_states[sub].attempt)\n"
-    rewrite(patch, calls, "_wave", (extra, ""))
+    rewrite(patch, calls, "_wave", ("_unpaid(state, step, ready)", "sum(one.attempt > 1 for one in ready)"))
+
+
+def pays_for_no_sibling(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide, "owed", lambda state: 0)
+
+
+def asks_whatever_was_spent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ordered._Members, "_is_affordable", lambda self, call: True)
 
 
 def reads_any_digest(patch: pytest.MonkeyPatch) -> None:
@@ -91,6 +98,20 @@ CANARIES: Final = (
         "delays-at-the-budget",
         MAILS,
         counts_no_sleepers,
+    ),
+    Canary(
+        "pays-for-no-sibling",
+        "attempts that siblings owe are paid for",
+        "delays-at-the-budget",
+        MAILS,
+        pays_for_no_sibling,
+    ),
+    Canary(
+        "asks-whatever-was-spent",
+        "a model is asked after a delay if the budget is not used up",
+        "replies-in-a-delay",
+        MAILS,
+        asks_whatever_was_spent,
     ),
     Canary("reads-any-digest", "a digest in a receipt is one", "odd-receipts", MAILS, reads_any_digest),
 )

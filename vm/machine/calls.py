@@ -15,7 +15,7 @@ from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.effects import repeated
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
-from stepward.vm.machine.forks import leaves
+from stepward.vm.machine.forks import leaves, owed
 from stepward.vm.machine.keys import shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
@@ -57,10 +57,8 @@ def out_of_steps(plan: Plan, state: State, cost: int) -> bool:
     return spent > state.limits.steps or (plan.max_steps is not None and spent > plan.max_steps)
 
 
-def _used_up(plan: Plan, state: State, calls: list[CallPlan]) -> str | None:
-    """Return the reason of the first budget that calls of models have used up, or None, also without such a call."""
-    if not plan.model_budgets or not any(call.is_model for call in calls):
-        return None
+def used_up(plan: Plan, state: State) -> str | None:
+    """Return the reason of the first budget that calls of models have used up, or None."""
     return next((one.reason for one, limit in plan.model_budgets if getattr(state, one.spent) >= limit), None)
 
 
@@ -179,17 +177,27 @@ def _wave(
         if isinstance(attempt, Event):
             return attempt
         ready.append(attempt)
-    extra = sum(1 for call in ready if call.attempt > 1 and not call.is_started)
-    extra += sum(1 for sub in under_way if call_states[sub].phase == READY and call_states[sub].attempt)
-    if state.calls is not None and out_of_steps(plan, state, extra):
+    if state.calls is not None and out_of_steps(plan, state, _unpaid(state, step, ready)):
         return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
     objection = _objection(plan, state, step, ready)
     if objection is not None:
         return guardrail_rejection(plan, state, visit, objection)
-    reason = _used_up(plan, state, [call for call, _ in starting])
+    asks_model = bool(plan.model_budgets) and any(call.is_model for call, _ in starting)
+    reason = used_up(plan, state) if asks_model else None
     if reason is not None:
         return ended(plan, state, "BUDGET_EXCEEDED", reason)
     return Calls(tuple(ready))
+
+
+def _unpaid(state: State, step: StepPlan, ready: list[Call]) -> int:
+    """Return how many attempts of a step the budget has yet to pay for; its first ones are paid with the step.
+
+    With `depends_on`, those count that wait beside what starts now, for their delays or for room: else whether the run
+    ends would depend on who waits in this process. (`is_once_sized` says that the machine was an older one.)
+    """
+    if step.order is None or state.is_once_sized:
+        return sum([call.attempt > 1 and not call.is_started for call in ready])
+    return owed(state)
 
 
 def _objection(plan: Plan, state: State, step: StepPlan, ready: list[Call]) -> tuple[str, str, str] | None:

@@ -39,7 +39,7 @@ from stepward.vm.machine.calls import (
 from stepward.vm.machine.computing import enter_compute
 from stepward.vm.machine.data import computed, filled, refused
 from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Calls, Event, Kind, event, unsealed
-from stepward.vm.machine.forks import may_start, seen_by
+from stepward.vm.machine.forks import beside, may_start, owed
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
 from stepward.vm.machine.sizes import oversize
@@ -121,13 +121,17 @@ def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay) -> A
     if plan.one_by_one and fork.stops and starting:  # so that one that was under way may follow one that has failed
         return branch_started(plan, state, min(starting))
     found: Action = IDLE
+    # A call that is to be tried again has cost a step before: far from the budget, nobody need look for it.
+    is_near = out_of_steps(plan, state, state.steps + plan.most_cost)
+    owing = owed(state) if is_near and not state.is_once_sized else 0
     for number in sorted(starting.union(fork.running)):
         own = fork.branches[number].state
         action: Action = IDLE
         if own is None:
             action = branch_started(plan, state, number)
         elif not _awaits_call(plan, own, under_way):
-            action = decide(plan, seen_by(plan, state, number), under_way)
+            others = owing - owed(own) if owing else 0
+            action = decide(plan, beside(plan, state, number, others), under_way)
         if isinstance(action, Event) and "ends" in action.body:
             return with_doubts(plan, state, action)
         is_first = found is IDLE or (isinstance(found, Calls) and isinstance(action, Event))

@@ -16,7 +16,7 @@ from stepward.vm.errors import StepwardError
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, Event
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
-from stepward.vm.machine.state import OF_RUN, Branch, Fork, State, owner_of
+from stepward.vm.machine.state import OF_RUN, READY, Branch, Fork, State, owner_of
 
 
 class MisfitError(StepwardError):
@@ -48,6 +48,22 @@ def seen_by(plan: Plan, state: State, number: int) -> State:
     assert own is not None, "the branch has started and not ended"
     owner = owner_of(plan, state.fork, number)
     return _with_run(own, state, monitors=plan.watch.shared(own.monitors, state.monitors, owner))
+
+
+def owed(state: State) -> int:
+    """Return how many attempts are to come for which the budget has not paid: those of calls that are tried again."""
+    if state.fork is None:
+        return sum([call.phase == READY and call.attempt > 0 for call in state.calls or ()])
+    return sum([owed(own) for number in state.fork.running if (own := state.fork.branches[number].state) is not None])
+
+
+def beside(plan: Plan, state: State, number: int, others: int) -> State:
+    """Return the state of a branch as that decides on it: the attempts that its siblings owe, `others`, are paid for.
+
+    They follow from the records alone, so it makes no difference whether a process waits for them by now.
+    """
+    seen = seen_by(plan, state, number)
+    return seen._replace(steps=seen.steps + others) if others else seen
 
 
 def after_branch(plan: Plan, state: State, number: int, own: State) -> State:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from stepward.vm.journal.store import LeaseLost
+from stepward.vm.machine.calls import used_up
 from stepward.vm.machine.events import Call, Calls, Event
 from stepward.vm.machine.holding import look
 from stepward.vm.machine.keys import FrameName
@@ -147,10 +148,17 @@ class _Members:
         """Make an attempt; one that is not the first waits before it starts."""
         if call.is_retry and not call.is_started:
             await self.driver.pause(call, partial(self._sleep, (call.frame, call.sub)))
-            if self._stops:
+            if self._stops or not self._is_affordable(call):
                 return
             call = call._replace(is_retry=False)
         await self.driver.attempt(call)
+
+    def _is_affordable(self, call: Call) -> bool:
+        """Return whether a call may start after a delay, in which replies to others may have used up a budget.
+
+        If not, the run ends by the next decision about the call.
+        """
+        return call.args is not None or used_up(self.driver.plan, self.driver.state) is None
 
     @contextmanager
     def _sleep(self, key: _Key) -> Iterator[None]:

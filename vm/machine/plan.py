@@ -301,6 +301,7 @@ class Plan:
         layout = program.layout
         self.forks = layout.forks
         self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(layout.steps))
+        self.most_cost = max(step.cost for step in self.steps)
         self.bodies = {
             owner: BodyPlan(self, body, step)
             for owner, body in layout.bodies.items()

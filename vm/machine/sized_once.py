@@ -1,7 +1,8 @@
 """The states of a run as machines measured them that compared the limit of the state with new values alone.
 
 They counted the characters of whole records, so that a state could have some more bytes than its limit; they did not
-count what sub-steps had left where one of them failed. A replay asks what such a machine would have decided.
+count what sub-steps had left where one of them failed. Nor did they count the steps of attempts to come, beside which
+others start. A replay asks what such a machine would have decided.
 """
 
 from __future__ import annotations

@@ -210,8 +210,8 @@ class State(_Parts):
     each has a state of its own, and `result` is what it came to when it has ended.
     `moved` is the digest of the version to which the run moves, empty for none. `due` is the time at which the wait
     that goes on is over, and `ends_by` that at which the time of the run is over, in microseconds since the epoch; 0
-    without one. `is_once_sized`: `size` counts as older machines did, the characters of whole records, which a replay
-    asks about the records of such a machine.
+    without one. `is_once_sized`: `size` counts as older machines did, the characters of whole records, and no attempt
+    is paid for in a delay, which a replay asks about the records of such a machine.
     """
 
     __slots__ = ()
