@@ -126,10 +126,10 @@ def _outcome_misfit(plan: Plan, state: State, call: CallPlan, happened: Event) -
             (
                 "vm/machine/calls.py",
                 """\
-    extra = sum(1 for call in ready if call.attempt > 1 and not call.is_started)
+        return sum([call.attempt > 1 and not call.is_started for call in ready])
 """,
                 """\
-    extra = sum(1 for call in ready if call.attempt > 1)
+        return sum([call.attempt > 1 for call in ready])
 """,
             ),
         ),

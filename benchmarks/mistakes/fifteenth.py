@@ -209,9 +209,10 @@ def token_reference(step: str, visit: int, performance: int, frame: FrameName = 
             (
                 "vm/machine/calls.py",
                 """\
-    extra += sum(1 for sub in under_way if call_states[sub].phase == READY and call_states[sub].attempt)
+    return owed(state)
 """,
                 """\
+    return sum([call.attempt > 1 and not call.is_started for call in ready])
 """,
             ),
         ),

@@ -158,15 +158,15 @@ def test_in_lockstep_on_all_of_them_often() -> None:
 
 # -- mistakes of the machine are found ---------------------------------------------------------------------------------
 
-REAL_OUTCOME, REAL_TEXT, REAL_BUDGETS = calls.outcome_of, machine_data._text, calls._used_up
+REAL_OUTCOME, REAL_TEXT, REAL_BUDGETS = calls.outcome_of, machine_data._text, calls.used_up
 
 
 def sloppy_budget(plan: Any, state: Any, cost: int) -> bool:
     return bool(state.steps + cost > plan.program.max_steps + 1)
 
 
-def no_money(plan: Any, state: Any, models: Any) -> str | None:
-    return REAL_BUDGETS(plan, state._replace(cost=0), models)
+def no_money(plan: Any, state: Any) -> str | None:
+    return REAL_BUDGETS(plan, state._replace(cost=0))
 
 
 def no_doubt(call: Any, tried: int, result: Any) -> str:
@@ -181,7 +181,7 @@ def two_passes(text: str, reader: Any) -> Any:
 
 MISTAKES: dict[str, tuple[str, Any]] = {
     "a budget that is one too large": ("decide.out_of_steps", sloppy_budget),
-    "a budget of money that is never used up": ("calls._used_up", no_money),
+    "a budget of money that is never used up": ("calls.used_up", no_money),
     "a rule that is never asked": ("monitors.Watch.objection", lambda *_: None),
     "a branch that never goes stale": ("monitors.bound", never_stale),
     "a write that is never in doubt": ("calls.outcome_of", no_doubt),

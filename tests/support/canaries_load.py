@@ -200,8 +200,8 @@ def forgets_costs(patch: pytest.MonkeyPatch) -> None:
 
 def _miscounts(patch: pytest.MonkeyPatch, miscount: Callable[[State], State]) -> None:
     """Have the machine check the budgets of models in another state."""
-    whole = calls._used_up
-    patch.setattr(calls, "_used_up", lambda plan, state, models: whole(plan, miscount(state), models))
+    whole = calls.used_up
+    patch.setattr(calls, "used_up", lambda plan, state: whole(plan, miscount(state)))
 
 
 def looks_for_tokens_too_late(patch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def records_every_refusal(patch: pytest.MonkeyPatch) -> None:
 
 
 def charges_attempts_anew(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, calls, "_wave", ("if call.attempt > 1 and not call.is_started)", "if call.attempt > 1)"))
+    rewrite(patch, calls, "_unpaid", ("call.attempt > 1 and not call.is_started", "call.attempt > 1"))
 
 
 CANARIES: tuple[Canary, ...] = (
