@@ -1,21 +1,26 @@
-"""Load on tools that fail: their breakers open, hold runs, and are closed again, in any order."""
+"""Load on tools that fail: their breakers open, hold runs, and are closed again, in any order and amid calls."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from stepward.sabotage.attack import Attack, Family
-from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.virtual_time import VirtualClock, virtual_time
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Switch
 from stepward.vm.language.program import Program
 from stepward.vm.machine.execution import ExecutionVM
-from stepward.vm.machine.tools import InDoubt, ToolError
+from stepward.vm.machine.run import Run
+from stepward.vm.machine.tools import InDoubt, ToolContext, ToolError
+
+T = TypeVar("T")
 
 TOOLS: Final = ("get", "get_all")
 PROGRAMS: Final = (*TOOLS, "outer")
@@ -200,3 +205,142 @@ class _Model:
                 self.held[run] = program, str(found[run].held_by)
             else:
                 del self.held[run]
+
+
+WRITES: Final = ("pay", "ship")
+TWO: Final = "two at once"
+RULED: Final = "one after another, under a rule"
+MOST_ASKED: Final = 300
+PLACES: Final = 6
+"""The calls of writes of each program below."""
+
+
+def _write(name: str, tool: str, number: object) -> dict[str, Any]:
+    return {"id": name, "type": "tool", "tool": tool, "args": {"n": number}}
+
+
+@cache
+def _shapes() -> dict[str, Program]:
+    """Return programs that make six writes, three of each tool, in the ways in which calls start beside others."""
+    parts = [_write(f"w{number}", WRITES[number % 2], number // 2) for number in range(PLACES)]
+    after = [
+        {**part, **({"depends_on": [f"w{number - 3}"]} if number > 2 else {})} for number, part in enumerate(parts)
+    ]
+    branches = {name: {"steps": parts[at : at + 2]} for at, name in ((0, "a"), (2, "b"), (4, "c"))}
+    inner = [_write("first", WRITES[0], "$at"), _write("second", WRITES[1], "$at")]
+    beside = {"type": "for_each", "items": [0, 1, 2], "as": "at", "max_concurrency": 2, "steps": inner}
+    shapes: dict[str, dict[str, Any]] = {
+        "at once": {"type": "parallel", "parallel_steps": parts},
+        TWO: {"type": "parallel", "parallel_steps": parts, "max_concurrency": 2},
+        "one after another": {"type": "parallel", "parallel_steps": after},
+        RULED: {"type": "parallel", "parallel_steps": [*parts[:2], {**parts[2], "depends_on": ["w1"]}]},
+        "in branches": {"type": "parallel", "branches": branches},
+        "in items": beside,
+    }
+    tools = {name: {"effect": "write", "args": {"n": {"type": "integer"}}} for name in WRITES}
+    rule = {"name": "once", "at_most_once": {"tool": WRITES[0]}}
+    data: dict[str, Any] = {"name": "writes", "language": 2, "tools": tools}
+    return {
+        name: Program.from_dict(
+            {**data, "steps": [{"id": "all", **step}], "guardrails": [rule] if name == RULED else []}
+        )
+        for name, step in shapes.items()
+    }
+
+
+class _Slow(ExecutionVM):
+    """A machine whose store takes a while, as one that blocks does in its thread: meanwhile others go on, and what it
+    said of breakers is stale at once."""
+
+    pauses: Callable[[], int]
+    asked = 0
+
+    async def _io(self, function: Callable[..., T], *args: Any) -> T:
+        self.asked += 1
+        if self.asked > MOST_ASKED:
+            raise Breach(
+                Invariant.BOUNDS, f"the store is asked more than {MOST_ASKED} times in a run of {PLACES} calls"
+            )
+        for _ in range(self.pauses()):
+            await asyncio.sleep(0)
+        try:
+            return self._setup.breakers.beside(function, *args)
+        finally:
+            self._setup.breakers.forget()
+
+
+class _Writer:
+    """Tools that take a while, and note their calls. At call `at` one breaker is opened."""
+
+    def __init__(self, case: Case, store: MemoryJournal, chance: Random) -> None:
+        self.case, self.store, self.chance = case, store, chance
+        self.done: list[tuple[str, int]] = []
+        self.under_way = self.later = 0
+        """The calls that have not come back; those of the tool whose breaker is open, since it opened."""
+        self.at = chance.choice((1, 2, 3, 99))
+        self.name = f"tool:{chance.choice(WRITES)}"
+
+    def has(self, name: str) -> bool:
+        """Return True: there is every tool."""
+        return bool(name)
+
+    async def call(self, name: str, args: Any, context: ToolContext) -> int:
+        """Make a write."""
+        del context
+        self.done.append((name, args["n"]))
+        self.later += self.name == f"tool:{name}" and self.name in self.store.opened()
+        self.under_way += 1
+        if len(self.done) == self.at:
+            self.store.switch(Switch(self.name, True, 0.0, "", "ann"))
+        await asyncio.sleep(self.chance.choice((0, 0.1, 1.0)))
+        self.under_way -= 1
+        return 1
+
+
+class BreakersAtOnce(Attack):
+    """What a machine knows of open breakers is stale before each call that starts beside others: as sub-steps, in
+    branches, in items. The store is slow, and a breaker may open in the midst."""
+
+    family = Family.LOAD
+    surface = "calls at once, at breakers"
+    action = "what is known of breakers grows stale before each call, and one opens in the midst"
+    invariant = Invariant.ONCE
+    defence = "a call is decided on once, however long the store takes to say which breakers are open"
+    weight = 2
+    draws = True
+
+    def play(self, case: Case) -> Outcome:
+        """Play a run of each shape, close the breaker that opened, and compare what was written."""
+        seed = case.seed()
+        for shape in case.each("shape", list(_shapes())):
+            with virtual_time(case) as clock:
+                self._play(case, clock, Random(f"beside {seed} {shape}"), shape)
+        return Outcome.ABSORBED
+
+    def _play(self, case: Case, clock: VirtualClock, chance: Random, shape: str) -> None:
+        store = MemoryJournal()
+        writer = _Writer(case, store, chance)
+        options = {"clock": clock, "random": case.random, **case.weakness.options}
+        machine = _Slow(writer, journal=store, checker=None, **options)
+        machine.pauses = lambda: chance.choice((0, 0, 1, 3, 20))
+        case.act(f"run calls {shape}, where `{writer.name}` opens at call {writer.at}")
+        run: Run = case.do(machine.run(_shapes()[shape], {}, run_id=case.run_id()))
+        opened = store.opened()
+        case.hold(run.is_over or bool(opened), Invariant.BOUNDS, f"with open breakers {opened} a run is {run.status}")
+        if shape == TWO:  # the other one may have been on its way
+            case.hold(writer.later < 2, Invariant.BOUNDS, f"an open breaker lets {writer.later} calls start")
+        case.hold(writer.under_way == 0, Invariant.BOUNDS, "a run is given back while calls are under way")
+        if not run.is_over:
+            case.hold(run.held_by == writer.name, Invariant.BOUNDS, f"a run is held by {run.held_by}")
+            case.act("close it, and take up what is due")
+            store.switch(Switch(writer.name, False, 1.0, "", "ann"))
+            for lease in case.do(machine.claim(9)):
+                run = case.do(machine.go_on(lease))
+        if shape == RULED:
+            count = sum(name == WRITES[0] for name, _ in writer.done)
+            case.hold(count <= 1, Invariant.GUARDRAIL, f"what may be called once is called {count} times")
+            return
+        case.hold(run.status == "SUCCESS", Invariant.KEPT, f"a run that nothing holds is {run.status}: {run.reason}")
+        counts = Counter(writer.done)
+        due = Counter({(WRITES[number % 2], number // 2): 1 for number in range(PLACES)})
+        case.hold(counts == due, self.invariant, f"the writes are {dict(counts)}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -25,12 +28,15 @@ from stepward.sabotage.operations.tasks import (
     drawn_task,
     echo,
 )
+from stepward.sabotage.operations.telling import content, expected, is_interrupted, said
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import ErasedError
 from stepward.vm.journal.copying import copy_runs
 from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.clock import ManualClock
@@ -60,24 +66,44 @@ class OperationsInAnyOrder(Attack):
     operations = 30
 
     def play(self, case: Case) -> Outcome:
-        """Play sequences of operations, and compare after each of them."""
+        """Play sequences of operations, and compare after each of them. The last one is in files."""
         seed = case.seed()
         for number in case.each("sequence", range(self.sequences)):
-            table = _Table(case, Random(f"operations {seed} {number}"))
-            for _ in range(self.operations):
-                table.operate()
-            table.verify()
+            with ExitStack() as stack:
+                has_files = number == self.sequences - 1
+                stores = _Files(stack) if has_files else MemoryJournal
+                table = _Table(case, Random(f"operations {seed} {number}"), stores)
+                for _ in range(self.operations):
+                    table.operate()
+                table.verify()
         return Outcome.ABSORBED
 
 
-class _Table:
-    """A store, its machine, and the model of both."""
+class _Files:
+    """Makes stores in files, which are gone with the stack."""
 
-    def __init__(self, case: Case, chance: Random) -> None:
+    def __init__(self, stack: ExitStack) -> None:
+        self.stack = stack
+        self.folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True))
+        self.count = 0
+
+    def __call__(self) -> Journal:
+        """Return a new store."""
+        self.count += 1
+        made = SQLiteJournal(os.path.join(self.folder, f"runs{self.count}.db"))
+        self.stack.callback(made.close)
+        return made
+
+
+class _Table:
+    """A store, its machine, and the model of both. `new_store` makes an empty store."""
+
+    def __init__(self, case: Case, chance: Random, new_store: Callable[[], Journal]) -> None:
         self.case = case
         self.chance = chance
         self.clock = ManualClock(tick=0)
-        self.store = MemoryJournal()
+        self.new_store = new_store
+        self.store = new_store()
         self.desk = Desk()
         self.book = Book(self.clock.time)
         self.count = 0
@@ -86,7 +112,7 @@ class _Table:
         self.key = case.key if chance.random() < 0.5 else None
         self.plans = cached_plans(self.store)
         self.seen: dict[str, tuple[Any, ...]] = {}
-        self.copy = MemoryJournal()
+        self.copy = new_store()
         self.kinds = chance.choices((KINDS, QUICK, SPARE), (5, 4, 1))[0]
 
     def machine(self) -> Process:
@@ -108,7 +134,7 @@ class _Table:
             self.start()
             return
         any_at_all = self.chance.random() < 0.1
-        phases = {one.phase for one in runs} | {"further" for one in runs if _is_interrupted(one)}
+        phases = {one.phase for one in runs} | {"further" for one in runs if is_interrupted(one)}
         names = [name for name, (_, phase) in _OPERATIONS.items() if any_at_all or phase is None or phase in phases]
         name = self.chance.choices(names, [_OPERATIONS[one][0] for one in names])[0]
         getattr(self, name)()
@@ -130,9 +156,31 @@ class _Table:
         work = machine.run(built, inputs, run_id=run, by=by, envelope=envelope)
         self._do(f"start `{run}` by {by}, {caller}: {plain}", work, lambda: self.book.drive(opened))
 
+    def start_again(self) -> None:
+        """Start or queue a run that is there already, or was, by its own program or by another one."""
+        one, machine = self._any(), self.machine()
+        is_same = self.chance.random() < 0.6 and not one.before
+        built = (one.plain if is_same else one.plain._replace(tasks=(*one.plain.tasks, Task("more", "set", 1)))).built()
+        inputs = {"card": SECRET if is_same or self.chance.random() < 0.5 else SECRET[::-1]}
+        work = self.chance.choice((machine.run, machine.queue))(built, inputs, run_id=one.run, by="eve")
+        self._do(f"start `{one.run}` again, the same: {is_same}", work, lambda: self.book.again(one, is_same=is_same))
+
+    def list_runs(self) -> None:
+        """List the runs that were started since the very start of one, and so on."""
+        chance, live = self.chance, self.book.live()
+        since = chance.choice([None, *(one.started + edge for one in live for edge in EDGES)])
+        statuses = chance.choice((None, None, [], sorted({one.status for one in live})[:1], ["SUCCESS", "SUSPENDED"]))
+        program, most = chance.choice((None, "p0", "p1")), chance.choice((None, 0, 1, 2, 9))
+        asked: dict[str, Any] = {"program": program, "since": None if since is None else since / 1e6, "limit": most}
+        self.case.act(f"list runs: {statuses}, {asked}")
+        found = [row.run for row in self.case.do(self.machine().runs(statuses, **asked))]
+        wanted = self.book.listed(statuses, program, since, most)
+        self._hold(found == wanted, f"{found} are listed, and not {wanted}", Invariant.KEPT)
+
     def _plain(self, done: Sequence[Task] = ()) -> Plain:
         plain = drawn_plain(self.chance, self.count * 10, self.kinds, done)
-        self.desk.fates |= {task.id: task.fate for task in plain.tasks}
+        for task in plain.tasks:
+            self.desk.fates |= task.fates()
         return plain
 
     def pass_time(self) -> None:
@@ -265,13 +313,13 @@ class _Table:
 
     def go_further(self) -> None:
         """Continue a run that was interrupted, and now and then another one."""
-        interrupted = [one for one in self.book.live() if _is_interrupted(one)]
+        interrupted = [one for one in self.book.live() if is_interrupted(one)]
         one = self.chance.choice(interrupted) if interrupted and self.chance.random() < 0.9 else self._any()
         self.count += 1
         done = [write for other in one.chain() for write in other.writes]
         plain, by = self._plain(done), self.chance.choice(PEOPLE)
         caller = self.chance.choice((None, None, None, "gate"))
-        most: dict[str, tuple[int, ...]] = {"steps": (0, 1, 3, 5), "tokens": (0, 2), "time": (0, 6)}
+        most: dict[str, tuple[int, ...]] = {"steps": (0, 1, 3, 5), "tokens": (0, 2), "cost": (0, 3), "time": (0, 6)}
         grant = {name: amount for name, among in most.items() if (amount := self.chance.choice(among))}
         named = self.chance.random() < 0.9
         envelope = None if caller is None else Envelope(caller, "gate 1")
@@ -301,7 +349,7 @@ class _Table:
         tasks = [*one.tasks, drawn_task(self.chance, f"s{self.count * 10}")]
         if tasks[0].kind == "entry":
             tasks = tasks[1:]
-        self.desk.fates |= {tasks[-1].id: tasks[-1].fate}
+        self.desk.fates |= tasks[-1].fates()
         plain = one.plain._replace(tasks=tuple(tasks), seconds=self.chance.choice((one.plain.seconds, 9)))
         grant = {"steps": 3} if self.chance.random() < 0.5 else {}
         named = self.chance.random() < 0.9
@@ -331,14 +379,14 @@ class _Table:
         work = self.machine().cancel(run, by="ann")
         self._do(f"cancel `{run}` in the store", work, lambda: self.book.cancel(self.book.runs[run]))
         self._copied(parted=run)
-        self.copy = MemoryJournal()
+        self.copy = self.new_store()
 
     def copy_all(self) -> None:
         """Copy all runs, and now and then go on with the copy."""
         self._copied(parted=None)
         if self.chance.random() < 0.5:
             self.case.act("go on with the copy")
-            self.store, self.copy = self.copy, MemoryJournal()
+            self.store, self.copy = self.copy, self.new_store()
             self.plans = cached_plans(self.store)
             for one in self.book.runs.values():
                 one.leased, one.queued = 0, None
@@ -353,7 +401,7 @@ class _Table:
                 is_left = told.get(run) is not None and self.copy.read(run) == before
                 self._hold(is_left, f"`{run}`, which went another way in the copy, is copied", Invariant.HISTORY)
                 continue
-            there = [_content(store, run) for store in (self.store, self.copy)]
+            there = [content(store, run) for store in (self.store, self.copy)]
             is_same = there[0] == there[1] and told.get(run) is None
             self._hold(is_same, f"the copy has `{run}` otherwise: {told.get(run)}", Invariant.KEPT)
 
@@ -367,21 +415,21 @@ class _Table:
     def _do(self, what: str, work: Coroutine[Any, Any, Any], due: Callable[[], None]) -> None:
         """Do something on the machine and in the model, and compare."""
         self.case.act(what)
-        said, expected = "nothing", "nothing"
+        came, wanted = "nothing", "nothing"
         try:
             self.case.do(work)
         except Killed:
-            said = "death"
+            came = "death"
         except StepwardError as error:
-            said = type(error).__name__
+            came = type(error).__name__
             self.case.log(f"it is refused: {error}")
         try:
             due()
         except Killed:
-            expected = "death"
+            wanted = "death"
         except Refusal as refusal:
-            expected = str(refusal)
-        self._hold(said == expected, f"to {what} comes to {said}, and not {expected}")
+            wanted = str(refusal)
+        self._hold(came == wanted, f"to {what} comes to {came}, and not {wanted}")
         self._hold(self.desk.calls == self.book.calls, f"the calls are {self.desk.calls}, and not {self.book.calls}")
         self.desk.calls.clear()
         self.book.calls.clear()
@@ -400,13 +448,13 @@ class _Table:
         listed = [(one.run, one.plain.name, one.status) for one in live]
         self._hold(rows == listed, f"the list of runs is {rows}, and not {listed}")
         for one in live:
-            state = self.store.head(one.run), *_expected(one)
+            state = self.store.head(one.run), *expected(one)
             if self.seen.get(one.run) == state:
                 continue
             self.seen[one.run] = state
             run = self.case.do(machine.get(one.run))
-            said, expected = _said(run), _expected(one)
-            self._hold(said == expected, f"`{one.run}` is {said}, and not {expected}")
+            tells, wanted = said(run), expected(one)
+            self._hold(tells == wanted, f"`{one.run}` is {tells}, and not {wanted}")
             tokens = {held.step: held.token for held in run.suspensions}
             given = {held.step: self.desk.tokens[one.run, held.step] for held in one.held}
             self._hold(tokens == given, f"the tokens of `{one.run}` are not those of its calls", Invariant.DELIVERY)
@@ -431,36 +479,6 @@ class _Table:
             self._hold(not faults, f"an honest run `{one.run}` is told of {faults[:1]}", Invariant.REPLAY)
 
 
-def _content(store: MemoryJournal, run: str) -> tuple[Any, ...]:
-    row = store.row(run)
-    listed = row and (row.program, row.status, row.seq, row.started, row.updated)
-    return listed, store.head(run), store.read(run), store.kept(run), store.vault.get(run)
-
-
-def _said(run: Run) -> tuple[Any, ...]:
-    waits = sorted(one.step for one in run.suspensions)
-    due = None if run.due is None else round(run.due * 1e6)
-    return (
-        run.status,
-        run.reason if run.is_over else "",
-        run.steps,
-        run.tokens,
-        due,
-        waits,
-        [one.step for one in run.doubts],
-    )
-
-
-def _expected(one: Account) -> tuple[Any, ...]:
-    waits = sorted(held.step for held in one.held)
-    doubts = [one.task.id] if one.phase == "doubt" and one.task else []
-    return one.status, one.reason, one.steps, one.tokens, one.due(), waits, doubts
-
-
-def _is_interrupted(one: Account) -> bool:
-    return one.is_over and one.status == "BUDGET_EXCEEDED" and one.next is None
-
-
 _OPERATIONS: Final[Mapping[str, tuple[int, str | None]]] = {
     "pass_time": (20, None),
     "recover_all": (8, None),
@@ -475,6 +493,8 @@ _OPERATIONS: Final[Mapping[str, tuple[int, str | None]]] = {
     "prune": (3, "over"),
     "part": (2, None),
     "copy_all": (4, None),
+    "start_again": (5, None),
+    "list_runs": (5, None),
     "change_policies": (5, None),
 }
 """The operations: how often each comes, and in which phase a run has to be for it, mostly."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family
@@ -10,10 +11,11 @@ from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.pruning import Pruned
-from stepward.vm.journal.store import Journal
+from stepward.vm.journal.store import Head, Journal
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.refusals import DeliveryRefused
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.tools import Suspend
 
@@ -47,13 +49,38 @@ class _World:
         return Suspend()
 
 
-def _program(name: str, *, most: int, waits: bool) -> Program:
+class _Watched(MemoryJournal):
+    """A store in which something happens just before a run is pruned; it notes the digests that a run has then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: dict[str, Callable[[], object]] = {}
+        self.digests: dict[str, tuple[bytes, ...]] = {}
+
+    def prune(self, head: Head, kept: bytes) -> bool:
+        """Let happen what does, and prune the run."""
+        self.meanwhile.pop(head.run, lambda: None)()
+        digests = tuple(one.digest for one in self.read(head.run))
+        is_done = super().prune(head, kept)
+        if is_done:
+            self.digests[head.run] = digests
+        return is_done
+
+
+def _at_once(work: Coroutine[Any, Any, Any]) -> None:
+    """Do the work of another machine whose store does not block, within a call of the store."""
+    with suppress(StopIteration, DeliveryRefused):
+        while True:
+            work.send(None)
+
+
+def _program(name: str, *, most: int, waits: bool, hides: bool = True) -> Program:
     steps: list[dict[str, Any]] = [{"id": "wait", "type": "tool", "tool": "sign"}] if waits else []
     steps += [{"id": f"s{number}", "type": "set", "set": {"v": number}} for number in range(2)]
     return Program.from_dict(
         {
             "name": name,
-            "inputs": {"card": {"type": "string", "sensitive": True}},
+            "inputs": {"card": {"type": "string", "sensitive": hides}},
             "tools": {"sign": {"effect": "none", "suspends": True}},
             "max_steps": most,
             "steps": steps,
@@ -63,7 +90,7 @@ def _program(name: str, *, most: int, waits: bool) -> Program:
 
 class PrunedTooEarly(Attack):
     """Runs end around the time before which runs are pruned; some are erased after it, some wait still, some are
-    continued by runs that end before it or after it. Then the store is pruned, and pruned again."""
+    continued by runs that end before it or after it, or only while the store is pruned. Then it is pruned again."""
 
     family = Family.HASHES
     surface = "time of pruning"
@@ -79,16 +106,17 @@ class PrunedTooEarly(Attack):
         """Check what is pruned, what is kept of it, and that the rest stays as it is."""
         from hypothesis import strategies as st
 
-        clock, store = ManualClock(tick=0), MemoryJournal()
+        clock, store = ManualClock(tick=0), _Watched()
         at = clock.time + 2 * HOUR
         options = {"clock": clock, "random": case.random, "key": case.key, **case.weakness.options}
         machine = ExecutionVM(_World(), None, store, checker=None, **options)
         due = _Runs(case, machine, clock, at)
         due.make()
         clock.time = at + HOUR
+        due.race(store)
         before = {run: _content(store, run) for run in due.stays}
-        second = case.pick("pruned twice", st.booleans())
-        for turn in range(1 + second):
+        once = case.pick("pruned once", st.booleans())
+        for turn in range(2 - once):
             case.act("prune what has ended before the time")
             done = case.do(machine.prune(at / 1e6, by=BY))
             expected = set[str]() if turn else set(due.goes)
@@ -97,7 +125,7 @@ class PrunedTooEarly(Attack):
             case.hold(_content(store, run) == content, self.invariant, f"pruning changed {due.stays[run]}")
         return Outcome.ABSORBED
 
-    def _hold(self, case: Case, store: MemoryJournal, due: _Runs, odd: set[str]) -> None:
+    def _hold(self, case: Case, store: _Watched, due: _Runs, odd: set[str]) -> None:
         names = {**due.goes, **due.stays}
         case.hold(not odd, self.invariant, f"{', '.join(sorted(names[run] for run in odd))}: pruned or not")
         for run, name in due.goes.items():
@@ -107,6 +135,8 @@ class PrunedTooEarly(Attack):
             told = kept.run, kept.by, kept.status, kept.ended
             said = run, BY, *due.ended[run]
             case.hold(told == said, Invariant.HISTORY, f"of {name}, {told} is kept, and not {said}")
+            is_whole = kept.digests == store.digests[run]
+            case.hold(is_whole, Invariant.HISTORY, f"of {name}, {len(kept.digests)} digests are kept, and not its own")
 
 
 class _Runs:
@@ -129,12 +159,38 @@ class _Runs:
         self.stays[waits.id] = "one that waits"
         self._chain("one that another one continued before", -HOUR)
         self._chain("one that another one continued after", HOUR // 2)
+        self._races()
         self.clock.time = self.at + 9
         for run, name in self.goes.items():
             if "erased" in name:
                 self.case.do(self.machine.erase(run))
             elif "cancelled" in name:
                 self.case.do(self.machine.cancel(run))
+
+    def _races(self) -> None:
+        """Make a run that changes while it is pruned, one that is continued then, and one that goes before both."""
+        waits = self._start(_program("races", most=9, waits=True, hides=False))
+        self.clock.time = self.at - HOUR
+        self._token = waits.suspensions[0].token
+        self._changing = self.case.do(self.machine.resume(self._token, 1))
+        self._note(self._changing, "one that changed meanwhile", is_old=True)
+        self._interrupted = self._start(_program("races", most=1, waits=False, hides=False))
+        self._note(self._interrupted, "one that another one continues meanwhile", is_old=False)
+        self._first = self._start(_program("races", most=9, waits=False, hides=False))
+
+    def race(self, store: _Watched) -> None:
+        """Prune three runs, two of which change just then: both stay for the time being."""
+        rest = _program("rest", most=5, waits=False, hides=False)
+        machine, (first, second, third) = self.machine, (self._first.id, self._interrupted.id, self._changing.id)
+        store.meanwhile = {
+            first: lambda: _at_once(machine.continue_run(second, rest, {"card": "card"}, grant={"steps": 5})),
+            third: lambda: _at_once(machine.resume(self._token, 1)),
+        }
+        self.case.act("prune three runs: one is continued meanwhile, and one gets a token again")
+        done = self.case.do(machine.prune(self.at / 1e6, program="races", by=BY))
+        told = [(one.run, one.why is None, one.is_fault) for one in done]
+        due = [(first, True, False), (second, False, False), (third, False, True)]
+        self.case.hold(told == due, Invariant.KEPT, f"of runs that change meanwhile is told {told}, and not {due}")
 
     def _note(self, run: Run, name: str, *, is_old: bool) -> None:
         (self.goes if is_old else self.stays)[run.id] = name

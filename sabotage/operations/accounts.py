@@ -29,18 +29,24 @@ class Account:
     caller: str | None = None
     before: tuple[Account, ...] = ()
     terms: set[str] = field(default_factory=set)
+    first_terms: frozenset[str] = frozenset()
+    """The policies under which it has started."""
     tasks: tuple[Task, ...] = ()
     most_steps: int | None = None
     most_tokens: int | None = None
+    most_cost: int | None = None
     ends_by: int | None = None
     at: int = 0
     phase: str = "ready"
     reason: str = ""
     steps: int = 0
     tokens: int = 0
+    cost: int = 0
     held: list[Held] = field(default_factory=list)
     rests: list[int] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
+    inner: list[tuple[str, int]] = field(default_factory=list)
+    """What is left to do in an `each`: what, and with which number."""
     cancelled: bool = False
     erased: bool = False
     pruned: bool = False
@@ -103,6 +109,7 @@ _STATUS: Final = {
     "declared": "SUCCESS",
     "max_steps": "BUDGET_EXCEEDED",
     "max_tokens": "BUDGET_EXCEEDED",
+    "cost": "BUDGET_EXCEEDED",
     "time": "BUDGET_EXCEEDED",
     "cancelled": "CANCELLED",
     "abandoned": "CANCELLED",

@@ -35,10 +35,29 @@ class Book:
     def opened(self, run: str, plain: Plain, by: str | None, caller: str | None) -> Account:
         """Make a run under the policies of the machine."""
         made = Account(run, plain, self.now, by, caller, terms=set(self.present), tasks=plain.tasks)
-        made.most_steps, made.most_tokens = plain.steps, plain.tokens
+        made.first_terms = frozenset(self.present)
+        made.most_steps, made.most_tokens, made.most_cost = plain.steps, plain.tokens, plain.cost
         made.ends_by = None if plain.seconds is None else self.now + plain.seconds * 1_000_000
         self.runs[run] = made
         return made
+
+    def again(self, one: Account, *, is_same: bool) -> None:
+        """Start a run again, by the same program with the same inputs or by another one: nothing happens."""
+        is_known = is_same and not one.before and one.first_terms == self.present and not one.erased
+        if not is_known or one.pruned:
+            raise Refusal("RunRefused")
+
+    def listed(self, statuses: Sequence[str] | None, program: str | None, since: int | None, most: int | None
+               ) -> list[str]:  # fmt: skip
+        """Return the runs of a list: the newest ones, but the oldest of them first."""
+        found = [
+            one.run
+            for one in self.live()
+            if (statuses is None or one.status in statuses)
+            and program in (None, one.plain.name)
+            and (since is None or one.started >= since)
+        ]
+        return found if most is None else found[::-1][:most][::-1]
 
     def continued(self, last: Account, plain: Plain, by: str | None, caller: str | None, *,
                   named: bool, grant: dict[str, int]) -> Account:  # fmt: skip
@@ -65,17 +84,14 @@ class Book:
     def _behind(self, last: Account, plain: Plain, tasks: tuple[Task, ...], grant: dict[str, int]) -> Account:
         """Return a run with what is left of the budgets of the run before it; refuses one without anything left."""
         made = Account("", plain, self.now, before=last.chain(), tasks=tasks)
-        made.most_steps, made.most_tokens = plain.steps, plain.tokens
+        made.most_steps = plain.steps
         left_steps = 10_000 if last.most_steps is None else last.most_steps
         left = left_steps - last.steps + grant.get("steps", 0)
         if left <= 0:
             raise Refusal("RunRefused")
         made.most_steps = min(left, left if plain.steps is None else plain.steps)
-        if last.most_tokens is not None:
-            tokens = last.most_tokens - last.tokens + grant.get("tokens", 0)
-            if tokens <= 0 and any(task.kind == "think" for task in tasks):
-                raise Refusal("RunRefused")
-            made.most_tokens = tokens if plain.tokens is None else min(tokens, plain.tokens)
+        made.most_tokens = self._left_of(last.most_tokens, last.tokens, grant.get("tokens", 0), plain.tokens, tasks)
+        made.most_cost = self._left_of(last.most_cost, last.cost, grant.get("cost", 0), plain.cost, tasks)
         ends = None if plain.seconds is None else plain.seconds * 1_000_000
         if last.ends_by is not None:
             time = last.ends_by - last.ended
@@ -85,6 +101,17 @@ class Book:
             ends = time if ends is None else min(ends, time)
         made.ends_by = None if ends is None else self.now + ends
         return made
+
+    def _left_of(
+        self, most: int | None, spent: int, grant: int, own: int | None, tasks: tuple[Task, ...]
+    ) -> int | None:
+        """Return what a run may spend of a budget for models, behind one that might spend `most`."""
+        if most is None:
+            return own
+        left = most - spent + grant
+        if left <= 0 and any(task.kind in ("think", "each") for task in tasks):
+            raise Refusal("RunRefused")
+        return left if own is None else min(left, own)
 
     # -- driving -------------------------------------------------------------------------------------------------------
 
@@ -127,6 +154,8 @@ class Book:
             return self._end(one, "cancelled")
         if one.phase in ("open", "again"):
             return self._again(one)
+        if one.phase == "inner":
+            return self._next_inner(one)
         if one.items and len(one.rests) < max(2, len(one.task.lasts if one.task else ()) - 1):
             return self._next_item(one)
         if one.phase != "ready":
@@ -157,7 +186,7 @@ class Book:
     def _end(self, one: Account, reason: str) -> bool:
         one.phase, one.reason = "over", reason
         one.ended = self.now
-        one.held, one.rests, one.items = [], [], []
+        one.held, one.rests, one.items, one.inner = [], [], [], []
         return False
 
     def _depart(self, one: Account) -> bool:
@@ -195,8 +224,17 @@ class Book:
             return "repeated"
         if task.kind == "mail" and "once" in one.terms and sum(other.mails for other in one.chain()) > 0:
             return "guardrail"
-        is_spent = one.most_tokens is not None and one.tokens >= one.most_tokens
-        return "max_tokens" if task.kind == "think" and is_spent else ""
+        return self._spent(one) if task.kind == "think" else ""
+
+    def _spent(self, one: Account) -> str:
+        """Return the budget for models that a run has spent, the first of both."""
+        if one.most_tokens is not None and one.tokens >= one.most_tokens:
+            return "max_tokens"
+        return "cost" if one.most_cost is not None and one.cost >= one.most_cost else ""
+
+    def _think(self, one: Account, about: object) -> None:
+        one.tokens, one.cost = one.tokens + 2, one.cost + 3
+        self.calls.append(("think", str(about)))
 
     def _start(self, one: Account, task: Task) -> None:
         match task.kind:
@@ -212,9 +250,11 @@ class Book:
                 one.phase = "held"
                 self._hold(one, task.id, task.kind, task.lasts[0])
             case "think":
-                one.tokens += 2
-                self.calls.append(("think", task.id))
+                self._think(one, task.id)
                 self._left(one)
+            case "each":
+                one.phase = "inner"
+                one.inner = [(what, number) for number in task.items() for what in ("think", "log")]
             case "entry" | "set":
                 self._left(one)
             case _:
@@ -230,6 +270,35 @@ class Book:
         one.steps += 1
         one.rests.append(self.now + one.items.pop(0))
         return True
+
+    def _next_inner(self, one: Account) -> bool:
+        """Think about an item of an `each`, or log it; the process may die in the last log."""
+        what, number = one.inner[0]
+        if one.most_steps is not None and one.steps + 1 > one.most_steps:
+            return self._end(one, "max_steps")
+        if what == "think" and (why := self._spent(one)):
+            return self._end(one, why)
+        one.steps += 1
+        if what == "think":
+            self._think(one, number)
+        else:
+            self._log(one, number)
+        self._did_inner(one)
+        return True
+
+    def _did_inner(self, one: Account) -> None:
+        one.inner.pop(0)
+        one.phase = "inner"
+        if not one.inner:
+            self._left(one)
+
+    def _log(self, one: Account, number: int) -> None:
+        self.calls.append(("log", one.run, str(number), {"n": number}))
+        is_last = one.task is not None and one.task.fate == "dies" and len(one.inner) == 1
+        if is_last and (one.run, str(number)) not in self._died:
+            self._died.add((one.run, str(number)))
+            one.phase = "open"
+            raise Killed(str(number))
 
     def _call(self, one: Account, task: Task) -> None:
         self.calls.append((task.kind, one.run, task.id, task.args()))
@@ -247,6 +316,10 @@ class Book:
         """Go on where a process died in a call, or with one that was not done: a payment is in doubt at first."""
         task = one.task
         assert task is not None, "a call is open"
+        if task.kind == "each":
+            self._log(one, one.inner[0][1])
+            self._did_inner(one)
+            return True
         if one.phase == "open" and task.kind == "pay":
             one.phase = "doubt"
             return True

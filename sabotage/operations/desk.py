@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 class Desk:
-    """Tools and a model. `fates` says what becomes of the first call of a step, `tokens` has those of the last ones."""
+    """Tools and a model. `fates` says what becomes of the first call of a step, and of a log by its number; `tokens`
+    has those of the last ones."""
 
     names = ANY_NAME
     parameters: Mapping[str, Any] = {"model": "the desk"}
@@ -34,9 +35,9 @@ class Desk:
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Note a call, and return its output. Raises Killed where the process dies, and InDoubt."""
-        place = context.run, context.step
+        place = context.run, str(args["n"]) if name == "log" else context.step
         self.calls.append((name, *place, dict(args)))
-        fate = "well" if place in self.keys else self.fates.get(context.step, "well")
+        fate = "well" if place in self.keys else self.fates.get(place[1], "well")
         self.keys.setdefault(place, context.idempotency_key)
         if self.keys[place] != context.idempotency_key:
             self.calls.append(("another key", *place))
@@ -51,9 +52,9 @@ class Desk:
         return echo() if name == "get" else "well"
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Note a prompt; each reply costs two tokens."""
+        """Note a prompt; each reply costs two tokens, and three in money."""
         self.calls.append(("think", str(freeze(request.prompt)).rpartition(" ")[2]))
-        return ModelReply("well", 2)
+        return ModelReply("well", 2, 3)
 
 
 class Process(ExecutionVM):

@@ -17,6 +17,7 @@ TOOLS: Final[Mapping[str, Mapping[str, Any]]] = {
     "sign": {"effect": "write", "suspends": True, "args": {}, "returns": {"type": "string"}},
     "pay": {"effect": "write", "args": {"sum": {"type": "integer"}}, "returns": {"type": "string"}},
     "mail": {"effect": "write", "idempotent": True, "args": {"text": {"type": "string"}}},
+    "log": {"effect": "write", "idempotent": True, "args": {"n": {"type": "integer"}}},
 }
 
 POLICIES: Final[Mapping[str, Policy]] = {
@@ -31,7 +32,8 @@ LIMITS: Final = (7, 20)
 
 
 class Task(NamedTuple):
-    """A step. `kind` is a tool, or one of both (asks at once), rest, rests (waits at once), think and set.
+    """A step. `kind` is a tool, or one of both (asks at once), rest, rests (waits at once), think, each and set. Each
+    item of an `each` thinks and logs; `number` is that of its first item, and its fate that of the last one's log.
 
     `number` tells it from others of its kind, `lasts` are the seconds of its waits or deadlines, None without one.
     `fate` is what becomes of its first call: it is well, in doubt, or the process dies in it.
@@ -54,6 +56,14 @@ class Task(NamedTuple):
             return {"sum": self.number}
         return {"text": SECRET if self.number else "well"} if self.kind == "mail" else {}
 
+    def items(self) -> list[int]:
+        """Return the items of an `each`."""
+        return [self.number + one for one in range(len(self.lasts))]
+
+    def fates(self) -> dict[str, str]:
+        """Return what becomes of its first call, by the name that the desk has for it."""
+        return {self.id if self.kind != "each" else str(self.items()[-1]): self.fate}
+
     def step(self) -> dict[str, Any]:
         """Return it as a step of a program."""
         step: dict[str, Any] = {"id": self.id, "type": "tool", "tool": self.kind, "on_error": "skip"}
@@ -69,6 +79,10 @@ class Task(NamedTuple):
                 most = {"max_concurrency": max(2, len(self.lasts) - 1)}
                 over = {"items": list(self.lasts), "as": "lasts", "steps": [wait]}
                 return {"id": self.id, "type": "for_each", **over, **most}
+            case "each":
+                think = {"id": f"{self.id}_think", "type": "llm", "prompt": "about $item"}
+                log = {**step, "id": f"{self.id}_log", "tool": "log", "args": {"n": "$item"}}
+                return {"id": self.id, "type": "for_each", "items": self.items(), "as": "item", "steps": [think, log]}
             case "both":
                 parts = [
                     _dated({**step, "id": f"{self.id}_{n}", "tool": "ask"}, one) for n, one in enumerate(self.lasts)
@@ -88,13 +102,28 @@ def _dated(step: dict[str, Any], seconds: int | None) -> dict[str, Any]:
     return step if seconds is None else {**step, "deadline_seconds": seconds}
 
 
-KINDS: Final = ("get", "pay", "pay", "mail", "ask", "ask", "sign", "both", "both", "rest", "rests", "think", "set")
+KINDS: Final = (
+    "get",
+    "pay",
+    "pay",
+    "mail",
+    "ask",
+    "ask",
+    "sign",
+    "both",
+    "both",
+    "rest",
+    "rests",
+    "think",
+    "each",
+    "set",
+)
 
 
-QUICK: Final = ("get", "pay", "pay", "mail", "sign", "ask", "think", "set")
+QUICK: Final = ("get", "pay", "pay", "mail", "sign", "ask", "think", "each", "set")
 """Kinds of tasks of programs that seldom wait, so that their runs are soon interrupted, and continued."""
 
-SPARE: Final = ("think", "think", "set", "set", "mail")
+SPARE: Final = ("think", "think", "each", "set", "set", "mail")
 """Kinds of tasks of programs that think, or do not, so that chains spend budgets of tokens in some of their runs."""
 
 
@@ -114,22 +143,27 @@ def drawn_task(chance: Random, name: str, kinds: Sequence[str] = KINDS) -> Task:
             return Task(name, kind, 0, tuple(chance.choice(among) for _ in range(chance.randint(2, 3))))
         case "rest":
             return Task(name, kind, 0, (chance.choice(SECONDS),))
+        case "each":
+            number, count = 10 * int(name.strip("s")), chance.randint(1, 3)
+            return Task(name, kind, number, (None,) * count, chance.choice(("well", "dies")))
         case _:
             return Task(name, kind, chance.randint(0, 9))
 
 
 class Plain(NamedTuple):
-    """A program: its name, its tasks, and what it may spend: steps, tokens and seconds; None for any number."""
+    """A program: its name, its tasks, and what it may spend: steps, tokens, cost and seconds; None for any number."""
 
     name: str
     tasks: tuple[Task, ...]
     steps: int | None = None
     tokens: int | None = None
+    cost: int | None = None
     seconds: int | None = None
 
     def built(self, inputs: Sequence[str] = ("card",)) -> Program:
         """Return it as a program."""
-        limits = {"max_steps": self.steps, "max_tokens": self.tokens, "timeout_seconds": self.seconds}
+        limits = {"max_steps": self.steps, "max_tokens": self.tokens, "max_cost": self.cost}
+        limits |= {"timeout_seconds": self.seconds}
         return Program.from_dict(
             {
                 "name": self.name,
@@ -149,9 +183,9 @@ def drawn_plain(chance: Random, first: int, kinds: Sequence[str], done: Sequence
     if done and chance.random() < 0.7:
         tasks[0] = chance.choice(done)._replace(id=tasks[0].id, fate="well")
     steps = chance.randint(1, 6) if chance.random() < (0.4 if kinds is KINDS else 0.8) else None
-    tokens = chance.choice((None, 1, 3))
+    tokens, cost = chance.choice(((None, None), (None, 4), (1, None), (3, None), (3, 3), (5, 7)))
     seconds = chance.choice(LIMITS) if chance.random() < 0.25 else None
-    return Plain(f"p{chance.randint(0, 1)}", tuple(tasks), steps, tokens, seconds)
+    return Plain(f"p{chance.randint(0, 1)}", tuple(tasks), steps, tokens, cost, seconds)
 
 
 def echo() -> str:

@@ -20,7 +20,8 @@ from stepward.sabotage.campaigns.script import Script
 from stepward.vm import Policy, Program
 
 SOONER: Final = {
-    "spares-later-runs": 1,
+    "lets-one-deadline-pass": 1,
+    "copies-no-later-policies": 1,
     "asks-before-it-puts": 1,
     "starts-after-a-failed-item": 5,
     "sorts-outer-keys-alone": 4,

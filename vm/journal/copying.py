@@ -83,9 +83,10 @@ def _copy_pruned(source: Journal, target: Journal) -> Iterator[Copied]:
         except PrunedRefused as error:
             yield Copied(run, why=f"{error}; {_LOOK}")
             continue
-        if target.vault.get(run):
-            target.vault.erase(run)
-        is_pruned = target.kept(run) == kept or _prune(target, pruned, kept)
+        is_known = target.kept(run) == kept
+        if not is_known or target.vault.get(run):
+            target.vault.erase(run)  # also without values: from then on the vault takes none of a run with this id
+        is_pruned = is_known or _prune(target, pruned, kept)
         yield Copied(run, why=None if is_pruned else _OTHER)
 
 

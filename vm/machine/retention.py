@@ -67,11 +67,8 @@ class Retention(Claims):
         if with_values:
             await self._io(self.journal.vault.erase_all, with_values)
         done: list[Prunable] = []
-        stays = {one.run for one in found if one.why is not None}
         for one in found:
-            why = one.why or await self._io(self._prune_one, one.run, stays, by)
-            if why is not None:
-                stays.add(one.run)
+            why = one.why or await self._io(self._prune_one, one.run, by)
             done.append(one._replace(why=why, is_fault=one.is_fault or why == CHANGED))
         return done
 
@@ -100,12 +97,12 @@ class Retention(Claims):
         stands = following is not None and following.run == history.run
         return f"run `{name}` stands on it" if stands else None
 
-    def _prune_one(self, run: str, stays: Collection[str], by: str | None) -> str | None:
-        """Prune a run, and return why it stays, or None."""
+    def _prune_one(self, run: str, by: str | None) -> str | None:
+        """Prune a run, and return why it stays, or None: somebody may have continued it since it was found."""
         history = self._read(run)
         if history is None or not history.state.is_over:
             return CHANGED
-        why = self._needed(history, ()) if stays else None
+        why = self._needed(history, ())
         if why is not None:
             return why
         kept = Pruned(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from journals import KEY, STRANGER
@@ -136,6 +138,23 @@ def test_a_run_stays_if_one_that_stands_on_it_changes_while_both_are_pruned() ->
     assert set(bench.journal.names()) == {"chain", "chain~1"}
 
 
+def test_a_run_stays_that_is_continued_while_others_are_pruned() -> None:
+    class Continuing(MemoryJournal):
+        def prune(self, head: Head, kept: bytes) -> bool:
+            if head.run == "later":
+                with ThreadPoolExecutor(1) as another:
+                    work = Bench(journal=self).vm.continue_run_sync
+                    another.submit(work, "chain", REST, grant={"steps": 5}).result()
+            return super().prune(head, kept)
+
+    bench = Bench(journal=Continuing())
+    bench.run(program(tool("a", "again"), tool("b", "again"), end(), max_steps=1), "chain")
+    bench.run(SMALL, "later")
+    bench.clock.time += 1
+    assert pruned(bench) == {"later": None, "chain": "run `chain~1` stands on it"}
+    assert verify(bench.journal, "chain~1", replay=replayer(bench.journal, "chain~1")).is_intact
+
+
 def test_names_that_look_like_turns_or_continuations_keep_nothing() -> None:
     bench = Bench()
     for name in ("a.1", "b", "b.x", "c~1"):
@@ -247,8 +266,10 @@ def test_a_copy_prunes_what_its_source_has_pruned_and_takes_its_ids() -> None:
         assert list(target.names()) == []
         assert target.vault.get("secret") == {}
         assert all(one.is_intact for one in verify_all(target, keys=[KEY.public]))
-        with pytest.raises(RunRefused, match="was pruned"):
-            Bench(journal=target).vm.run_sync(SMALL, run_id="run")
+        for again, inputs, run in ((SMALL, {}, "run"), (SECRET, {"who": "ann"}, "secret")):
+            with pytest.raises(RunRefused, match="was pruned"):
+                Bench(journal=target).vm.run_sync(again, inputs, run_id=run)
+        assert target.vault.get("secret") == {}, "the refused request leaves no values"
     assert [one.is_new for one in sign_anew(fresh, NEW, [KEY.public])] == [True, True]
 
 
