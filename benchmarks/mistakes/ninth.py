@@ -108,10 +108,10 @@ NINTH: Final = (
             (
                 "vm/machine/known.py",
                 """\
-            if self._before.get(text) is None:
+            if self.before.get(text) is None:
 """,
                 """\
-            if text not in self._before:
+            if text not in self.before:
 """,
             ),
         ),

@@ -27,6 +27,7 @@ from stepward.sabotage.reference.siblings import Member, before, in_branch, join
 
 _OWN: Final = (
     "_data",
+    "_secrets",
     "_rules",
     "_visits",
     "_frames",
@@ -87,6 +88,15 @@ class Branches(Computing):
         """Return the calls of the present steps, in all branches."""
         return self._everywhere(lambda: self._calls)
 
+    def _known_anywhere(self) -> set[str]:
+        """Return the sensitive values of the run and of all its branches, also those of their present steps."""
+        found = self._secrets | self._brought()
+        for member in self._members:
+            if member.own:
+                with self._within(member):
+                    found |= self._known_anywhere()
+        return found
+
     # -- the step ------------------------------------------------------------------------------------------------------
 
     def _fork(self, step: Any) -> Generator[None, None, str]:
@@ -110,6 +120,8 @@ class Branches(Computing):
             held = {call.phase for call in self._all_calls()}
             self.status = "RUNNING" if "asked" in held else "IN_DOUBT" if "doubt" in held else "SUSPENDED"
             yield
+        # What each has found out counts outside of it only now ("Echoes").
+        self._secrets = self._secrets.union(*(one.own["_secrets"] for one in members if one.own))
         self._members = []
         self._calls, self._at = [], step.id
 
@@ -194,6 +206,7 @@ class Branches(Computing):
         member.rules = own
         member.own = {
             "_data": self._data.with_changes(changes, hidden),
+            "_secrets": self._secrets.union(*(one.own["_secrets"] for one in earlier)),
             "_rules": [
                 *(
                     in_branch(rule, [one.own["_rules"][place] for one in earlier])

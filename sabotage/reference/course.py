@@ -220,10 +220,10 @@ class Reference(Sequence):
             value = fitting(call, output, self._room_for(call))
         except NoValue:
             return False
-        brought = self._brought()
+        known = self._known_anywhere()
         self._past.append(Happened("settled", call.step.tool, by))
         call.succeeds(value)
-        self._find_echoes(call, self._secrets | brought)  # a delivery comes after all siblings have returned
+        self._find_echoes(call, known)  # a delivery comes after all siblings have returned
         self._go_on()
         return True
 

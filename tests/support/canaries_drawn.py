@@ -247,7 +247,7 @@ def takes_lengths_for_no_limit(patch: pytest.MonkeyPatch) -> None:
 
 
 def looks_for_no_member(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, known.Known, "_note", ("self._before.get(text) is None", "text not in self._before"))
+    rewrite(patch, known.Scope, "note", ("self.before.get(text) is None", "text not in self.before"))
 
 
 def opens_what_stands_beside(patch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from stepward.vm.language.steps import InvokeStep
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.machine.data import REDACTED, part_of
 from stepward.vm.machine.events import Event
+from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import CallPlan, Plan, is_sensitive
 from stepward.vm.machine.redaction import Searched, Spellings, redacted
 from stepward.vm.values import FrozenMap, as_text
@@ -23,23 +24,96 @@ from stepward.vm.values import FrozenMap, as_text
 FROM_OUTSIDE: Final = ("attempt", "resumed", "reconciled")
 """The kinds of records that bring an output from outside."""
 
+DELIVERIES: Final = ("resumed", "reconciled")
+
 _LEAVING: Final = frozenset({"next", "closes", "ends"})
+
+
+class Scope:
+    """What the run knows, or what one of its branches, or of its items at once, has found out by itself.
+
+    `now` are the values of the sub-steps of its present parallel step, and `by_call` by sub-step.
+    """
+
+    def __init__(self) -> None:
+        self.before: dict[str, Spellings | None] = {}
+        self.now: dict[str, Spellings | None] = {}
+        self.by_call: dict[str, list[str]] = {}
+        self.searched = Searched()
+
+    def note(self, leaves: Iterable[tuple[str, bool]]) -> None:
+        """Know values from now on."""
+        for text, is_searched in leaves:
+            if self.before.get(text) is None:
+                self.before[text] = spellings = Spellings.of(text) if is_searched else None
+                if spellings is not None:
+                    self.searched.add(spellings)
+
+    def bring(self, step: str, leaves: Iterable[tuple[str, bool]]) -> None:
+        """Keep the values of an output until its step is left."""
+        for text, is_searched in leaves:
+            self.now[text] = self.now.get(text) or (Spellings.of(text) if is_searched else None)
+            self.by_call.setdefault(step, []).append(text)
+
+    def leave(self) -> None:
+        """Know the values of the sub-steps of a step that is left."""
+        self.note((text, spellings is not None) for text, spellings in self.now.items())
+        self.now, self.by_call = {}, {}
 
 
 class Known:
     """The sensitive values of a run so far: from inputs, outputs, and the numbers that `set` computes.
 
     A value that was sealed because it repeats a known one is not added: the words around the repeated one would be
-    found in many other texts. Values of sub-steps are known once their parallel step is left, because their order
-    depends on timing.
+    found in many other texts. Values of sub-steps are known once their parallel step is left, and those of branches and
+    items at once, outside of these, once they have come together, because their order depends on timing.
     """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._before: dict[str, Spellings | None] = {}
-        self._now: dict[str, Spellings | None] = {}
-        self._by_call: dict[str, list[str]] = {}
-        self._searched = Searched()
+        self._scopes: dict[FrameName, Scope] = {(): Scope()}
+
+    @cached_property
+    def _beside(self) -> frozenset[str]:
+        """The ids of the steps whose branches or items run at once."""
+        return frozenset(self._plan.steps[one].id for one in (*self._plan.forks, *self._plan.program.layout.beside))
+
+    @cached_property
+    def _earlier(self) -> dict[tuple[str, str], list[str]]:
+        """The names of the branches before each one, by its step and its name."""
+        steps, found = self._plan.steps, {}
+        for at, fork in self._plan.forks.items():
+            ids = [steps[one].id for one in fork.branches]
+            for name, before in zip(ids, fork.before, strict=True):
+                found[steps[at].id, name] = [ids[one] for one in sorted(before)]
+        return found
+
+    def _places(self, happened: Event) -> list[FrameName]:
+        """Return the branches and items at once around an event, from the outside in; the run itself is the first."""
+        frame = tuple(map(tuple, happened.body.get("frame", ()))) if self._beside else ()
+        return [(), *(frame[: end + 1] for end, one in enumerate(frame) if one[0] in self._beside)]
+
+    def _own(self, happened: Event) -> Scope:
+        return self._scopes.setdefault(self._places(happened)[-1], Scope())
+
+    def _within(self, happened: Event) -> list[FrameName]:
+        """Return the branches and items at once that are open within the frame of an event."""
+        frame = tuple(map(tuple, happened.body.get("frame", ())))
+        return [one for one in self._scopes if len(one) > len(frame) and one[: len(frame)] == frame]
+
+    def _seen(self, happened: Event) -> list[Scope]:
+        """Return what counts for a record: what is known around it, in what came before it, and in what it joins.
+
+        A delivery comes when nothing goes on beside it, so that all counts.
+        """
+        if len(self._scopes) == 1 or happened.kind in DELIVERIES:
+            return list(self._scopes.values())
+        found = self._within(happened) if happened.kind == "joined" else []
+        for place in self._places(happened):
+            found.append(place)
+            step, name = (place[-1][0], place[-1][-1]) if place else ("", "")
+            found += [(*place[:-1], (*place[-1][:-1], one)) for one in self._earlier.get((step, str(name)), ())]
+        return [self._scopes[one] for one in found if one in self._scopes]
 
     @cached_property
     def _calls(self) -> dict[str, CallPlan]:
@@ -61,69 +135,65 @@ class Known:
 
     def learn(self, happened: Event) -> None:
         """Add the sensitive values of the next record of the run."""
-        body = happened.body
+        body, own = happened.body, self._own(happened)
         if happened.kind == "started":
             types = self._plan.input_types
             for name, value in body["inputs"].items():
-                self._note(sensitive_leaves(value, types.get(name)))
+                own.note(sensitive_leaves(value, types.get(name)))
         elif happened.kind == "assigned":
-            self._note((text, True) for text in _sealed_numbers(tuple(body["values"].values())))
+            own.note((text, True) for text in _sealed_numbers(tuple(body["values"].values())))
             if body["step"] in self._computing:
                 (value,) = body["values"].values()
-                self._note(sensitive_leaves(value, self._computing[body["step"]]))
+                own.note(sensitive_leaves(value, self._computing[body["step"]]))
         elif happened.kind == "opened":
             given = body.get("carry", {})
-            self._note((text, True) for text in _sealed_numbers(tuple(given.values())))
+            own.note((text, True) for text in _sealed_numbers(tuple(given.values())))
             for name, spec in self._taken.get(body["step"], {}).items():
-                self._note(sensitive_leaves(given[name], spec))
+                own.note(sensitive_leaves(given[name], spec))
+        elif happened.kind == "joined":
+            for place in self._within(happened):
+                ended = self._scopes.pop(place)
+                ended.leave()
+                own.note((text, spellings is not None) for text, spellings in ended.before.items())
         elif brings_output(happened):
-            for text, is_searched in sensitive_leaves(body["output"], self._calls[body["step"]].returns):
-                self._now[text] = self._now.get(text) or (Spellings.of(text) if is_searched else None)
-                self._by_call.setdefault(body["step"], []).append(text)
-        if self._now and body.keys() & _LEAVING:
-            self._note(((text, spellings is not None) for text, spellings in self._now.items()))
-            self._now, self._by_call = {}, {}
+            own.bring(body["step"], sensitive_leaves(body["output"], self._calls[body["step"]].returns))
+        if own.now and body.keys() & _LEAVING:
+            own.leave()
 
-    def _siblings(self, happened: Event) -> list[str]:
+    def _siblings(self, happened: Event) -> dict[str, Spellings | None]:
         """Return the values of siblings that count for a record: for an attempt, of those that the call depends on."""
         if happened.kind != "attempt":
-            return list(self._now)
-        before = self._calls[happened.body["step"]].before if self._by_call else ()
-        return [text for name in sorted(before) for text in self._by_call.get(name, ())]
-
-    def _note(self, leaves: Iterable[tuple[str, bool]]) -> None:
-        for text, is_searched in leaves:
-            if self._before.get(text) is None:
-                self._before[text] = spellings = Spellings.of(text) if is_searched else None
-                if spellings is not None:
-                    self._searched.add(spellings)
+            return {text: one for scope in self._seen(happened) for text, one in scope.now.items()}
+        own = self._own(happened)
+        before = self._calls[happened.body["step"]].before if own.by_call else ()
+        return {text: own.now[text] for name in sorted(before) for text in own.by_call.get(name, ())}
 
     def veiled(self, happened: Event) -> Any:
         """Return the output of an event; its parts that repeat a sensitive value become Secrets."""
         output, call = happened.body["output"], self._calls[happened.body["step"]]
         if call.allowed is not None:
             return output
-        if self._searched:
-            output = veiled(output, call.returns, self._searched)
-        siblings = self._searched_for(self._siblings(happened))
+        for scope in self._seen(happened):
+            output = veiled(output, call.returns, scope.searched) if scope.searched else output
+        siblings = self._searched_for(happened)
         return veiled(output, call.returns, siblings) if siblings else output
 
-    def _searched_for(self, texts: Iterable[str]) -> Searched:
+    def _searched_for(self, happened: Event) -> Searched:
         found = Searched()
-        for text in texts:
-            spellings = self._now[text]
+        for spellings in self._siblings(happened).values():
             if spellings is not None:
                 found.add(spellings)
         return found
 
     def redacted(self, text: str, happened: Event) -> str:
-        """Return a text of a record without the sensitive values; for an attempt, only those of the siblings that the
-        call depends on are known."""
-        return redacted(text, [*self._before, *self._siblings(happened)])
+        """Return a text of a record without the sensitive values that count for it."""
+        before = [one for scope in self._seen(happened) for one in scope.before]
+        return redacted(text, [*before, *self._siblings(happened)])
 
     def are_in(self, text: str) -> bool:
-        """Return whether a text repeats a sensitive value, in any spelling."""
-        return bool(self._before or self._now) and redacted(text, [*self._before, *self._now]) != text
+        """Return whether a text repeats a sensitive value of the run, in any spelling."""
+        known = [one for scope in self._scopes.values() for one in (*scope.before, *scope.now)]
+        return bool(known) and redacted(text, known) != text
 
     def redacted_value(self, value: Any, happened: Event) -> Any:
         """Return the request of a suspended tool without the sensitive values, in its texts, numbers and keys."""
@@ -133,8 +203,8 @@ class Known:
             items = ((key, self.redacted_value(item, happened)) for key, item in value.items())
             return FrozenMap((self.redacted(key, happened), item) for key, item in items)
         if isinstance(value, int | Decimal) and not isinstance(value, bool):
-            is_known = self._searched.repeats(value) or self._searched_for(self._siblings(happened)).repeats(value)
-            return REDACTED if is_known else value
+            searched = [*(scope.searched for scope in self._seen(happened)), self._searched_for(happened)]
+            return REDACTED if any(one.repeats(value) for one in searched) else value
         if isinstance(value, tuple):
             return tuple(self.redacted_value(item, happened) for item in value)
         return value
