@@ -89,13 +89,13 @@ class _Script:
         self.clock = _Clock()
         self.answers: dict[tuple[str, int, int | None], Answer] = {}
         self.missing: Asked | None = None
-        self._met: dict[str, list[tuple[Any, ...]]] = {}
+        self.met: dict[str, dict[tuple[tuple[Any, ...], int], int]] = {}
 
     def play(self, script: tuple[Answer, ...]) -> None:
         """Start over with another script."""
         self.answers = {(answer.step, answer.visit, answer.attempt): answer for answer in script}
         self.missing = None
-        self._met = {}
+        self.met = {}
 
     def supposed(self, step: str, visit: int, frame: tuple[Any, ...]) -> Computed | None:
         """Return what a `compute` step is supposed to come to; None where the witness leaves it to the machine."""
@@ -124,10 +124,8 @@ class _Script:
         """Return the number of the visit; in a body, counted over all its items, as the path counts them."""
         if not frame:
             return visit
-        met, place = self._met.setdefault(step, []), (frame, visit)
-        if place not in met:
-            met.append(place)
-        return met.index(place) + 1
+        met = self.met.setdefault(step, {})
+        return met.setdefault((frame, visit), len(met) + 1)
 
     def _answer(self, step: str, visit: int, attempt: int) -> Any:
         answer = self.answers.get((step, visit, attempt)) or self.answers.get((step, visit, None))
@@ -256,6 +254,10 @@ class Replayer:
             seen = self._replayed(witness, number)
             shown = seen if number == 1 else shown
         return seen if seen.confirmed else shown
+
+    def frames(self) -> Mapping[str, list[tuple[Any, ...]]]:
+        """Return the frames in which the last run made each call, in the order of its visits."""
+        return {step: [frame for frame, _ in places] for step, places in self._script.met.items()}
 
     def _is_named_once(self, claim: Claim) -> bool:
         """Whether a rejection that names the rule is unambiguous: two policies may use one name."""

@@ -27,6 +27,7 @@ from stepward.validator.engine.witnesses.choices import (
     parts_of,
     replaced,
 )
+from stepward.validator.engine.witnesses.late import LateItems
 from stepward.validator.engine.witnesses.lists import listed, lists_of
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
 from stepward.validator.engine.witnesses.taken import budget, common, instead, named, spent_after
@@ -102,6 +103,8 @@ class Witnesses:
         """The simplest value of each type by its id, which is unique while the type is stored."""
         self._known: dict[Source, Any] = {}
         self._tries = 0
+        self._is_late = False  # whether late items were tried for the present path
+        self._late = LateItems(self.facts, self.replayer, self._replayed)
         self._most = MAX_RECORDS + RECORDS_PER_STEP * len(analyses.facts.flow.steps)
         self._until = self._most
 
@@ -137,7 +140,7 @@ class Witnesses:
 
     def _tried(self, goal: _Goal) -> Witness | Replayed | _Unmade:
         """Return a witness, or the first run that showed nothing, or why no run was made."""
-        self._tries = 0
+        self._tries, self._is_late = 0, False
         self._until = min(self._most, self.replayer.steps + MAX_SEARCH + 4 * len(goal.path))
         try:
             if self.replayer.steps <= self._most:
@@ -353,7 +356,8 @@ class Witnesses:
     def _step(self, move: Move) -> AnyStep:
         return self.facts.flow.steps[self.facts.flow.position[move.step]]
 
-    def _script(self, goal: _Goal, turns: _Turns, values: Values) -> Iterator[Answer]:
+    def _script(self, goal: _Goal, turns: _Turns, values: Values) -> Iterator[tuple[int, Answer]]:
+        """Yield the answers on a path, each with its position there."""
         visits: Counter[str] = Counter()
         for position, move in enumerate(goal.path):
             visits[move.step] += 1
@@ -361,12 +365,12 @@ class Witnesses:
             step = self._step(move)
             if isinstance(step, ParallelStep):
                 for part, does in zip(step.parallel_steps, turns.get(position, ()), strict=False):
-                    yield self._answer(goal, position, part, visit, does, values)
+                    yield position, self._answer(goal, position, part, visit, does, values)
             elif isinstance(step, Call) and move.how != USED_UP:
                 is_retried = move.how == "starts" and goal.kind == "retried"
                 if is_retried or move.how != "starts":
                     does = "fails" if is_retried else _DOES[move.how]
-                    yield self._answer(goal, position, step, visit, does, values)
+                    yield position, self._answer(goal, position, step, visit, does, values)
 
     def _answer(self, goal: _Goal, position: int, call: Call, visit: int, does: Does, values: Values) -> Answer:
         error = ""
@@ -396,15 +400,23 @@ class Witnesses:
         given = partial(self._input, goal, values=values)
         lists = dict(lists_of(self.facts, goal.path, goal.known.items, given, self._first))
         values = {**values, **lists}
+        answers = list(self._script(goal, turns, values))
         witness = Witness(
             goal.claim,
             self.program,
             self.replayer.policies,
             {source.name: self._input(goal, source, values, lists) for source in self.inputs},
-            tuple(self._script(goal, turns, values)),
+            tuple(answer for _, answer in answers),
             budget(len(self.facts.flow.steps), (self._step(move) for move in goal.path)),
         )
         witness, seen = self._with_siblings(goal, witness, values)
+        if not seen.confirmed and not self._is_late:
+            self._is_late, begun = True, self.replayer.steps
+            outputs = self.meaning.names.outputs
+            plain = lambda call: self._value(outputs[call.id], values)  # noqa: E731 - a line of its own
+            witness, seen = self._late.shown(goal.path, witness, answers, plain) or (witness, seen)
+            used = self.replayer.steps - begun  # these runs have an allowance of their own
+            self._most, self._until = self._most + used, self._until + used
         if goal.kind == "missing" and goal.path[-1].how == "starts" and not seen.confirmed:
             # Only a run that is stopped ends here, for example by its budget.
             spent = spent_after(seen, sum(self._is_recorded(move) for move in goal.path[:-1]))

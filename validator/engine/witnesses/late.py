@@ -1,0 +1,242 @@
+"""Runs that come to a late item of a list that is written down in its for_each step.
+
+A path takes the items that it needs, one after another from the first. A run takes all of them. What is asked about an
+item, and nothing else, tells which one a path needs. Those before it, and those behind it, get the simplest answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from stepward.validator.analysis.facts import ProgramFacts
+from stepward.validator.analysis.product import ON_TO_ITEM, TRIES_AGAIN
+from stepward.validator.engine.values.states import UNDEFINED, within
+from stepward.validator.engine.witnesses.replay import Replayed, Replayer
+from stepward.validator.engine.witnesses.witness import Answer, Witness
+from stepward.validator.findings import Move
+from stepward.vm.errors import EvaluationError, ExpressionError, UndefinedReferenceError
+from stepward.vm.expressions.building import built
+from stepward.vm.expressions.evaluator import evaluate
+from stepward.vm.expressions.fields import written
+from stepward.vm.expressions.syntax import Compare, Constant, Expression, all_references, walk
+from stepward.vm.language.guardrails import Never
+from stepward.vm.language.steps import AnyCall
+
+MAX_LATE: Final = 16
+"""The most items of a list at which a run is tried."""
+
+MAX_OTHERS: Final = 100
+"""The most items of a list of which those are tried, too, that no comparison tells from one that was."""
+
+MAX_LATE_RECORDS: Final = 20_000
+"""The most records of the machine for all these runs of one program that show nothing."""
+
+Places = Mapping[str, Sequence[tuple[Any, ...]]]
+"""The frames in which each call was made, in the order of its visits."""
+
+
+class Rounds(NamedTuple):
+    """The last items that a path takes of a list: the for_each step, all its items, and where these are on the path.
+
+    `before` are the items that the path takes before them, and `taken` is how many they are. Where it takes none, they
+    begin where the step does.
+    """
+
+    owner: int
+    items: tuple[Any, ...]
+    before: int
+    taken: int
+    first: int
+    end: int
+
+
+def last_rounds(facts: ProgramFacts, path: Sequence[Move]) -> list[Rounds]:
+    """Return all items that a path takes of its last list, and the last one alone; none where the list is not written
+    down, or may be taken more than once."""
+    layout = facts.flow.layout
+    for owner in reversed(layout.bodies):
+        step = facts.flow.steps[owner]
+        begun = [position for position, move in enumerate(path) if move.step == step.id]
+        items = _items(facts, owner)
+        if len(begun) != 1 or items is None or _is_in_loop(facts, owner):
+            continue
+        body = layout.bodies[owner]
+        stages = {facts.flow.steps[stage].id for stage in (body.next, body.failed) if stage is not None}
+        moves = [(position, move.how) for position, move in enumerate(path) if move.step in stages]
+        if any(how == TRIES_AGAIN for _, how in moves):
+            continue
+        starts = [position for position, how in moves if how == ON_TO_ITEM]
+        if not starts:
+            return [Rounds(owner, items, 0, 0, begun[0], begun[0])]
+        end = next((position for position, _ in moves if position > starts[-1]), len(path))
+        firsts = dict.fromkeys((0, len(starts) - 1)) if len(starts) < len(items) else ()
+        return [Rounds(owner, items, one, len(starts) - one, starts[one], end) for one in firsts]
+    return []
+
+
+def _is_in_loop(facts: ProgramFacts, owner: int) -> bool:
+    return not all(facts.bodies.each(one).is_once for one in facts.flow.layout.owners_of(owner))
+
+
+def _items(facts: ProgramFacts, owner: int) -> tuple[Any, ...] | None:
+    step = facts.bodies.each(owner)
+    if step.is_once or not isinstance(step.items, tuple):
+        return None
+    trees = [built(one) for one in step.items]
+    values = tuple(tree.value for tree in trees if isinstance(tree, Constant))
+    return values if len(values) == len(trees) else None
+
+
+class LateItems:
+    """Runs at late items for the paths of one program, within a budget of records of their own."""
+
+    def __init__(self, facts: ProgramFacts, replayer: Replayer, replayed: Callable[[Witness], Replayed]) -> None:
+        self.facts, self.replayer, self.replayed = facts, replayer, replayed
+        self._left = MAX_LATE_RECORDS
+        self._plainly: tuple[Any, Replayed, Places] | None = None
+        """The last run over all items with the simplest answers: most paths have the same."""
+
+    def shown(
+        self,
+        path: Sequence[Move],
+        witness: Witness,
+        answers: Sequence[tuple[int, Answer]],
+        plain: Callable[[AnyCall], Any],
+    ) -> tuple[Witness, Replayed] | None:
+        """Return a witness over all items of the last list of a path, with its run, if one is confirmed."""
+        begun = self.replayer.steps
+        for last in last_rounds(self.facts, path) if self._left > 0 else ():
+            found = self._shown(last, witness, Scripts(self.facts, last, answers, plain), begun)
+            if found is not None:
+                return found
+        self._left -= self.replayer.steps - begun
+        return None
+
+    def _shown(self, last: Rounds, witness: Witness, scripts: Scripts, begun: int) -> tuple[Witness, Replayed] | None:
+        most = witness.max_steps * (len(last.items) + 1)
+        found = replace(witness, script=scripts.plainly(), max_steps=most)
+        known = found.script, found.inputs, found.claim
+        if self._plainly is None or self._plainly[0] != known:
+            self._plainly = known, self.replayed(found), self.replayer.frames()
+        _, seen, places = self._plainly
+        for item in candidates(self.facts, last):
+            if seen.confirmed or self.replayer.steps - begun > self._left:
+                break
+            found = replace(witness, script=scripts.at(item, places), max_steps=most)
+            seen = self.replayed(found)
+        return (found, seen) if seen.confirmed else None
+
+
+class Scripts:
+    """Writes the scripts of runs over all items of a list.
+
+    `answers` are those of the path, by their positions on it, and `plain` returns the simplest output of a call.
+    """
+
+    def __init__(
+        self, facts: ProgramFacts, last: Rounds, answers: Sequence[tuple[int, Answer]], plain: Callable[[AnyCall], Any]
+    ) -> None:
+        self.facts, self.last = facts, last
+        steps = (facts.flow.steps[number] for number in facts.flow.layout.inside(last.owner))
+        self.calls: dict[str, Any] = {call.id: plain(call) for step in steps for _, call in step.calls}
+        self.answers = answers
+
+    def plainly(self) -> tuple[Answer, ...]:
+        """Return the script of a run in which all items behind those of the path get the simplest answers."""
+        return (*self._outside(), *self._simple({}, {}))
+
+    def at(self, item: int, places: Places) -> tuple[Answer, ...]:
+        """Return the script of a run in which the items from one on get the answers of the path; `places` are those of
+        the run with the simplest answers."""
+        each = self.facts.flow.steps[self.last.owner].id
+        before = {call: sum(_item(frame, each) < item for frame in places.get(call, ())) for call in self.calls}
+        shifted, used = [], dict.fromkeys(self.calls, 0)
+        start = self._begun()
+        for position, answer in self.answers:
+            if answer.step in self.calls and self.last.first <= position < self.last.end:
+                shift = before[answer.step] - start[answer.step]
+                shifted.append(replace(answer, visit=answer.visit + shift))
+                used[answer.step] = max(used[answer.step], answer.visit - start[answer.step])
+        return (*self._outside(), *shifted, *self._simple(before, used))
+
+    def _begun(self) -> dict[str, int]:
+        """Return the visits of each call on the path before its last items."""
+        found = dict.fromkeys(self.calls, 0)
+        for position, answer in self.answers:
+            if answer.step in found and position < self.last.first:
+                found[answer.step] = max(found[answer.step], answer.visit)
+        return found
+
+    def _outside(self) -> Iterator[Answer]:
+        for position, answer in self.answers:
+            if answer.step not in self.calls or position < self.last.first:
+                yield answer
+
+    def _simple(self, before: Mapping[str, int], used: Mapping[str, int]) -> Iterator[Answer]:
+        """Yield the simplest answers for all visits but those of the path."""
+        for call, first in self._begun().items():
+            own = range(before.get(call, first) + 1, before.get(call, first) + used.get(call, 0) + 1)
+            for visit in range(first + 1, first + len(self.last.items) + len(own) + 1):
+                if visit not in own:
+                    yield Answer(call, visit, "returns", self.calls[call])
+
+
+def _item(frame: Sequence[Any], each: str) -> int:
+    """Return the number of the item of a for_each step in which a frame is."""
+    return next((int(member[3]) for member in frame if member[0] == each), 0)
+
+
+def candidates(facts: ProgramFacts, last: Rounds) -> Iterator[int]:
+    """Yield the items at which a run is tried: the first of those that all comparisons answer alike, then others of a
+    short list."""
+    asked = list(_asked(facts, last.owner))
+    alike: dict[tuple[Any, ...], int] = {}
+    known = range(last.before, len(last.items) - max(1, last.taken) + 1)
+    for number in known if last.taken else ():
+        alike.setdefault(_answers(facts, last, asked, number), number)
+    first = sorted(alike.values(), reverse=True)
+    others = (number for number in known if number not in first) if last.taken and len(known) <= MAX_OTHERS else ()
+    yield from islice((*first, *others), MAX_LATE)
+
+
+def _asked(facts: ProgramFacts, owner: int) -> Iterator[Expression]:
+    """Yield the comparisons, in the body and in rules, that read an item or its number, and nothing else."""
+    step = facts.bodies.each(owner)
+    known = {step.item_name, step.index_as}
+    trees = [
+        clause.tree
+        for number in facts.flow.layout.inside(owner)
+        for clause in facts.meaning.clauses_of.get(number, ())
+        if clause.tree is not None
+    ]
+    for rule, _ in (*facts.meaning.rules, *facts.meaning.body_rules):
+        if isinstance(rule, Never) and rule.when is not None:
+            try:
+                trees.append(facts.meaning.condition(rule.when))
+            except ExpressionError:
+                continue
+    for tree in trees:
+        for node in walk(tree):
+            if isinstance(node, Compare) and {one.names[0] for one in all_references(node)} <= known:
+                yield node
+
+
+def _answers(facts: ProgramFacts, last: Rounds, asked: Sequence[Expression], number: int) -> tuple[Any, ...]:
+    step = facts.bodies.each(last.owner)
+
+    def look_up(names: tuple[str, ...]) -> Any:
+        value = within(last.items[number] if names[0] == step.item_name else number, names[1:])
+        if value is UNDEFINED:
+            raise UndefinedReferenceError(written(names))
+        return value
+
+    found: list[Any] = []
+    for tree in asked:
+        try:
+            found.append(evaluate(tree, look_up))
+        except EvaluationError:
+            found.append(None)
+    return tuple(found)
