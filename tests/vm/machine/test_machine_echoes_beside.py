@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from stepward.sabotage.reference import Reference, Returned
 from stepward.vm import ExecutionVM, MemoryJournal, Program, Suspend, ToolContext
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.clock import ManualClock
@@ -199,3 +200,30 @@ def test_a_machine_that_knows_at_once_what_siblings_find_out_is_caught(
 ) -> None:
     monkeypatch.setattr(Known, "_places", lambda self, happened: [()])
     assert len({told(shape, paces) for paces in permutations(PACES)}) > 1
+
+
+def given(name: str, tool: str, *needs: str) -> dict[str, Any]:
+    """Return a branch whose output is that of its call."""
+    steps = [call(name, tool), {"id": f"{name}_end", "type": "end", "output": f"${name}.output"}]
+    return {"steps": steps, "depends_on": [f"in_{one}" for one in needs]} if needs else {"steps": steps}
+
+
+@pytest.mark.parametrize("order", list(permutations("abc")), ids="".join)
+def test_the_reference_seals_the_same(order: tuple[str, ...]) -> None:
+    bodies = {
+        "in_a": given("a", "find"),
+        "in_b": given("b", "say"),
+        "in_c": given("c", "say"),
+        "in_d": given("d", "say", "a"),
+    }
+    steps = [{"id": "all", "type": "parallel", "branches": bodies}, call("after", "say")]
+    program = Program.from_dict({"name": "beside", "language": 2, "inputs": {}, "tools": TOOLS, "steps": steps})
+    tools = Paced(dict(zip(order, PACES, strict=True)))
+    run = ExecutionVM(tools, journal=MemoryJournal(), checker=None, clock=ManualClock()).run_sync(program)
+    reference = Reference(program)
+    reference.start({})
+    while reference.asked:
+        asked = next((one for name in order for one in reference.asked if one.step == name), reference.asked[0])
+        reference.answer(asked.step, Returned(SECRET if asked.tool == "find" else f"paid to {SECRET}"), asked.frame)
+    hidden = run.view("tool").keys() - run.view("model").keys()
+    assert sorted(hidden) == sorted(reference.hidden) == ["after.output", "all.output", "in_a.output", "in_d.output"]
