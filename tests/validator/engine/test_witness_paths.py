@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from seasoned_programs import seasoned_program
 from stepward.validator.engine.values.simplest import simplest
-from stepward.validator.engine.witnesses.replay import replay
+from stepward.validator.engine.witnesses.played import MAX_PLAYED, PlayedRuns
+from stepward.validator.engine.witnesses.replay import Replayer, replay
 from stepward.validator.engine.witnesses.witness import Answer, Witness
-from stepward.vm import ExecutionVM, Policy
+from stepward.vm import ExecutionVM, Policy, Program
 from stepward.vm.language.types import TypeSpec, refusal
 from witnessing import (
     PAY,
@@ -340,3 +343,51 @@ def test_the_machine_itself_takes_the_checker_with_its_witnesses() -> None:
     program = build(tool("check", on_error="skip"), PAY, guardrails=[REQUIRES])
     machine = ExecutionVM({"read": lambda: 1, "pay": lambda sum: sum}, checker=check_program)
     assert machine.run_sync(program, accept=["SW401"]).status == "SUCCESS"
+
+
+# -- one run for many claims -------------------------------------------------------------------------------------------
+
+
+def test_claims_on_one_path_have_the_findings_of_their_own_runs_and_fewer_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    play = Replayer._play
+
+    def counted(self: Any, *parts: Any) -> Any:
+        made.append("run")
+        return play(self, *parts)
+
+    def findings() -> tuple[list[str], int]:
+        made.clear()
+        reports = (check(Program.from_dict(one.program), *map(Policy.from_dict, one.policies)) for one in drawn)
+        return [repr((report.findings, [one.verdict for one in report.properties])) for report in reports], len(made)
+
+    drawn = [seasoned_program(seed) for seed in range(12)]
+    monkeypatch.setattr(Replayer, "_play", counted)
+    shared, few = findings()
+    monkeypatch.setattr(PlayedRuns, "get", lambda _, witness, play: play())
+    alone, many = findings()
+    assert shared == alone
+    assert few < many
+
+
+def runs_of(*values: Any) -> int:
+    """How many runs are made for one witness with each of these values in its turn, as an input and as an answer."""
+    witness = witness_of(check(build(tool("check", on_error="skip"), PAY, guardrails=[REQUIRES])), "SW401")
+    inputs = [replace(witness, inputs={"x": value}) for value in values]
+    answers = [replace(witness, script=(Answer("check", 1, "returns", value),)) for value in values]
+    kept, run = PlayedRuns(), Mock()
+    for one in (*inputs, *answers):
+        kept.get(one, run)
+    return int(run.call_count)
+
+
+def test_a_value_that_is_only_equal_to_another_one_has_a_run_of_its_own() -> None:
+    different = [1, True, 1.5, "1.5", "1", None, "None", [1], [True], [[1]], {"a": 1}, {"a": True}]
+    assert runs_of(*different) == 2 * len(different)
+    assert runs_of(*different, *different) == 2 * len(different)
+
+
+def test_a_machine_keeps_a_bounded_number_of_runs() -> None:
+    known = list(range(MAX_PLAYED))
+    assert runs_of(*known, *known) == 2 * MAX_PLAYED
+    assert runs_of(*known, "one more", known[0]) == 2 * (MAX_PLAYED + 2)

@@ -8,14 +8,13 @@ while it is undefined; for SW302 and SW305, iff the condition takes no branch, o
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from stepward.validator.engine.witnesses.played import Played, PlayedRuns, outside_loops
 from stepward.validator.engine.witnesses.seen import (
     Asked,
     Seen,
@@ -159,6 +158,7 @@ class _Machine(ExecutionVM):
             retry_delay=lambda _: 0.0,
         )
         self._script = script
+        self.played = PlayedRuns()
         self._plans[id(rule_set.program)] = rule_set.program, rule_set.plan, None
 
     def _plan(self, program: Program) -> Plan:
@@ -230,7 +230,7 @@ class Replayer:
         self._whole = _readable(program, policies, meaning)
         self._alone: dict[tuple[str | None, str | None], tuple[_RuleSet, list[AnyRule]]] = {}
         self._restricted: dict[Claim, list[_RuleSet]] = {}
-        self._machines: dict[tuple[int, int], tuple[_RuleSet, ExecutionVM]] = {}
+        self._machines: dict[tuple[int, int], tuple[_RuleSet, _Machine]] = {}
         self._runs = 0
         self._each = frozenset(program.layout.steps[number].id for number in program.layout.bodies)
         self._ahead = started_ahead(program.layout)
@@ -284,34 +284,40 @@ class Replayer:
 
     def _replayed(self, witness: Witness, number: int) -> Replayed:
         rule_set = self._whole if number == 0 else self._rule_sets(witness.claim)[number]
-        self._script.play(witness.script)
-        self._runs += 1
-        name = f"witness-{self._runs}"
         try:
             machine = self._machine(rule_set, witness.max_steps)
-            run = _outside_loops(lambda: machine.run_sync(rule_set.program, witness.inputs, run_id=name))
+            played = machine.played.get(witness, lambda: self._play(machine, rule_set, witness))
         except DocumentError as error:
             raise Refused(error.problems[0].message) from None
         except StepwardError as error:
             raise Refused(str(error)) from None
+        self.steps += len(played.records)  # a search ends where it would without runs that are kept
         journal = machine.journal
         assert isinstance(journal, MemoryJournal)
-        records = tuple(records_of(journal, name))
-        self.steps += len(records)
         parts = frozenset(part for part, owner in self._owners.items() if owner == witness.claim.step)
         own, around = parts | {witness.claim.step}, self._around(witness.claim.step)
-        seen = Seen(witness.claim, own, run, records, journal, self._script.missing, around)
+        seen = Seen(witness.claim, own, played.run, played.records, journal, played.missing, around)
         why = seen.violation()
         return Replayed(
             why is not None,
             why or seen.instead(),
-            tuple(moves_of(records, self._owners, self._each, self._ahead)),
-            run,
+            played.moves,
+            played.run,
             journal,
             rule_set.set_aside,
             tuple(seen.unstarted()),
-            self._script.missing,
+            played.missing,
         )
+
+    def _play(self, machine: _Machine, rule_set: _RuleSet, witness: Witness) -> Played:
+        self._script.play(witness.script)
+        self._runs += 1
+        name = f"witness-{self._runs}"
+        run = outside_loops(lambda: machine.run_sync(rule_set.program, witness.inputs, run_id=name))
+        assert isinstance(machine.journal, MemoryJournal)
+        records = tuple(records_of(machine.journal, name))
+        moves = tuple(moves_of(records, self._owners, self._each, self._ahead))
+        return Played(run, records, moves, self._script.missing)
 
     def _around(self, name: str) -> frozenset[str]:
         """Return the steps around a step whose branches or items run at once."""
@@ -324,23 +330,13 @@ class Replayer:
             if owner in layout.sibling_bodies
         )
 
-    def _machine(self, rule_set: _RuleSet, max_steps: int) -> ExecutionVM:
+    def _machine(self, rule_set: _RuleSet, max_steps: int) -> _Machine:
         key = (id(rule_set), max_steps)
         if key not in self._machines:
             if len(self._machines) >= MAX_MACHINES:
                 del self._machines[next(iter(self._machines))]
             self._machines[key] = rule_set, _Machine(self._script, rule_set, max_steps)
         return self._machines[key][1]
-
-
-def _outside_loops(function: Callable[[], T]) -> T:
-    """Call a function that needs its own event loop: in a thread if a loop is running already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return function()
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function).result()
 
 
 # -- rules set aside ---------------------------------------------------------------------------------------------------
