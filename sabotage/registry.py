@@ -40,6 +40,7 @@ from stepward.sabotage.attacks import (
     injection,
     interleavings,
     items,
+    keeping,
     keys,
     kills,
     load,
@@ -65,6 +66,7 @@ from stepward.sabotage.attacks import (
     transitions,
     waits,
     waivers,
+    workers,
 )
 
 _FILES: Final = (
@@ -92,6 +94,7 @@ _FILES: Final = (
     receipts,
     pruned,
     keys,
+    keeping,
     retention,
     openings,
     tables,
@@ -112,6 +115,7 @@ _FILES: Final = (
     at_once,
     times,
     drivers,
+    workers,
     timelines,
     waits,
     timeouts,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -22,7 +23,11 @@ from stepward.vm.journal.run_keys import FileKeys, key_name
 from stepward.vm.journal.signing import SigningKey, VerifyKey
 from stepward.vm.journal.store import JournalError, LeaseLost
 from stepward.vm.journal.verify import verify
+from stepward.vm.language.program import Program
+from stepward.vm.machine.clock import ManualClock
+from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.replay import replayer
+from stepward.vm.machine.tools import Suspend, ToolContext
 
 RUNS: Final = ("a", "b", "c")
 NAMES: Final = ("x", "y", "token:pay:1:1")
@@ -277,3 +282,112 @@ class SignedAnew(Attack):
         sound: Collection[str] = [run for run in due if not verify(store, run, keys=[key]).faults]
         wanted = [run for run, is_due in due.items() if is_due]
         case.hold(list(sound) == wanted, self.invariant, f"with the new key {sound} are sound, and not {wanted}")
+
+
+class _Asking:
+    """A tool that waits for somebody."""
+
+    def has(self, name: str) -> bool:
+        """Return True: there is every tool."""
+        return bool(name)
+
+    async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Wait."""
+        del name, args, context
+        return Suspend()
+
+
+DEEDS: Final = ("recover", "resume", "cancel", "continue", "erase", "prune", "start again")
+
+
+class KeyHandedOver(Attack):
+    """Runs were signed by the key of before, by a stranger, or by nobody. Machines with a new key, which trust the old
+    one or do not, resume, cancel, continue, erase and prune them, and the machine with the old key comes again."""
+
+    family = Family.HASHES
+    surface = "runs of the key of before"
+    action = "everything that a machine can do with a run, by machines that trust the old key or do not"
+    invariant = Invariant.TAMPERING
+    defence = "a machine goes on with runs that its key or a trusted one has signed, and signs them with its own"
+    weight = 2
+    draws = True
+
+    def play(self, case: Case) -> Outcome:
+        """Make a run under some key, let a machine do something with it, and compare."""
+        chance = Random(f"handed over {case.seed()}")
+        old, new, other = case.key, SigningKey.from_seed(NEW_SEED), stranger()
+        for deed in case.each("deed", DEEDS):
+            for signed, trusted, is_due in (
+                (old, (old,), True),
+                (old, (), False),
+                (old, (other,), False),
+                (new, (), True),
+                (other, (old,), False),
+                (None, (old,), False),
+                (None, (), False),
+                (old, (other, old), True),
+            ):
+                if chance.random() < 0.5 or is_due:
+                    self._play(case, deed, signed, (new, trusted), is_due=is_due)
+        return Outcome.DETECTED
+
+    def _play(
+        self,
+        case: Case,
+        deed: str,
+        signed: SigningKey | None,
+        hands: tuple[SigningKey, tuple[SigningKey, ...]],
+        *,
+        is_due: bool,
+    ) -> None:
+        store, clock, (new, trusted) = MemoryJournal(), ManualClock(), hands
+        options = {"clock": clock, "random": case.random, "checker": None, **case.weakness.options}
+        first = ExecutionVM(_Asking(), None, store, key=signed, **options)
+        program = _asks(waits=deed in ("recover", "resume", "cancel"))
+        run = case.do(first.run(program, {"card": "4711"}, run_id="run"))
+        case.act(f"{deed} a run of {_named(signed)}, by a machine that trusts {len(trusted)} keys")
+        before = store.read("run")
+        machine = ExecutionVM(_Asking(), None, store, key=new, trusted=[one.public for one in trusted], **options)
+        clock.time += 99_000_000
+        token = run.suspensions[0].token if run.suspensions else ""
+        works: dict[str, Callable[[], Any]] = {
+            "recover": lambda: machine.recover("run"),
+            "resume": lambda: machine.resume(token, "yes"),
+            "cancel": lambda: machine.cancel("run"),
+            "continue": lambda: machine.continue_run("run", _asks(waits=False), ["card"], grant={"steps": 5}),
+            "erase": lambda: machine.erase("run"),
+            "prune": lambda: machine.prune(clock.time / 1e6),
+            "start again": lambda: machine.run(program, {"card": "4711"}, run_id="run"),
+        }
+        try:
+            done = case.do(works[deed]())
+            is_done = deed != "prune" or done[0].why is None
+        except JournalError:
+            is_done = False
+        case.hold(is_done is is_due, self.invariant, f"to {deed} a run of {_named(signed)} is done: {is_done}")
+        if not is_due:
+            case.hold(store.read("run") == before, Invariant.HISTORY, "a run that is refused has changed")
+            return
+        if store.read("run") != before:  # what is new is signed by the new key alone
+            keys = [new.public]
+            faults = verify(store, "run", keys=keys, replay=replayer(store, "run")).faults
+            case.hold(not faults, self.invariant, f"a run that was handed over is told of {faults[:1]}")
+
+
+def _named(key: SigningKey | None) -> str:
+    return "nobody" if key is None else f"key {key.id[:4]}"
+
+
+@cache
+def _asks(*, waits: bool) -> Program:
+    steps: list[dict[str, Any]] = [{"id": "ask", "type": "tool", "tool": "ask"}] if waits else []
+    steps += [{"id": f"s{number}", "type": "set", "set": {"v": number}} for number in range(3)]
+    return Program.from_dict(
+        {
+            "name": "asks",
+            "inputs": {"card": {"type": "string", "sensitive": True}},
+            "tools": {"ask": {"effect": "none", "suspends": True, "returns": {"type": "string"}}},
+            "max_steps": 9 if waits else 2,
+            "steps": steps,
+        }
+    )

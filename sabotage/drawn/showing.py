@@ -183,8 +183,9 @@ def _compare_spans(spans: Sequence[Span], records: Records) -> None:
         equal("time of a span", (span.start, span.end), (note["started"], note["started"] + note["took"]))
         said = (span.attributes["stepward.step.id"], span.attributes.get("stepward.call.attempt"))
         step = record["body"]["step"]
-        equal("step of a span", said, (step[1:] if step.startswith("##") else step, note["attempt"]))
+        equal("step of a span", said, (_plain_id(step), note["attempt"]))
         equal("error of a span", bool(span.error), _has_failed(record["body"]), str(record["body"].get("kind")))
+        _compare_path(span, {one.span_id: one for one in spans}, record["body"])
         spent = (span.attributes.get("stepward.tokens", 0) or 0, span.is_client)
         equal("tokens of a span", spent, (note.get("tokens", 0), _operation(span) == "chat"))
     for one in spans:
@@ -193,6 +194,27 @@ def _compare_spans(spans: Sequence[Span], records: Records) -> None:
     named = {one.attributes["stepward.record"] for one in spans}
     due = {number for number, one in enumerate(records) if one["kind"] in POINTS}
     equal("spans of what came from outside", sorted(due - named), [], str(points))
+
+
+def _compare_path(span: Span, by_id: Mapping[int, Span], body: Mapping[str, Any]) -> None:
+    """Check that the span of a call is below those of the steps around it, in the order in which they are nested."""
+    path: list[Span] = []
+    above = by_id.get(span.parent_id or 0)
+    while above is not None:
+        if "stepward.step.id" in above.attributes:
+            path.insert(0, above)
+        above = by_id.get(above.parent_id or 0)
+    frame = body.get("frame", ())
+    names = [str(one.attributes["stepward.step.id"]) for one in path]
+    due = [_plain_id(member[0]) for member in frame]
+    equal("steps around a call in spans", (names[: len(due)], names[-1:]), (due, [_plain_id(body["step"])]))
+    equal("steps around a call in spans", len(names) - len(due) in (1, 2), True, f"{names}, for {due}")
+    items = [one.attributes["stepward.step.item"] for one in path[-1:] if "stepward.step.item" in one.attributes]
+    equal("item of a span", items, [frame[-1][3]] * len(items) if frame else [])
+
+
+def _plain_id(step: str) -> str:
+    return step[1:] if step.startswith("##") else step
 
 
 def _operation(span: Span) -> str:

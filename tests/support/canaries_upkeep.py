@@ -1,17 +1,23 @@
-"""Canaries of lists of runs, pruning, and calls beside breakers; a helper, no tests stand here."""
+"""Canaries of lists of runs, pruning, breakers, workers, keys and files; a helper, no tests stand here."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from canaries import Canary
 from canaries_load import READ
 from rewriting import rewrite
+from stepward.vm.journal import sqlite
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.retention import Retention
+from stepward.vm.machine.setup import Setup
+from stepward.vm.machine.worker import Worker
+from stepward.vm.models import cache_sqlite, recorded
 
 
 def takes_no_second_look(patch: pytest.MonkeyPatch) -> None:
@@ -35,7 +41,38 @@ def looks_behind_the_decision(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Driver, "attempt", ("if is_held(self, plan):", "await look(self)\n    if is_held(self, plan):"))
 
 
+def drives_any_version(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Worker, "_drive", ("not in self._programs.get(found.plan.program.name, ())", "in ()"))
+
+
+def trusts_any_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Setup, "keys", property(lambda _: ()))
+
+
+def takes_what_waited_for_due(patch: pytest.MonkeyPatch) -> None:
+    first, *rest = sqlite._LAYOUT.upgrades
+    upgrades = (tuple(one.replace("WHERE status = 'RUNNING'", "") for one in first), *rest)
+    patch.setattr(sqlite, "_LAYOUT", replace(sqlite._LAYOUT, upgrades=upgrades))
+
+
+def drops_the_newest(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cache_sqlite, "_DROP_OLDEST", cache_sqlite._DROP_OLDEST.replace("ORDER BY number", "ORDER BY key"))
+
+
+def plays_to_any_attempt(patch: pytest.MonkeyPatch) -> None:
+    key_of = recorded.key_of
+    patch.setattr(recorded, "key_of", lambda request: key_of(request._replace(attempt=1)))
+
+
 CANARIES = (
+    Canary("drives-any-version", "a worker drives the versions that it is given", "workers-stopped", READ,
+           drives_any_version),
+    Canary("trusts-any-key", "a machine goes on with runs that a key of its own has signed", "key-handed-over", READ,
+           trusts_any_key),
+    Canary("takes-what-waited-for-due", "in a file of the first version only what goes on is due",
+           "old-journal-opened", READ, takes_what_waited_for_due),
+    Canary("drops-the-newest", "the oldest replies of a cache are dropped", "cache-in-a-file", READ, drops_the_newest),
+    Canary("plays-to-any-attempt", "a reply belongs to one attempt", "replies-recorded", READ, plays_to_any_attempt),
     Canary("takes-no-second-look", "a run that was continued meanwhile is not pruned", "pruned-too-early", READ,
            takes_no_second_look),
     Canary("lists-what-starts-after", "a list has the runs that started at its time", "operations-in-any-order", READ,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 from stepward.vm.journal.canonical import LARGEST, NotCanonicalError, canonical, portable, restored
+from stepward.vm.language.types import same
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.models.refusals import ModelRefused
 from stepward.vm.values import ValueRefused, exact, freeze
@@ -110,7 +111,7 @@ class Recording:
         if self.parameters is None:
             return
         own: Mapping[str, Any] = freeze(parameters)
-        names = sorted(name for name in {*own, *self.parameters} if own.get(name) != self.parameters.get(name))
+        names = sorted(name for name in {*own, *self.parameters} if not same(own.get(name), self.parameters.get(name)))
         if names:
             differing = ", ".join(f"`{name}`" for name in names)
             advice = "record into another file, or delete this one"

@@ -172,6 +172,13 @@ def test_a_file_is_of_one_model_with_one_set_of_parameters(file: Path) -> None:
         RecordedModel(file, Real(temperature=0.7, seed=1))
 
 
+def test_parameters_of_true_are_not_those_of_one(file: Path) -> None:
+    ask(RecordedModel(file, Real(stops=1)))
+    RecordedModel(file, Real(stops=1.0))
+    with pytest.raises(ModelRefused, match="`stops` differ"):
+        RecordedModel(file, Real(stops=True))
+
+
 def test_a_file_that_became_another_models_meanwhile_is_not_changed(file: Path) -> None:
     late = RecordedModel(file, Real(seed=1))
     ask(RecordedModel(file, Real(seed=2)))
