@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
+from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family, Need
@@ -15,6 +17,8 @@ from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
 from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.target import Target
+from stepward.vm.language.program import Program
+from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.refusals import DeliveryRefused, RunRefused
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
@@ -132,3 +136,63 @@ def most_at_once(records: Iterable[Mapping[str, Any]], parents: Mapping[str, str
         if owner == step and "request" not in body and (is_value or record["kind"] != "reconciled"):
             left[owner], together = size, {}
     return most
+
+
+CHARACTERS: Final = ("a", "\u00e9", "\u20ac", "\U0001f600", '"', "\n")
+"""One for each number of bytes that a character has, and two that are escaped."""
+
+SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "v": {"id": "one", "type": "set", "set": {"v": "$given"}},
+    "c": {
+        "id": "one",
+        "type": "for_each",
+        "items": [1],
+        "as": "item",
+        "carry": {"c": "$given"},
+        "steps": [{"id": "in", "type": "set", "set": {"c": "$item"}}],
+    },
+}
+"""Steps that leave one value under a name, or carry it in: what the step needs room for is an object of that name."""
+
+
+@cache
+def _leaving(name: str, kind: str) -> Program:
+    return Program.from_dict(
+        {"name": "sized", "language": 2, "inputs": {"given": {"type": kind}}, "steps": [dict(SHAPES[name])]}
+    )
+
+
+class ValuesAtTheEdge(Attack):
+    """A step computes a value, or carries one into its items, that is as large as allowed, or a byte larger: a text of
+    characters of one to four bytes, or a long number."""
+
+    family = Family.LOAD
+    surface = "values that a step computes, or carries into its items"
+    action = "as large as allowed, or a byte larger, in characters of each length"
+    invariant = Invariant.BOUNDS
+    defence = "a value that may be too large is measured in bytes, whatever its characters are"
+    severity = "medium"
+    weight = 3
+    draws = True
+
+    def play(self, case: Case) -> Outcome:
+        """Run each step with each value, under the exact limit and under one byte less."""
+        chance = Random(f"sizes {case.seed()}")
+        many = chance.randint(40, 90)
+        values: list[Any] = [character * many for character in CHARACTERS]
+        values += ["a" * many + chance.choice(CHARACTERS), int("9" * many)]
+        for name, number in case.each("step, value", [(name, at) for name in SHAPES for at in range(len(values))]):
+            value = values[number]
+            text = json.dumps({name: value}, ensure_ascii=False, separators=(",", ":"))
+            size = len(text.encode()) + (4 if isinstance(value, int) else 0)  # the tag and quotes of an exact number
+            for missing in (0, 1):
+                case.act(f"`{name}` has {size} bytes, and {size - missing} are allowed")
+                options = {"random": case.random, "limits": Limits(output_bytes=size - missing)}
+                machine = ExecutionVM(checker=None, **{**options, **case.weakness.options})
+                program = _leaving(name, "string" if isinstance(value, str) else "integer")
+                run = case.do(machine.run(program, {"given": value}, run_id=case.run_id()))
+                is_well = run.status == "SUCCESS"
+                case.hold(
+                    is_well is not bool(missing), self.invariant, f"with {missing} bytes less, it is {run.status}"
+                )
+        return Outcome.ABSORBED

@@ -12,6 +12,7 @@ from rewriting import rewrite
 from stepward.vm.journal import sqlite
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.machine import sizes
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.retention import Retention
@@ -64,7 +65,12 @@ def plays_to_any_attempt(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recorded, "key_of", lambda request: key_of(request._replace(attempt=1)))
 
 
+def measures_few_values(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sizes, "MAX_CHARACTER", 1)
+
+
 CANARIES = (
+    Canary("measures-few-values", "a character has up to four bytes", "values-at-the-edge", READ, measures_few_values),
     Canary("drives-any-version", "a worker drives the versions that it is given", "workers-stopped", READ,
            drives_any_version),
     Canary("trusts-any-key", "a machine goes on with runs that a key of its own has signed", "key-handed-over", READ,
