@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from seasoned_programs import seasoned_program
 from stepward.validator.engine.values.simplest import simplest
-from stepward.validator.engine.witnesses.played import MAX_PLAYED, PlayedRuns
+from stepward.validator.engine.witnesses.played import MAX_PLAYED, MAX_RECORDS, PlayedRuns
 from stepward.validator.engine.witnesses.replay import Replayer, replay
 from stepward.validator.engine.witnesses.witness import Answer, Witness
 from stepward.vm import ExecutionVM, Policy, Program
@@ -370,12 +370,12 @@ def test_claims_on_one_path_have_the_findings_of_their_own_runs_and_fewer_runs(m
     assert few < many
 
 
-def runs_of(*values: Any) -> int:
+def runs_of(*values: Any, records: int = 1) -> int:
     """How many runs are made for one witness with each of these values in its turn, as an input and as an answer."""
     witness = witness_of(check(build(tool("check", on_error="skip"), PAY, guardrails=[REQUIRES])), "SW401")
     inputs = [replace(witness, inputs={"x": value}) for value in values]
     answers = [replace(witness, script=(Answer("check", 1, "returns", value),)) for value in values]
-    kept, run = PlayedRuns(), Mock()
+    kept, run = PlayedRuns(), Mock(return_value=Mock(records=range(records)))
     for one in (*inputs, *answers):
         kept.get(one, run)
     return int(run.call_count)
@@ -391,3 +391,20 @@ def test_a_machine_keeps_a_bounded_number_of_runs() -> None:
     known = list(range(MAX_PLAYED))
     assert runs_of(*known, *known) == 2 * MAX_PLAYED
     assert runs_of(*known, "one more", known[0]) == 2 * (MAX_PLAYED + 2)
+    assert runs_of(1, 1, records=MAX_RECORDS) == 2
+    assert runs_of(1, 1, records=MAX_RECORDS + 1) == 4
+
+
+def test_a_run_that_is_kept_has_its_own_visits() -> None:
+    each = {"id": "each", "type": "for_each", "items": [1, 2, 3], "as": "x", "steps": [tool("look")]}
+    rule = {"name": "rule", "never": {"tool": "pay"}}
+    program = build(each, PAY, language=2, guardrails=[rule])
+    whole = witness_of(check(program), "SW403")
+    short = replace(whole, script=(Answer("look", 1, "fails"),))
+    replayer = Replayer(program, ())
+    seen = []
+    for one in (whole, short, whole, short):
+        replayer.replay(one)
+        seen.append({step: len(frames) for step, frames in replayer.frames().items()})
+    assert seen[0] != seen[1]
+    assert seen[2:] == seen[:2]

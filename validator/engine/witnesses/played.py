@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from stepward.validator.engine.witnesses.seen import Asked, Record
 from stepward.validator.engine.witnesses.witness import Witness
@@ -18,15 +18,22 @@ T = TypeVar("T")
 MAX_PLAYED: Final = 64
 """The most runs that a machine keeps for other claims."""
 
+MAX_RECORDS: Final = 500
+"""A run with more records is not kept: few claims have one, and it takes memory."""
+
 
 @dataclass(frozen=True)
 class Played:
-    """What a run has come to: its records, its path, and the first call for which the witness has no answer."""
+    """What a run has come to: its records, its path, and the first call for which the witness has no answer.
+
+    `met` numbers the visits of the calls of bodies, by frame.
+    """
 
     run: Run
     records: tuple[Record, ...]
     moves: tuple[Move, ...]
     missing: Asked | None
+    met: Mapping[str, Mapping[tuple[tuple[Any, ...], int], int]]
 
 
 class PlayedRuns:
@@ -39,12 +46,13 @@ class PlayedRuns:
         """Return the run of a witness, which is made unless it is kept."""
         # Texts tell `1` and `true` apart, as equality does not. All that a witness holds can be written (`freeze`).
         key = repr((witness.inputs, witness.script))
-        if key not in self._kept:
-            played = play()
-            if len(self._kept) >= MAX_PLAYED:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = played
-        return self._kept[key]
+        played = self._kept.get(key) or play()
+        if len(played.records) > MAX_RECORDS:
+            return played
+        if key not in self._kept and len(self._kept) >= MAX_PLAYED:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = played
+        return played
 
 
 def outside_loops(function: Callable[[], T]) -> T:

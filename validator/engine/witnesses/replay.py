@@ -226,6 +226,7 @@ class Replayer:
         self.policies = policies
         self.steps = 0
         self._script = _Script()
+        self._met: Mapping[str, Mapping[tuple[tuple[Any, ...], int], int]] = {}
         self._known = meaning
         self._whole = _readable(program, policies, meaning)
         self._alone: dict[tuple[str | None, str | None], tuple[_RuleSet, list[AnyRule]]] = {}
@@ -257,7 +258,7 @@ class Replayer:
 
     def frames(self) -> Mapping[str, list[tuple[Any, ...]]]:
         """Return the frames in which the last run made each call, in the order of its visits."""
-        return {step: [frame for frame, _ in places] for step, places in self._script.met.items()}
+        return {step: [frame for frame, _ in places] for step, places in self._met.items()}
 
     def _is_named_once(self, claim: Claim) -> bool:
         """Whether a rejection that names the rule is unambiguous: two policies may use one name."""
@@ -291,6 +292,7 @@ class Replayer:
             raise Refused(error.problems[0].message) from None
         except StepwardError as error:
             raise Refused(str(error)) from None
+        self._met = played.met
         self.steps += len(played.records)  # a search ends where it would without runs that are kept
         journal = machine.journal
         assert isinstance(journal, MemoryJournal)
@@ -317,7 +319,7 @@ class Replayer:
         assert isinstance(machine.journal, MemoryJournal)
         records = tuple(records_of(machine.journal, name))
         moves = tuple(moves_of(records, self._owners, self._each, self._ahead))
-        return Played(run, records, moves, self._script.missing)
+        return Played(run, records, moves, self._script.missing, self._script.met)
 
     def _around(self, name: str) -> frozenset[str]:
         """Return the steps around a step whose branches or items run at once."""
