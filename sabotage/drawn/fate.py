@@ -225,7 +225,7 @@ class World:
         if kind in ("late", "lost"):
             return TimedOut() if kind == "late" else Lost()
         if kind == "wait" and not call.is_model:
-            return Waits({"for": self.words(step, visit, attempt)})
+            return Waits({"for": self.words(step, visit, attempt, *frame)})
         value = chance.choice((*ODD, beside(call.returns, chance))) if kind == "odd" else self.value(step, chance)
         if not call.is_model:
             return Returned(value)

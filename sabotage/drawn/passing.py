@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from stepward.sabotage.drawn.machine import Machine, equal
 from stepward.sabotage.reference import Reference
 from stepward.vm import ExecutionVM, Run
-from stepward.vm.machine.due import first_wait
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import AWAITED, State
 
-TOGETHER: Final = 1_000_000
-"""Microseconds within which waits and deadlines are over together."""
+A_SECOND: Final = 1_000_000
+
+TOGETHER: Final = 7200 * A_SECOND
+"""Within how much time after another one a wait or a deadline is over together with it: the leaps of a clock, time-outs
+and leases of the dead could come to it in the same request."""
 
 Outlived = Callable[[Machine, int, Callable[[ExecutionVM], Awaitable[Run]], Collection[str]], Awaitable[Run]]
 
@@ -27,14 +29,12 @@ async def let_pass(machine: Machine, reference: Reference, outlived: Outlived, a
     """
     found, run_id = machine.history(), machine.run
     ends_by = found.state.ends_by
-    first = min(due for due in (first_wait(found.state), ends_by) if due)
-    # What is over within the same second passes together: the clock goes on with each look at it.
-    machine.clock.time = max(machine.clock.time, first) + TOGETHER
+    over = list(leaves(found.plan, found.state))
+    machine.clock.time = _end_of_the_first([*_times(over), *([ends_by] if ends_by else [])], machine.clock.time)
     if 0 < ends_by <= machine.clock.time:
         run = await outlived(machine, 0, lambda vm: _recovered(vm, run_id), ("ended",))
         reference.run_out()
         return run
-    over = list(leaves(found.plan, found.state))
     passed = [one.frame for one in over if 0 < one.due <= machine.clock.time]
     late = [call for one in over for call in _late(found.plan, one, machine.clock.time)]
     run = await outlived(machine, 0, lambda vm: _recovered(vm, run_id), ("waited", "expired"))
@@ -47,6 +47,20 @@ async def let_pass(machine: Machine, reference: Reference, outlived: Outlived, a
             reference.let_pass(resting)
             answer()
     return run
+
+
+def _times(over: Sequence[State]) -> list[int]:
+    """Return when waits are over, and deadlines pass, in the states of branches."""
+    calls = [state.due for one in over for state in one.calls or () if state.phase == AWAITED and state.due]
+    return [*(one.due for one in over if one.due), *calls]
+
+
+def _end_of_the_first(times: Sequence[int], now: int) -> int:
+    """Return a time at which the first of these is over, and all that follow it within TOGETHER."""
+    now = max(now, min(times))
+    for due in sorted(times):
+        now = max(now, due) if due <= now + TOGETHER else now
+    return now + A_SECOND
 
 
 async def _recovered(vm: ExecutionVM, run: str) -> Run:
