@@ -344,3 +344,84 @@ class BreakersAtOnce(Attack):
         counts = Counter(writer.done)
         due = Counter({(WRITES[number % 2], number // 2): 1 for number in range(PLACES)})
         case.hold(counts == due, self.invariant, f"the writes are {dict(counts)}")
+
+
+BODIES: Final = ("call", "call", "items", "items at once", "branches", "sub-steps")
+INNERMOST: Final = "sub-steps"
+MOST_AROUND: Final = 4
+
+
+def _nested(kinds: list[str]) -> tuple[Program, list[str]]:
+    """Return a program that reads within bodies of these kinds, from the innermost one, and the programs around it."""
+    facts = {TOOLS[0]: {"effect": "read"}}
+    steps: list[dict[str, Any]] = [{"id": "get", "type": "tool", "tool": TOOLS[0]}]
+    programs: dict[str, Any] = {}
+    names = ["top"]
+    for number, kind in enumerate(kinds):
+        step: dict[str, Any] = {"id": f"in_{number}"}
+        match kind:
+            case "call":
+                names.append(f"part_{number}")
+                programs = {names[-1]: {"inputs": {}, "tools": facts, "steps": steps, "programs": programs}}
+                step |= {"type": "call", "program": names[-1]}
+            case "items" | "items at once":
+                at_once = {"max_concurrency": 2} if kind == "items at once" else {}
+                step |= {"type": "for_each", "items": [1, 2], "as": f"one_{number}", "steps": steps, **at_once}
+            case "branches":
+                beside = [{"id": f"set_{number}", "type": "set", "set": {"x": 1}}]
+                step |= {
+                    "type": "parallel",
+                    "branches": {f"one_{number}": {"steps": steps}, f"two_{number}": {"steps": beside}},
+                }
+            case _:
+                step |= {"type": "parallel", "parallel_steps": steps}
+        steps = [step]
+    data = {"name": "top", "language": 2, "inputs": {}, "tools": facts, "programs": programs, "steps": steps}
+    return Program.from_dict(data), names
+
+
+class BreakersAround(Attack):
+    """A program is stopped by its breaker, or one that it calls, while its only call is within items, branches and
+    calls of calls."""
+
+    family = Family.LOAD
+    surface = "a call within bodies, at breakers"
+    action = "a breaker of each program around a call, and of one that is not"
+    invariant = Invariant.BOUNDS
+    defence = "a call is held by the breaker of its tool, and of each program around it, whatever is between them"
+    severity = "high"
+    weight = 4
+    draws = True
+    programs = 4
+
+    def play(self, case: Case) -> Outcome:
+        """Open each breaker by itself before a run, and close it."""
+        seed = case.seed()
+        for number in case.each("program", range(self.programs)):
+            chance = Random(f"around {seed} {number}")
+            kinds = [chance.choice(BODIES[:-1]) for _ in range(chance.randint(1, MOST_AROUND))]
+            program, names = _nested([*([INNERMOST] if chance.random() < 0.3 else []), *kinds])
+            case.log(f"a call is within {kinds}, from the innermost one")
+            for breaker in (f"tool:{TOOLS[0]}", *(f"program:{name}" for name in names), "program:another"):
+                self._play(case, program, breaker, is_around=breaker != "program:another")
+        return Outcome.ABSORBED
+
+    def _play(self, case: Case, program: Program, breaker: str, *, is_around: bool) -> None:
+        world, store = _World(), MemoryJournal()
+        options = {"random": case.random, **case.weakness.options}
+        case.act(f"open `{breaker}`, and run the program")
+        store.switch(Switch(breaker, True, 0.0, "", "ann"))
+        machine = ExecutionVM(world, journal=store, checker=None, **options)
+        run = case.do(machine.run(program, {}, run_id=case.run_id()))
+        called = sum(world.called.values())
+        if not is_around:
+            case.hold(run.is_over and called > 0, Invariant.KEPT, f"`{breaker}` holds a program that has no part in it")
+            return
+        said = f"with an open breaker `{breaker}` a run is {run.status}, held by {run.held_by}, after {called} calls"
+        case.hold(not called and run.held_by == breaker, self.invariant, said)
+        case.act(f"close `{breaker}`, and take up what is due")
+        store.switch(Switch(breaker, False, 1.0, "", "ann"))
+        again = ExecutionVM(world, journal=store, checker=None, **options)
+        ended = [case.do(again.go_on(lease)) for lease in case.do(again.claim(9))]
+        is_done = [one.status for one in ended] == ["SUCCESS"] and sum(world.called.values()) > 0
+        case.hold(is_done, Invariant.KEPT, f"`{breaker}` is closed, and what it held comes to {ended}")

@@ -1,4 +1,4 @@
-"""Canaries of lists of runs, pruning, breakers, workers, keys and files; a helper, no tests stand here."""
+"""Canaries of lists of runs, chains, pruning, breakers, workers, keys and files; a helper, no tests stand here."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from rewriting import rewrite
 from stepward.vm.journal import sqlite
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
-from stepward.vm.machine import sizes
+from stepward.vm.machine import chains, continuing, sizes
+from stepward.vm.machine.breakers import Breakers
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.retention import Retention
+from stepward.vm.machine.runs import Runs
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.worker import Worker
 from stepward.vm.models import cache_sqlite, recorded
@@ -69,6 +71,23 @@ def measures_few_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sizes, "MAX_CHARACTER", 1)
 
 
+def erases_the_later_half(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Runs, "_others_of_chain", ("chain_after(found, earlier, self._read)", "[]"))
+
+
+def forgets_writes_of_moved_runs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(continuing, "_interrupted", lambda chain: [one for one in chain if not one.state.moved])
+
+
+def trusts_a_chain_without_a_grant(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, chains, "_budget_misfit", ("within = None", "return None"))
+
+
+def holds_by_the_innermost_program(patch: pytest.MonkeyPatch) -> None:
+    honest = Breakers.open_one
+    patch.setattr(Breakers, "open_one", lambda self, tool, programs: honest(self, tool, list(programs)[-1:]))
+
+
 CANARIES = (
     Canary("measures-few-values", "a character has up to four bytes", "values-at-the-edge", READ, measures_few_values),
     Canary("drives-any-version", "a worker drives the versions that it is given", "workers-stopped", READ,
@@ -79,6 +98,13 @@ CANARIES = (
            "old-journal-opened", READ, takes_what_waited_for_due),
     Canary("drops-the-newest", "the oldest replies of a cache are dropped", "cache-in-a-file", READ, drops_the_newest),
     Canary("plays-to-any-attempt", "a reply belongs to one attempt", "replies-recorded", READ, plays_to_any_attempt),
+    Canary("erases-the-later-half", "a chain is erased as a whole", "runs-of-a-chain", READ, erases_the_later_half),
+    Canary("forgets-writes-of-moved-runs", "a run knows the writes of all runs before it", "runs-of-a-chain", READ,
+           forgets_writes_of_moved_runs),
+    Canary("trusts-a-chain-without-a-grant", "a chain spends what was granted", "runs-of-a-chain", READ,
+           trusts_a_chain_without_a_grant),
+    Canary("holds-by-the-innermost-program", "a call is held by each program around it", "breakers-around", READ,
+           holds_by_the_innermost_program),
     Canary("takes-no-second-look", "a run that was continued meanwhile is not pruned", "pruned-too-early", READ,
            takes_no_second_look),
     Canary("lists-what-starts-after", "a list has the runs that started at its time", "operations-in-any-order", READ,
