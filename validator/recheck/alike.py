@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stepward.validator.recheck.names import Names
-from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, FunctionCall, Minus, Reference, children
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Constant,
+    Expression,
+    FunctionCall,
+    Minus,
+    Reference,
+    Template,
+    children,
+)
 
 AreSame = Callable[[Names, Names], bool]
 """Returns whether two references have the same value wherever both have one."""
@@ -28,6 +37,38 @@ def are_alike(left: Expression, right: Expression, are_same: AreSame) -> bool:
         case Minus(operand=one), Minus(operand=other):
             return are_alike(one, other, are_same)
     return False
+
+
+def text_of(tree: Expression) -> list[Expression] | None:
+    """Return the pieces of which a text is joined, None for an expression that may come to something else.
+
+    A reference in a template may be no text, but what is joined to one has to be.
+    """
+    if isinstance(tree, Template):
+        return list(tree.parts)
+    pieces = _joined(tree)
+    if not any(isinstance(one, Constant) and isinstance(one.value, str) for one in pieces):
+        return None
+    return [one for one in pieces if not isinstance(one, Constant) or one.value != ""]
+
+
+def _joined(tree: Expression) -> list[Expression]:
+    """Return the operands of a chain of `+`, and of the chains in it; any other expression is one."""
+    if not isinstance(tree, Arithmetic) or not tree.joins or any(sign != "+" for sign, _ in tree.rest):
+        return [tree]
+    return [piece for one in children(tree) for piece in _joined(one)]
+
+
+def is_end(question: str, whole: list[Expression], part: list[Expression], are_same: AreSame) -> bool:
+    """Return whether a text starts or ends with another one, or contains it, by the pieces of both."""
+    size, length = len(part), len(whole)
+    if not part or size > length:
+        return False
+    places = {"starts_with": [0], "ends_with": [length - size]}.get(question, range(length - size + 1))
+    return any(
+        all(are_alike(*pair, are_same) for pair in zip(whole[place : place + size], part, strict=True))
+        for place in places
+    )
 
 
 def is_itself(left: Expression, right: Expression) -> bool:

@@ -195,6 +195,10 @@ class Definite:
         """Return whether two references have the same value at the start of a step, wherever both have one."""
         return self._tracked.is_one_value(left, right, self._at.get(step, 0))
 
+    def made_of(self, names: Names, step: int) -> list[Expression]:
+        """Return expressions that have the value of a reference at the start of a step, wherever both have one."""
+        return self._tracked.made_of(names, self._at.get(step, 0))
+
     def _origin(self, names: Names, known: int) -> Origin:
         """Return the origin of a reference, restricted to the sources that may have given its current value."""
         sources = self._tracked.sources(names[0], known)
@@ -371,7 +375,13 @@ class Definite:
         if None in trees:
             return None
         known = [
-            plain(tree, lambda left, right: self._tracked.is_one_value(left, right, before)) for tree in trees if tree
+            plain(
+                tree,
+                lambda left, right: self._tracked.is_one_value(left, right, before),
+                lambda names: self._tracked.made_of(names, before),
+            )
+            for tree in trees
+            if tree
         ]
         environment = {name: self._blocks(name, before) for name in references(known)}
         doubtful = [name for name, blocks in environment.items() if UNDEFINED in blocks and len(blocks) > 1]

@@ -118,7 +118,11 @@ class Reading(Parsed):
     def plain(self, tree: Expression, step: int) -> Expression:
         """Return an equivalent condition at the start of a step, in which references of the same value are compared
         with themselves."""
-        return plain(tree, lambda left, right: self.definite.is_one_value(left, right, step))
+        return plain(
+            tree,
+            lambda left, right: self.definite.is_one_value(left, right, step),
+            lambda names: self.definite.made_of(names, step),
+        )
 
     def plain_expressions(self, number: int) -> list[Expression] | None:
         """Return the expressions of a step in that form; None where one does not parse."""

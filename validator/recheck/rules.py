@@ -7,7 +7,7 @@ of numbers.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from stepward.validator.recheck.apart import unseen
@@ -218,7 +218,8 @@ class NeverWatcher(Watcher):
         if self.condition is None or steps.is_blind:
             return True
         names = references([self.condition])
-        condition = plain(self.condition, lambda left, right: self._is_one_value(hit, left, right))
+        are_same, made_of = partial(self._is_one_value, hit), partial(self._made_of, hit)
+        condition = plain(self.condition, are_same, made_of)
         read = self._read(hit, names)
         if not any(steps.is_given_earlier(one, hit.step, hit.part) or self._is_unseen(hit, one) for one in read):
             condition = steps.answered(condition, hit.step, state)
@@ -233,6 +234,12 @@ class NeverWatcher(Watcher):
         if any(self._is_inside(hit, names) or self._is_unseen(hit, names) for names in (left, right)):
             return False
         return self.reading.definite.is_one_value(left, right, hit.step)
+
+    def _made_of(self, hit: Match, names: Names) -> list[Expression]:
+        names = _handed(hit.part, names)
+        found = self.reading.definite.made_of(names, hit.step)
+        read = [names, *references(found)]
+        return [] if any(self._is_inside(hit, one) or self._is_unseen(hit, one) for one in read) else found
 
     @staticmethod
     def _read(hit: Match, names: Iterable[Names]) -> list[Names]:

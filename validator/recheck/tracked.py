@@ -7,23 +7,29 @@ certainly have a value (`definite`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import product
 from typing import Final, Literal
 
-from stepward.validator.recheck.alike import are_alike, is_itself
+from stepward.validator.recheck.alike import are_alike, is_end, is_itself, text_of
+from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins, below
 from stepward.validator.recheck.parsed import Parsed
 from stepward.vm.expressions.syntax import (
+    Arithmetic,
     Built,
     Compare,
     Constant,
     Expression,
+    FunctionCall,
     Logic,
+    Minus,
     Negation,
     Reference,
+    Template,
     children,
     with_children,
 )
@@ -54,6 +60,7 @@ class Tracked:
         self.steps, self.layout = reading.steps, reading.layout
         self.origins = origins
         self._assigned, self._touched = assigned, touched
+        made = dict.fromkeys(pair for number in range(len(self.steps)) for pair in self._computed(number))
         variables = reading.lookup.variables.items()
         several = [
             (name, source) for name, sources in variables if len(sources) > 1 for source in dict.fromkeys(sources)
@@ -61,7 +68,8 @@ class Tracked:
         copies = dict.fromkeys(pair for number in range(len(self.steps)) for pair in self._copied(number))
         self._source = {one: 1 << number for number, one in enumerate(several)}
         self._copy = {pair: 1 << number for number, pair in enumerate(copies, start=len(several))}
-        self.count = len(several) + len(copies)
+        self._made = {pair: 1 << number for number, pair in enumerate(made, start=len(several) + len(copies))}
+        self.count = len(several) + len(copies) + len(made)
         self._changes: dict[tuple[int, bool], tuple[int, int]] = {}
 
     @cached_property
@@ -69,7 +77,8 @@ class Tracked:
         """The facts at the start of a run: only inputs have values."""
         given = [bit for (_, source), bit in self._source.items() if source.kind == "input"]
         copies = [bit for (name, _), bit in self._copy.items() if self.origins.is_input(name[:1])]
-        return ~sum(given) & ~sum(copies) & (1 << self.count) - 1
+        made = [bit for (name, _), bit in self._made.items() if self.origins.is_input(name[:1])]
+        return ~sum(given) & ~sum(copies) & ~sum(made) & (1 << self.count) - 1
 
     def after(self, number: int, transition: Transition, facts: int) -> int:
         """Return the facts after a transition."""
@@ -103,6 +112,16 @@ class Tracked:
             return False
         return not self._equal_to(left, facts).isdisjoint(self._equal_to(right, facts))
 
+    def made_of(self, names: Names, facts: int) -> list[Expression]:
+        """Return expressions that have the value of a reference whenever both have one."""
+        found = self._equal_to(names, facts)
+        return [
+            tree
+            for (name, number), bit in self._made.items()
+            if facts & bit and name in found and self.origins.root(name) == name[:1]
+            for tree in (self._trees[name, number],)
+        ]
+
     def _equal_to(self, names: Names, facts: int) -> set[Names]:
         """Return the reference and those that have its value whenever they have one; a copy has the same fields."""
         found, pending = {names}, [names]
@@ -135,10 +154,38 @@ class Tracked:
     def _pairs_with(self) -> dict[Names, int]:
         """The copy facts that mention each variable or output."""
         found: dict[Names, int] = {}
-        for pair, bit in self._copy.items():
-            for root in {self.origins.root(name) for name in pair}:
+        for names, bit in self._mentioning:
+            for root in {self.origins.root(name) for name in names}:
                 found[root] = found.get(root, 0) | bit
         return found
+
+    @cached_property
+    def _mentioning(self) -> list[tuple[tuple[Names, ...], int]]:
+        """The references that each fact is about which says that two values are one."""
+        found: list[tuple[tuple[Names, ...], int]] = list(self._copy.items())
+        for (name, number), bit in self._made.items():
+            found.append(((name, *references([self._trees[name, number]])), bit))
+        return found
+
+    @cached_property
+    def _trees(self) -> dict[tuple[Names, int], Expression]:
+        return {}
+
+    def _computed(self, number: int) -> Iterator[tuple[Names, int]]:
+        """Yield each name or field of which a step computes the value, with the step."""
+        step = self.steps[number]
+        for name in step.assigns if isinstance(step, SetStep) else ():
+            yield from self._put_computed((name,), self.origins.tree(Source("set", name, number)), number)
+
+    def _put_computed(self, name: Names, tree: Expression | None, number: int) -> Iterator[tuple[Names, int]]:
+        if isinstance(tree, Built):
+            for field, part in zip(tree.names, tree.parts, strict=True):
+                yield from self._put_computed((*name, field), part, number)
+        elif isinstance(tree, Arithmetic | Template | FunctionCall | Minus):
+            read = references([tree])
+            if name[0] != _ARGUMENTS and not any(one[0] in (_ARGUMENTS, name[0]) for one in read):
+                self._trees[name, number] = tree
+                yield name, number
 
     def _copied(self, number: int) -> Iterator[tuple[Names, Names]]:
         """Yield pairs of a name or field that a step makes a copy, and the reference that it copies."""
@@ -171,8 +218,8 @@ class Tracked:
         # A variable of which a field is changed has its value from this step and from those before.
         paths = [one for one in self._assigned[number] if len(one) > 1 and isinstance(step, SetStep)]
         changed = {path[0] for path in paths}
-        for pair, bit in self._copy.items() if paths else ():
-            gone |= bit if any(below(one, path) or below(path, one) for one in pair for path in paths) else 0
+        for mentioned, bit in self._mentioning if paths else ():
+            gone |= bit if any(below(one, path) or below(path, one) for one in mentioned for path in paths) else 0
         for root in outputs:
             gone |= self._pairs_with.get(root, 0)
         for name in changed:
@@ -187,10 +234,20 @@ class Tracked:
                 elif is_done or isinstance(step, Call):
                     come |= bit
         lost = {(name,) for name in names | changed}
-        for pair in self._copied(number) if is_done or isinstance(step, SetStep) else ():
+        if is_done or isinstance(step, SetStep):
+            come |= self._of_one_value(number, lost)
+        return gone, come
+
+    def _of_one_value(self, number: int, lost: Collection[Names]) -> int:
+        """Return the facts that a step has made two values one; `lost` are the variables that it changes."""
+        come = 0
+        for pair in self._copied(number):
             if self.origins.root(pair[1]) not in lost:
                 come |= self._copy[pair]
-        return gone, come
+        for name, _ in self._computed(number):
+            if not any(self.origins.root(one) in lost for one in references([self._trees[name, number]])):
+                come |= self._made[name, number]
+        return come
 
     def _keeps(self, number: int, name: str) -> bool:
         """Return whether a `set` assigns a name to itself."""
@@ -205,18 +262,86 @@ _ALIKE: Final[Mapping[str, Literal["==", "<="]]] = {
 """The operator that compares a value with itself instead: it holds for every value of the right kind."""
 
 
-def plain(tree: Expression, are_same: Callable[[Names, Names], bool]) -> Expression:
+MadeOf = Callable[[Names], Iterable[Expression]]
+"""Returns expressions that have the value of a reference whenever both have one."""
+
+
+def plain(tree: Expression, are_same: Callable[[Names, Names], bool], made_of: MadeOf) -> Expression:
     """Return an equivalent condition, in which expressions of the same value are compared with themselves."""
     match tree:
         case Negation() | Logic():
-            found = with_children(tree, lambda child: plain(child, are_same))
+            found = with_children(tree, lambda child: plain(child, are_same, made_of))
             return tree if all(map(operator.is_, children(found), children(tree))) else found
+        case Compare(left=left, right=right) if tree.operator in _ENDS:
+            return _plain_end(tree, are_same, made_of)
         case Compare(left=left, right=right) if tree.operator in _ALIKE:
-            if isinstance(left, Constant) or is_itself(left, right) or not are_alike(left, right, are_same):
+            if isinstance(left, Constant) or is_itself(left, right) or not _is_one(left, right, are_same, made_of):
                 return tree
             # Both are read: one of them may be undefined.
             asked = _ALIKE[tree.operator]
             both = tuple(Compare(tree.start, tree.end, asked, one, one) for one in (left, right))
             same = Logic(tree.start, tree.end, "and", both)
             return same if tree.operator in ("==", "<=", ">=") else Negation(tree.start, tree.end, same)
+    return tree
+
+
+_ENDS: Final[Mapping[str, str]] = {
+    "starts_with": "starts_with",
+    "ends_with": "ends_with",
+    "contains": "contains",
+    "not contains": "contains",
+}
+"""The questions about two texts that the pieces of both may answer."""
+
+
+MAX_INNER: Final = 4
+"""How often the pieces of a text are looked for in those of another one."""
+
+
+def _written(tree: Expression, made_of: MadeOf) -> list[Expression]:
+    """Return an expression, and those that have its value."""
+    return [tree, *(made_of(tree.names) if isinstance(tree, Reference) else ())]
+
+
+def _pieces(tree: Expression, made_of: MadeOf) -> list[list[Expression]]:
+    """Return the pieces of a text, with and without those of its pieces; none where it may be no text."""
+    found = text_of(tree)
+    if found is None:
+        return []
+    known = [found]
+    for _ in range(MAX_INNER):
+        inner = [_inner(one, made_of) for one in known[-1]]
+        known.append([piece for pieces in inner for piece in pieces])
+    return known
+
+
+def _inner(piece: Expression, made_of: MadeOf) -> list[Expression]:
+    found = (text_of(one) for one in (made_of(piece.names) if isinstance(piece, Reference) else ()))
+    return next((pieces for pieces in found if pieces is not None), [piece])
+
+
+def _is_one(left: Expression, right: Expression, are_same: Callable[[Names, Names], bool], made_of: MadeOf) -> bool:
+    """Return whether two expressions have one value whenever both have one."""
+    for one, other in product(_written(left, made_of), _written(right, made_of)):
+        if are_alike(one, other, are_same):
+            return True
+        for pieces, others in product(_pieces(one, made_of), _pieces(other, made_of)):
+            if len(pieces) == len(others) and is_end("starts_with", pieces, others, are_same):
+                return True
+    return False
+
+
+def _plain_end(tree: Compare, are_same: Callable[[Names, Names], bool], made_of: MadeOf) -> Expression:
+    """Return an equivalent condition where the pieces of two texts say that one is a part of the other: it holds if
+    both are texts, and else it fails."""
+    if isinstance(tree.right, Constant):
+        return tree
+    for one, other in product(_written(tree.left, made_of), _written(tree.right, made_of)):
+        alone: list[list[Expression]] = [[other]] if isinstance(other, Reference | FunctionCall) else []
+        for pieces, part in product(_pieces(one, made_of), [*alone, *_pieces(other, made_of)]):
+            if is_end(_ENDS[tree.operator], pieces, part, are_same):
+                texts = [FunctionCall(side.start, side.end, "lower", side) for side in (tree.left, tree.right)]
+                both = tuple(Compare(tree.start, tree.end, "==", text, text) for text in texts)
+                same = Logic(tree.start, tree.end, "and", both)
+                return Negation(tree.start, tree.end, same) if tree.operator == "not contains" else same
     return tree

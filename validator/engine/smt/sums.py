@@ -143,6 +143,15 @@ class Sums:
                 found += [terms.asked("contains", left, literal), terms.asked("contains", right, literal)]
         return terms.either(*found)
 
+    def suffices(self, question: Question, text: Text, other: Any) -> Term:
+        """Return whether one of the halves of a joined text answers a question about another text for both."""
+        if text.halves is None:
+            return False
+        halves = {"starts_with": text.halves[:1], "ends_with": text.halves[1:]}.get(question, text.halves)
+        return self.terms.either(
+            *(half is other or self.terms.asked(question, half, other) for half in halves if not isinstance(half, str))
+        )
+
     # -- arrays ----------------------------------------------------------------------------------------------------
 
     def _array(self, left: Any, right: Any) -> Array:

@@ -451,7 +451,7 @@ class Terms(ABC):
             return equal
         answer = self.boolean(question)
         self.pairs.append((question, holder, other, answer))
-        self.state(z3.Implies(equal, answer))
+        self.state(self.either(self.no(self.either(equal, self.sums.suffices(question, holder, other))), answer))
         self.state(z3.Implies(answer, self.text_length(holder) >= self.text_length(other)))
         return answer
 
