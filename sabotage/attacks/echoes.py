@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import cache
 from typing import Any, Final
 from urllib.parse import quote_plus
 
@@ -15,10 +17,13 @@ from stepward.sabotage.playing.answers import Answer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.world import Asking
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.language.program import Program
 from stepward.vm.language.types import refusal
+from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.run import Run
-from stepward.vm.values import freeze, to_json
+from stepward.vm.values import as_text, freeze, to_json
 
 SPELLINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "as it is": lambda text: text,
@@ -125,3 +130,78 @@ def _search_vault(trial: Trial, repeated: list[str]) -> None:
     stored = b"".join(trial.store.inner.vault.get(trial.run).values())
     if any(said.encode() in stored for said in repeated):
         raise Breach(Invariant.SECRECY, "the vault has what an output repeated of a value that was erased")
+
+
+NUMBER: Final = 8_127_309_455
+"""A sensitive number. What is computed from it has none of its digits in a row."""
+
+COMPUTED: Final[Mapping[str, Decimal | int]] = {
+    "$n + 1111111111.25": NUMBER + Decimal("1111111111.25"),
+    "$n * 3": NUMBER * 3,
+    "$n * 0.7": NUMBER * Decimal("0.7"),
+    "1111111111 - $n": 1_111_111_111 - NUMBER,
+    "$n - 1111111111.5 + $n": NUMBER - Decimal("1111111111.5") + NUMBER,
+}
+"""What a program computes from it."""
+
+WAYS: Final = ("set", "carry", "in an item", "in a branch")
+"""Where it is computed."""
+
+
+class ComputedEchoed(Attack):
+    """A program computes numbers from a sensitive one, by itself, in bodies or beside others, and a tool repeats them:
+    as texts and as numbers, in a list and as a field."""
+
+    family = Family.INJECTION
+    surface = "outputs of tools"
+    action = "numbers repeated that were computed from sensitive ones"
+    invariant = Invariant.SECRECY
+    defence = "numbers that are computed from sensitive ones are known to a run as these are, and erased with them"
+    severity = "high"
+    weight = 4
+    draws = True
+
+    def play(self, case: Case) -> Outcome:
+        """Compute each number in each place, and search the records for it."""
+        for way, text in case.each("way, number", [(way, text) for way in WAYS for text in COMPUTED]):
+            self._play(case, _computing(way, text), f"{way}: {text}", COMPUTED[text])
+        return Outcome.BLOCKED
+
+    def _play(self, case: Case, program: Program, what: str, number: Decimal | int) -> None:
+        said = as_text(number)
+        store = MemoryJournal()
+
+        def repeat() -> Any:
+            return {"text": f"it is {said}!", "number": number, "list": [said]}
+
+        options = {"random": case.random, **case.weakness.options}
+        machine = ExecutionVM({"repeat": repeat}, None, store, checker=None, **options)
+        case.act(f"{what}, which is {said}")
+        run = case.do(machine.run(program, {"n": NUMBER}, run_id="run"))
+        case.hold(run.status == "SUCCESS", Invariant.KEPT, f"the run is {run.status}: {run.error}")
+        digits = said.lstrip("-").encode()
+        for entry in store.read("run"):
+            case.hold(digits not in entry.record, self.invariant, f"record {entry.seq} has {said}")
+        case.do(machine.erase("run"))
+        case.hold(not store.vault.get("run"), Invariant.ERASURE, "the vault has values after the erasure")
+
+
+@cache
+def _computing(way: str, text: str) -> Program:
+    repeat = {"id": "tell", "type": "tool", "tool": "repeat", "output_key": "told"}
+    compute = {"id": "compute", "type": "set", "set": {"v": text}}
+    again = {"id": "again", "type": "set", "set": {"w": "$told"}}
+    other = {"id": "other", "type": "set", "set": {"o": 1}}
+    item = {"id": "each", "type": "for_each", "items": [1], "as": "item"}
+    steps: dict[str, list[dict[str, Any]]] = {
+        "set": [compute, repeat, again],
+        "carry": [{**item, "carry": {"v": text}, "steps": [repeat, {"id": "in", "type": "set", "set": {"v": "$v"}}]}],
+        "in an item": [{**item, "steps": [compute]}, repeat, again],
+        "in a branch": [
+            {"id": "both", "type": "parallel", "branches": {"a": {"steps": [compute]}, "b": {"steps": [other]}}},
+            repeat,
+            again,
+        ],
+    }
+    data: dict[str, Any] = {"name": "computes", "language": 2, "inputs": {"n": {"type": "integer", "sensitive": True}}}
+    return Program.from_dict({**data, "tools": {"repeat": {"effect": "read"}}, "steps": steps[way]})

@@ -16,6 +16,7 @@ from stepward.vm.machine import chains, continuing, sizes
 from stepward.vm.machine.breakers import Breakers
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.known import Known
 from stepward.vm.machine.retention import Retention
 from stepward.vm.machine.runs import Runs
 from stepward.vm.machine.setup import Setup
@@ -88,7 +89,14 @@ def holds_by_the_innermost_program(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Breakers, "open_one", lambda self, tool, programs: honest(self, tool, list(programs)[-1:]))
 
 
+def knows_no_carried_number(patch: pytest.MonkeyPatch) -> None:
+    change = ("own.note((text, True) for text in _sealed_numbers(tuple(given.values())))", "pass")
+    rewrite(patch, Known, "learn", change)
+
+
 CANARIES = (
+    Canary("knows-no-carried-number", "a number that is computed from a sensitive one is known", "computed-echoed",
+           READ, knows_no_carried_number),
     Canary("measures-few-values", "a character has up to four bytes", "values-at-the-edge", READ, measures_few_values),
     Canary("drives-any-version", "a worker drives the versions that it is given", "workers-stopped", READ,
            drives_any_version),
