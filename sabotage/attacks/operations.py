@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,6 +14,7 @@ from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.operations.accounts import Account, Refusal
 from stepward.sabotage.operations.book import LEASE, Book
 from stepward.sabotage.operations.desk import Desk, Process
+from stepward.sabotage.operations.files import Files
 from stepward.sabotage.operations.tasks import (
     KINDS,
     POLICIES,
@@ -35,7 +34,6 @@ from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import ErasedError
 from stepward.vm.journal.copying import copy_runs
 from stepward.vm.journal.memory import MemoryJournal
-from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.authority import Envelope
@@ -71,28 +69,12 @@ class OperationsInAnyOrder(Attack):
         for number in case.each("sequence", range(self.sequences)):
             with ExitStack() as stack:
                 has_files = number == self.sequences - 1
-                stores = _Files(stack) if has_files else MemoryJournal
+                stores = Files(stack) if has_files else MemoryJournal
                 table = _Table(case, Random(f"operations {seed} {number}"), stores)
                 for _ in range(self.operations):
                     table.operate()
                 table.verify()
         return Outcome.ABSORBED
-
-
-class _Files:
-    """Makes stores in files, which are gone with the stack."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self.stack = stack
-        self.folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True))
-        self.count = 0
-
-    def __call__(self) -> Journal:
-        """Return a new store."""
-        self.count += 1
-        made = SQLiteJournal(os.path.join(self.folder, f"runs{self.count}.db"))
-        self.stack.callback(made.close)
-        return made
 
 
 class _Table:
@@ -156,26 +138,29 @@ class _Table:
         work = machine.run(built, inputs, run_id=run, by=by, envelope=envelope)
         self._do(f"start `{run}` by {by}, {caller}: {plain}", work, lambda: self.book.drive(opened))
 
-    def start_again(self) -> None:
-        """Start or queue a run that is there already, or was, by its own program or by another one."""
-        one, machine = self._any(), self.machine()
-        is_same = self.chance.random() < 0.6 and not one.before
-        built = (one.plain if is_same else one.plain._replace(tasks=(*one.plain.tasks, Task("more", "set", 1)))).built()
-        inputs = {"card": SECRET if is_same or self.chance.random() < 0.5 else SECRET[::-1]}
-        work = self.chance.choice((machine.run, machine.queue))(built, inputs, run_id=one.run, by="eve")
-        self._do(f"start `{one.run}` again, the same: {is_same}", work, lambda: self.book.again(one, is_same=is_same))
+    def start_again(self, pruned: Sequence[Account] = ()) -> None:
+        """Start or queue a run that is there already, or was: as it is, with other inputs, and by another program."""
+        one = self.chance.choice(pruned) if pruned else self._any()
+        for other in ("nothing", "inputs", "program"):
+            more = (Task("more", "set", 1),) if other == "program" or one.before else ()
+            built = one.plain._replace(tasks=(*one.plain.tasks, *more)).built()
+            inputs = {"card": SECRET[::-1] if other == "inputs" else SECRET}
+            start = self.chance.choice((self.machine().run, self.machine().queue))
+            due = partial(self.book.again, one, is_same=other == "nothing")
+            self._do(f"start `{one.run}` again, other {other}", start(built, inputs, run_id=one.run, by="eve"), due)
 
     def list_runs(self) -> None:
-        """List the runs that were started since the very start of one, and so on."""
-        chance, live = self.chance, self.book.live()
-        since = chance.choice([None, *(one.started + edge for one in live for edge in EDGES)])
-        statuses = chance.choice((None, None, [], sorted({one.status for one in live})[:1], ["SUCCESS", "SUSPENDED"]))
-        program, most = chance.choice((None, "p0", "p1")), chance.choice((None, 0, 1, 2, 9))
-        asked: dict[str, Any] = {"program": program, "since": None if since is None else since / 1e6, "limit": most}
-        self.case.act(f"list runs: {statuses}, {asked}")
-        found = [row.run for row in self.case.do(self.machine().runs(statuses, **asked))]
-        wanted = self.book.listed(statuses, program, since, most)
-        self._hold(found == wanted, f"{found} are listed, and not {wanted}", Invariant.KEPT)
+        """List the runs that were started since the very start of some, the newest of them, and so on."""
+        live, machine = self.book.live(), self.machine()
+        starts = self.chance.sample([one.started for one in live], min(2, len(live)))
+        for since in (None, *(start + edge for start in starts for edge in EDGES)):
+            status = sorted({one.status for one in live})[:1]
+            for statuses, program, most in ((None, None, 0), (None, "p0", 1), (status, None, 2), ([], None, None)):
+                when = None if since is None else since / 1e6
+                found = self.case.do(machine.runs(statuses, program=program, since=when, limit=most))
+                told = [row.run for row in found], self.book.listed(statuses, program, since, most)
+                asked = f"runs of {statuses} and {program} since {since}, {most} at most"
+                self._hold(told[0] == told[1], f"{asked}, are {told[0]}, and not {told[1]}", Invariant.KEPT)
 
     def _plain(self, done: Sequence[Task] = ()) -> Plain:
         plain = drawn_plain(self.chance, self.count * 10, self.kinds, done)
@@ -391,6 +376,8 @@ class _Table:
             for one in self.book.runs.values():
                 one.leased, one.queued = 0, None
             self._compare()
+            if pruned := [one for one in self.book.runs.values() if one.pruned]:
+                self.start_again(pruned)
 
     def _copied(self, parted: str | None) -> None:
         before = None if parted is None else self.copy.read(parted)
@@ -490,7 +477,7 @@ _OPERATIONS: Final[Mapping[str, tuple[int, str | None]]] = {
     "erase": (3, None),
     "go_further": (24, "further"),
     "move": (8, "held"),
-    "prune": (3, "over"),
+    "prune": (5, "over"),
     "part": (2, None),
     "copy_all": (4, None),
     "start_again": (5, None),

@@ -45,6 +45,10 @@ class Account:
     held: list[Held] = field(default_factory=list)
     rests: list[int] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
+    tries: int = 1
+    """The attempts of the present call."""
+    again_at: int = 0
+    """When the present call is made again after its deadline; 0 if nothing waits for that."""
     inner: list[tuple[str, int]] = field(default_factory=list)
     """What is left to do in an `each`: what, and with which number."""
     cancelled: bool = False
@@ -95,9 +99,10 @@ class Account:
         """Return from when on a machine can go on with it, in microseconds; 0 for any time, None if nobody can."""
         if self.is_over:
             return None
-        if self.cancelled or self.status == "RUNNING":
+        waits = self.phase == "again" and self.again_at > 0
+        if self.cancelled or (self.status == "RUNNING" and not waits):
             return 0
-        found = [one for one in (self.first_due(), self.ends_by) if one is not None]
+        found = [one for one in (self.again_at if waits else self.first_due(), self.ends_by) if one is not None]
         return min(found, default=None)
 
     def chain(self) -> tuple[Account, ...]:

@@ -176,6 +176,8 @@ class Book:
         one.held.remove(late)
         if late.tool == "sign":
             one.phase = "doubt"
+        elif one.task is not None and one.task.kind == "beg" and one.tries < 2:
+            one.tries, one.phase, one.again_at = one.tries + 1, "again", self.now
         elif not one.held:
             self._left(one)
         return True
@@ -246,6 +248,9 @@ class Book:
                 one.phase = "held"
                 for number, lasts in enumerate(task.lasts):
                     self._hold(one, f"{task.id}_{number}", "ask", lasts)
+            case "beg":
+                one.phase, one.tries = "held", 1
+                self._hold(one, task.id, "ask", task.lasts[0])
             case "ask" | "sign":
                 one.phase = "held"
                 self._hold(one, task.id, task.kind, task.lasts[0])
@@ -323,13 +328,14 @@ class Book:
         if one.phase == "open" and task.kind == "pay":
             one.phase = "doubt"
             return True
+        one.again_at = 0
         if one.phase == "again":
             if one.most_steps is not None and one.steps + 1 > one.most_steps:
                 return self._end(one, "max_steps")
             one.steps += 1
-        if task.kind == "sign":
+        if task.kind in ("sign", "beg"):
             one.phase = "held"
-            self._hold(one, task.id, task.kind, task.lasts[0])
+            self._hold(one, task.id, "sign" if task.kind == "sign" else "ask", task.lasts[0])
         else:
             self._call(one, task)
         return True

@@ -32,8 +32,9 @@ LIMITS: Final = (7, 20)
 
 
 class Task(NamedTuple):
-    """A step. `kind` is a tool, or one of both (asks at once), rest, rests (waits at once), think, each and set. Each
-    item of an `each` thinks and logs; `number` is that of its first item, and its fate that of the last one's log.
+    """A step. `kind` is a tool, or one of both (asks at once), beg (asks again after a deadline), rest, rests (waits at
+    once), think, each and set. Each item of an `each` thinks and logs; `number` is that of its first item, and its fate
+    that of the last one's log.
 
     `number` tells it from others of its kind, `lasts` are the seconds of its waits or deadlines, None without one.
     `fate` is what becomes of its first call: it is well, in doubt, or the process dies in it.
@@ -94,6 +95,9 @@ class Task(NamedTuple):
                 return {**step, "args": {"text": "$card" if self.number else "well"}}
             case "ask" | "sign":
                 return _dated(step, self.lasts[0])
+            case "beg":
+                retry = [{"errors": ["Deadline"], "max_attempts": 2, "delay_seconds": 0}]
+                return _dated({**step, "tool": "ask", "retry": retry}, self.lasts[0])
             case _:
                 return step
 
@@ -112,6 +116,7 @@ KINDS: Final = (
     "sign",
     "both",
     "both",
+    "beg",
     "rest",
     "rests",
     "think",
@@ -120,7 +125,7 @@ KINDS: Final = (
 )
 
 
-QUICK: Final = ("get", "pay", "pay", "mail", "sign", "ask", "think", "each", "set")
+QUICK: Final = ("get", "beg", "pay", "pay", "mail", "sign", "ask", "think", "each", "set")
 """Kinds of tasks of programs that seldom wait, so that their runs are soon interrupted, and continued."""
 
 SPARE: Final = ("think", "think", "each", "set", "set", "mail")
@@ -141,7 +146,7 @@ def drawn_task(chance: Random, name: str, kinds: Sequence[str] = KINDS) -> Task:
         case "both" | "rests":
             among = dated if kind == "both" else SECONDS
             return Task(name, kind, 0, tuple(chance.choice(among) for _ in range(chance.randint(2, 3))))
-        case "rest":
+        case "rest" | "beg":
             return Task(name, kind, 0, (chance.choice(SECONDS),))
         case "each":
             number, count = 10 * int(name.strip("s")), chance.randint(1, 3)

@@ -20,7 +20,8 @@ from stepward.sabotage.campaigns.script import Script
 from stepward.vm import Policy, Program
 
 SOONER: Final = {
-    "lets-one-deadline-pass": 1,
+    "lets-one-deadline-pass": 2,
+    "spares-later-runs": 2,
     "copies-no-later-policies": 1,
     "asks-before-it-puts": 4,
     "starts-after-a-failed-item": 5,
@@ -89,8 +90,8 @@ SOONER: Final = {
     "lists-the-oldest-in-files": 2,
     "lists-what-starts-after": 4,
     "compares-lengths": 4,
-    "learns-nothing-of-what-it-claims": 3,
-    "forgets-the-first-writes": 7,
+    "learns-nothing-of-what-it-claims": 1,
+    "forgets-the-first-writes": 1,
 }
 """Canaries that seed 0 finds late, after many cases or much of one, or never, with a seed that finds them sooner."""
 
