@@ -309,7 +309,7 @@ class KeyHandedOver(Attack):
     action = "everything that a machine can do with a run, by machines that trust the old key or do not"
     invariant = Invariant.TAMPERING
     defence = "a machine goes on with runs that its key or a trusted one has signed, and signs them with its own"
-    weight = 2
+    weight = 4
     draws = True
 
     def play(self, case: Case) -> Outcome:
