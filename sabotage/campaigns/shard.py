@@ -80,6 +80,10 @@ class NoCases(StepwardError):  # noqa: N818 - it is what happened, not a fault
     """Hypothesis found no input for a program: one of its types has no value that was found."""
 
 
+class _Enough(BaseException):
+    """A breach was found that is reported as it is; Hypothesis takes no part in a `BaseException`."""
+
+
 class CaseRunner:
     """Creates cases on one event loop, with a store that is replaced after some cases.
 
@@ -221,7 +225,7 @@ def run_shard(
         made_by.shift = shard.own_seed
         try:
             search(attack, made_by, shard.own_seed, how, tally)
-        except Breach:
+        except (Breach, _Enough):
             assert tally.found is not None, "a breach is noted before it is raised"
         except Unsatisfiable:
             words = f"no case of `{attack.name}` could be made: some type of the program seems to allow no value"
@@ -245,8 +249,11 @@ def _phases(attack: Attack, database: Any) -> list[Phase]:
 
 
 def _search(attack: Attack, made_by: CaseRunner, own_seed: int, how: settings, tally: _Tally) -> None:
-    from hypothesis import given, seed
+    from hypothesis import Phase, given, seed
     from hypothesis import strategies as st
+
+    # Nothing makes the case smaller, and nobody keeps it: Hypothesis would play it again, twice, to show it.
+    is_enough = how.database is None and Phase.shrink not in how.phases
 
     # In this order: `seed` removes the database, `settings` restores it.
     @how
@@ -258,6 +265,8 @@ def _search(attack: Attack, made_by: CaseRunner, own_seed: int, how: settings, t
             outcome = play(attack, case)
         except Exception as error:
             tally.broke(case, error)
+            if tally.found is not None and is_enough:
+                raise _Enough from error
             raise
         tally.end(case, outcome)
 

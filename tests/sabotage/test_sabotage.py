@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase
 
 from canaries import repeated_here
 from canaries_injection import CLOSED, takes_any_reply
@@ -136,6 +137,29 @@ def test_what_is_found_first_does_not_hang_on_who_finds_it(monkeypatch: pytest.M
     matrix = attack_program(Program.from_dict(dict(CLOSED)), orders=orders, confirm=repeated_here)
     assert matrix.rows[0].outcomes[Outcome.BREACHED] == 4, "each of four shards breaches"
     assert len(matrix.breaches) == 1
+
+
+@pytest.mark.parametrize("is_shrunk", [False, True])
+def test_a_breach_is_played_again_only_to_make_it_smaller(monkeypatch: pytest.MonkeyPatch, is_shrunk: bool) -> None:
+    takes_any_reply(monkeypatch)
+    breaches: list[Breach] = []
+    play = shard.play
+
+    def noted(attack: Any, case: Any) -> Outcome:
+        try:
+            return play(attack, case)
+        except Breach as breach:
+            breaches.append(breach)
+            raise
+
+    monkeypatch.setattr(shard, "play", noted)
+    if not is_shrunk:
+        monkeypatch.setattr(shard, "_phases", lambda attack, database: [Phase.generate])
+    orders = Orders(examples=60, attacks=("reply-outside-the-set",), stops=True)
+    matrix = attack_program(Program.from_dict(dict(CLOSED)), orders=orders, confirm=lambda *_: True)
+    assert len(matrix.breaches) == 1
+    assert matrix.breaches[0].choices == breaches[-1].choices
+    assert (len(breaches) > 1) is is_shrunk
 
 
 def test_a_campaign_stops_when_its_time_is_over() -> None:
