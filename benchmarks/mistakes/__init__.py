@@ -18,6 +18,7 @@ from mistakes.ninth import NINTH
 from mistakes.planted import Planted
 from mistakes.second import SECOND
 from mistakes.seventh import SEVENTH
+from mistakes.sixteenth import SIXTEENTH
 from mistakes.sixth import SIXTH
 from mistakes.tenth import TENTH
 from mistakes.third import THIRD
@@ -39,5 +40,6 @@ SETS: Final = {
     "thirteenth": THIRTEENTH,
     "fourteenth": FOURTEENTH,
     "fifteenth": FIFTEENTH,
+    "sixteenth": SIXTEENTH,
 }
 """The sets by name."""
