@@ -1,6 +1,6 @@
 """Fast: attempts that are to come beside other calls are paid for before anything else starts, in every construct.
 
-`STEPWARD_MANY=1` plays all pairs of constructs, under every budget and at several paces.
+`STEPWARD_MANY=1` plays all pairs of constructs, at two paces.
 """
 
 from __future__ import annotations
@@ -200,10 +200,10 @@ def by_the_reference(program: Program) -> Reference:
 
 
 def wrong_with(steps: Steps, pace: int) -> list[str]:
-    """Return what is wrong under each budget: one that does not suffice must be used up, and never exceeded."""
+    """Return what is wrong under the last budgets: one that does not suffice must be used up, and never exceeded."""
     need = by_the_reference(made(steps)).steps
     found = []
-    for budget in range(1 if MANY else max(need - 7, 1), need + 1):
+    for budget in range(max(need - 7, 1), need + 1):
         program = made(steps, max_steps=budget)
         run, journal = played(program, pace)
         status = "BUDGET_EXCEEDED" if budget < need else "SUCCESS"
@@ -220,7 +220,7 @@ PLACES: Final = {"branches": in_branches, "items": in_items, "a branch": within_
 PAIRS: Final = [
     (place, *pair) for place in PLACES for pair in (product(MADE, MADE) if MANY else product(OWING, SPENDING))
 ]
-PACES: Final = (0, 1, 3, 20) if MANY else (3,)
+PACES: Final = (3, 20) if MANY else (3,)
 
 
 @pytest.mark.parametrize("place", PLACES)
