@@ -131,7 +131,7 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
         world, case, MemoryJournal() if journal is None else journal, run_id, {} if processes is None else processes
     )
     limits = case.limits
-    waived = case.waived(case.policies)
+    waived = case.waived(case.policies, DAYS[case.day])
     reference = Reference(
         case.program,
         case.policies,
@@ -287,6 +287,7 @@ class _Pair:
             self.people.append((kind, by))
         elif due == "not taken" and kind == "resumed":
             self.people.append(("refused", by))
+        waived = self.case.waived(policies, self.machine.clock.time)
         try:
             run, came = await outlived(self.machine, later, request, (kind,)), "taken"
         except (DeliveryRefused, RunRefused) as error:
@@ -294,7 +295,7 @@ class _Pair:
         equal(f"delivery by `{by}` to `{step}`", came, due, repr(payload))
         if due == "taken":  # the machine comes first: what it writes says how large the state of both is
             if verdict != "abandon":
-                reference.add_policies(policies, self.case.waived(policies))
+                reference.add_policies(policies, waived)
             if verdict:
                 assert reference.reconcile(step, verdict, payload, by, frame)
             else:
@@ -303,7 +304,7 @@ class _Pair:
 
     def _resumed(self, place: _Place, payload: Any, by: str, policies: Sequence[Policy]) -> str:
         """Return the outcome of a payload to the reference."""
-        reference, waived = self.reference, self.case.waived(policies)
+        reference, waived = self.reference, self.case.waived(policies, self.machine.clock.time)
         step, frame = place
         if not reference.takes(step, payload, frame):
             return "not taken"
@@ -315,7 +316,7 @@ class _Pair:
 
     def _reconciled(self, place: _Place, verdict: Any, payload: Any, by: str, policies: Sequence[Policy]) -> str:
         """Return the outcome of a verdict on a write in doubt to the reference."""
-        reference, waived = self.reference, self.case.waived(policies)
+        reference, waived = self.reference, self.case.waived(policies, self.machine.clock.time)
         step, frame = place
         if verdict != "abandon":
             if not reference.satisfies(policies, waived):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -77,13 +78,14 @@ class DrawnCase(NamedTuple):
         names = {policy.policy for policy in self.later[:later]}
         return [*(policy for policy in self.policies if policy.policy not in names), *self.later[:later]]
 
-    def waived(self, policies: Sequence[Policy]) -> list[str]:
-        """Return the rules that policies waive on the day of the case, as `policy:rule`."""
+    def waived(self, policies: Sequence[Policy], now: int) -> list[str]:
+        """Return the rules that policies waive at a time in microseconds, as `policy:rule`."""
+        day = datetime.datetime.fromtimestamp(now // 1_000_000, datetime.UTC).date().isoformat()
         return [
             f"{policy.policy}:{waiver.rule}"
             for policy in policies
             for waiver in policy.waivers
-            if waiver.program == self.program.name and waiver.expiry >= self.day
+            if waiver.program == self.program.name and waiver.expiry >= day
         ]
 
 

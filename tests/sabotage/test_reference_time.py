@@ -12,7 +12,7 @@ from stepward.sabotage.drawn import passing
 from stepward.sabotage.drawn.fate import Manner
 from stepward.sabotage.drawn.lockstep import lockstep
 from stepward.sabotage.drawn.machine import DrawnCase, Parted
-from stepward.vm import Program
+from stepward.vm import Policy, Program
 
 TOOLS: Final = {
     "ask": {"effect": "none", "suspends": True, "returns": {"type": "string"}},
@@ -71,3 +71,20 @@ def test_a_time_that_is_over_within_a_leap_would_part_them(monkeypatch: pytest.M
     monkeypatch.setattr(passing, "TOGETHER", passing.A_SECOND)
     with pytest.raises(Parted):
         Counter(played("an order", number) for number in range(60))
+
+
+WAIVED: Final = {"program": "passing", "rule": "four_eyes", "reason": "r", "expiry": "2026-01-01"}
+
+
+def test_a_waiver_expires_while_a_call_waits() -> None:
+    """The reference took the day on which the run had begun."""
+    steps = [{"id": one, **ASKS} for one in "abc"]
+    data = {"name": "passing", "language": 2, "tools": TOOLS, "inputs": {}, "steps": steps}
+    program = Program.from_dict(data)
+    policy = {"four_eyes": ["ask"], "waivers": [WAIVED]}
+    first, later = (Policy.from_dict({"policy": name, **policy}) for name in ("p", "q"))
+    met: Counter[str] = Counter()
+    for seed in range(size(40, 400)):
+        case = DrawnCase(program, f"expires {seed}", [first], [later], MANNER)
+        met.update(lockstep(case).met)
+    assert {"time passed", "taken"} <= met.keys()
