@@ -17,6 +17,7 @@ from mistakes.fourth import FOURTH
 from mistakes.ninth import NINTH
 from mistakes.planted import Planted
 from mistakes.second import SECOND
+from mistakes.seventeenth import SEVENTEENTH
 from mistakes.seventh import SEVENTH
 from mistakes.sixteenth import SIXTEENTH
 from mistakes.sixth import SIXTH
@@ -41,5 +42,6 @@ SETS: Final = {
     "fourteenth": FOURTEENTH,
     "fifteenth": FIFTEENTH,
     "sixteenth": SIXTEENTH,
+    "seventeenth": SEVENTEENTH,
 }
 """The sets by name."""

@@ -17,6 +17,7 @@ from stepward.vm.journal.verify import verify
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.models import ANY_NAME, ModelReply, ModelRequest
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.tools import Suspend
@@ -42,11 +43,20 @@ GRANTS: Final = (None, {"steps": 1})
 """What is written in the place of what was granted."""
 
 
+TOKENS: Final = RUNS + 1
+"""What models may cost in the first run, and so in the chain. A reply costs one."""
+
+MANY: Final = 2 * TOKENS + 4
+
+
 class _World:
-    """Tools that note the orders that were paid."""
+    """Tools and a model that note the orders that were paid, and what was asked."""
+
+    names = ANY_NAME
 
     def __init__(self) -> None:
         self.paid: list[str] = []
+        self.asked = 0
 
     def has(self, name: str) -> bool:
         """Return True: there is every tool."""
@@ -60,6 +70,12 @@ class _World:
         if name == "pay":
             self.paid.append(args["order"])
         return 1
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Say something for one token."""
+        del request
+        self.asked += 1
+        return ModelReply("well", 1)
 
 
 class _Drawn:
@@ -85,6 +101,14 @@ class _Drawn:
         """Return a step that pays an order."""
         return {"id": name, "type": "tool", "tool": "pay", "args": {"order": order}}
 
+    def thoughts(self, most: int) -> list[dict[str, Any]]:
+        """Return up to so many steps that ask a model."""
+        self.number += 1
+        return [
+            {"id": f"think_{self.number}_{one}", "type": "llm", "prompt": "say"}
+            for one in range(self.chance.randint(0, most))
+        ]
+
     def sets(self, count: int) -> list[dict[str, Any]]:
         """Return steps that cost one step each, and do nothing."""
         self.number += 1
@@ -92,8 +116,9 @@ class _Drawn:
 
 
 def _program(number: int, steps: list[dict[str, Any]], most: int | None) -> Program:
-    """Return a program with an `end`, which spends at most so many steps."""
+    """Return a program with an `end`, which spends at most so many steps; the first one has tokens, too."""
     budget = {} if most is None else {"max_steps": most}
+    budget |= {} if number else {"max_tokens": TOKENS}
     mail = {"type": "string", "sensitive": True}
     ended = [*steps, {"id": "done", "type": "end"}]
     return Program.from_dict(
@@ -102,12 +127,13 @@ def _program(number: int, steps: list[dict[str, Any]], most: int | None) -> Prog
 
 
 class RunsOfAChain(Attack):
-    """Runs pay, move to other versions, use up their steps, and are continued. The last one pays what some run before
-    it has paid. Then somebody takes out a grant, and a person is erased by the id of any run."""
+    """Runs pay, think, move to other versions, use up their steps, and are continued. The last one pays what some run
+    before it has paid, or asks models without end. Then somebody takes out a grant, and a person is erased by the id of
+    any run."""
 
     family = Family.REPLAY
     surface = "chain of runs"
-    action = "a payment of any run before, a grant that is taken out, and an erasure by any id"
+    action = "a payment of any run before, more tokens than are left, a grant taken out, an erasure by any id"
     invariant = Invariant.ONCE
     defence = "a run knows the writes and the budgets of all runs before it, and a chain is erased as a whole"
     weight = 5
@@ -129,7 +155,7 @@ class _Chain:
         self.case, self.chance = case, chance
         self.drawn, self.world, self.store = _Drawn(chance), _World(), MemoryJournal()
         options = {"clock": ManualClock(), "random": case.random, **case.weakness.options}
-        self.machine = ExecutionVM(self.world, None, self.store, checker=lambda *_: (), **options)
+        self.machine = ExecutionVM(self.world, self.world, self.store, checker=lambda *_: (), **options)
         self.granted: list[str] = []
         """The runs for which somebody granted steps."""
 
@@ -142,7 +168,10 @@ class _Chain:
         case.hold(
             self.world.paid == self.drawn.due, Invariant.KEPT, f"paid are {self.world.paid}, not {self.drawn.due}"
         )
-        self._repeat()
+        if self.chance.random() < 0.5:
+            self._repeat()
+        else:
+            self._think()
         for run in self._runs():
             faults = verify(self.store, run, replay=replayer(self.store, run)).faults
             case.hold(not faults, Invariant.REPLAY, f"an honest run `{run}` is told of {faults[:1]}")
@@ -155,7 +184,7 @@ class _Chain:
     def _play_run(self, number: int) -> None:
         """Begin or continue the chain: pay, wait, perhaps move, and use up the steps."""
         drawn, chance = self.drawn, self.chance
-        before = drawn.pays(2)
+        before = [*drawn.pays(2), *drawn.thoughts(1)]
         later, filling = drawn.pays(2), drawn.sets(MOST_ADDED + 3)
         spent = len(before) + 1 + len(later) + MOST_ADDED + chance.randint(1, 2)
         steps = [*before, {"id": f"ask_{number}", "type": "tool", "tool": "ask"}]
@@ -207,6 +236,18 @@ class _Chain:
         self.granted.append(run.id)
         was_paid = len(self.world.paid) > before
         self.case.hold(not was_paid, Invariant.ONCE, f"`{order}` is paid twice in a chain of {len(self._runs())} runs")
+
+    def _think(self) -> None:
+        """Continue by a program that asks models until no token is left."""
+        granted = self.chance.choice((0, 0, 2))
+        steps = [{"id": f"more_{one}", "type": "llm", "prompt": "say"} for one in range(MANY)]
+        grant = {"steps": MANY + 9, **({"tokens": granted} if granted else {})}
+        self.case.act(f"continue `{self.last.id}` by a program that asks {MANY} models, with {granted} more tokens")
+        run = self.case.do(self.machine.continue_run(self.last.id, _program(99, steps, None), ["mail"], grant=grant))
+        self.granted.append(run.id)
+        due = TOKENS + granted
+        said = f"a chain of {len(self._runs())} runs has {due} tokens, and has spent {self.world.asked}"
+        self.case.hold(self.world.asked == due, Invariant.BOUNDS, said)
 
     def _take_out_a_grant(self) -> None:
         """Let a run have its steps without a grant, with right digests: a verification has to notice."""

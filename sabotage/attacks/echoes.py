@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import cache
+from random import Random
 from typing import Any, Final
 from urllib.parse import quote_plus
 
@@ -205,3 +206,66 @@ def _computing(way: str, text: str) -> Program:
     }
     data: dict[str, Any] = {"name": "computes", "language": 2, "inputs": {"n": {"type": "integer", "sensitive": True}}}
     return Program.from_dict({**data, "tools": {"repeat": {"effect": "read"}}, "steps": steps[way]})
+
+
+COUNTS: Final = (8, 40)
+"""How many sensitive values a run has: few, and more than are searched for one by one."""
+
+FITS: Final = {"type": "string", "sensitive": True}
+OF_MANY: Final = Program.from_dict(
+    {
+        "name": "many",
+        "language": 2,
+        "inputs": {"cards": {"type": "array", "items": FITS, "maxItems": max(COUNTS)}},
+        "tools": {"book": {"effect": "write", "args": {"card": {"type": "string"}}, "returns": {"type": "string"}}},
+        "steps": [
+            {
+                "id": "each",
+                "type": "for_each",
+                "items": "$cards",
+                "as": "card",
+                "steps": [{"id": "book", "type": "tool", "tool": "book", "args": {"card": "$card"}}],
+            }
+        ],
+    }
+)
+
+
+class OneOfMany(Attack):
+    """A run has few or many sensitive values, and a tool repeats one of them in each spelling."""
+
+    family = Family.INJECTION
+    surface = "outputs of tools"
+    action = "one of many sensitive values repeated in each spelling"
+    invariant = Invariant.SECRECY
+    defence = "a value is found in every spelling, however many values a run has"
+    severity = "high"
+    weight = 20
+    draws = True
+
+    def play(self, case: Case) -> Outcome:
+        """Repeat a value of each run in each spelling, and look for texts that are not sealed."""
+        chance = Random(f"of many {case.seed()}")
+        for count in case.each("the values", COUNTS):
+            cards = [_card(chance) for _ in range(count)]
+            said = {card: spell(card) for card, spell in zip(cards, SPELLINGS.values(), strict=False)}
+            store = MemoryJournal()
+            options = {"random": case.random, **case.weakness.options}
+            book = lambda card: said.get(card, "well")  # noqa: B023, E731
+            machine = ExecutionVM({"book": book}, None, store, checker=None, **options)
+            case.act(f"run over {count} cards, of which {len(said)} are repeated")
+            run = case.do(machine.run(OF_MANY, {"cards": cards}, run_id="run"))
+            case.hold(run.status == "SUCCESS", Invariant.KEPT, f"the run is {run.status}: {run.error}")
+            bodies = [json.loads(entry.record)["body"] for entry in store.read("run")]
+            outputs = [body["output"] for body in bodies if body.get("step") == "book" and "output" in body]
+            for spelling, text, output in zip(SPELLINGS, said.values(), outputs, strict=False):
+                case.hold(output != text, self.invariant, f"one of {count} values stands {spelling} in the journal")
+            others = outputs[len(SPELLINGS) :]
+            case.hold(others == ["well"] * len(others), Invariant.DATA, "an output without a sensitive value is sealed")
+            case.hold(len(outputs) == count, Invariant.KEPT, f"of {count} outputs {len(outputs)} are in the journal")
+        return Outcome.BLOCKED
+
+
+def _card(chance: Random) -> str:
+    """Return a value of letters and digits that repeats no other."""
+    return "".join(chance.choice("bcdfghjkmnpqrstvwz23456789") for _ in range(chance.randint(12, 20)))

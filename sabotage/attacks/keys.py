@@ -31,7 +31,9 @@ from stepward.vm.machine.tools import Suspend, ToolContext
 
 RUNS: Final = ("a", "b", "c")
 NAMES: Final = ("x", "y", "token:pay:1:1")
-MOVES: Final = ("put", "put", "put", "put", "read", "erase", "erase", "old", "moved", "strange", "open", "torn")
+MOVES: Final = (
+    *["put"] * 4, "read", "erase", "erase", "half_erased", "half_erased", "old", "moved", "strange", "open", "torn"
+)  # fmt: skip
 MOST_MOVES: Final = 24
 MASTER: Final = bytes(range(7, 39))
 NEW_SEED: Final = bytes(range(64, 96))
@@ -59,6 +61,14 @@ class EncryptedValues(Attack):
                 case.act(move)
                 getattr(safe, move)(chance.choice(RUNS))
         return Outcome.BLOCKED
+
+
+class _Away(FileKeys):
+    """Keys whose service is away when one is to be destroyed."""
+
+    def destroy(self, name: str) -> None:
+        """Destroy nothing; raises JournalError."""
+        raise JournalError(f"the keys are away, with `{name}`")
 
 
 class _Safe:
@@ -125,6 +135,16 @@ class _Safe:
             self.values[name] = {}
             self.read(name)
             self.lost("after its erasure", name, {name: copies[name]}, self.keys())
+
+    def half_erased(self, run: str) -> None:
+        """Erase a run while its keys are away, and once more when they are back."""
+        away = EncryptedVault(self.inner, _Away(self.folder, self.master))
+        is_told = _refusal(lambda: away.erase(run), JournalError)
+        self.hold(is_told, f"the keys are away, and `{run}` is told to be erased")
+        self.vault().erase(run)
+        self.erased.add(run)
+        self.values[run] = {}
+        self.read(run)
 
     def lost(self, what: str, run: str, copies: Mapping[str, Mapping[str, bytes]], keys: FileKeys) -> None:
         """Check that nobody reads the encrypted values of a run from a vault with these contents."""
@@ -341,13 +361,14 @@ class KeyHandedOver(Attack):
         is_due: bool,
     ) -> None:
         store, clock, (new, trusted) = MemoryJournal(), ManualClock(), hands
-        options = {"clock": clock, "random": case.random, "checker": None, **case.weakness.options}
-        first = ExecutionVM(_Asking(), None, store, key=signed, **options)
+        options = {"clock": clock, "random": case.random, **case.weakness.options}
+        first = ExecutionVM(_Asking(), None, store, checker=None, key=signed, **options)
         program = _asks(waits=deed in ("recover", "resume", "cancel"))
         run = case.do(first.run(program, {"card": "4711"}, run_id="run"))
         case.act(f"{deed} a run of {_named(signed)}, by a machine that trusts {len(trusted)} keys")
         before = store.read("run")
-        machine = ExecutionVM(_Asking(), None, store, key=new, trusted=[one.public for one in trusted], **options)
+        keys = [one.public for one in trusted]
+        machine = ExecutionVM(_Asking(), None, store, checker=None, key=new, trusted=keys, **options)
         clock.time += 99_000_000
         token = run.suspensions[0].token if run.suspensions else ""
         works: dict[str, Callable[[], Any]] = {

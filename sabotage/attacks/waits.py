@@ -3,7 +3,8 @@ says, and an answer that comes too late."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, with_note
@@ -13,8 +14,9 @@ from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.places import place_of
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Data
-from stepward.vm import DeliveryRefused
+from stepward.vm import DeliveryRefused, ExecutionVM, MemoryJournal, Program, Suspend
 from stepward.vm.language.steps import WaitStep
+from stepward.vm.machine.clock import ManualClock
 
 DATED: Final = Need("no call has a deadline", lambda target: any(call.deadline for call in target.calls.values()))
 TIMED: Final = Need(
@@ -139,3 +141,84 @@ def wait_cut_short(trial: Trial, records: list[Data]) -> Forged:
     begun = next(one for one in reversed(records[:seq]) if _begins(one) and place_of(one["body"]) == place)
     case.log(f"write into record {seq} that the wait ended a microsecond too soon")
     return changed(records, seq, with_note(record, time=begun["note"]["due"] - 1))
+
+
+SOON, LATE, IN_TIME = 10, 20, 5
+"""The seconds after which two calls may not be answered any more, and a time before both."""
+
+TOOLS: Final = {"ask": {"effect": "none", "suspends": True}, "note": {"effect": "read"}}
+
+
+def _ask(name: str, seconds: int) -> dict[str, Any]:
+    return {"id": name, "type": "tool", "tool": "ask", "deadline_seconds": seconds, "on_error": "skip"}
+
+
+def _rest(seconds: int) -> dict[str, Any]:
+    return {"id": "rest", "type": "wait", "seconds": seconds}
+
+
+def _behind(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"steps": [dict(step) for step in steps]}
+
+
+NOTE: Final = {"id": "note", "type": "tool", "tool": "note"}
+WAITING: Final[Mapping[str, dict[str, Any]]] = {
+    "sub-steps": {"parallel_steps": [_ask("a", SOON), _ask("b", LATE)]},
+    "sub-steps, the later one first": {"parallel_steps": [_ask("a", LATE), _ask("b", SOON)]},
+    "branches": {"branches": {"one": _behind(_ask("a", SOON)), "two": _behind(_ask("b", LATE))}},
+    "branches, the later one first": {"branches": {"one": _behind(_ask("a", LATE)), "two": _behind(_ask("b", SOON))}},
+    "a branch that goes on": {
+        "branches": {"one": _behind(_ask("a", SOON), NOTE), "two": _behind(_ask("b", LATE))},
+    },
+    "a branch that rests": {"branches": {"one": _behind(_rest(SOON), NOTE), "two": _behind(_ask("b", LATE))}},
+}
+"""What waits for answers at once."""
+
+MOMENTS: Final = (IN_TIME, SOON - 1, SOON + 1, LATE - 1, LATE + 1, LATE + 99)
+
+
+class AnswersAfterAnother(Attack):
+    """Several calls or waits have times of their own. Somebody answers one of them when none of the times is over, or
+    one, or all, and nobody has taken up the run meanwhile."""
+
+    family = Family.TIME
+    surface = "resume tokens"
+    action = "an answer after its deadline, where the time of another one was over before"
+    invariant = Invariant.ONCE
+    defence = "whoever delivers first records all that is over by the clock"
+    severity = "high"
+    enumerates = "what waits at once, which call is answered, and when"
+    weight = 30
+    draws = True
+
+    def play(self, case: Case) -> Outcome:
+        """Answer each call at each moment, in a run of its own."""
+        for what in case.each("calls wait as", tuple(WAITING)):
+            step = {"id": "all", "type": "parallel", **WAITING[what]}
+            data = {"name": "answers", "language": 2, "tools": TOOLS, "steps": [step]}
+            program = Program.from_dict(data)
+            for name in ("a", "b"):
+                for moment in MOMENTS:
+                    self._play(case, program, what, name, moment)
+        return Outcome.BLOCKED
+
+    def _play(self, case: Case, program: Program, what: str, name: str, moment: int) -> None:
+        clock = ManualClock(tick=0)
+        options = {"clock": clock, "random": case.random, **case.weakness.options}
+        tools = {"ask": lambda: Suspend("?"), "note": lambda: 1}
+        machine = ExecutionVM(tools, None, MemoryJournal(), checker=None, **options)
+        run = case.do(machine.run(program, {}, run_id=case.run_id()))
+        token = next((one.token for one in run.suspensions if one.step == name), None)
+        if token is None:
+            return
+        due = SOON if (name == "a") is not what.endswith("the later one first") else LATE
+        clock.time += moment * 1_000_000
+        case.act(f"answer `{name}` of {what} after {moment} seconds")
+        try:
+            case.do(machine.resume(token, "yes"))
+            is_taken = True
+        except DeliveryRefused:
+            is_taken = False
+        is_due = moment < due
+        said = f"of {what} `{name}` is answered after {moment} of {due} seconds: taken is {is_taken}"
+        case.hold(is_taken is is_due, self.invariant, said)

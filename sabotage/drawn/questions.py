@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from stepward.vm import ModelReply, Program
+from stepward.vm.machine.models import ANY_NAME
 
 HIDDEN: Final = "zq-4711-kprt-99"
 """A sensitive input. What repeats it is neither looked for in the cache nor kept there."""
@@ -28,6 +29,18 @@ SHAPES: Final[tuple[dict[str, Any], ...]] = (
     {"returns": {"type": ["integer", "null"]}},
     {"returns": {"type": "string", "sensitive": True}},
 )
+SETTINGS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {},
+    {"model": "small"},
+    {"model": "large"},
+    {"temperature": 0},
+    {"temperature": 1},
+    {"max_output_tokens": 9},
+    {"max_output_tokens": 90},
+)
+"""What steps say of the model that they ask."""
+
 RUNS: Final = 4
 MOST_STEPS: Final = 4
 VISITS: Final = 2
@@ -48,11 +61,12 @@ class Got(NamedTuple):
 def questions_program(chance: Random) -> Program:
     """Return a program that asks models twice in a loop."""
     shapes, systems = chance.sample(SHAPES, 2), chance.sample(SYSTEMS, 2)  # few, so that questions are alike
+    settings = chance.sample(SETTINGS, 2)
     asks = []
     for number in range(chance.randint(2, MOST_STEPS)):
         step = {"id": f"q{number}", "type": "llm", "prompt": chance.choice(("say", "say $t", "$t")), "max_visits": 3}
         system = chance.choice(systems)
-        step |= {"on_error": "retry", "max_retries": 3, **chance.choice(shapes)}
+        step |= {"on_error": "retry", "max_retries": 3, **chance.choice(shapes), **chance.choice(settings)}
         step |= {} if system is None else {"system": system}
         asks.append(step | ({"cache": True} if chance.random() < 0.85 else {}))
     steps = [
@@ -63,7 +77,9 @@ def questions_program(chance: Random) -> Program:
         {"id": "over", "type": "end"},
     ]
     hidden = {"type": "string", "sensitive": True}
-    return Program.from_dict({"name": "asks", "inputs": {"t": {"type": "string"}, "h": hidden}, "steps": steps})
+    return Program.from_dict(
+        {"name": "asks", "language": 2, "inputs": {"t": {"type": "string"}, "h": hidden}, "steps": steps}
+    )
 
 
 class Questions:
@@ -71,6 +87,8 @@ class Questions:
 
     `asked` counts the attempts. Some first attempts fail.
     """
+
+    names = ANY_NAME
 
     def __init__(self, chance: Random, parameters: Mapping[str, Any], table: dict[str, Any], first: int) -> None:
         self.parameters = dict(parameters)
@@ -111,7 +129,8 @@ class Questions:
         allowed, returns = step.get("allowed_outputs"), step.get("returns")
         is_hidden = HIDDEN in f"{prompt} {system}" or (returns or {}).get("sensitive", False)
         may = bool(step.get("cache")) and visit == 1 and not is_hidden
-        question = json.dumps([self.parameters, prompt, system, allowed, returns])
+        said = [step.get(name) for one in SETTINGS for name in one]
+        question = json.dumps([self.parameters, prompt, system, allowed, returns, said])
         if may and question in self._table:
             return Got(step["id"], visit, self._table[question], 0, is_cached=True)
         value = self._reply(allowed, returns)

@@ -24,7 +24,7 @@ ANY = FOLLOWED | {"ends": "any"}
 PAY, LOOK = ({"id": name, "type": "tool", "tool": name} for name in TOOLS)
 PAID = [{"id": "paid", "type": "tool", "tool": "pay"}, {"id": "seen", "type": "tool", "tool": "look"}]
 NOTED = [{"id": "noted", "type": "set", "set": {"v": 1}}]
-LOOKED = [{"id": "looked", "type": "tool", "tool": "look"}]
+LOOKED = [{"id": "looked", "type": "tool", "tool": "look", "max_visits": 9}]
 LAST = {"id": "last", "type": "tool", "tool": "look"}
 
 
