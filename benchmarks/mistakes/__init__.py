@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mistakes.eighteenth import EIGHTEENTH
 from mistakes.eighth import EIGHTH
 from mistakes.eleventh import ELEVENTH
 from mistakes.fifteenth import FIFTEENTH
@@ -43,5 +44,6 @@ SETS: Final = {
     "fifteenth": FIFTEENTH,
     "sixteenth": SIXTEENTH,
     "seventeenth": SEVENTEENTH,
+    "eighteenth": EIGHTEENTH,
 }
 """The sets by name."""

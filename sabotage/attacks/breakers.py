@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from random import Random
 from typing import Any, Final, TypeVar
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.operations.files import Files
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.virtual_time import VirtualClock, virtual_time
 from stepward.vm.journal.memory import MemoryJournal
-from stepward.vm.journal.store import Switch
+from stepward.vm.journal.store import Journal, Switch
 from stepward.vm.language.program import Program
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.run import Run
@@ -395,19 +397,21 @@ class BreakersAround(Attack):
     programs = 4
 
     def play(self, case: Case) -> Outcome:
-        """Open each breaker by itself before a run, and close it."""
+        """Open each breaker by itself before a run, and close it; for the last program in files."""
         seed = case.seed()
         for number in case.each("program", range(self.programs)):
             chance = Random(f"around {seed} {number}")
             kinds = [chance.choice(BODIES[:-1]) for _ in range(chance.randint(1, MOST_AROUND))]
             program, names = _nested([*([INNERMOST] if chance.random() < 0.3 else []), *kinds])
             case.log(f"a call is within {kinds}, from the innermost one")
-            for breaker in (f"tool:{TOOLS[0]}", *(f"program:{name}" for name in names), "program:another"):
-                self._play(case, program, breaker, is_around=breaker != "program:another")
+            with ExitStack() as stack:
+                new_store = Files(stack) if number == self.programs - 1 else MemoryJournal
+                for breaker in (f"tool:{TOOLS[0]}", *(f"program:{name}" for name in names), "program:another"):
+                    self._play(case, new_store(), program, breaker)
         return Outcome.ABSORBED
 
-    def _play(self, case: Case, program: Program, breaker: str, *, is_around: bool) -> None:
-        world, store = _World(), MemoryJournal()
+    def _play(self, case: Case, store: Journal, program: Program, breaker: str) -> None:
+        world, is_around = _World(), breaker != "program:another"
         options = {"random": case.random, **case.weakness.options}
         case.act(f"open `{breaker}`, and run the program")
         store.switch(Switch(breaker, True, 0.0, "", "ann"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from random import Random
 from typing import Any, Final
 
@@ -280,3 +281,58 @@ class _Chain:
             self.case.hold(False, Invariant.ERASURE, f"the runs of a chain are not erased: {error}")
         left = [one for one in self._runs() if self.store.vault.get(one)]
         self.case.hold(not left, Invariant.ERASURE, f"`{run}` is erased, and the values of {left} are still there")
+
+
+AMOUNT: Final = {"type": "number"}
+SMALL: Final[dict[str, Any]] = {"id": "small", "type": "condition", "condition": "$amount < 100", "then": "noted"}
+RULES: Final[dict[str, dict[str, Any]]] = {"fresh": {}, "once for all": {"fresh": False}}
+"""Kinds of rules: a check counts for one amount, or for all that follow."""
+
+READS: Final[dict[str, tuple[Any, dict[str, Any], bool]]] = {
+    "the same amount": (["amount"], AMOUNT, True),
+    "the same amount by name": ({"amount": "amount"}, AMOUNT, True),
+    "another variable": ({"amount": "other"}, AMOUNT, False),
+    "a variable that was computed": ({"amount": "more"}, AMOUNT, False),
+    "a value of its own": ([], {"default": 90_000}, False),
+}
+"""What a continuation takes for the amount, the type of that input, and whether the check counts for it."""
+
+
+class CheckedForAnother(Attack):
+    """A run checks an amount, and is interrupted before the payment. A program that continues it pays this amount, or
+    another one under the same name."""
+
+    family = Family.TRANSITIONS
+    surface = "continuation"
+    action = "another value under the name of one that was checked"
+    invariant = Invariant.GUARDRAIL
+    defence = "an input with another value than its variable had counts as assigned"
+    enumerates = "kinds of rules, and what a continuation reads"
+    weight = 50
+    draws = True
+
+    def play(self, case: Case) -> Outcome:
+        """Continue under each rule, with each amount, and count payments."""
+        for kind, reads in case.each("the rule, the amount", tuple(product(RULES, READS))):
+            given, type_of, is_checked = READS[reads]
+            tools = {"pay": {"effect": "write", "args": {"sum": AMOUNT}}}
+            rule = {"name": "small first", "protects": {"tool": "pay"}, "requires": {"step": "small", "branch": "then"}}
+            rule |= RULES[kind]
+            pay = {"id": "pay", "type": "tool", "tool": "pay", "args": {"sum": "$amount"}}
+            noted = {"id": "noted", "type": "set", "set": {"more": "$amount + 90000"}, "next_step": "pay"}
+            data: dict[str, Any] = {"language": 2, "tools": tools}
+            inputs = {"amount": AMOUNT, "other": AMOUNT}
+            first = {"name": "first", "inputs": inputs, "guardrails": [rule], "steps": [SMALL, noted, pay]}
+            paid: list[float] = []
+            desk = {"pay": lambda sum: paid.append(sum)}  # noqa: B023, PLW0108
+            options = {"clock": ManualClock(), "random": case.random, **case.weakness.options}
+            machine = ExecutionVM(desk, None, MemoryJournal(), checker=None, **options)
+            short = Program.from_dict({**data, **first, "max_steps": 2})
+            run = case.do(machine.run(short, {"amount": 10, "other": 90_000}, run_id="run"))
+            case.hold(run.status == INTERRUPTED, Invariant.BOUNDS, f"a run with too few steps is {run.status}")
+            rest = Program.from_dict({**data, "name": "rest", "inputs": {"amount": type_of}, "steps": [pay]})
+            case.act(f"check an amount under a rule that is {kind}, and pay {reads} in a continuation")
+            run = case.do(machine.continue_run("run", rest, given, grant={"steps": 9}))
+            said = f"after a check of 10, {paid} are paid in a continuation that reads {reads}: it is {run.status}"
+            case.hold(bool(paid) is (is_checked or kind != "fresh"), self.invariant, said)
+        return Outcome.BLOCKED

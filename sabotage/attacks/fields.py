@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from random import Random
 from typing import Any, Final, NamedTuple, get_args
 
@@ -14,9 +16,14 @@ from stepward.sabotage.attacks.tampering import is_carried
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
-from stepward.sabotage.stores.forging import Data, Forger, chained
+from stepward.sabotage.stores.forging import Data, Forger, chained, raw_store_of
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.store import Head
 from stepward.vm.journal.verify import verify
+from stepward.vm.language.program import Program
+from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.events import Kind
+from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.replay import replayer
 
 KINDS: Final = (*get_args(Kind), "other")
@@ -195,3 +202,86 @@ def _is_free(record: Data, edit: Edit) -> bool:
     if part == "body":
         return name == "more" and edit.name != "body.more"  # a field of a value from outside
     return name == "more" or (part == "note" and edit.path[1] not in HELD)
+
+
+SIDES: Final = ("left", "right")
+_PAY: Final[Data] = {"type": "tool", "tool": "pay", "args": {"sum": "$x"}}
+_SET: Final[Data] = {"type": "set", "set": {"y": "$x + 1"}}
+_TOOLS: Final[Data] = {"pay": {"effect": "write", "idempotent": True, "args": {"sum": {"type": "number"}}}}
+
+
+def _given(name: str, value: str) -> list[Data]:
+    """Return a body that computes something, and gives it."""
+    return [{"id": f"set_{name}", **_SET}, {"id": f"end_{name}", "type": "end", "output": {"is": value, "text": "a"}}]
+
+
+@cache
+def _decided() -> Program:
+    """Return a program whose run has each kind of record that the machine decides on."""
+    items: Data = {"type": "for_each", "items": "$list", "as": "one", "index_as": "at"}
+    told = [{"id": "tell", "type": "end", "output": {"at": "$at", "is": "$one + $t"}}]
+    summed: Data = {"id": "sum", "type": "set", "set": {"t": "$t + $one"}}
+    listed: list[Data] = [{"id": "tell_2", "type": "end", "output": ["$one", "$at"]}]
+    steps: list[Data] = [
+        {"id": "first", "type": "set", "set": {"x": "$n * 2", "t": 0, "word": "'a'"}},
+        {"id": "small", "type": "condition", "condition": "$x < 100", "then": "each", "otherwise": "last"},
+        {"id": "each", **items, "carry": {"t": "$t"}, "steps": [summed, *told]},
+        {"id": "once", **items, "max_concurrency": 2, "steps": listed},
+        {"id": "both", "type": "parallel", "branches": {one: {"steps": _given(one, "$y")} for one in SIDES}},
+        {"id": "subs", "type": "parallel", "parallel_steps": [{"id": "pay_1", **_PAY}, {"id": "pay_2", **_PAY}]},
+        {"id": "go", "type": "call", "program": "part", "args": {"x": "$x"}},
+        {"id": "rest", "type": "wait", "seconds": 9},
+        {"id": "last", "type": "end", "output": {"sum": "$x", "of": "$go.output", "list": "$each.output"}},
+    ]
+    for step, following in pairwise(steps):
+        if step["type"] != "condition":
+            step["next_step"] = following["id"]
+    inputs = {"n": {"type": "number"}, "list": {"type": "array", "items": {"type": "number"}, "maxItems": 3}}
+    part = {"inputs": {"x": {"type": "number"}}, "steps": _given("part", "$y * 2")}
+    data = {"name": "decided", "language": 2, "inputs": inputs, "tools": _TOOLS, "programs": {"part": part}}
+    return Program.from_dict({**data, "steps": steps})
+
+
+class DecisionsRewritten(Attack):
+    """A run has each kind of record that the machine decides on, with outputs of bodies, calls and the end. Each field
+    of each kind is changed once, and everything after it is rehashed."""
+
+    family = Family.TRANSITIONS
+    surface = "decisions in a journal that is rehashed"
+    action = "each field of each kind of decision changed, in a run that has them all"
+    invariant = Invariant.HISTORY
+    defence = "a replay decides again, and compares every field with what the machine would write"
+    weight = 50
+    draws = True
+
+    def play(self, case: Case) -> Outcome:
+        """Run the program, and change one field after the other."""
+        chance = Random(f"decisions {case.seed()}")
+        clock, store = ManualClock(), MemoryJournal()
+        options = {"clock": clock, "random": case.random, **case.weakness.options}
+        machine = ExecutionVM({"pay": lambda sum: sum}, None, store, checker=None, **options)
+        case.do(machine.run(_decided(), {"n": 3, "list": [1, 2]}, run_id="run"))
+        clock.time += 10_000_000
+        (run,) = case.do(machine.recover("run"))
+        case.hold(run.status == "SUCCESS", Invariant.KEPT, f"the run is {run.status}: {run.error}")
+        entries, row = store.read("run"), store.row("run")
+        assert row is not None, "the run is there"
+        records = [json.loads(entry.record) for entry in entries]
+        replays = replayer(store, "run")
+        names = tuple(step["id"] for step in _decided().to_dict()["steps"])
+        edits: dict[tuple[str, ...], list[tuple[int, Edit]]] = {}
+        for seq, record in enumerate(records):
+            for edit in edits_of(record, names):
+                if not _is_free(record, edit) and edit.path != ("kind",):
+                    what = "gone" if edit.gone else "changed"
+                    edits.setdefault((what, record["kind"], *edit.path), []).append((seq, edit))
+        for path in case.each("the field", tuple(edits)):
+            seq, edit = chance.choice(edits[path])
+            changed = chained([*records[:seq], edit.made(records[seq]), *records[seq + 1 :]])
+            last = changed[-1]
+            raw_store_of(store).put("run", changed, Head("run", last.seq, last.digest, None), row.status)
+            case.count()
+            if verify(store, "run", replay=replays).is_intact:
+                case.log(f"edit record {seq}, {json.dumps(records[seq])[:300]}: {edit}")
+                case.hold(False, self.invariant, f"`{edit.name}` of `{path[1]}` is {path[0]}, and nobody finds it")
+        return Outcome.DETECTED

@@ -8,7 +8,9 @@ from canaries import Canary
 from canaries_load import READ
 from rewriting import rewrite
 from stepward.vm.journal import copying
-from stepward.vm.machine import calls, ordering
+from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.machine import calls, known, ordering, replay
+from stepward.vm.machine.continuing import Start
 from stepward.vm.machine.deliveries import Deliveries
 from stepward.vm.machine.monitors import Watch
 from stepward.vm.machine.redaction import Searched
@@ -35,7 +37,31 @@ def records_one_time_that_is_over(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Deliveries, "_in_time", ("while (happened :=", "if (happened :="))
 
 
+def compares_no_verdicts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(known, "FROM_OUTSIDE", ("attempt", "resumed"))
+
+
+def compares_no_outputs(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, replay, "_matches", ('name == "error"', 'name in ("error", "output")'))
+
+
+def lets_what_was_held_wait(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, SQLiteJournal, "switch", ("SET due = 0, held = NULL", "SET held = NULL"))
+
+
+def counts_what_is_read_as_the_same(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Start, "assigned", ("self.reads.get(name) != name", "name not in self.reads"))
+
+
 CANARIES = (
+    Canary("counts-what-is-read-as-the-same", "a check counts for the value that was checked", "checked-for-another",
+           READ, counts_what_is_read_as_the_same),
+    Canary("compares-no-outputs", "a replay compares outputs of bodies", "decisions-rewritten", READ,
+           compares_no_outputs),
+    Canary("lets-what-was-held-wait", "what a breaker held is due when it is closed", "breakers-around", READ,
+           lets_what_was_held_wait),
+    Canary("compares-no-verdicts", "what a verdict says is compared with secrets", "secret-at-each-door", READ,
+           compares_no_verdicts),
     Canary("takes-a-fallback-for-success", "a step that used its fallback did not succeed", "approval-came-to-nothing",
            READ, takes_a_fallback_for_success),
     Canary("shares-rules-of-the-program-alone", "a rule of a body counts all starts in it", "starts-in-a-body", READ,
