@@ -15,6 +15,7 @@ from mistakes.fifteenth import FIFTEENTH
 from mistakes.first import FIRST
 from mistakes.fourteenth import FOURTEENTH
 from mistakes.fourth import FOURTH
+from mistakes.nineteenth import NINETEENTH
 from mistakes.ninth import NINTH
 from mistakes.planted import Planted
 from mistakes.second import SECOND
@@ -45,5 +46,6 @@ SETS: Final = {
     "sixteenth": SIXTEENTH,
     "seventeenth": SEVENTEENTH,
     "eighteenth": EIGHTEENTH,
+    "nineteenth": NINETEENTH,
 }
 """The sets by name."""

@@ -19,6 +19,7 @@ from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Journal, Switch
 from stepward.vm.language.program import Program
 from stepward.vm.machine.execution import ExecutionVM
+from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.tools import InDoubt, ToolContext, ToolError
 
@@ -49,11 +50,17 @@ def _programs() -> dict[str, Program]:
 
 
 class _World:
-    """Tools that answer as they are told, and count their calls."""
+    """Tools that answer as they are told, and a model; they count their calls."""
 
     def __init__(self) -> None:
         self.answer = "good"
         self.called: Counter[str] = Counter()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Say something."""
+        del request
+        self.called["a model"] += 1
+        return ModelReply("well")
 
     def has(self, name: str) -> bool:
         """Return True: there is every tool."""
@@ -353,10 +360,14 @@ INNERMOST: Final = "sub-steps"
 MOST_AROUND: Final = 4
 
 
-def _nested(kinds: list[str]) -> tuple[Program, list[str]]:
-    """Return a program that reads within bodies of these kinds, from the innermost one, and the programs around it."""
+def _nested(kinds: list[str], *, asks: bool) -> tuple[Program, list[str]]:
+    """Return a program that reads within bodies of these kinds, from the innermost one, and the programs around it.
+
+    With `asks` it asks a model there.
+    """
     facts = {TOOLS[0]: {"effect": "read"}}
-    steps: list[dict[str, Any]] = [{"id": "get", "type": "tool", "tool": TOOLS[0]}]
+    get: dict[str, Any] = {"type": "llm", "prompt": "?"} if asks else {"type": "tool", "tool": TOOLS[0]}
+    steps: list[dict[str, Any]] = [{"id": "get", **get}]
     programs: dict[str, Any] = {}
     names = ["top"]
     for number, kind in enumerate(kinds):
@@ -402,11 +413,13 @@ class BreakersAround(Attack):
         for number in case.each("program", range(self.programs)):
             chance = Random(f"around {seed} {number}")
             kinds = [chance.choice(BODIES[:-1]) for _ in range(chance.randint(1, MOST_AROUND))]
-            program, names = _nested([*([INNERMOST] if chance.random() < 0.3 else []), *kinds])
+            asks = number % 2 == 1
+            program, names = _nested([*([INNERMOST] if chance.random() < 0.3 else []), *kinds], asks=asks)
             case.log(f"a call is within {kinds}, from the innermost one")
             with ExitStack() as stack:
                 new_store = Files(stack) if number == self.programs - 1 else MemoryJournal
-                for breaker in (f"tool:{TOOLS[0]}", *(f"program:{name}" for name in names), "program:another"):
+                tools = [] if asks else [f"tool:{TOOLS[0]}"]
+                for breaker in (*tools, *(f"program:{name}" for name in names), "program:another"):
                     self._play(case, new_store(), program, breaker)
         return Outcome.ABSORBED
 
@@ -415,7 +428,7 @@ class BreakersAround(Attack):
         options = {"random": case.random, **case.weakness.options}
         case.act(f"open `{breaker}`, and run the program")
         store.switch(Switch(breaker, True, 0.0, "", "ann"))
-        machine = ExecutionVM(world, journal=store, checker=None, **options)
+        machine = ExecutionVM(world, world, store, checker=None, **options)
         run = case.do(machine.run(program, {}, run_id=case.run_id()))
         called = sum(world.called.values())
         if not is_around:
@@ -425,7 +438,7 @@ class BreakersAround(Attack):
         case.hold(not called and run.held_by == breaker, self.invariant, said)
         case.act(f"close `{breaker}`, and take up what is due")
         store.switch(Switch(breaker, False, 1.0, "", "ann"))
-        again = ExecutionVM(world, journal=store, checker=None, **options)
+        again = ExecutionVM(world, world, store, checker=None, **options)
         ended = [case.do(again.go_on(lease)) for lease in case.do(again.claim(9))]
         is_done = [one.status for one in ended] == ["SUCCESS"] and sum(world.called.values()) > 0
         case.hold(is_done, Invariant.KEPT, f"`{breaker}` is closed, and what it held comes to {ended}")

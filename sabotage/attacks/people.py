@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Final
 
@@ -11,15 +12,20 @@ from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import in_doubt, refused, suspended
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.variants import under
+from stepward.sabotage.stores.forging import chained, raw_store_of
 from stepward.sabotage.target import Target
+from stepward.vm.journal.store import Head
+from stepward.vm.journal.verify import verify
+from stepward.vm.machine.replay import replayer
 
+DELIVERED: Final = ("resumed", "reconciled")
 STARTED_BY: Final = "ann"
 OTHER: Final = "bob"
 
 
 class SettledByOne(Attack):
     """The starter of a run, or an unnamed person, resumes it or settles a write, although a policy requires two people.
-    The policy belongs to the run, or is new to it."""
+    The policy belongs to the run, or is new to it. Then another person is written into the journal."""
 
     family = Family.INJECTION
     surface = "name of the person who delivers"
@@ -69,6 +75,23 @@ class SettledByOne(Attack):
             raise
         case.act(f"{OTHER} settles `{step}`")
         case.do(other)
+        self._forge(trial)
+
+    def _forge(self, trial: Trial) -> None:
+        """Write another person into the delivery, or nobody, with right digests: a verification has to notice."""
+        case, store, run = trial.case, trial.store.inner, trial.run
+        entries, row = store.read(run), store.row(run)
+        assert row is not None, "the run is there"
+        records = [json.loads(entry.record) for entry in entries]
+        at = next(seq for seq, one in enumerate(records) if one["kind"] in DELIVERED and one["note"].get("by") == OTHER)
+        note = {name: value for name, value in records[at]["note"].items() if name != "by"}
+        for name, more in ((STARTED_BY, {"by": STARTED_BY}), ("nobody", {})):
+            forged = chained([*records[:at], {**records[at], "note": {**note, **more}}, *records[at + 1 :]])
+            head = Head(run, forged[-1].seq, forged[-1].digest, None)
+            raw_store_of(store).put(run, forged, head, row.status)
+            case.act(f"write that {name} has settled the step")
+            faults = verify(store, run, replay=replayer(store, run)).faults
+            case.hold(bool(faults), Invariant.TAMPERING, f"a verification does not tell that {name} settled a step")
 
 
 _CASES: Final = ((STARTED_BY, False), (STARTED_BY, True), (None, False), (None, True))

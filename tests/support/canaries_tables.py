@@ -14,6 +14,7 @@ from stepward.vm.machine.continuing import Start
 from stepward.vm.machine.deliveries import Deliveries
 from stepward.vm.machine.monitors import Watch
 from stepward.vm.machine.redaction import Searched
+from stepward.vm.models.prices import Price
 
 
 def takes_a_fallback_for_success(patch: pytest.MonkeyPatch) -> None:
@@ -53,7 +54,14 @@ def counts_what_is_read_as_the_same(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Start, "assigned", ("self.reads.get(name) != name", "name not in self.reads"))
 
 
+def takes_cached_tokens_for_free(patch: pytest.MonkeyPatch) -> None:
+    change = ("self.input if self.cached_input is None else self.cached_input", "self.cached_input or 0")
+    rewrite(patch, Price, "cost", change)
+
+
 CANARIES = (
+    Canary("takes-cached-tokens-for-free", "each token costs its price", "settings-and-prices", READ,
+           takes_cached_tokens_for_free),
     Canary("counts-what-is-read-as-the-same", "a check counts for the value that was checked", "checked-for-another",
            READ, counts_what_is_read_as_the_same),
     Canary("compares-no-outputs", "a replay compares outputs of bodies", "decisions-rewritten", READ,
