@@ -43,8 +43,9 @@ class Orders:
     earlier. `postgres` is a libpq connection string: attacks on a store in memory then use a store in that database.
     With `specimens`, each attack also runs on our small programs, with half as many cases, or with all of them where
     the attack does not apply to the user's program; if the cases do not suffice, `seed` selects the specimens that come
-    first. With `stops`, no shard starts after a breach. `dask` is the address of a Dask scheduler, whose cluster plays
-    the shards; `workers` and `database` count for nothing then.
+    first. An attack that draws its own programs plays these cases on them instead. With `stops`, no shard starts after
+    a breach. `dask` is the address of a Dask scheduler, whose cluster plays the shards; `workers` and `database` count
+    for nothing then.
     """
 
     seed: int = 0
@@ -86,8 +87,8 @@ class Orders:
     def _shards(self, attack: type[Attack], examples: int, programs: Sequence[str]) -> Iterator[Shard]:
         """Yield shards for a number of cases. Every program gets one shard before any gets a second.
 
-        An attack that draws programs has small shards, the later ones twice as large as the first: it is less
-        particular than others about what is wrong.
+        An attack that draws programs has small shards, the later ones twice as large as the first, so that it has one
+        in each turn.
         """
         left = max(1, examples)
         first = max(1, min(FIRST_CASES // attack.weight, left // max(1, len(programs))))
