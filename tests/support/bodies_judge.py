@@ -5,12 +5,15 @@ A rule of a body is another one in each item.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from brute_bodies import body_of, flat
+from brute_bodies import body_of, flat, listed
 from brute_fields import variables_of
 from small_language import GONE, OPAQUE, frozen
 from trace_judge import Judge, Memory, is_judged
+
+NAMED: Final = {"declared": "Declared", "uncovered": "Uncovered"}
+"""The errors of items that end for a reason without an error of a step."""
 
 
 class BodiesJudge(Judge):
@@ -29,18 +32,21 @@ class BodiesJudge(Judge):
         elif kind == "opened":
             self._start(part, body["visit"])
             first = {name: frozen(value) for name, value in body["carry"].items()}
-            self.open.append({"items": frozen(body["items"]), "first": first, "kept": first, "own": []})
+            self.open.append({"items": frozen(body["items"]), "first": first, "kept": first, "own": [], "errors": []})
             self.values |= first
             self._noted(self._names(part))
         elif kind == "joined" and part["id"] in self.each:
             self._left(part, body)
         elif part["id"] in self.each:  # it did not start
-            self.values |= dict.fromkeys(part.get("carry", ()), GONE)
+            self.values |= {**dict.fromkeys(part.get("carry", ()), GONE), f"{part['id']}.errors": GONE}
             self._bind(part, "failed", GONE, body.get("error_name", "Visits"))
             self._noted(set(part.get("carry", ())))
         else:
             super()._seen("ended" if kind == "closed" else kind, body)
         if "closes" in body:
+            if body["closes"] != "SUCCESS":
+                frame = self.open[-1]
+                frame["errors"].append((frame["number"], NAMED.get(body["reason"], body.get("error_name", ""))))
             self._closed(body["closes"], body["reason"], part["id"])
 
     def _noted(self, names: set[str]) -> None:
@@ -54,7 +60,7 @@ class BodiesJudge(Judge):
         found: set[str] = set(step.get("carry", ()))
         for part in (step, *step.get("parallel_steps", ())):
             if part["id"] in self.calls:
-                found |= {f"{part['id']}.{what}" for what in ("output", "error", "error_name")}
+                found |= {f"{part['id']}.{what}" for what in ("output", "error", "error_name", "errors")}
                 found |= {part["output_key"]} if "output_key" in part else set()
         return found
 
@@ -79,7 +85,7 @@ class BodiesJudge(Judge):
         if "index_as" in each:
             self.values[each["index_as"]] = number
         frame["kept"] = {name: self.values.get(name, GONE) for name in each.get("carry", ())}
-        frame["each"] = each
+        frame |= {"each": each, "number": number}
         inside = {part["id"] for step in flat(body_of(each)) for part in (step, *step.get("parallel_steps", ()))}
         frame["own"] = [Memory(rule, self, inside) for rule in each.get("guardrails", ())]
         self.rules += frame["own"]
@@ -98,9 +104,10 @@ class BodiesJudge(Judge):
         """The step ends, or begins again."""
         if body["kind"] == "again":
             self.values |= self.open[-1]["first"]
+            self.open[-1]["errors"] = []
             self._noted(self._names(each))
             return
-        self.open.pop()
+        self.values[f"{each['id']}.errors"] = listed(self.open.pop()["errors"])
         if body["kind"] != "success":
             self.values |= dict.fromkeys(each.get("carry", ()), GONE)
         self._noted(set(each.get("carry", ())))

@@ -6,7 +6,7 @@ guardrails of the program remember; those of the body begin anew with each item.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ from brute_program import END, Event, Move, Rule, Truth, outputs_of
 from small_language import (
     GONE,
     OPAQUE,
-    REFERENCE,
     Items,
     Unreadable,
     Values,
@@ -25,7 +24,6 @@ from small_language import (
     filled,
     frozen,
     parsed,
-    reference,
     templates,
 )
 
@@ -43,6 +41,8 @@ class Frame(NamedTuple):
     first: tuple[Any, ...]
     kept: tuple[Any, ...]
     failed: str = ""
+    errors: tuple[tuple[int, str], ...] = ()
+    """The items of this round that have failed, each with the name of its error, where a condition asks for them."""
 
 
 def truth_of_bodies(program: dict[str, Any]) -> Truth:
@@ -254,11 +254,7 @@ class _Search(Search):
         yield 1, (len(self.steps), now, visits, after, (items, first))
 
     def _read(self, value: Any, values: Values) -> Any:
-        if isinstance(value, list):
-            return Items(self._read(one, values) for one in value)
-        if isinstance(value, str) and REFERENCE.fullmatch(value):
-            return reference(value[1:], self.names.where)(values)
-        return frozen(value)
+        return filled(value, self.names.where)(values) if templates(value) else frozen(value)
 
     def _first(self, value: Any, values: Values) -> Any:
         if isinstance(value, str):
@@ -310,13 +306,14 @@ class _Search(Search):
                 self._stopped(step, memory, is_cancelled=False)
                 return
             memory = self._noticed(memory, number, self._assigned(number, step))
-            again = frame._replace(item=0, round=frame.round + 1, kept=frame.first, failed="")
+            again = frame._replace(item=0, round=frame.round + 1, kept=frame.first, failed="", errors=())
             now = self._put(values, dict(zip(carry, frame.first, strict=True)))
             yield 1, (len(self.steps), now, visits, memory, (*around, again))
             return
         move = (
             self._failed(number, step, values, frame.failed, 0) if frame.failed else self._joined(number, step, values)
         )
+        move = move._replace(values=self._put(move.values, {f"{step['id']}.errors": listed(frame.errors)}))
         for cost, (to, after, counted, held, ending) in self._gone(move, visits, memory, around, spent, limit):
             if to == END:
                 yield cost, self._closed(after, counted, held, around, ending, number)
@@ -331,7 +328,7 @@ class _Search(Search):
 
     def _failed(self, number: int, step: dict[str, Any], values: Values, name: str, cost: int) -> Move:
         new = {**dict.fromkeys(outputs_of(step), GONE), **dict.fromkeys(step.get("carry", ()), GONE)}
-        new |= {f"{step['id']}.error": "error", f"{step['id']}.error_name": name}
+        new |= {f"{step['id']}.error": "error", f"{step['id']}.error_name": name, f"{step['id']}.errors": GONE}
         skips = step.get("on_error") == "skip"
         to, ending = self._way(number, step, "skipped" if skips else "failed", name)
         event = Event(number, assigned=self._assigned(number, step), ending=ending)
@@ -342,7 +339,7 @@ class _Search(Search):
         if step["type"] != "for_each" or move.to == END:
             return move
         new = {**dict.fromkeys(outputs_of(step), GONE), **dict.fromkeys(step.get("carry", ()), GONE)}
-        new |= {f"{step['id']}.error": "error", f"{step['id']}.error_name": "Visits"}
+        new |= {f"{step['id']}.error": "error", f"{step['id']}.error_name": "Visits", f"{step['id']}.errors": GONE}
         return move._replace(values=self._put(move.values, new))
 
     def _closed(
@@ -361,6 +358,8 @@ class _Search(Search):
         values, visits = self._forgotten(number, values, visits)
         memory = _without(self._noticed(memory, number, self.local[number]), self.own[number])
         failed = name if status != "SUCCESS" and each.get("on_item_error", "fail") == "fail" else ""
+        if status != "SUCCESS" and f"{each['id']}.errors" in self.names.slots:
+            frame = frame._replace(errors=(*frame.errors, (frame.item - 1, name)))
         return (len(self.steps), values, visits, memory, (*frames[:-1], frame._replace(failed=failed)))
 
     def _on_edges(self) -> set[str]:
@@ -384,6 +383,11 @@ def _targets(step: dict[str, Any]) -> list[str]:
     named = [step.get("then"), step.get("otherwise"), step.get("error_step")]
     entries = [*step.get("cases", ()), *step.get("catch", ())]
     return [target for target in [*named, *(entry["then"] for entry in entries)] if target is not None]
+
+
+def listed(errors: Iterable[tuple[int, str]]) -> Items:
+    """Return `$id.errors` of items that failed, each with the name of its error."""
+    return Items((("error", OPAQUE), ("error_name", name), ("index", item)) for item, name in errors)
 
 
 def _without(memory: tuple[Any, ...], places: range) -> tuple[Any, ...]:

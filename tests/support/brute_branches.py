@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
+from small_language import GONE, Unreadable, compiled, filled, names_of, parsed
+
 MAX_STATES = 200_000
 FAILS = "fails"
 Env = tuple[tuple[str, Any], ...]
@@ -112,6 +114,8 @@ class Judge:
 
 def read(text: str, env: Mapping[str, Any]) -> Any:
     """Return the value of a condition of `branched_programs`, or FAILS."""
+    if "+" in text or ".errors" in text:
+        return _evaluated(text, env)
     for word in (" and ",):
         if word in text:
             values = [read(one, env) for one in text.split(word)]
@@ -128,6 +132,32 @@ def read(text: str, env: Mapping[str, Any]) -> Any:
         return env[name] if isinstance(env[name], bool) else FAILS
     value = wanted.strip("'") if "'" in wanted else int(wanted)
     return env[name] == value and isinstance(env[name], bool) is False
+
+
+def _evaluated(text: str, env: Mapping[str, Any]) -> Any:
+    """Return the value of a condition with joined texts, or with the errors of items, or FAILS."""
+    names: list[str] = []
+    reader = compiled(parsed(text), lambda name: _place(name, env, names))
+    try:
+        value = reader(tuple(env.get(name, GONE) for name in names))
+    except Unreadable:
+        return FAILS
+    return value if isinstance(value, bool) else FAILS
+
+
+def _place(text: str, env: Mapping[str, Any], names: list[str]) -> tuple[int, tuple[str, ...]]:
+    """Return where a reference stands in a list of names of variables, which gets its own, and the fields below it."""
+    parts = names_of(text)
+    size = next((end for end in range(len(parts), 1, -1) if ".".join(parts[:end]) in env), 1)
+    names.append(".".join(parts[:size]))
+    return len(names) - 1, tuple(parts[size:])
+
+
+def written(output: Any, env: Mapping[str, Any]) -> Any:
+    """Return what an `end` gives: a text has values of the variables that it names."""
+    if not isinstance(output, str):
+        return output
+    return filled(output, lambda name: (list(env).index(name), ()))(tuple(env.values()))
 
 
 class Enumeration:
@@ -152,6 +182,7 @@ class Enumeration:
     def starts(self) -> list[State]:
         """Return the states before the first step."""
         inputs = [[("f", value) for value in (False, True)], [("g", value) for value in ("a", "b")]]
+        inputs += [[("h", value) for value in ("a", "b")]] if "h" in self.program["inputs"] else []
         first = self.program["steps"][0]["id"]
         return [State(first, env, None, tuple(0 for _ in self.judges)) for env in product(*inputs)]
 
@@ -318,7 +349,7 @@ class Enumeration:
         held = tuple(sorted(counted.items()))
         start = Event("starts", name, env)
         if step["type"] == "end":
-            output = step.get("output")
+            output = written(step.get("output"), dict(env))
             yield [start], "good" if step["outcome"] == "success" else "failed", env, held, output
         elif step["type"] == "set":
             changed = tuple(sorted({**dict(env), "v": "x"}.items()))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
+from brute_bodies import listed
 from brute_branches import Enumeration, Event, Judge, Member, State
 
 NOT_BEGUN = Member()
@@ -34,6 +35,7 @@ class ItemEnumeration(Enumeration):
         self.locals = frozenset(
             {"i", "v", *(f"{one}.{what}" for one in self.body for what in ("output", "error", "error_name"))}
         )
+        self.asks = "$both.errors" in str(program)
         self.broken: set[str] = set()
         self.known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self.states = 0
@@ -44,9 +46,10 @@ class ItemEnumeration(Enumeration):
         lists = [found for size in range(most + 1) for found in product((False, True), repeat=size)]
         first = self.program["steps"][0]["id"]
         return [
-            State(first, (("f", f), ("g", g), ("l", items)), None, tuple((0,) for _ in self.judges))
+            State(first, (("f", f), ("g", g), *h, ("l", items)), None, tuple((0,) for _ in self.judges))
             for f in (False, True)
             for g in ("a", "b")
+            for h in ([(("h", one),) for one in ("a", "b")] if "h" in self.program["inputs"] else [()])
             for items in lists
         ]
 
@@ -105,9 +108,11 @@ class ItemEnumeration(Enumeration):
                     yield self._put(state, place, Member(at, env, visits), rules)
                 else:
                     rules = self._told(rules, [Event("assigns", "both", self.locals)], place + 1)
-                    yield self._put(state, place, Member(ended=at), self._left_item(rules, place + 1, at))
+                    ended = Member(ended=at, output=_error_name(step, events) if self.asks and at == "failed" else None)
+                    yield self._put(state, place, ended, self._left_item(rules, place + 1, at))
         if not running and not new:
-            yield from self._failed(state) if has_failed else self._joined(state, members)
+            left = self._with_errors(state, members)
+            yield from self._failed(left) if has_failed else self._joined(left, members)
 
     def _left_item(self, rules: tuple[Any, ...], place: int, ending: str) -> tuple[Any, ...]:
         """Let the rules of the body see the end of an item; what it owes, nobody pays any more."""
@@ -119,14 +124,22 @@ class ItemEnumeration(Enumeration):
             known.append(memories)
         return tuple(known)
 
+    def _with_errors(self, state: State, members: tuple[Member, ...]) -> State:
+        """Return the state behind all items: their errors are known, in the order of the list."""
+        if not self.asks:
+            return state
+        errors = [(place, member.output) for place, member in enumerate(members) if member.ended == "failed"]
+        return state._replace(env=tuple(sorted({**dict(state.env), "both.errors": listed(errors)}.items())))
+
     def _failed(self, state: State) -> Iterator[State]:
         """Yield what comes behind items of which one has failed: another round, or what follows the error."""
         joined = tuple((max(memories),) if judge in self.apart else memories for judge, memories in self._paired(state))
-        gone = Event("assigns", "both", self.locals | {"both.output", "both.error"})
+        gone = Event("assigns", "both", self.locals | {"both.output", "both.error", "both.errors"})
         rules = self._told(joined, [gone])
         failed = int(state.at.removeprefix(AGAIN)) + 1 if state.at.startswith(AGAIN) else 1
         if self.fork.get("on_error") == "retry" and failed < self.fork["max_retries"]:
-            yield self._begun(state._replace(at=f"{AGAIN}{failed}", rules=rules))
+            env = tuple(one for one in state.env if one[0] != "both.errors")  # they are bound when the step has ended
+            yield self._begun(state._replace(at=f"{AGAIN}{failed}", env=env, rules=rules))
             return
         target = self.fork.get("error_step", "failed")
         if self.fork.get("on_error") == "skip":
@@ -139,7 +152,10 @@ class ItemEnumeration(Enumeration):
     def _joined(self, state: State, members: tuple[Member, ...]) -> Iterator[State]:
         del members
         rules = tuple((max(memories),) if judge in self.apart else memories for judge, memories in self._paired(state))
-        done = [Event("assigns", "both", self.locals | {"both.output", "both.error"}), Event("succeeds", "both")]
+        done = [
+            Event("assigns", "both", self.locals | {"both.output", "both.error", "both.errors"}),
+            Event("succeeds", "both"),
+        ]
         rules = self._told(rules, done)
         target = self._following(self.program["steps"], self.fork)
         if target in self.top:
@@ -152,3 +168,10 @@ class ItemEnumeration(Enumeration):
 
     def _paired(self, state: State) -> Iterator[tuple[Judge, Any]]:
         return zip(self.judges, state.rules, strict=True)
+
+
+def _error_name(step: Mapping[str, Any], events: list[Event]) -> str:
+    """Return the name of the error of an item that fails at a step; a call fails with any, of which none asks."""
+    if events[-1].what == "passes":
+        return "Visits"
+    return "Declared" if step["type"] == "end" else "Unexpected"

@@ -109,7 +109,7 @@ class Names:
         """Return the variable that a reference speaks of, and the fields below it."""
         names = names_of(text)
         size = 2 if names[0] in self.outputs and names[1:2] in (["output"], ["error"]) else 1
-        if names[0] in self.outputs - self.variables and names[1:2] == ["error_name"]:
+        if names[0] in self.outputs - self.variables and names[1:2] in (["error_name"], ["errors"]):
             size = 2
         return ".".join(names[:size]), tuple(names[size:])
 
@@ -145,14 +145,12 @@ def _all_references(program: dict[str, Any]) -> Iterator[str]:
         for value in (*step.get("set", {}).values(), *step.get("carry", {}).values()):
             yield from templates(value) if not isinstance(value, str) else ()
         for part in (step, *step.get("parallel_steps", ())):
-            items = part.get("items")
-            listed = items if isinstance(items, list) else [items]
+            yield from templates(part.get("items"))
             for value in (
                 part.get("prompt"),
                 part.get("output"),
                 part.get("seconds"),
                 part.get("until"),
-                *listed,
                 *part.get("args", {}).values(),
             ):
                 yield from REFERENCE.findall(value) if isinstance(value, str) else ()

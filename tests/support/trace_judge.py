@@ -13,6 +13,7 @@ from brute_order import before_of, needs_of
 from small_language import GONE, REFERENCE, Reader, Unreadable, compiled, frozen, names_of, parsed, references
 
 SETTLED: Final = ("success", "fallback", "failed", "skipped")
+_LEFT_BY_CALLS: Final = (["output"], ["error"], ["error_name"], ["errors"])
 _NO_ARGUMENTS: Final = ((), {})
 
 Breach = tuple[str, str]
@@ -209,7 +210,7 @@ class Judge:
     def root(self, text: str) -> tuple[str, tuple[str, ...]]:
         """Return the variable that a reference speaks of, and the fields below it."""
         names = names_of(text)
-        size = 2 if names[0] in self.calls and names[1:2] in (["output"], ["error"], ["error_name"]) else 1
+        size = 2 if names[0] in self.calls and names[1:2] in _LEFT_BY_CALLS else 1
         return ".".join(names[:size]), tuple(names[size:])
 
     def arguments(self, part: dict[str, Any]) -> tuple[tuple[str, Any], ...] | Any:

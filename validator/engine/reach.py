@@ -322,6 +322,7 @@ class _Search:
     def _confirmed(self, path: Path) -> Answer | None:
         """Return the violation at the end of a path, if the machine confirms it."""
 
+        from stepward.validator.engine.witnesses.failing import with_other_items
         from stepward.validator.engine.witnesses.paths import Traced
 
         witnesses = self.engine.witnesses()
@@ -330,6 +331,8 @@ class _Search:
         moves = tuple(traced.moves)
         claim = self.claims(last.kind, last.step)
         found = witnesses.confirm(claim, last.kind, moves, traced.known)
+        if isinstance(found, str):
+            moves, found = with_other_items(witnesses, claim, last.kind, moves, traced.known) or (moves, found)
         evidence = Evidence(path.layer, path=moves)
         state = path.steps[-2].after if len(path.steps) > 1 else path.before
         if not isinstance(found, str):

@@ -26,7 +26,7 @@ from stepward.validator.recheck.kept import BEFORE_ALL, BEFORE_ITEM
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
-from stepward.vm.expressions.syntax import Constant, Expression
+from stepward.vm.expressions.syntax import Constant, Expression, Reference
 from stepward.vm.expressions.template import embedded, lone_reference
 from stepward.vm.language.steps import BranchStep, FailingPart, ForEachStep, InvokeStep, ParallelStep, SetStep, Stage
 
@@ -202,13 +202,16 @@ def may_be_refused(steps: Steps, number: int) -> bool:
 
 def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Iterator[Exit]:
     """Yield the exits of the start of a for_each step: to its items, or a failure before them."""
-    changes: dict[Changes, None] = {(): None} if steps.is_blind else {}
+    changes: dict[Changes, None] = {(): None}
+    is_sure = _is_plain(steps, number)
     if not steps.is_blind:
         trees = steps.trees(number, state)
         names = references(trees)
         environment = steps.environment(names, number, state)
+        changes, is_sure = {}, True
         for split in steps.fitting(names, environment):
             results = [values(tree, split, may_overflow=steps.origins.may_overflow(tree)) for tree in trees]
+            is_sure = is_sure and not any(FAILS in found for found in results)
             if all(found != {FAILS} for found in results):
                 changes.update(dict.fromkeys(steps.assigned(number, step, state, results)))
     for transition in steps.transitions(number):
@@ -217,12 +220,26 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
     if not steps.is_blind and isinstance(step, InvokeStep):
         if not may_fail_to_call(steps.reading, step, lambda name: steps.environment([name], number, state)[name]):
             return
-    elif not list(step.expressions) and _is_list(steps, number, step, state):
+    elif is_sure and _is_list(steps, number, step, state):
         return
     gone = [(one,) for one in step.carry]
     for name, due in _failures(steps, number, step, errors_before_items(step)):
         for change in steps.together([steps.left_without(step, name), *map(steps.undefined, gone)]):
             yield Exit(due, change, NOTHING, NOTHING, 1)
+
+
+def _is_plain(steps: Steps, number: int) -> bool:
+    """Return whether the first values of what items carry on are constants or inputs, which can't fail."""
+    trees = steps.reading.plain_expressions(number)
+    return trees is not None and all(
+        isinstance(tree, Constant) or (isinstance(tree, Reference) and _is_given(steps, tree.names)) for tree in trees
+    )
+
+
+def _is_given(steps: Steps, names: Names) -> bool:
+    """Return whether a reference reads an input that always has a value."""
+    origins = steps.origins
+    return not origins.of(names).may_be_absent and origins.is_always_there(origins.root(names))
 
 
 def _may_be_list(steps: Steps, number: int, step: ForEachStep, state: State) -> bool:
@@ -239,7 +256,8 @@ def _may_be_list(steps: Steps, number: int, step: ForEachStep, state: State) -> 
 def _is_list(steps: Steps, number: int, step: ForEachStep, state: State) -> bool:
     """Return whether the items are a list that is short enough: written down, or of a type that says it."""
     if isinstance(step.items, tuple):
-        return not any(embedded(step.items)) and (step.max_items is None or len(step.items) <= step.max_items)
+        is_short = step.max_items is None or len(step.items) <= step.max_items
+        return is_short and all(_is_there(steps, number, one.reference.names, state) for one in embedded(step.items))
     names = lone_reference(step.items)
     meant = None if names is None else steps.reading.lookup.meaning(names)
     if names is None or meant is None:
@@ -250,6 +268,13 @@ def _is_list(steps: Steps, number: int, step: ForEachStep, state: State) -> bool
             return True
     blocks = [] if steps.is_blind else steps.environment([names], number, state)[names]
     return bool(blocks) and all(_is_short(block, step.max_items) for block in blocks)
+
+
+def _is_there(steps: Steps, number: int, names: Names, state: State) -> bool:
+    """Return whether a reference has a value at a step, whatever it is."""
+    if _is_given(steps, names):
+        return True
+    return not steps.is_blind and UNDEFINED not in steps.environment([names], number, state)[names]
 
 
 def _is_short(block: Block, most: int | None) -> bool:

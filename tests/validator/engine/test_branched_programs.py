@@ -157,7 +157,9 @@ def broken_by_runs(data: dict[str, Any], seed: int) -> set[str]:
         chance = Random(f"{seed} {number}")
         tools = Watched(chance)
         vm = ExecutionVM(tools, None, MemoryJournal(), checker=None)
-        run = vm.run_sync(bare, {"f": chance.random() < 0.5, "g": chance.choice("ab")}, run_id="run")
+        inputs = {"f": chance.random() < 0.5, "g": chance.choice("ab")}
+        inputs |= {"h": chance.choice("ab")} if "h" in data["inputs"] else {}
+        run = vm.run_sync(bare, inputs, run_id="run")
         for judge in judges:
             memory: Any = judge.first
             for event in tools.events:

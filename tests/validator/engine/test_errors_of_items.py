@@ -21,6 +21,7 @@ PROVED, BROKEN, OPEN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
 SKIPPED = {"on_item_error": "skip"}
 CAUGHT = {"error_step": "sorry"}
 AT_ONCE = {"max_concurrency": 2}
+WRITTEN = {"items": ["one", "two"]}
 TRIED_AGAIN = {"on_error": "retry", "max_retries": 2, "error_step": "sorry"}
 FAILS_BEFORE = {"items": "$none", "error_step": "sorry"}
 
@@ -45,19 +46,25 @@ CASES: list[tuple[dict[str, Any], str, str, Verdict]] = [
     (SKIPPED, "behind", f"defined($each.errors[0]) and {BELOW}", PROVED),
     (SKIPPED, "behind", LACKS, PROVED),
     (SKIPPED | AT_ONCE, "behind", UNDEFINED, PROVED),
-    # That some item has failed is a run that the checker looks for and need not find: it must not say that none has.
-    (SKIPPED, "behind", SOME, OPEN),
-    (SKIPPED, "behind", f"defined($each.errors[0]) and {A}", OPEN),
-    (SKIPPED, "behind", f"defined($each.errors[0]) and {INDEX}", OPEN),
+    # To show that some has, a witness makes items fail.
+    (SKIPPED, "behind", SOME, BROKEN),
+    (SKIPPED, "behind", f"defined($each.errors[0]) and {A}", BROKEN),
+    (SKIPPED, "behind", f"defined($each.errors[0]) and {INDEX}", BROKEN),
+    (SKIPPED | AT_ONCE, "behind", f"defined($each.errors[0]) and {INDEX}", BROKEN),
+    (SKIPPED | WRITTEN, "behind", "len($each.errors) == 1", BROKEN),
+    (SKIPPED | WRITTEN, "behind", "len($each.errors) > 1", BROKEN),
+    (SKIPPED | WRITTEN, "behind", "len($each.errors) > 2", OPEN),  # nothing counts the items of a list
     # In the error step, the list is there if an item has failed, and not if none began.
     (CAUGHT, "sorry", UNDEFINED, PROVED),
     (CAUGHT, "sorry", f"defined($each.errors) and {SOME}", BROKEN),
+    (CAUGHT, "sorry", f"defined($each.errors) and {INDEX}", BROKEN),
+    (CAUGHT, "sorry", f"defined($each.errors) and {A}", BROKEN),
     (TRIED_AGAIN, "sorry", UNDEFINED, PROVED),
     (FAILS_BEFORE, "sorry", DEFINED, PROVED),
     (FAILS_BEFORE, "sorry", UNDEFINED, BROKEN),
     # In another round, a body reads the list of the round before.
     ({"max_visits": 2}, "inside", f"defined($each.errors) and {SOME}", PROVED),
-    (SKIPPED | {"max_visits": 2}, "inside", f"defined($each.errors) and {SOME}", OPEN),
+    (SKIPPED | {"max_visits": 2}, "inside", f"defined($each.errors) and {SOME}", BROKEN),
 ]
 
 
@@ -118,7 +125,46 @@ def test_the_errors_of_items_are_decided(way: dict[str, Any], place: str, condit
     found = verdict_of(made)
     assert found.verdict is due, found.evidence
     assert found.rechecked == (due is PROVED)
-    assert is_broken(made) == (due is not PROVED)
+    assert is_broken(made) == (due is BROKEN)
+
+
+LOOK: dict[str, Any] = {"id": "look", "type": "tool", "tool": "look"}
+GOOD: dict[str, Any] = {"id": "good", "type": "end"}
+BAD: dict[str, Any] = {"id": "bad", "type": "end", "outcome": "failure"}
+ASKS = {"id": "c", "type": "condition", "then": "good", "otherwise": "bad"}
+CATCHES = [{"errors": ["A"], "then": "bad"}, {"errors": ["any"], "then": "good"}]
+BODIES: dict[str, list[dict[str, Any]]] = {
+    "a call": [LOOK],
+    "two calls": [LOOK, LOOK | {"id": "more"}],
+    "an end, by the item": [ASKS | {"condition": "$x == 'a'"}, GOOD, BAD],
+    "an end, by a call": [LOOK | {"on_error": "skip"}, ASKS | {"condition": "defined($look.output)"}, GOOD, BAD],
+    "no branch": [{"id": "c", "type": "condition", "condition": "$x == 'a'", "then": "good"}, GOOD],
+    "an error that is caught": [LOOK | {"catch": CATCHES, "next_step": "good"}, GOOD, BAD],
+    "calls at once": [{"id": "par", "type": "parallel", "parallel_steps": [LOOK, LOOK | {"id": "more"}]}],
+    "branches": [{"id": "par", "type": "parallel", "branches": {"m": {"steps": [LOOK]}}}],
+    "an inner list": [{"id": "inner", "type": "for_each", "items": ["u"], "as": "y", "max_items": 2, "do": LOOK}],
+    "visits": [LOOK | {"max_visits": 1, "next_step": "look"}],
+}
+"""Bodies, by what makes an item of them fail."""
+NAMES_OF = {"an end, by the item": "Declared", "an end, by a call": "Declared", "an error that is caught": "Declared"}
+NAMES_OF |= {"no branch": "Uncovered", "visits": "Visits"}
+"""The errors of their items; other bodies end with those of a tool."""
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(
+    "way", [SKIPPED, SKIPPED | AT_ONCE, SKIPPED | WRITTEN], ids=["one by one", "at once", "written"]
+)
+def test_a_witness_makes_items_fail_in_each_way(body: str, way: dict[str, Any]) -> None:
+    named = NAMES_OF.get(body, "B")
+    asked = [SOME, "len($each.errors) > 1", f"defined($each.errors[0]) and $each.errors[0].error_name == '{named}'"]
+    for condition in asked:
+        data = program(way, "behind", condition).to_data()
+        data["steps"][0]["steps"] = BODIES[body]
+        data["inputs"]["l"]["items"] = {"type": "string"}
+        found = verdict_of(Program.from_dict(data))
+        assert found.verdict is BROKEN, (condition, found.evidence)
+        assert found.evidence.witness is not None
 
 
 @pytest.mark.parametrize("read", ["$errors", "$inner.errors"])

@@ -115,8 +115,7 @@ class Witnesses:
         and machine disagree, and one of them is wrong.
         """
         path = tuple(replace(move, error=named(self.facts, path, position)) for position, move in enumerate(path))
-        found = Evidence(layer, path=path)
-        goal = _Goal(claim, kind, path)
+        found, goal = Evidence(layer, path=path), _Goal(claim, kind, path)
         match self._tried(goal):
             case Witness() as witness:
                 return replace(found, witness=witness)
@@ -127,10 +126,11 @@ class Witnesses:
             case _:
                 return found
 
-    def confirm(self, claim: Claim, kind: str, path: tuple[Move, ...], known: Known) -> Witness | str:
-        """Return the witness of a path that the machine confirms, or the words why there is none."""
-        goal = _Goal(claim, kind, path, known)
-        match self._tried(goal):
+    def confirm(
+        self, claim: Claim, kind: str, path: tuple[Move, ...], known: Known, most: int = MAX_SEARCH
+    ) -> Witness | str:
+        """Return the witness of a path that the machine confirms, or why there is none; `most` are its records."""
+        match self._tried(_Goal(claim, kind, path, known), most):
             case Witness() as witness:
                 return witness
             case Replayed() as shown:
@@ -138,10 +138,10 @@ class Witnesses:
             case _Unmade(why=why):
                 return why
 
-    def _tried(self, goal: _Goal) -> Witness | Replayed | _Unmade:
+    def _tried(self, goal: _Goal, most: int = MAX_SEARCH) -> Witness | Replayed | _Unmade:
         """Return a witness, or the first run that showed nothing, or why no run was made."""
         self._tries, self._is_late = 0, False
-        self._until = min(self._most, self.replayer.steps + MAX_SEARCH + 4 * len(goal.path))
+        self._until = min(self._most, self.replayer.steps + most + 4 * len(goal.path))
         try:
             if self.replayer.steps <= self._most:
                 return self._shown(goal) or _Unmade("nothing was found for its parallel steps to do")

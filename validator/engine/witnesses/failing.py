@@ -1,0 +1,217 @@
+"""Paths on which more items of a for_each step fail, or succeed: for what asks `$id.errors` what failed.
+
+To a path, that list is any. A run needs items that fail as the list says. So frames are put before those of the path,
+and the machine says which of them show what was asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from stepward.validator.analysis.product import ON_TO_ITEM, moved
+from stepward.validator.findings import Move
+from stepward.vm.expressions.syntax import Constant, all_references, walk
+from stepward.vm.language.steps import Call, ForEachStep, ParallelStep, Stage
+from stepward.vm.language.transitions import Transition
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.facts import ProgramFacts
+    from stepward.validator.engine.witnesses.synthesis import Known, Witnesses
+    from stepward.validator.engine.witnesses.witness import Claim, Witness
+
+T = TypeVar("T")
+
+MAX_PATHS: Final = 40
+"""The most paths that are made of one."""
+
+MAX_RECORDS: Final = 4_000
+"""The records of the machine after which no more of them are tried."""
+
+MAX_OF_ONE: Final = 300
+"""The records after which the search for a run on one of them stops, without the four for each of its moves."""
+
+MAX_WAYS: Final = 200
+"""The most steps from which the ways of an item go on."""
+
+MAX_FAILURES: Final = 8
+"""The most ways to fail an item that are tried."""
+
+MAX_ITEMS: Final = 20
+"""The most items that are put on a path."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What one item does: its moves, and the errors of calls on it, each after its position there and the call."""
+
+    moves: tuple[Move, ...]
+    errors: tuple[tuple[int, str, str], ...] = ()
+
+    def then(self, move: Move, errors: Mapping[str, str]) -> Frame:
+        """Return this, and one move more; `errors` are those of the calls of its step."""
+        found = tuple((len(self.moves), call, name) for call, name in errors.items())
+        return Frame((*self.moves, move), (*self.errors, *found))
+
+
+def with_other_items(
+    witnesses: Witnesses, claim: Claim, kind: str, path: Sequence[Move], known: Known
+) -> tuple[tuple[Move, ...], Witness] | None:
+    """Return a path with more items in a step whose errors something asks for, and its witness; None if there is none.
+
+    `known` is what the engine knows on the path, as for `Witnesses.confirm`.
+    """
+    until = witnesses.replayer.steps + MAX_RECORDS
+    for moves, others in islice(_with_other_items(witnesses.facts, path, known), MAX_PATHS):
+        found = witnesses.confirm(claim, kind, moves, others, MAX_OF_ONE)
+        if not isinstance(found, str):
+            return moves, found
+        if witnesses.replayer.steps > until:
+            break
+    return None
+
+
+def _with_other_items(
+    facts: ProgramFacts, path: Sequence[Move], known: Known
+) -> Iterator[tuple[tuple[Move, ...], Known]]:
+    asked = _asked(facts)
+    begun = [number for number, move in enumerate(path) if move.step in asked and move.opens]
+    for number in begun:
+        owner = facts.flow.position[path[number].step]
+        each = facts.bodies.each(owner)
+        taken = _taken(path, number, each)
+        for frames in _rows(facts, owner, each, taken):
+            yield _put(path, known, number + 1, frames)
+
+
+def _asked(facts: ProgramFacts) -> frozenset[str]:
+    """Return the ids of the for_each steps of which a condition, a text or a rule reads the errors of items."""
+    meaning = facts.meaning
+    names = [
+        reference.names
+        for clause in meaning.clauses
+        if clause.tree is not None
+        for reference in all_references(clause.tree)
+    ]
+    found = {located[0] for one in names if (located := meaning.names.locate(one)) is not None}
+    whens = [text for _, text in meaning.whens]
+    return frozenset(
+        step
+        for step in meaning.names.listed
+        if (step, "errors") in found or any(f"${step}.errors" in text for text in whens)
+    )
+
+
+def _taken(path: Sequence[Move], start: int, each: ForEachStep) -> int:
+    """Return how many items a path takes of the step that it starts at a position."""
+    taken = 0
+    for move in path[start + 1 :]:
+        if move.step == each.id:
+            break
+        taken += move.how == ON_TO_ITEM and move.step == f"{each.id} next"
+    return taken
+
+
+# -- frames ------------------------------------------------------------------------------------------------------------
+
+
+def _rows(facts: ProgramFacts, owner: int, each: ForEachStep, taken: int) -> Iterator[tuple[Frame, ...]]:
+    """Yield the frames to put on a path, few first: all fail, or the first of them, or the last."""
+    good, bad = _frames(facts, owner)
+    sizes: Sequence[int] = range(1, min(3, (each.max_items or taken) - taken) + 1)
+    if isinstance(each.items, tuple):
+        sizes = [len(each.items) - taken]
+    for size in (one for one in sizes if 0 < one <= MAX_ITEMS):
+        if each.on_item_error == "fail":
+            yield from ((frame,) * size for frame in good[:1])
+            continue
+        for frame in bad:
+            rest = good[:1] * (size - 1)
+            yield from dict.fromkeys([(frame,) * size, (frame, *rest), (*rest, frame)] if rest else [(frame,) * size])
+
+
+def _frames(facts: ProgramFacts, owner: int) -> tuple[list[Frame], list[Frame]]:
+    """Return the short ways of an item through a body that succeed, and those that fail, by their steps and errors."""
+    flow, body = facts.flow, facts.flow.layout.bodies[owner]
+    stages = {body.next, body.failed}
+    opened = moved(flow, body.next, next(one for one in flow.transitions[body.next] if one.kind == "item"))
+    pending = deque([(body.first, frozenset([body.first]), Frame((opened,)))])
+    good: list[Frame] = []
+    bad: list[Frame] = []
+    for _ in range(MAX_WAYS):
+        if not pending:
+            break
+        number, seen, before = pending.popleft()
+        for one in flow.transitions[number]:
+            if one.kind in ("visits", "again") or one.to < 0:
+                continue
+            further = [
+                before.then(moved(flow, number, one, name), errors) for name, errors in _named(facts, number, one)
+            ]
+            if one.ending is not None and one.to in stages:
+                (good if one.ending.status == "SUCCESS" else bad).extend(further)
+            elif one.to not in seen or isinstance(flow.steps[one.to], Stage):
+                pending.extend((one.to, seen | {one.to}, frame) for frame in further)
+    wanted = _texts(facts)
+    bad.sort(key=lambda frame: not any(name in wanted for _, _, name in frame.errors))
+    return good, bad[:MAX_FAILURES]
+
+
+def _named(facts: ProgramFacts, number: int, transition: Transition) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the errors with which a step takes a transition, each with those of its calls; no name where it has none.
+
+    What fails for other reasons than a call is none of these: it takes values, which nobody chooses here.
+    """
+    step, failing = facts.flow.steps[number], facts.failing
+    if transition.kind not in ("failed", "skipped") or isinstance(step, Stage):
+        yield "", {}
+    elif isinstance(step, ParallelStep) or (isinstance(step, Call) and not failing.has_names):
+        names = dict.fromkeys(name for part in step.sub_steps for name in failing.started(part))
+        for name in names if failing.has_names else ():
+            if facts.flow.failure(number, name) == transition:
+                yield name, {part.id: name for part in step.sub_steps if name in failing.started(part)}
+        if not names or not failing.has_names:
+            yield "", {}
+    elif isinstance(step, Call):
+        names = dict.fromkeys(failing.started(step))
+        for name in names if transition.kind == "failed" else list(names)[:1]:
+            if facts.flow.failure(number, name) == transition:
+                yield name, {step.id: name}
+
+
+def _texts(facts: ProgramFacts) -> set[Any]:
+    """Return the texts that conditions compare: among them are the names of errors for which they ask."""
+    trees = (clause.tree for clause in facts.meaning.clauses if clause.tree is not None)
+    nodes = chain.from_iterable(map(walk, trees))
+    return {node.value for node in nodes if isinstance(node, Constant) and isinstance(node.value, str)}
+
+
+# -- paths -------------------------------------------------------------------------------------------------------------
+
+
+def _put(path: Sequence[Move], known: Known, at: int, frames: Sequence[Frame]) -> tuple[tuple[Move, ...], Known]:
+    """Return a path with frames at a position, and what is known on it."""
+    new = [move for frame in frames for move in frame.moves]
+    errors = {(number if number < at else number + len(new), name): one for (number, name), one in known.errors.items()}
+    begun = at
+    for frame in frames:
+        errors.update(((begun + place, call), name) for place, call, name in frame.errors)
+        begun += len(frame.moves)
+    outputs = {
+        (number if number < at else number + len(new), name): one for (number, name), one in known.outputs.items()
+    }
+    moved_on = replace(
+        known,
+        outputs=outputs,
+        errors=errors,
+        turns=_shifted(known.turns, at, len(new)),
+        items=_shifted(known.items, at, len(new)),
+    )
+    return (*path[:at], *new, *path[at:]), moved_on
+
+
+def _shifted(known: Mapping[int, T], at: int, by: int) -> dict[int, T]:
+    return {number if number < at else number + by: one for number, one in known.items()}
