@@ -167,7 +167,8 @@ def with_joins(data: Data, chance: Random) -> Data:
         name, sign, letter = match.groups()
         return _joined(f"${name}", sign, letter, [f"${one}" for one in texts], chance)
 
-    found = _changed(found, lambda text: _COMPARED.sub(joined, text))
+    kept = {name: value for name, value in found.items() if name == "programs"}  # it has inputs of its own
+    found = {**_changed(found, lambda text: _COMPARED.sub(joined, text)), **kept}
     if found.get("language") != 2:
         return found | {"language": 2}
     rule = _joining_rule(found, texts, chance)

@@ -169,9 +169,10 @@ def _answers(steps: Steps, step: int, state: tuple[int, ...], slot: int, tree: E
     if state[slot] != OPEN:
         yield state
         return
-    environment = steps.environment(references([tree]), step, state)
-    said = truths(tree, environment, may_overflow=steps.origins.may_overflow(tree))
-    for answer in said:
+    names = references([tree])
+    splits = steps.fitting(names, steps.environment(names, step, state))  # `$a + $a == 'ab'` reads one value twice
+    may_overflow = steps.origins.may_overflow(tree)
+    for answer in {one for split in splits for one in truths(tree, split, may_overflow=may_overflow)}:
         yield (*state[:slot], FAILS if answer is None else int(answer), *state[slot + 1 :])
 
 

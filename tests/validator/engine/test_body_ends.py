@@ -68,6 +68,7 @@ RIGHT = [
     ("call in a for_each", "built objects", "$m.output.b == 1"),
     ("branch in a loop", "nested objects", "$m.output != 1 and $m.output.a != 1 and $m.output.a.ok"),
     ("call with a variable", "nothing", "defined($m.output)"),
+    *((shape, "built lists", "len($m.output) == 1") for shape in SHAPES),  # the caller takes a text, too
 ]
 
 

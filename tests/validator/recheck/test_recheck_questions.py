@@ -105,3 +105,33 @@ steps:
 def test_a_copy_has_an_answer_where_it_is_no_longer_known_to_be_one(kind: str, asked: str, forbidden: str) -> None:
     text = COPIED.format(type=kind, asked=asked, forbidden=forbidden)
     assert verdict(ProgramValidator(Program.from_yaml(text)).validate()) is Verdict.PROVED
+
+
+@pytest.mark.parametrize(
+    ("question", "is_broken"),
+    [
+        ("$g + $g == 'ab'", False),
+        ("$g + $g + $h == 'aba'", False),
+        ("$g + '-' + $g == 'b-a'", False),
+        ("$g + $h == 'ac'", False),
+        ("$g + $h == 'ab'", True),
+        ("$g + $h + $g == 'aba'", True),
+        ("$n + $n == 3", False),
+        ("$n + $n == 2", True),
+        ("$n * $n == 2", False),
+    ],
+)
+def test_a_question_that_reads_a_value_twice_has_the_answers_of_one_value(question: str, is_broken: bool) -> None:
+    """Two steps ask the same, so that the search remembers the answer."""
+    texts = {"type": "string", "enum": ["a", "b"]}
+    data = {
+        "name": "t",
+        "language": 2,
+        "inputs": {"g": texts, "h": texts, "n": {"type": "integer", "minimum": 0, "maximum": 3}},
+        "tools": {"pay": {"effect": "write", "idempotent": True}},
+        "guardrails": [{"name": "r", "never": {"tool": "pay"}, "when": question}],
+        "steps": [{"id": name, "type": "tool", "tool": "pay"} for name in ("p", "q")],
+    }
+    assert verdict(ProgramValidator(Program.from_dict(data)).validate()) is (
+        Verdict.VIOLATED if is_broken else Verdict.PROVED
+    )

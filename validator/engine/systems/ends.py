@@ -192,12 +192,12 @@ class Ends:
         """Return whether a value with references is certainly of a type, if these are defined."""
         if not any(one.path for one in embedded(value)):
             return self.facts.fits(value, spec)
-        if isinstance(value, dict) and spec.kinds == {"object"} and spec.enum is None:
+        if isinstance(value, dict) and "object" in spec.kinds and spec.enum is None:
             known = spec.properties or {}
             is_closed = spec.additional_properties not in (None, True)
             has_all = set(spec.required) <= set(value) and not (is_closed and set(value) - set(known))
             return has_all and all(self._fits(one, known[name]) for name, one in value.items() if name in known)
-        if isinstance(value, tuple) and spec.kinds == {"array"} and spec.enum is None:
+        if isinstance(value, tuple) and "array" in spec.kinds and spec.enum is None:
             is_long = (spec.min_items or 0) <= len(value) <= (len(value) if spec.max_items is None else spec.max_items)
             return is_long and (spec.items is None or all(self._fits(one, spec.items) for one in value))
         return False
