@@ -27,6 +27,7 @@ class Invariant(Enum):
     ERASURE = "an erased value never comes back"
     BOUNDS = "budgets, retries and size limits hold"
     REFUSAL = "a refusal is an error of the machine's own kind, and nothing else happens"
+    RECORDED = "what was recorded with the release comes to the same again"
 
     @property
     def key(self) -> str:
