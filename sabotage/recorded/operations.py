@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.drawn.fate import Manner, World
+from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.sabotage.operations.tasks import POLICIES, SECRET, drawn_plain
 from stepward.sabotage.playing.case import KEY_SEED
 from stepward.sabotage.recorded.notes import Notes
+from stepward.sabotage.recorded.properties import Table, finds_errors, finds_nothing, many_values
 from stepward.sabotage.recorded.showing import show_store
 from stepward.sabotage.recorded.stage import Cast, Process, Stage
 from stepward.vm import Policy, Program, Run, SigningKey
 from stepward.vm.journal.copying import copy_runs
 from stepward.vm.journal.store import Switch
 from stepward.vm.machine.authority import Envelope
-from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.stored_due import stored_due
-from stepward.vm.machine.turns import Said
+from stepward.vm.machine.turns import Said, steps_left, turn_name, turn_policies
 from stepward.vm.machine.worker import Worker
 
 PEOPLE: Final = ("ann", "bob", None)
@@ -31,6 +31,7 @@ THEMES: Final = (
 )
 MOST_RUNS: Final = 5
 OPERATIONS: Final = 16
+LEASE: Final = 60_000_000
 EDGES: Final = (-1_000_000, -1, 0, 1, 1_000_000)
 """Microseconds from the end of a wait, a deadline or a lease."""
 
@@ -56,7 +57,7 @@ class _Scene:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.chance = stage.chance
-        self.checker = self.chance.choice((None, _finds_nothing))
+        self.checker = self.chance.choice((None, None, finds_nothing, finds_nothing, finds_errors))
         self.key = SigningKey.from_seed(KEY_SEED) if self.chance.random() < 0.5 else None
         self.later = 0
         self.extra = [POLICIES[name] for name in sorted(POLICIES) if self.chance.random() < 0.15]
@@ -65,8 +66,9 @@ class _Scene:
         self.found: dict[str, Run] = {}
         """What was read of each run last."""
         self.tokens: list[str] = []
-        self.turns = 0
         self.copy = stage.new_store()
+        self.cache = Table() if self.chance.random() < 0.5 else None
+        stage.meanwhile = self._meanwhile
 
     def play(self) -> None:
         """Draw programs, ask everything of their runs, and show the store at the end."""
@@ -83,21 +85,30 @@ class _Scene:
         show_store(self.stage, self._machine(), self.key)
 
     def _draw(self, name: str) -> None:
-        if self.chance.random() < 0.3 or self.stage.add(self.chance.choice(THEMES), name) is None:
-            program = drawn_plain(self.chance, 10 * len(self.stage.casts), KINDS).built()
-            case = DrawnCase(program, f"{self.stage.seed} {name}", inputs={"card": SECRET})
-            plan = Plan(program)
-            world = World(plan, case.seed, Manner(), (SECRET,), case.limits.output_bytes)
-            self.stage.casts.append(Cast(case, plan, world))
+        """Add a program: a list of tasks, a specimen, one of many sensitive values, or one of a theme."""
+        kind = self.chance.choices(("tasks", "specimen", "values", "theme"), (25, 15, 5, 55))[0]
+        if kind == "theme" and self.stage.add(self.chance.choice(THEMES), name) is not None:
+            return
+        match kind:
+            case "specimen":
+                target = specimen_target(self.chance.choice(SPECIMENS))
+                case = DrawnCase(target.program, f"{self.stage.seed} {name}", target.policies)
+            case "values":
+                case = many_values(self.chance, f"{self.stage.seed} {name}")
+            case _:
+                program = drawn_plain(self.chance, 10 * len(self.stage.casts), KINDS).built()
+                case = DrawnCase(program, f"{self.stage.seed} {name}", inputs={"card": SECRET})
+        self.stage.cast(case)
 
     # -- machines ------------------------------------------------------------------------------------------------------
 
-    def _machine(self, cast: Cast | None = None) -> Process:
-        """Return a machine with the policies of a program."""
+    def _machine(self, cast: Cast | None = None, policies: Sequence[Policy] | None = None) -> Process:
+        """Return a machine with these policies, or those of a program."""
         cast = cast or self.chance.choice(self.stage.casts)
-        policies = [*cast.case.held(self.later), *self.extra]
+        if policies is None:
+            policies = [*cast.case.held(self.later), *self.extra]
         more: dict[str, Any] = {"breaks_after": self.breaks_after, "limits": cast.case.limits}
-        more["checker"] = self.checker
+        more |= {"checker": self.checker, "cache": self.cache}
         return self.stage.machine(policies, self.key, **more)
 
     def _by(self) -> str | None:
@@ -250,8 +261,7 @@ class _Scene:
         steps = data["steps"] = list(map(dict, data["steps"]))
         match self.chance.choice(("same", "text", "more", "less")):
             case "text":
-                for step in steps:
-                    step |= {"prompt": "other"} if "prompt" in step else {}
+                steps[:] = [{**step, **({"prompt": "other"} if "prompt" in step else {})} for step in steps]
             case "more":
                 steps.append({"id": "appended", "type": "end"})
             case "less" if len(steps) > 1:
@@ -269,18 +279,29 @@ class _Scene:
         self._ask(f"{work.__name__} {run}", work(run, program, grant=grant))
 
     def take_turn(self) -> None:
-        """Take a turn of a session."""
-        cast, said = self.chance.choice(self.stage.casts), Said(f"turn {self.turns}", {"a": self.turns})
-        machine = self._machine(cast)
-        before = None
-        if self.turns:
-            found = self.stage.quiet(machine.turns("session"))
-            before = found[-1] if found else None
-        work = machine.take_turn(
-            f"session:{self.turns}", cast.case.program, self.stage.inputs(cast), said, before, by=self._by()
-        )
-        self._ask(f"turn {self.turns}", work)
-        self.turns += 1
+        """Take a turn of a session, behind the last one or, now and then, behind an earlier one."""
+        cast, by = self.chance.choice(self.stage.casts), self._by()
+        try:
+            before = self.stage.quiet(self._machine(cast).turns("session"))
+        except Exception as error:
+            self.stage.notes.add_error(error)
+            return
+        if self.chance.random() < 0.1:
+            before = before[:-1]
+        data = {**cast.case.program.to_dict(), "max_steps": self.chance.choice((5, 20, 20))}
+        said, policies = Said("the first", {"a": 1}, max_steps=data["max_steps"]), [*cast.case.held(self.later)]
+        if before:
+            left = steps_left(before[-1])
+            said, data = Said(f"turn {len(before)}"), {**data, "max_steps": left}
+            policies = [*turn_policies(before[-1].plan.policies, before[-1])]
+        try:
+            program = Program.from_dict({name: value for name, value in data.items() if value is not None})
+        except Exception as error:
+            self.stage.notes.add_error(error)
+            return
+        machine, name = self._machine(cast, policies), turn_name("session", len(before) + 1)
+        last = before[-1] if before else None
+        self._ask(f"turn {name} {by}", machine.take_turn(name, program, self.stage.inputs(cast), said, last, by=by))
 
     def prune(self) -> None:
         """Prune runs that ended before some time."""
@@ -316,6 +337,53 @@ class _Scene:
         if self.chance.random() < 0.4:
             self.stage.store, self.copy = self.copy, self.stage.new_store()
 
+    def both(self) -> None:
+        """Make two requests at once of one machine."""
+        run, token, machine = self._run("waits"), (self.tokens or ["nothing"])[-1], self._machine()
+        works: list[Callable[[], Any]] = [
+            lambda: machine.resume(token, self._payload()),
+            lambda: machine.recover(run),
+            lambda: machine.cancel(run),
+            lambda: machine.get(run),
+            lambda: machine.erase(run),
+            machine.recover_all,
+        ]
+        one = self.chance.choice(works)
+        two = one if self.chance.random() < 0.5 else self.chance.choice(works)
+        self.stage.may_die = False
+        self._ask(f"both {works.index(one)} {works.index(two)} {run}", _at_once(one(), two()))
+        self.stage.may_die = True
+
+    async def _meanwhile(self, run: str) -> None:
+        """Do something while a tool or a model of a run is asked."""
+        clock, stage = self.stage.clock, self.stage
+        machine = self._machine()
+        match self.chance.choice(("cancel", "cancel", "erase", "recover", "resume", "leap", "leap", "switch", "claim")):
+            case "cancel":
+                work: Any = machine.cancel(run, by=self._by())
+            case "erase":
+                work = machine.erase(run)
+            case "recover":
+                work = machine.recover(run)
+            case "resume":
+                work = machine.resume((self.tokens or ["nothing"])[-1], self._payload())
+            case "claim":
+                work = machine.claim(2)
+            case "leap":
+                clock.time += self.chance.choice((500_000, LEASE - 1, LEASE, LEASE + 1, 3 * LEASE))
+                stage.notes.add("leap to", clock.time)
+                return
+            case _:
+                self.switch()
+                return
+        stage.notes.add("meanwhile", work.__name__, run)
+        try:
+            found = await work
+        except Exception as error:
+            stage.notes.add_error(error)
+        else:
+            stage.notes.add([one.run for one in found] if isinstance(found, list) else found)
+
     def change_machines(self) -> None:
         """Give the machines later policies, other policies, or another key."""
         self.later += 1
@@ -324,10 +392,9 @@ class _Scene:
         self.stage.notes.add("policies", self.later, [policy.policy for policy in self.extra])
 
 
-def _finds_nothing(program: Program, policies: Sequence[Policy]) -> tuple[()]:
-    """A checker that takes every program for proved."""
-    del program, policies
-    return ()
+async def _at_once(*works: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Return what comes of several requests."""
+    return await asyncio.gather(*works, return_exceptions=True)
 
 
 def _state(run: Run) -> str:
@@ -354,5 +421,6 @@ _OPERATIONS: Final[Mapping[str, tuple[int, str]]] = {
     "switch": (4, ""),
     "copy_all": (4, ""),
     "change_machines": (4, ""),
+    "both": (6, ""),
 }
 """The requests: how often each comes, and the state in which some run has to be for it, mostly."""

@@ -31,7 +31,9 @@ def show_store(stage: Stage, machine: Process, key: SigningKey | None) -> None:
         for entry in store.read(row.run):
             notes.add(entry.record)
         notes.add(sorted(store.vault.get(row.run).items()))
-        _show_verdict(notes, verify(store, row.run, keys=_keys(key), replay=replayer(store, row.run, plans=stage.plans())))
+        _show_verdict(
+            notes, verify(store, row.run, keys=_keys(key), replay=replayer(store, row.run, plans=stage.plans()))
+        )
         stage.do("get", machine.get(row.run))
         try:
             _show_run(notes, stage.quiet(machine.get(row.run)))

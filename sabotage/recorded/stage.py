@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from random import Random
 from typing import Any, Final, NamedTuple, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.fate import World, given
 from stepward.sabotage.drawn.machine import DrawnCase, Parted, raised
+from stepward.sabotage.drawn.values import respelled
 from stepward.sabotage.operations.files import Files
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.world import TooLate, WorldClock
@@ -21,16 +22,20 @@ from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Journal
 from stepward.vm.language.policy import Policy
-from stepward.vm.machine.models import ANY_NAME, ModelRequest
 from stepward.vm.machine.history import Plans
+from stepward.vm.machine.models import ANY_NAME, ModelRequest
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import cached_plans
+from stepward.vm.machine.runs import INLINE
 
 T = TypeVar("T")
 
 MODELS: Final = ("", "small", "large-2")
 SHARE_OF_DEATHS: Final = 0.03
 """The share of the calls in which a process dies."""
+
+SHARE_OF_OTHERS: Final = 0.08
+"""The share of the calls during which others do something."""
 
 
 class Cast(NamedTuple):
@@ -63,8 +68,11 @@ class Stage:
         self.is_dead = False
         self.may_die = True
         """Whether a process may die in a call. The tasks of a worker are not to."""
+        self.meanwhile: Callable[[str], Awaitable[None]] | None = None
+        """What others do while a tool or a model of a run is asked."""
         self._options = options
         self._calls = 0
+        self._run = ""
         self._runner = stack.enter_context(asyncio.Runner())
 
     # -- programs ------------------------------------------------------------------------------------------------------
@@ -75,8 +83,10 @@ class Stage:
             case = drawn_case(theme, f"{self.seed} {name}")
         except Parted:
             return None
-        if case is None:
-            return None
+        return None if case is None else self.cast(case)
+
+    def cast(self, case: DrawnCase) -> Cast:
+        """Add a program with its policies and a world, and return it."""
         plan = Plan(case.program, case.policies)
         world = World(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
         self.casts.append(Cast(case, plan, world))
@@ -105,7 +115,7 @@ class Stage:
         """Note what comes of a request to a machine; return its result, or None where it was refused."""
         self.notes.add(what)
         try:
-            found = self._runner.run(work)
+            found = self.quiet(work)
         except Killed:
             self.notes.add("the process died")
         except Exception as error:
@@ -117,7 +127,7 @@ class Stage:
 
     def quiet(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a request that is not noted. Raises its errors."""
-        return self._runner.run(work)
+        return self._runner.run(_inline(work))
 
     # -- the world -----------------------------------------------------------------------------------------------------
 
@@ -128,21 +138,22 @@ class Stage:
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Answer as the world of a program."""
         self.notes.add(f"call {name}", args, context)
-        said = self._answer(context.program, context.step, context.visit, context.attempt, context.frame)
+        self._run = context.run
+        said = await self._answer(context.program, context.step, context.visit, context.attempt, context.frame)
         if isinstance(said, Waits):
             return Suspend(said.request)
-        return said.value if isinstance(said, Returned) else "well"
+        return respelled(said.value, Random(f"{self.seed} {name}")) if isinstance(said, Returned) else "well"
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Reply as the world of a program."""
         self.notes.add("ask", *request)
-        said = self._answer("", request.step, request.visit, request.attempt, request.frame)
+        said = await self._answer("", request.step, request.visit, request.attempt, request.frame)
         if not isinstance(said, Replied):
             return ModelReply("well", 2, 1)
         name = Random(f"{self.seed} {request.step}").choice(MODELS)
         return ModelReply(said.content, said.tokens, said.cost, name)
 
-    def _answer(self, program: str, step: str, visit: int, attempt: int, frame: Sequence[Any]) -> Answer:
+    async def _answer(self, program: str, step: str, visit: int, attempt: int, frame: Sequence[Any]) -> Answer:
         self._calls += 1
         worlds = [cast.world for cast in self.casts if step in cast.world.calls]
         worlds = [world for world in worlds if world.plan.digest == program] or worlds
@@ -152,6 +163,8 @@ class Stage:
         if self.may_die and world.chance("dies", *place).random() < SHARE_OF_DEATHS:
             self.is_dead = True
             raise Killed(step)
+        if self.meanwhile is not None and world.chance("meanwhile", *place).random() < SHARE_OF_OTHERS:
+            await self.meanwhile(self._run)
         said = world.answer(*place)
         match said:
             case Raised():
@@ -164,10 +177,16 @@ class Stage:
                 return said
 
 
+async def _inline(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a request that calls store and checker without threads."""
+    INLINE.set(True)
+    return await work
+
+
 class Process(ExecutionVM):
-    """A machine that does nothing any more once its process has died. It calls its store without threads."""
+    """A machine that does nothing any more once its process has died."""
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
         if isinstance(self.model, Stage) and self.model.is_dead:
             raise Killed("the process is dead")
-        return function(*args)
+        return await super()._io(function, *args)
