@@ -129,12 +129,15 @@ def warm() -> Iterator[None]:
 
 @pytest.fixture
 def few_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What chance draws hangs on no program: a campaign that is about something else plays two programs of a seed."""
-    from stepward.sabotage.attacks import drawn
+    """What chance draws hangs on no program: a campaign that is about something else plays two programs of a seed,
+    and few scenes."""
+    from stepward.sabotage.attacks import drawn, recorded
+    from stepward.sabotage.recorded.recordings import recordings
     from stepward.sabotage.registry import attacks_in
 
     for attack in attacks_in(drawn):
         monkeypatch.setattr(attack, "programs", 2)
+    monkeypatch.setattr(recorded, "recordings", lambda kind: recordings(kind)[:3])
 
 
 @pytest.fixture

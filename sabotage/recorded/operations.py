@@ -18,8 +18,10 @@ from stepward.sabotage.recorded.showing import show_store
 from stepward.sabotage.recorded.stage import Cast, Process, Stage
 from stepward.vm import Policy, Program, Run, SigningKey
 from stepward.vm.journal.copying import copy_runs
+from stepward.vm.journal.signing import VerifyKey
 from stepward.vm.journal.store import Switch
 from stepward.vm.machine.authority import Envelope
+from stepward.vm.machine.state import Limits
 from stepward.vm.machine.stored_due import stored_due
 from stepward.vm.machine.turns import Said, steps_left, turn_name, turn_policies
 from stepward.vm.machine.worker import Worker
@@ -30,8 +32,11 @@ THEMES: Final = (
     *("bodies", "branches", "calls", "calls", "items", "flows", "joins", "rounds", "time", "time", "sizes", "rules"),
 )
 MOST_RUNS: Final = 5
-OPERATIONS: Final = 16
+OPERATIONS: Final = 18
 LEASE: Final = 60_000_000
+LIMITS: Final = ((200, 400, 6), (60, 100_000, 60), (100_000, 300, 60), (100_000, 100_000, 3))
+"""Bytes of an output and of a state, and steps of a run."""
+
 EDGES: Final = (-1_000_000, -1, 0, 1, 1_000_000)
 """Microseconds from the end of a wait, a deadline or a lease."""
 
@@ -61,6 +66,10 @@ class _Scene:
         self.key = SigningKey.from_seed(KEY_SEED) if self.chance.random() < 0.5 else None
         self.later = 0
         self.extra = [POLICIES[name] for name in sorted(POLICIES) if self.chance.random() < 0.15]
+        self.trusted: tuple[VerifyKey, ...] = ()
+        self.limits = Limits(*self.chance.choice(LIMITS)) if self.chance.random() < 0.15 else None
+        self.lease_seconds = self.chance.choice((60, 60, 60, 10))
+        self.retry_delay = self.chance.choice((_doubled, _doubled, _none))
         self.breaks_after = self.chance.choice((None, None, None, 1, 2))
         self.runs: list[str] = []
         self.found: dict[str, Run] = {}
@@ -107,7 +116,8 @@ class _Scene:
         cast = cast or self.chance.choice(self.stage.casts)
         if policies is None:
             policies = [*cast.case.held(self.later), *self.extra]
-        more: dict[str, Any] = {"breaks_after": self.breaks_after, "limits": cast.case.limits}
+        more: dict[str, Any] = {"breaks_after": self.breaks_after, "limits": self.limits or cast.case.limits}
+        more |= {"trusted": self.trusted, "lease_seconds": self.lease_seconds, "retry_delay": self.retry_delay}
         more |= {"checker": self.checker, "cache": self.cache}
         return self.stage.machine(policies, self.key, **more)
 
@@ -151,8 +161,11 @@ class _Scene:
             self._ask(f"queue {run} {by}", self._machine(cast).queue(cast.case.program, inputs, run_id=run, by=by))
         else:
             envelope = self._envelope()
-            work = self._machine(cast).run(cast.case.program, inputs, run_id=run, by=by, envelope=envelope)
-            self._ask(f"run {run} {by} {envelope}", work)
+            accept = self.chance.choice(((), (), ("SW998",)))
+            work = self._machine(cast).run(
+                cast.case.program, inputs, run_id=run, by=by, envelope=envelope, accept=accept
+            )
+            self._ask(f"run {run} {by} {envelope} {accept}", work)
 
     def _envelope(self) -> Envelope | None:
         caller = self.chance.choice((None, None, None, "ann", "gate"))
@@ -244,11 +257,20 @@ class _Scene:
                 reads[name] = name if name in names and self.chance.random() < 0.7 else self.chance.choice(names)
         most = {"steps": (0, 1, 5, 50), "tokens": (0, 5), "cost": (0, 3), "time": (0, 6)}
         grant = {name: amount for name, among in most.items() if (amount := self.chance.choice(among))}
-        more: dict[str, Any] = {"after_failure": self.chance.random() < 0.6, "by": self._by()}
+        more: dict[str, Any] = {"after_failure": self.chance.random() < 0.6, "by": self._by(), "head": self._head(run)}
+        more["max_continuations"] = self.chance.choice((3, 3, 1, 0))
         work = self._machine(cast).continue_run(
             run, cast.case.program, reads, grant=grant, envelope=self._envelope(), **more
         )
         self._ask(f"continue {run} {reads} {grant} {more}", work)
+
+    def _head(self, run: str) -> str | None:
+        """Return the head of a run, mostly, an old one, or none."""
+        found = self.found.get(run)
+        if found is None or self.chance.random() < 0.6:
+            return None
+        entries = self.stage.store.read(run)
+        return found.head if self.chance.random() < 0.8 else self.chance.choice(entries).digest.hex()
 
     def _names(self, run: str) -> list[str]:
         found = self.found.get(run)
@@ -276,7 +298,8 @@ class _Scene:
             self.stage.notes.add_error(error)
             return
         grant = self.chance.choice(({}, {"steps": 5}))
-        self._ask(f"{work.__name__} {run}", work(run, program, grant=grant))
+        more: dict[str, Any] = {"by": self._by(), "head": self._head(run)} if work.__name__ == "migrate" else {}
+        self._ask(f"{work.__name__} {run} {grant} {more}", work(run, program, grant=grant, **more))
 
     def take_turn(self) -> None:
         """Take a turn of a session, behind the last one or, now and then, behind an earlier one."""
@@ -290,13 +313,12 @@ class _Scene:
             before = before[:-1]
         data = {**cast.case.program.to_dict(), "max_steps": self.chance.choice((5, 20, 20))}
         said, policies = Said("the first", {"a": 1}, max_steps=data["max_steps"]), [*cast.case.held(self.later)]
-        if before:
-            left = steps_left(before[-1])
-            said, data = Said(f"turn {len(before)}"), {**data, "max_steps": left}
-            policies = [*turn_policies(before[-1].plan.policies, before[-1])]
         try:
+            if before:
+                said, data = Said(f"turn {len(before)}"), {**data, "max_steps": steps_left(before[-1])}
+                policies = [*turn_policies(before[-1].plan.policies, before[-1])]
             program = Program.from_dict({name: value for name, value in data.items() if value is not None})
-        except Exception as error:
+        except Exception as error:  # a program with rules of its own is no turn
             self.stage.notes.add_error(error)
             return
         machine, name = self._machine(cast, policies), turn_name("session", len(before) + 1)
@@ -307,7 +329,8 @@ class _Scene:
         """Prune runs that ended before some time."""
         before = self.stage.clock.time / 1e6 + self.chance.choice((-100, 0, 1))
         work = self._machine().prune if self.chance.random() < 0.6 else self._machine().prunable
-        self._ask(work.__name__, work(before))
+        name = self.chance.choice((None, None, self.chance.choice(self.stage.casts).case.program.name))
+        self._ask(f"{work.__name__} {name}", work(before, program=name))
 
     def look(self) -> None:
         """List runs, those that are due, and those of a chain."""
@@ -315,7 +338,10 @@ class _Scene:
         self._ask("due", machine.due())
         self._ask("before", machine.before(run))
         status = self.chance.choice((None, ["RUNNING"], ["SUCCESS", "FAILED"]))
-        rows = self.stage.quiet(machine.runs(status, limit=self.chance.choice((None, 1, 2))))
+        since = self.chance.choice([None, *(row.started for row in self.stage.store.rows())])
+        name = self.chance.choice((None, None, self.chance.choice(self.stage.casts).case.program.name))
+        limit = self.chance.choice((None, None, 1, 2))
+        rows = self.stage.quiet(machine.runs(status, program=name, since=since, limit=limit))
         self.stage.notes.add("rows", [(row.run, row.program, row.status, row.seq, row.started) for row in rows])
 
     def switch(self) -> None:
@@ -354,6 +380,13 @@ class _Scene:
         self._ask(f"both {works.index(one)} {works.index(two)} {run}", _at_once(one(), two()))
         self.stage.may_die = True
 
+    def interrupt(self) -> None:
+        """Recover a run, or answer its call, and give up waiting for it after a while."""
+        run, token, machine = self._run("runs"), (self.tokens or ["nothing"])[-1], self._machine()
+        work: Any = machine.recover(run) if self.chance.random() < 0.5 else machine.resume(token, self._payload())
+        turns = self.chance.choice((0, 1, 2, 3, 5, 8, 13))
+        self._ask(f"{work.__name__} {run} {token}, given up after {turns} turns", _given_up(work, turns))
+
     async def _meanwhile(self, run: str) -> None:
         """Do something while a tool or a model of a run is asked."""
         clock, stage = self.stage.clock, self.stage
@@ -389,7 +422,29 @@ class _Scene:
         self.later += 1
         if self.chance.random() < 0.3:
             self.extra = [POLICIES[name] for name in sorted(POLICIES) if self.chance.random() < 0.5]
+        if self.key is not None and self.chance.random() < 0.4:
+            self.trusted = self.chance.choice((self.trusted, (*self.trusted, self.key.public)))
+            self.key = SigningKey.from_seed(bytes([self.later]) * 32)
         self.stage.notes.add("policies", self.later, [policy.policy for policy in self.extra])
+
+
+def _doubled(attempt: int) -> float:
+    """Return the seconds before an attempt, as a machine has them unless it is told otherwise."""
+    return min(2.0 ** (attempt - 2), 30.0)
+
+
+def _none(attempt: int) -> float:
+    del attempt
+    return 0.0
+
+
+async def _given_up(work: Coroutine[Any, Any, Any], turns: int) -> Any:
+    """Return what comes of a request whose caller is cancelled after some turns of the event loop."""
+    task = asyncio.ensure_future(work)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    return (await asyncio.gather(task, return_exceptions=True))[0]
 
 
 async def _at_once(*works: Coroutine[Any, Any, Any]) -> list[Any]:
@@ -422,5 +477,6 @@ _OPERATIONS: Final[Mapping[str, tuple[int, str]]] = {
     "copy_all": (4, ""),
     "change_machines": (4, ""),
     "both": (6, ""),
+    "interrupt": (5, ""),
 }
 """The requests: how often each comes, and the state in which some run has to be for it, mostly."""

@@ -12,7 +12,7 @@ from rewriting import rewrite
 from stepward.vm.journal import sqlite
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
-from stepward.vm.machine import chains, continuing, sizes
+from stepward.vm.machine import chains, continuing, runs, sizes
 from stepward.vm.machine.breakers import Breakers
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.execution import ExecutionVM
@@ -94,7 +94,13 @@ def knows_no_carried_number(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, Known, "learn", change)
 
 
+def keeps_no_refusals(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(runs, "MAX_REFUSALS", 0)
+
+
 CANARIES = (
+    Canary("keeps-no-refusals", "a journal has the deliveries that were refused", "recorded-operations", READ,
+           keeps_no_refusals),
     Canary("knows-no-carried-number", "a number that is computed from a sensitive one is known", "computed-echoed",
            READ, knows_no_carried_number),
     Canary("measures-few-values", "a character has up to four bytes", "values-at-the-edge", READ, measures_few_values),

@@ -1,0 +1,60 @@
+"""Recorded scenes: each comes to what was recorded, on any computer, and a changed machine shows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from stepward.sabotage.recorded.notes import Notes
+from stepward.sabotage.recorded.recordings import SCENES, Recording, difference, played, recordings
+from stepward.vm.machine import runs
+
+PARTS = 4
+"""The scenes of a kind are played in so many tests."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("kind", SCENES)
+def test_every_scene_comes_to_what_was_recorded(kind: str, part: int) -> None:
+    """After a change of what machines do: read the notes that differ, then `python -m stepward.sabotage.recorded`."""
+    found = recordings(kind)[part::PARTS]
+    assert len(found) > 10
+    parted = {one.seed: why for one in found if (why := difference(played(kind, one.seed, {}), one)) is not None}
+    assert parted == {}
+
+
+def test_scenes_depend_on_no_process() -> None:
+    seeds = {kind: [one.seed for one in recordings(kind)[-6:]] for kind in SCENES}
+    program = (
+        "from stepward.sabotage.recorded.recordings import played\n"
+        f"for kind, seeds in {seeds!r}.items():\n"
+        "    for seed in reversed(seeds): print(kind, seed, played(kind, seed, {}).digest())\n"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    due = {f"{kind} {one.seed} {one.digest}" for kind in SCENES for one in recordings(kind)[-6:]}
+    assert set(done.stdout.splitlines()) == due
+
+
+def test_another_machine_shows_and_the_first_note_that_differs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "MAX_REFUSALS", 0)
+    found = [
+        why for one in recordings("operations")[:60] if (why := difference(played("operations", one.seed, {}), one))
+    ]
+    assert found
+    assert all(why.startswith("note ") for why in found)
+
+
+def test_notes_that_are_missing_or_too_many_are_a_difference() -> None:
+    notes = Notes()
+    notes.add("one")
+    notes.add("two")
+    whole = Recording("0", notes.digest(), notes.marks())
+    assert difference(notes, whole) is None
+    notes.texts.pop()
+    assert difference(notes, whole) == "2 notes were recorded, and there are 1"
+    notes.add("three")
+    assert difference(notes, whole) == "note 1 is another one: three"
