@@ -139,6 +139,7 @@ docs: .venv/installed
 fixtures: .venv/installed-test
 	STEPWARD_WRITE_FIXTURES=1 $(BIN)/python -m pytest -q tests/validator/rules/test_fixtures.py tests/validator/diagram/test_diagram_golden.py \
 		tests/vm/language/test_language_features.py
+	$(BIN)/python -m stepward.sabotage.recorded
 
 bench: .venv/installed
 	$(PIP_INSTALL) '.[peers,machine-peers,otel,analysis,studio]'

@@ -8,6 +8,7 @@ found; the rest are the first ones.
 from __future__ import annotations
 
 import argparse
+import heapq
 import logging
 import sqlite3
 import tempfile
@@ -66,18 +67,23 @@ def _chosen(passed: dict[int, set[Branch]], times: int) -> list[int]:
     """Return scenes by which each branch is passed so many times, the most useful first."""
     count = Counter(branch for branches in passed.values() for branch in branches)
     owed = {branch: min(times, number) for branch, number in count.items()}
-    left, chosen = {number: set(branches) for number, branches in passed.items()}, []
+    share = {branch: 1 / number for branch, number in count.items()}
+    left = [(-sum(map(share.__getitem__, branches)), number) for number, branches in passed.items()]
+    heapq.heapify(left)
+    chosen: list[int] = []
     while left and owed:
-        worth = {n: sum(1 / count[one] for one in branches if one in owed) for n, branches in left.items()}
-        best = max(worth, key=lambda number: (worth[number], -number))
-        if not worth[best]:
-            break
-        chosen.append(best)
-        for branch in left.pop(best):
-            if branch in owed:
-                owed[branch] -= 1
-                if not owed[branch]:
-                    del owed[branch]
+        worth, number = heapq.heappop(left)
+        now = -sum(share[branch] for branch in passed[number] if branch in owed)
+        if now > worth and now and left and left[0][0] < now:  # it has lost some of its worth: look again later
+            heapq.heappush(left, (now, number))
+            continue
+        if not now:
+            continue
+        chosen.append(number)
+        for branch in passed[number] & owed.keys():
+            owed[branch] -= 1
+            if not owed[branch]:
+                del owed[branch]
     return chosen
 
 
