@@ -33,6 +33,7 @@ from stepward.vm.language.steps import (
     Stage,
     ToolCall,
 )
+from stepward.vm.language.steps.catching import TIMEOUT
 from stepward.vm.language.types import TypeSpec, fits, implies
 
 if TYPE_CHECKING:
@@ -179,13 +180,15 @@ class ProgramFacts:
 
     def cost(self, number: int, *, failed: bool = False) -> int:
         """Return the cost of a step in `max_steps`: the step and its sub-steps, and with `failed` also the most
-        retries."""
+        retries, those before a fallback too."""
         step = self.flow.steps[number]
         if isinstance(step, Stage | BranchStep):
             return 0
         parts = step.sub_steps
         if not failed or not isinstance(step, Failing):
             return 1 + len(parts)
+        if isinstance(step, Call):
+            return max(self.failing.most_tries(step), self.failing.tries(step, TIMEOUT))
         rounds = step.max_retries - 1 if step.on_error == "retry" else 0
         tries = [self.failing.most_tries(part) for part in parts if part.on_error != "skip"]
         skipped = sum(self.failing.most_tries(part) - 1 for part in parts if part.on_error == "skip")

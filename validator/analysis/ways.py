@@ -180,7 +180,7 @@ class TransitionChoices:
         if not self._visits_fit(bad):
             return False
         cost = sum(
-            self.facts.cost(self.flow.position[move.step], failed="fails" in move.how)
+            self.facts.cost(self.flow.position[move.step], failed="fails" in move.how or "times out" in move.how)
             for move in bad.path
             if move.how != USED_UP
         )
