@@ -45,9 +45,10 @@ class Attack(ABC):
     `name` is the name of the class, in lower case with hyphens: `TokenTwice` is `token-twice`. `surface` is what the
     attacker may touch, `action` what is done to it, `defence` what should stop it, `severity` how bad a breach is. An
     attack that says no `severity` is critical. `weight` is the cost of one case, in plain cases: an attack that
-    enumerates gets fewer cases. `draws` is True for an attack whose case is a seed, from which it draws programs of its
-    own: it plays no specimen, and another seed is no smaller case. `store` is the kind of store that the attack uses,
-    `needs` what it needs of a program.
+    enumerates gets fewer cases. `draws` is True for an attack on programs, stores or files of its own, which it draws
+    or has in a table. It never looks at the target, so it needs nothing of a program and plays no specimen; its
+    breaches are not made smaller, because another seed is no smaller case. `store` is the kind of store that the attack
+    uses, `needs` what it needs of a program.
     """
 
     name: ClassVar[str]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
@@ -33,6 +34,17 @@ LEAST_CASES: Final = 2
 LIGHT: Final = 10
 """The largest weight of an attack that always gets the least number of cases."""
 
+LEFT_OUT: Final = "only this program is attacked, and not what an attack makes itself"
+"""Why an attack that draws does not run in a campaign without drawn programs."""
+
+
+class Ground(StrEnum):
+    """What an attack runs on: the user's program, a built-in program, or what it makes itself."""
+
+    PROGRAM = "program"
+    BUILT_IN = "built_in"
+    OWN = "own"
+
 
 @dataclass(frozen=True, slots=True)
 class Orders:
@@ -43,9 +55,9 @@ class Orders:
     earlier. `postgres` is a libpq connection string: attacks on a store in memory then use a store in that database.
     With `specimens`, each attack also runs on our small programs, with half as many cases, or with all of them where
     the attack does not apply to the user's program; if the cases do not suffice, `seed` selects the specimens that come
-    first. An attack that draws its own programs plays these cases on them instead. With `stops`, no shard starts after
-    a breach. `dask` is the address of a Dask scheduler, whose cluster plays the shards; `workers` and `database` count
-    for nothing then.
+    first. An attack that draws its own programs plays these cases on them instead; without `drawn`, it does not run.
+    With `stops`, no shard starts after a breach. `dask` is the address of a Dask scheduler, whose cluster plays the
+    shards; `workers` and `database` count for nothing then.
     """
 
     seed: int = 0
@@ -59,6 +71,7 @@ class Orders:
     specimens: bool = False
     stops: bool = False
     dask: str | None = None
+    drawn: bool = True
 
     def chosen(self) -> tuple[type[Attack], ...]:
         """Return the attacks of the campaign."""
@@ -68,6 +81,10 @@ class Orders:
             if (not self.families or attack.family in self.families)
             and (not self.attacks or attack.name in self.attacks)
         )
+
+    def misses(self, attack: type[Attack], target: Target) -> str | None:
+        """Return why an attack does not run on a program, or None if it does."""
+        return LEFT_OUT if attack.draws and not self.drawn else attack().misses(target)
 
     def shards(self, attack: type[Attack], *, has_hold: bool = True) -> Iterator[Shard]:
         """Yield the shards of one attack. `has_hold` says whether the attack applies to the program.
@@ -106,8 +123,8 @@ class Row:
     """One row of the matrix: the number of cases of an attack for each outcome, and the first breach.
 
     `misses` says why the attack does not apply to the program. `on_program` counts the outcomes of cases on the program
-    itself, not on a specimen. `unconfirmed` is a breach that a fresh process could not repeat. `lost` counts shards
-    that were given up, because each worker that played one died.
+    itself, not on a specimen or on what the attack makes itself. `unconfirmed` is a breach that a fresh process could
+    not repeat. `lost` counts shards that were given up, because each worker that played one died.
     """
 
     attack: type[Attack]
@@ -140,6 +157,20 @@ class Row:
     def ran_on_program(self) -> bool:
         """Whether at least one case began on the program itself."""
         return any(count for outcome, count in self.on_program.items() if outcome != Outcome.NOT_APPLICABLE)
+
+    @property
+    def ran_on(self) -> Ground | None:
+        """What the attack ran on: the program itself if a case began on it. None if the attack did not run."""
+        if not self.ran:
+            return None
+        if self.ran_on_program:
+            return Ground.PROGRAM
+        return Ground.OWN if self.attack.draws else Ground.BUILT_IN
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the campaign was told to leave the attack out, because it does not attack the program."""
+        return self.misses == LEFT_OUT
 
     @property
     def why_not(self) -> str | None:
@@ -184,6 +215,15 @@ class Matrix(NamedTuple):
         """The number of attacks that ran."""
         return sum(row.ran for row in self.rows)
 
+    def ran_on(self, ground: Ground) -> int:
+        """Return the number of attacks that ran on a ground. Each attack counts once."""
+        return sum(row.ran_on is ground for row in self.rows)
+
+    @property
+    def ran_all(self) -> bool:
+        """Whether every attack ran, but for those that the campaign was told to leave out."""
+        return all(row.ran or row.is_left_out for row in self.rows)
+
     @property
     def events(self) -> int:
         """The number of events that reached the machine or its store, over the attacks that ran."""
@@ -221,7 +261,7 @@ def attack_program(
 
     target = Target(program, policies, routes)
     began = time.monotonic()
-    rows = {attack.name: Row(attack, attack().misses(target)) for attack in orders.chosen()}
+    rows = {attack.name: Row(attack, orders.misses(attack, target)) for attack in orders.chosen()}
     shards = _in_turns(list(orders.shards(row.attack, has_hold=row.misses is None)) for row in rows.values())
     until = None if orders.seconds is None else began + orders.seconds
     done = 0
@@ -264,7 +304,7 @@ def _target(target: Target, shard: Shard) -> Target:
 def _enter(row: Row, result: ShardResult, firsts: dict[str, tuple[Shard, Found]]) -> None:
     row.lost += result.is_lost
     row.outcomes.update(result.outcomes)
-    if not result.shard.specimen:
+    if not result.shard.specimen and not row.attack.draws:
         row.on_program.update(result.outcomes)
     row.events += result.events
     row.seconds += result.seconds

@@ -340,6 +340,7 @@ class StoreAgainstModel(Attack):
     action = "in any order, at any moment, by anybody"
     invariant = Invariant.DRIVER
     defence = "the store fulfils its contract: who has a lease, until when, and what is appended with it"
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Make calls of the store, and compare each answer with the model."""
@@ -359,6 +360,7 @@ class FileAgainstModel(Attack):
     )
     store = "sqlite"
     weight = 3
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Make calls of both, reopen one at times, and compare each answer with the model."""
@@ -381,9 +383,7 @@ class FileAgainstModel(Attack):
 
 
 def _played(case: Case, stores: list[Journal], open_again: Callable[[], None]) -> Outcome:
-    from hypothesis import strategies as st
-
-    random = Random(int(case.pick("calls by the seed", st.integers(0, 1 << 32))))
+    random = Random(case.seed())
     twins = _Twins(case, stores, random)
     try:
         for number in range(MOVES):
@@ -406,6 +406,7 @@ class ManyRuns(Attack):
     severity = "medium"
     store = "sqlite"
     weight = 100
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Create runs, and check that each is listed."""

@@ -62,6 +62,7 @@ class DelayWithoutAnEnd(Attack):
     severity = "medium"
     enumerates = "clocks that are set back by seconds and by an hour"
     weight = 50
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Let a call fail once, and measure the wait."""
@@ -166,6 +167,7 @@ class DiesInADelay(Attack):
     defence = "a failed attempt, and when the next one is due, are in the journal before the machine waits"
     enumerates = "two delays of a call in each place, and when in them the process dies"
     weight = 50
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Let a call fail twice; kill the process in one of its delays, and go on."""
@@ -270,6 +272,7 @@ class DelaysAtTheBudget(Attack):
     defence = "what starts is paid for beside all attempts that are to come: those of sub-steps, branches and items"
     enumerates = "sub-steps, branches and items at once, turns in which they fail, and every budget"
     weight = 50
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Measure what a step costs without a bound; then every smaller budget must be used up, and never exceeded."""
@@ -328,6 +331,7 @@ class RepliesInADelay(Attack):
     defence = "a model is asked after a delay only if nothing has used up a budget in it"
     enumerates = "sub-steps with an order, branches and items at once, each budget, and turns in which the reply comes"
     weight = 50
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Let one reply use up the budget, before the other call is due and after that."""

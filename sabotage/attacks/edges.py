@@ -88,6 +88,7 @@ class OddRequests(Attack):
     severity = "high"
     enumerates = "names and inputs that are none"
     weight = 50
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Make each request, and check that nothing has come of it."""
@@ -280,6 +281,7 @@ class RepliesAtTheEdge(Attack):
     severity = "high"
     enumerates = "odd replies and errors of an adapter"
     weight = 50
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Play each reply, and compare the step and the charges."""
@@ -392,6 +394,7 @@ class ToolsAtTheEdge(Attack):
     severity = "high"
     enumerates = "the ends of a call, of a read and of a write"
     weight = 50
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Play each end of a call, and compare what comes of it."""

@@ -279,6 +279,7 @@ class LeaseKeptForATool(Attack):
     action = "held for calls that end early, late or never"
     invariant = Invariant.DRIVER
     defence = "the lease lasts until the last of the calls has ended"
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Check that the lease lasts until the end, is released then, and that another holder's lease is not

@@ -83,6 +83,7 @@ class FileOfAnotherKind(Attack):
     invariant = Invariant.TAMPERING
     defence = "a file is opened only as the kind of file that it was created as, and only its owner can read it"
     weight = 40
+    draws = True
     enumerates = "the possible contents of the journal file and the vault file"
 
     def play(self, case: Case) -> Outcome:
@@ -189,6 +190,7 @@ class KeysOfAnotherKind(Attack):
     )
     severity = "high"
     weight = 50
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Check that each is refused with a clear error, and that a saved key loads unchanged."""

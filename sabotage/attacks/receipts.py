@@ -234,6 +234,7 @@ class OddReceipts(Attack):
     severity = "medium"
     enumerates = "texts that are no receipts, each in one way"
     weight = 50
+    draws = True
 
     def play(self, case: Case) -> Outcome:
         """Read each text, and one in another spelling."""

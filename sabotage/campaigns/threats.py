@@ -62,7 +62,10 @@ def _invariants() -> Iterator[str]:
         aimed = ", ".join(f"`{attack.name}`" for attack in ATTACKS if attack.invariant is invariant)
         yield f"| {invariant.key} | {invariant.value} | {aimed} |"
     yield ""
-    yield "The oracle checks all invariants at every event of every attack, whatever the attack aims at.\n"
+    yield (
+        "The oracle checks all invariants at every event of every attack on a program, whatever the attack aims at. An "
+        "attack on what it makes itself checks its own.\n"
+    )
 
 
 def _outcomes() -> Iterator[str]:
@@ -99,6 +102,8 @@ def _section(attack: type[Attack]) -> str:
         f"- defence: {attack.defence}",
         f"- a breach is: {attack.severity}",
     ]
+    if attack.draws:
+        lines.append("- attacks what it makes itself: programs, stores or files, and not your program")
     if attack.enumerates:
         lines.append(f"- enumerated, not sampled: {attack.enumerates}")
     return "\n".join(lines) + "\n"

@@ -21,7 +21,7 @@ from paths import DATA, GOOD, ROOT
 from sizes import size
 from stepward.sabotage import campaign
 from stepward.sabotage.attack import Attack, Family, Stateful
-from stepward.sabotage.campaign import Matrix, Orders, attack_program
+from stepward.sabotage.campaign import LEFT_OUT, Ground, Matrix, Orders, attack_program
 from stepward.sabotage.campaigns import shard
 from stepward.sabotage.campaigns.confirming import is_repeated
 from stepward.sabotage.campaigns.script import Script, ScriptRefused
@@ -30,6 +30,7 @@ from stepward.sabotage.campaigns.shard import Shard, ShardResult
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS
 from stepward.sabotage.campaigns.threats import page
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
+from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.choices import Drawn, Recorded
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.world import TOKENS_OF_A_REPLY
@@ -93,6 +94,32 @@ def test_every_invariant_is_aimed_at() -> None:
 
 def test_the_threat_model_is_fresh() -> None:
     assert (ROOT / "specs/threat-model.md").read_text() == page(), "`make docs` writes it"
+
+
+def test_an_attack_on_what_it_makes_itself_needs_nothing_of_a_program() -> None:
+    assert [attack.name for attack in ATTACKS if attack.draws and attack.needs] == []
+
+
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the attacks that have looked at the program under attack."""
+    found: set[str] = set()
+    begun = shard.CaseRunner.case
+
+    class Watched(Case):
+        @property
+        def target(self) -> Target:  # type: ignore[override]
+            found.add(vars(self)["attack"])
+            return vars(self)["target"]
+
+    def case(made_by: Any, choices: Any) -> Case:
+        made = begun(made_by, choices)
+        vars(made)["attack"] = made_by.attack.name
+        made.__class__ = Watched
+        return made
+
+    monkeypatch.setattr(shard.CaseRunner, "case", case)
+    return found
 
 
 # -- seeds and shards --------------------------------------------------------------------------------------------------
@@ -182,8 +209,8 @@ ON_SPECIMENS = ("tokens-in-any-order", "tokens-at-once", "item-too-early", "item
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_drawn")
-def test_every_attack_reaches_its_place_in_some_good_program() -> None:
-    """Most do so in a few cases; the others are played with more."""
+def test_every_attack_reaches_its_place_in_some_good_program(looking: set[str]) -> None:
+    """Most do so in a few cases; the others are played with more. Those that look at no program say so (`draws`)."""
     policies = [Policy.load(file) for file in sorted((ROOT / "specs/policies").glob("*.yaml"))]
     reached: set[str] = set()
     programs = ("customer_refund", "database_migration", "nightly_report", "release_notes", "failed_payment_recovery")
@@ -201,6 +228,7 @@ def test_every_attack_reaches_its_place_in_some_good_program() -> None:
     matrix = attack_program(program, policies, Orders(examples=60, attacks=ON_SPECIMENS, specimens=True))
     assert matrix.ok, matrix.breaches[0].what
     assert all(row.ran for row in matrix.rows), "these need several items at once, which a good program seldom has"
+    assert looking == {attack.name for attack in ATTACKS if not attack.draws}
 
 
 @pytest.mark.parametrize("attack", ["killed-anywhere", "stale-driver", "sigkill"])
@@ -320,19 +348,50 @@ def test_every_attack_gets_a_share_of_the_time_before_any_gets_a_second() -> Non
     assert len({shard.attack for shard in begun[:3]}) == 3
 
 
-def test_attacks_begin_with_different_specimens_and_those_that_draw_programs_play_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What is wrong where items run at once was played after all attacks had been on three other specimens."""
+def order_of_play(monkeypatch: pytest.MonkeyPatch, orders: Orders) -> tuple[Matrix, list[Shard]]:
+    """Return the matrix of a campaign on the refund whose attacks all hold, without a play, and its shards in turn."""
 
     def absorbed(target: Target, attack: Attack, one: Shard, *_: Any, **__: Any) -> ShardResult:
         return ShardResult(one, Counter({Outcome.ABSORBED: one.cases}), 0, 0.0, None)
 
     monkeypatch.setattr(campaign, "run_shard", absorbed)
     begun: list[Shard] = []
-    matrix = attack_program(
-        Program.load(REFUND), orders=Orders(specimens=True), progress=lambda one, *_: begun.append(one)
-    )
+    matrix = attack_program(Program.load(REFUND), orders=orders, progress=lambda one, *_: begun.append(one))
+    return matrix, begun
+
+
+@pytest.mark.parametrize("has_specimens", [True, False])
+def test_what_an_attack_makes_itself_is_not_the_program(monkeypatch: pytest.MonkeyPatch, has_specimens: bool) -> None:
+    """Such attacks counted as having run on the program."""
+    matrix, _ = order_of_play(monkeypatch, Orders(specimens=has_specimens))
+    for row in matrix.rows:
+        if row.attack.draws:
+            assert (row.ran_on_program, row.ran_on) == (False, Ground.OWN)
+        elif row.misses is None:
+            assert (row.ran_on_program, row.ran_on) == (True, Ground.PROGRAM)
+        else:
+            assert (row.ran_on_program, row.ran_on) == (False, Ground.BUILT_IN if has_specimens else None)
+    counted = [matrix.ran_on(ground) for ground in Ground]
+    assert sum(counted) == matrix.ran
+    assert counted[-1] == sum(attack.draws for attack in ATTACKS)
+    assert matrix.ran_all is has_specimens
+
+
+def test_only_the_program_is_attacked_where_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("reply-outside-the-set", "output-ill-typed", "one-of-many", "drawn-types")
+    matrix, begun = order_of_play(monkeypatch, Orders(attacks=names, drawn=False))
+    assert {one.attack for one in begun} == set(names[:2])
+    assert [(row.ran_on, row.why_not) for row in matrix.rows if row.attack.draws] == [(None, LEFT_OUT)] * 2
+    assert (matrix.ran, matrix.ran_all) == (2, True), "what was to be left out is not missed"
+    missed, _ = order_of_play(monkeypatch, Orders(attacks=(*names, "item-skipped"), drawn=False))
+    assert not missed.ran_all, "there are no items"
+
+
+def test_attacks_begin_with_different_specimens_and_those_that_draw_programs_play_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is wrong where items run at once was played after all attacks had been on three other specimens."""
+    matrix, begun = order_of_play(monkeypatch, Orders(specimens=True))
     drawing = {attack.name for attack in ATTACKS if attack.draws}
     assert len(drawing) > 20
     first_turns = begun[: 2 * len(ATTACKS) - 40]

@@ -73,8 +73,12 @@ class _Names(click.ParamType[tuple[str, ...]]):
     "--families", type=_Names("family"), metavar="NAMES", help="Run only these families, separated by commas."
 )
 @click.option("--attacks", type=_Names("attack"), metavar="NAMES", help="Run only these attacks, separated by commas.")
-@click.option("--no-specimens", is_flag=True, help="Attack only this program, and not the built-in programs too.")
-@click.option("--require-all", is_flag=True, help="Exit with 4 if an attack did not run.")
+@click.option(
+    "--no-specimens", is_flag=True, help="Attack only this program: no built-in program, nothing that attacks make."
+)
+@click.option(
+    "--require-all", is_flag=True, help="Exit with 4 if an attack did not run, unless --no-specimens leaves it out."
+)
 @click.option("--seed", type=click.IntRange(0), help="Repeat the campaign that printed this seed.")
 @click.option(
     "--workers", type=click.IntRange(1), default=1, help="The number of processes that run attacks.  [default: 1]"
@@ -116,6 +120,7 @@ def sabotage(file: Path | None, **options: Any) -> None:
         sys.exit(_self_test(options))
     if file is None:
         raise click.UsageError("Missing argument 'FILE': name a program, or --replay, or --self-test.")
+    _refuse_left_out(options)
     program, policies = _loaded(file, options)
     sys.exit(_call_tools(program, policies, options) if is_real else _attack(program, policies, options))
 
@@ -137,6 +142,17 @@ def _loaded(file: Path, options: dict[str, Any]) -> tuple[Program, list[Policy]]
         for problem in error.problems:
             click.echo(f"error: `{error.name}`: {problem.message}", err=True)
         raise AdvisedError(f"`{file}` can't be attacked", f"`stepward check {file}` says what to fix") from None
+
+
+def _refuse_left_out(options: dict[str, Any]) -> None:
+    """Raise click.UsageError for an attack that is named, and that another option leaves out."""
+    from stepward.sabotage.registry import ATTACK_BY_NAME
+
+    own = [name for name in options["attacks"] or () if ATTACK_BY_NAME[name].draws]
+    if own and options["no_specimens"]:
+        raise click.UsageError(
+            f"`{own[0]}` attacks what it makes itself, and not this program: leave it out with `--no-specimens`"
+        )
 
 
 def _seed(options: dict[str, Any]) -> int:
@@ -161,6 +177,7 @@ def _orders(options: dict[str, Any]) -> Orders:
         # Earlier breaches are tried first, unless the option asks for the same campaign again.
         database=None if options["seed"] is not None else ".stepward_cache/sabotage",
         specimens=not options["no_specimens"],
+        drawn=not options["no_specimens"],
         dask=options["dask"],
     )
 
@@ -196,7 +213,7 @@ def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -
         return BREACHED
     if matrix.unconfirmed:
         return UNCONFIRMED
-    return NOT_ALL_RAN if options["require_all"] and matrix.ran < len(matrix.rows) else 0
+    return NOT_ALL_RAN if options["require_all"] and not matrix.ran_all else 0
 
 
 def _call_tools(program: Program, policies: list[Policy], options: dict[str, Any]) -> int:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.sabotage.campaign import Ground
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen
 from stepward.sabotage.families import WORDS
 from stepward.sabotage.invariants import Invariant, Outcome
@@ -15,7 +16,7 @@ from stepward.validator.report.table import Column, render
 from stepward.validator.report.text import counted, safe
 
 if TYPE_CHECKING:
-    from stepward.sabotage.attack import Family
+    from stepward.sabotage.attack import Attack, Family
     from stepward.sabotage.campaign import Matrix, Row
     from stepward.sabotage.campaigns.script import Script
 
@@ -36,7 +37,15 @@ _COLUMNS: Final = (
     *(Column(str(outcome).replace("_", " "), is_number=True) for outcome in OUTCOMES),
     Column("events", is_number=True),
     Column("CPU s", is_number=True),
+    Column("on"),
 )
+
+_GROUNDS: Final = {Ground.PROGRAM: "program", Ground.BUILT_IN: "built-in", Ground.OWN: "own"}
+
+_ELSEWHERE: Final = {
+    Ground.BUILT_IN: "only on built-in programs, because these attacks do not apply to this program",
+    Ground.OWN: "only on programs, stores or files that these attacks make themselves",
+}
 
 
 def to_text(matrix: Matrix, saved: Mapping[str, str], *, details: bool = False, color: bool = False) -> str:
@@ -58,9 +67,18 @@ def to_text(matrix: Matrix, saved: Mapping[str, str], *, details: bool = False, 
 
 
 def _cells(row: Row) -> list[str]:
+    assert row.ran_on is not None, "it ran"
     counts = [str(row.outcomes[outcome] or "") for outcome in OUTCOMES]
     outcome = str(row.outcome).replace("_", " ")
-    return [str(row.attack.family), row.attack.name, outcome, *counts, str(row.events), f"{row.seconds:.1f}"]
+    return [
+        str(row.attack.family),
+        row.attack.name,
+        outcome,
+        *counts,
+        str(row.events),
+        f"{row.seconds:.1f}",
+        _GROUNDS[row.ran_on],
+    ]
 
 
 def _paragraph(family: Family, rows: Sequence[Row]) -> str:
@@ -75,11 +93,9 @@ def _paragraph(family: Family, rows: Sequence[Row]) -> str:
         lines.append(f"  tried: {words.tried}")
         held = "held" if len(ran) == len(rows) else "held in the attacks that ran"
         lines.append(f"  do not release: {words.broken}" if broken else f"  {held}: {words.held}")
-    elsewhere = [row.attack.name for row in ran if not row.ran_on_program]
-    if elsewhere:
-        lines.append(
-            f"  only on built-in programs, because these attacks do not apply to this program: {', '.join(elsewhere)}"
-        )
+    for ground, said in _ELSEWHERE.items():
+        names = [row.attack.name for row in ran if row.ran_on is ground]
+        lines += [f"  {said}: {', '.join(names)}"] if names else []
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.why_not is not None:
@@ -106,7 +122,7 @@ def _breach(rows: Sequence[Row], saved: Mapping[str, str]) -> str:
     file = saved.get(attack.name)
     lines = [
         f"breach[{attack.name}] {script.what}",
-        f"  = on: `{script.program['name']}`, a built-in program" if is_specimen(script) else "",
+        *_on(attack, script),
         f"  = broken invariant: {Invariant[script.invariant.upper()].value}",
         f"  = defence that failed: {attack.defence}",
         f"  = found by these attacks too: {', '.join(others)}" if others else "",
@@ -117,9 +133,21 @@ def _breach(rows: Sequence[Row], saved: Mapping[str, str]) -> str:
     return "".join(f"{safe(line)}\n" for line in lines if line)
 
 
-def is_specimen(script: Script) -> bool:
-    """Whether a breach was found on a program of our own."""
-    return script.program.get("name") in [specimen(name)["name"] for name in SPECIMENS]
+def _ground_of(attack: type[Attack], script: Script) -> Ground:
+    """Return what a breach was found on."""
+    if attack.draws:
+        return Ground.OWN
+    is_specimen = script.program.get("name") in [specimen(name)["name"] for name in SPECIMENS]
+    return Ground.BUILT_IN if is_specimen else Ground.PROGRAM
+
+
+def _on(attack: type[Attack], script: Script) -> list[str]:
+    """Return the line that says on what a breach was found, unless that is the user's program."""
+    name, ground = script.program.get("name"), _ground_of(attack, script)
+    if ground is Ground.BUILT_IN:
+        return [f"  = on: `{name}`, a built-in program"]
+    own = f"  = on: a program, store or file that the attack makes itself, and not `{name}`"
+    return [own] if ground is Ground.OWN else []
 
 
 def _case(script: Script) -> list[str]:
@@ -133,6 +161,7 @@ def _unconfirmed(row: Row, file: str | None) -> str:
     assert row.unconfirmed is not None, "it has a script"
     lines = [
         f"unconfirmed[{row.attack.name}] {row.unconfirmed.what}",
+        *_on(row.attack, row.unconfirmed),
         "  = a new process replayed the same case without a breach: the campaign has a defect, or there is a race",
         "" if file is None else f"  = help: please report it with `{file}`",
     ]
@@ -149,10 +178,22 @@ def _summary(matrix: Matrix) -> str:
     if matrix.lost:
         rest += f"; {counted(matrix.lost, 'shard')} given up, because the workers that played them died"
     return (
-        f"{verdict}: {matrix.ran} of {counted(len(matrix.rows), 'attack')} ran on `{safe(matrix.program)}`,"
+        f"{verdict}: {matrix.ran} of {counted(len(matrix.rows), 'attack')} ran{_where(matrix)},"
         f" {counted(cases, 'case')}, {counted(matrix.events, 'event')} in {matrix.seconds:.1f} s,"
         f" seed {matrix.seed}{rest}"
     )
+
+
+def _where(matrix: Matrix) -> str:
+    """Return on what the attacks ran: on the program, or how many on what."""
+    count = {ground: matrix.ran_on(ground) for ground in Ground}
+    on = f" on `{safe(matrix.program)}`"
+    if count[Ground.PROGRAM] == matrix.ran:
+        return on
+    parts = [f"{count[Ground.PROGRAM] or 'none'}{on}"]
+    parts += [f"{count[Ground.BUILT_IN]} only on built-in programs"] if count[Ground.BUILT_IN] else []
+    parts += [f"{count[Ground.OWN]} on what they make themselves"] if count[Ground.OWN] else []
+    return f" ({', '.join(parts)})"
 
 
 def to_data(matrix: Matrix, saved: Mapping[str, str]) -> dict[str, Any]:
@@ -166,6 +207,7 @@ def to_data(matrix: Matrix, saved: Mapping[str, str]) -> dict[str, Any]:
         "summary": {
             "attacks": len(matrix.rows),
             "ran": matrix.ran,
+            "ran_on": {str(ground): matrix.ran_on(ground) for ground in Ground},
             "cases": sum(row.cases for row in matrix.rows),
             "events": matrix.events,
             "breaches": len(matrix.breaches),
@@ -189,6 +231,7 @@ def _row_data(row: Row, file: str | None) -> dict[str, Any]:
         "severity": attack.severity,
         "enumerates": attack.enumerates or None,
         "why_not": row.why_not,
+        "ran_on": None if row.ran_on is None else str(row.ran_on),
         "ran_on_program": row.ran_on_program,
         "outcome": str(row.outcome),
         "cases": row.cases,
@@ -202,6 +245,7 @@ def _row_data(row: Row, file: str | None) -> dict[str, Any]:
         data["breach"] = {
             "invariant": script.invariant,
             "what": script.what,
+            "on": str(_ground_of(attack, script)),
             "story": list(script.story),
             "file": file,
             "confirmed": row.breach is not None,
@@ -224,4 +268,5 @@ def _marks(row: Row) -> Iterator[Mark]:
     if row.unconfirmed is not None:
         yield Mark("error", f"a fresh process could not repeat it: {row.unconfirmed.what}", row.unconfirmed.invariant)
     if row.breach is not None:
-        yield Mark("failure", row.breach.what, row.breach.invariant, row.breach.story)
+        on = [line.removeprefix("  = ") for line in _on(row.attack, row.breach)]
+        yield Mark("failure", row.breach.what, row.breach.invariant, (*on, *row.breach.story))

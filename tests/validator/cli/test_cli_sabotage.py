@@ -11,11 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from canaries import repeated_here
+from canaries_edges import reads_any_digest
 from canaries_injection import CLOSED, takes_any_reply
 from paths import ROOT
+from stepward.sabotage import campaign
 from stepward.sabotage.attack import Family
 from stepward.sabotage.campaigns import confirming
-from stepward.sabotage.registry import ATTACKS
+from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
 from stepward.validator.cli import main
 from stepward.vm import Program
 
@@ -117,6 +119,73 @@ def test_what_the_program_gives_no_hold_is_played_on_specimens() -> None:
         ONE[1]: True,
         **dict.fromkeys(TOKENS.split(","), False),
     }
+
+
+OWN = "one-of-many,odd-receipts"
+"""Attacks on what they make themselves, which are quick."""
+
+
+def test_what_attacks_make_themselves_is_counted_apart() -> None:
+    """Such attacks were told to have run on the program, which they never look at."""
+    names = f"{ONE[1]},{TOKENS},{OWN}"
+    arguments = ["sabotage", "closed.yaml", "--attacks", names, "--seed", "1", "--examples", "12"]
+    result = CliRunner().invoke(main, [*arguments, "--require-all", "--details"])
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    own = [line for line in lines if line.startswith("  only on programs, stores or files that these attacks make")]
+    assert [line.rpartition(": ")[2] for line in own] == OWN.split(","), "one is of another family"
+    assert {line.split()[1]: line.split()[-1] for line in lines[1:7] if line.split()[1] in names.split(",")} == {
+        ONE[1]: "program", "one-of-many": "own"
+    } | dict.fromkeys(TOKENS.split(","), "built-in")  # fmt: skip
+    where = "(1 on `closed_question`, 3 only on built-in programs, 2 on what they make themselves)"
+    assert lines[-1].startswith(f"no breach: 6 of 6 attacks ran {where}, ")
+    data = json.loads(CliRunner().invoke(main, [*arguments, "--output-format", "json"]).stdout)
+    assert data["summary"]["ran_on"] == {"program": 1, "built_in": 3, "own": 2}
+    ran_on = {entry["name"]: (entry["ran_on"], entry["ran_on_program"]) for entry in data["attacks"]}
+    assert ran_on == {
+        ONE[1]: ("program", True),
+        **dict.fromkeys(TOKENS.split(","), ("built_in", False)),
+        **dict.fromkeys(OWN.split(","), ("own", False)),
+    }
+
+
+def test_without_specimens_only_the_program_is_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = [ATTACK_BY_NAME[name] for name in (ONE[1], *OWN.split(","))]
+    monkeypatch.setattr(campaign, "ATTACKS", chosen)
+    result = run("closed.yaml", "--examples", "3", "--require-all")
+    assert result.exit_code == 0, "what an option leaves out is not missed"
+    assert "not run, because only this program is attacked, and not what an attack makes itself: one-of-many\n" in (
+        result.stdout
+    )
+    assert "no breach: 1 of 3 attacks ran on `closed_question`, 3 cases, " in result.stdout
+    root = ElementTree.fromstring(run("closed.yaml", "--examples", "3", "--output-format", "junit").stdout)
+    assert [suite.get("skipped") for suite in root] == ["1", "1"]
+    monkeypatch.setattr(campaign, "ATTACKS", [*chosen, ATTACK_BY_NAME["token-twice"]])
+    assert run("closed.yaml", "--examples", "3", "--require-all").exit_code == 4
+
+
+def test_a_breach_of_what_an_attack_makes_itself_is_not_told_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        reads_any_digest(patch)
+        unconfirmed = CliRunner().invoke(main, ["sabotage", "closed.yaml", "--attacks", "odd-receipts", "--seed", "1"])
+    assert "unconfirmed[odd-receipts]" in unconfirmed.stdout
+    reads_any_digest(monkeypatch)
+    monkeypatch.setattr(confirming, "is_repeated", repeated_here)
+    arguments = ["sabotage", "closed.yaml", "--attacks", f"odd-receipts,{ONE[1]}", "--examples", "4", "--seed", "1"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    on = "on: a program, store or file that the attack makes itself, and not `closed_question`"
+    for said in (unconfirmed, result):
+        assert f"  = {on}\n" in said.stdout
+    entries = json.loads(CliRunner().invoke(main, [*arguments, "--output-format", "json"]).stdout)["attacks"]
+    assert {entry["name"]: (entry["breach"] or {}).get("on") for entry in entries} == {
+        ONE[1]: None,
+        "odd-receipts": "own",
+    }
+    root = ElementTree.fromstring(CliRunner().invoke(main, [*arguments, "--output-format", "junit"]).stdout)
+    failure = root.find(".//failure")
+    assert failure is not None
+    assert on in (failure.text or "")
 
 
 def test_all_attacks_ran_where_all_are_required() -> None:
@@ -239,6 +308,10 @@ def test_time_stops_a_campaign() -> None:
         (("closed.yaml", "--families", "injektion"), "did you mean `injection`?"),
         (("closed.yaml", "--attacks", "token-twise"), "there is no attack `token-twise`"),
         (("closed.yaml", "--examples", "0"), "--examples"),
+        (
+            ("closed.yaml", "--attacks", "one-of-many"),
+            "`one-of-many` attacks what it makes itself, and not this program",
+        ),
         (("--replay", "missing.json"), "`missing.json` can't be read"),
         (("--replay", "closed.yaml"), "`closed.yaml` is no attack script"),
         (("broken.yaml",), "names no step of the program"),
