@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -33,6 +33,9 @@ LEAST_CASES: Final = 2
 
 LIGHT: Final = 10
 """The largest weight of an attack that always gets the least number of cases."""
+
+BETWEEN_TABLES: Final = 2
+"""The number of other shards before each table of a turn."""
 
 LEFT_OUT: Final = "only this program is attacked, and not what an attack makes itself"
 """Why an attack that draws does not run in a campaign without drawn programs."""
@@ -283,17 +286,35 @@ def attack_program(
 def _in_turns(by_attack: Iterable[list[Shard]]) -> list[Shard]:
     """Return shards in the order of play: every attack visits every program before any attack repeats one.
 
-    In each turn the cheap attacks come first. Attacks that draw programs have a shard in each turn.
+    Attacks that draw programs have a shard in each turn. In a turn the cheap attacks come first, with the tables among
+    them: these find much, and a short campaign should still reach many attacks.
     """
-    turns: list[tuple[int, int, int, Shard]] = []
+    turns: dict[tuple[int, int], list[Shard]] = {}
     for shards in by_attack:
         visits: Counter[int] = Counter()
         for shard in shards:
-            attack = ATTACK_BY_NAME[shard.attack]
-            number, visit = (0, shard.number) if attack.draws else (shard.number, visits[shard.number])
+            is_own = ATTACK_BY_NAME[shard.attack].draws
+            turn = (0, shard.number) if is_own else (shard.number, visits[shard.number])
             visits[shard.number] += 1
-            turns.append((number, visit, attack.weight, shard))
-    return [shard for *_, shard in sorted(turns, key=lambda turn: turn[:3])]
+            turns.setdefault(turn, []).append(shard)
+    return [shard for turn in sorted(turns) for shard in _woven(turns[turn])]
+
+
+def _woven(shards: Sequence[Shard]) -> Iterator[Shard]:
+    """Yield the shards of a turn, the cheap ones first, and a table after each few others."""
+    by_weight = sorted(shards, key=lambda shard: ATTACK_BY_NAME[shard.attack].weight)
+    tables = deque(shard for shard in by_weight if _is_table(ATTACK_BY_NAME[shard.attack]))
+    others = [shard for shard in by_weight if not _is_table(ATTACK_BY_NAME[shard.attack])]
+    for number, shard in enumerate(others, start=1):
+        yield shard
+        if tables and number % BETWEEN_TABLES == 0:
+            yield tables.popleft()
+    yield from tables
+
+
+def _is_table(attack: type[Attack]) -> bool:
+    """Return whether one case of an attack is a table of its own, which it plays from end to end."""
+    return attack.draws and attack.weight > LIGHT
 
 
 def _target(target: Target, shard: Shard) -> Target:

@@ -360,6 +360,20 @@ def order_of_play(monkeypatch: pytest.MonkeyPatch, orders: Orders) -> tuple[Matr
     return matrix, begun
 
 
+def test_tables_come_among_the_first_shards_and_a_short_campaign_has_others_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They find much, and came after everything else: 40 s of CPU passed before them."""
+    _, begun = order_of_play(monkeypatch, Orders(specimens=True))
+    tables = {attack.name for attack in ATTACKS if attack.draws and attack.weight > 10}
+    assert len(tables) >= 20
+    early = [one.attack for one in begun[: 3 * len(tables)]]
+    assert [number for number, name in enumerate(early) if name in tables] == list(range(2, len(early), 3))
+    assert len(set(early)) == len(early), "no attack comes twice"
+    first = [one.attack for one in begun[: len(ATTACKS)]]
+    assert set(first) == {attack.name for attack in ATTACKS}, "all come before any comes again"
+
+
 @pytest.mark.parametrize("has_specimens", [True, False])
 def test_what_an_attack_makes_itself_is_not_the_program(monkeypatch: pytest.MonkeyPatch, has_specimens: bool) -> None:
     """Such attacks counted as having run on the program."""
