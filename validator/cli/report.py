@@ -6,7 +6,7 @@ import json
 import sys
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -121,6 +121,10 @@ def _others(result: RunResult, views: list[ProgramView]) -> list[dict[str, str]]
     ]
 
 
+KNOWN_VERSIONS: Final = (1, 2)
+"""The versions of the JSON of a campaign that have what the page shows."""
+
+
 def _campaign(file: Path) -> Mapping[str, Any]:
     """Return the result of a campaign; raises MachineError for a file that is none."""
     help = "make it with `stepward sabotage PROGRAM --output-format json --output-file FILE`"
@@ -144,7 +148,7 @@ def _is_campaign(data: Any) -> bool:
 
     return (
         has(data, "version", "program", "seed", "attacks", "summary")
-        and data["version"] == 1
+        and data["version"] in KNOWN_VERSIONS
         and has(data["summary"], "ran", "attacks", "breaches", "cases", "events")
         and isinstance(data["attacks"], list)
         and all(

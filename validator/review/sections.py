@@ -195,13 +195,22 @@ def sabotage_section(data: Mapping[str, Any]) -> Element:
         )
     summary = data["summary"]
     words = (
-        f"{summary['ran']} of {summary['attacks']} attacks ran on {data['program']}: {summary['breaches']} breaches, "
+        f"{summary['ran']} of {summary['attacks']} attacks ran{_where(data)}: {summary['breaches']} breaches, "
         f"{summary['cases']} cases, {summary['events']} events, seed {data['seed']}"
     )
     headings = ("attack", "family", "outcome", "cases", "events", "what")
     return element(
         "section", element("h2", "Attacks on the machine"), table(headings, rows, words), class_="attacks", id="attacks"
     )
+
+
+def _where(data: Mapping[str, Any]) -> str:
+    """Return on what the attacks of a campaign ran. Older files do not say."""
+    count = data["summary"].get("ran_on")
+    if count is None:
+        return f" for {data['program']}"
+    words = f"{count['program']} on {data['program']}"
+    return f" ({words}, {count['built_in']} only on built-in programs, {count['own']} on what they make themselves)"
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from paths import ROOT
 from review_pages import HOSTILE, NAME, bypassed, hostile, journal_of_two_runs, large, write_report
 from stepward.validator.cli import main
 from stepward.validator.review.elements import element, html, plain_text
-from stepward.vm import SQLiteJournal
+from stepward.vm import Program, SQLiteJournal
 
 
 class Parsed(HTMLParser):
@@ -179,8 +179,20 @@ def test_a_campaign_is_shown(tmp_path: Path) -> None:
     page = parsed(write_report(tmp_path, bypassed(), "--sabotage", str(tmp_path / "s.json")))
     text = "".join(page.texts)
     assert "kept: <i>twice</i>" in text
-    assert "1 of 1 attacks ran on bypass: 1 breaches, 3 cases, 40 events, seed 7" in text
+    assert "1 of 1 attacks ran for bypass: 1 breaches, 3 cases, 40 events, seed 7" in text
     assert "i" not in {tag for tag, _ in page.elements}
+
+
+def test_the_file_that_a_campaign_writes_is_shown(tmp_path: Path) -> None:
+    """The page knew an earlier version of the file alone, and refused each that is written today."""
+    from stepward.sabotage.campaign import Orders, attack_program
+    from stepward.validator.report.matrix import to_data
+
+    attacks = ("reply-outside-the-set", "token-twice", "odd-receipts")
+    matrix = attack_program(Program.from_dict(bypassed()), orders=Orders(examples=2, attacks=attacks, specimens=True))
+    (tmp_path / "s.json").write_text(json.dumps(to_data(matrix, {})))
+    text = "".join(parsed(write_report(tmp_path, bypassed(), "--sabotage", str(tmp_path / "s.json"))).texts)
+    assert "3 of 3 attacks ran (0 on bypass, 2 only on built-in programs, 1 on what they make themselves): 0 br" in text
 
 
 @pytest.mark.parametrize(
