@@ -53,7 +53,7 @@ from base64 import urlsafe_b64encode
             (
                 "vm/machine/keys.py",
                 """\
-    name = f'"program":"{program}","run":{canonical(run)},"step":{canonical(step)},"visit":{visit}'
+    name = f'"program":"{program}","run":{quoted(run)},"step":{quoted(step)},"visit":{visit}'
 """,
                 """\
     name = f'"program":"{program}","run":{json.dumps(run)},"step":{json.dumps(step)},"visit":{visit}'

@@ -114,9 +114,9 @@ SIXTH: Final = (
                 "vm/machine/driver.py",
                 """        if started / 1e6 >= self.lease.expires:
             started = await self._require_lease()
-        UNDER_WAY.set(None)
+        parts: list[Part] | None = [] if plan.has_intent else None
 """,
-                """        UNDER_WAY.set(None)
+                """        parts: list[Part] | None = [] if plan.has_intent else None
 """,
             ),
         ),

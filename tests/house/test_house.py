@@ -168,6 +168,7 @@ CORE = (
         "effects",
         "events",
         "forks",
+        "holed",
         "items",
     ),
     *("keys", "leaving", "monitors", "ordering", "plan", "runnable", "sizes", "slots", "state", "traces", "waits"),

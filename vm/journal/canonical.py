@@ -73,6 +73,9 @@ def _refuse_object(value: object) -> NoReturn:
 
 
 _pieces: Final = _encoder()
+quoted: Final[Callable[[str], str]] = json.encoder.encode_basestring
+"""Returns the canonical text of a text."""
+
 _encode_in_order: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 

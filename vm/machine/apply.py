@@ -44,7 +44,8 @@ def apply(plan: Plan, state: State, event: Event) -> State:
         raise MisfitError(f"`{event.kind}` after the run ended")
     if state.fork is not None and "step" in event.body:
         return _in_branches(plan, state, event)
-    if "step" in event.body and event.kind != "item" and event.body.get("frame", ()) != state.frame:
+    is_framed = bool(state.frames) or "frame" in event.body
+    if is_framed and "step" in event.body and event.kind != "item" and event.body.get("frame", ()) != state.frame:
         raise MisfitError(f"`{event.kind}` of `{event.body['step']}` in another frame than the one that goes on")
     return handler(plan, state, event)
 

@@ -48,20 +48,22 @@ class Breakers:
             raise ValueError("a breaker opens after 1 failure at the earliest")
         self._journal = journal
         self._most = most
+        self.counts = most is not None
         self._failures: Counter[str] = Counter()
-        self._seen: tuple[frozenset[str], float] = (frozenset(), 0.0)
+        self.seen: tuple[frozenset[str], float] = (frozenset(), 0.0)
+        """The open breakers that the store told of, and the monotonic time until which the machine relies on it."""
 
     @property
     def is_stale(self) -> bool:
         """Whether the store has to be asked before the next call starts."""
-        return time.monotonic() >= self._seen[1]
+        return time.monotonic() >= self.seen[1]
 
     def look(self) -> None:
         """Ask the store which breakers are open; raises JournalError."""
-        seen, until = self._seen, time.monotonic() + LASTS
+        seen, until = self.seen, time.monotonic() + LASTS
         opened = self._journal.opened()
-        if self._seen is seen:  # else somebody has looked or forgotten meanwhile, in another thread
-            self._seen = (opened, until)
+        if self.seen is seen:  # else somebody has looked or forgotten meanwhile, in another thread
+            self.seen = (opened, until)
 
     def beside(self, function: Callable[..., T], *args: Any) -> T:
         """Call a method of the store, and before it, if it is time, ask which breakers are open."""
@@ -75,15 +77,13 @@ class Breakers:
 
         `programs` are the names of the programs that make the call: that of the run, and those that it has called.
         """
-        opened = self._seen[0]
-        if not opened:
-            return None
+        opened = self.seen[0]
         wanted = [of_tool(tool)] * bool(tool) + [of_program(program) for program in programs]
         return next((name for name in wanted if name in opened), None)
 
     def forget(self) -> None:
         """Have the store asked before the next call, because a breaker was switched."""
-        self._seen = (self._seen[0], 0.0)
+        self.seen = (self.seen[0], 0.0)
 
     def count(self, tool: str, result: Result, now: float) -> Switch | None:
         """Count what came of a call; return how the breaker of the tool is to be switched if it failed too often."""

@@ -14,11 +14,11 @@ from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENC
 from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.effects import repeated
-from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
+from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, made, unsealed
 from stepward.vm.machine.forks import leaves, owed
 from stepward.vm.machine.keys import shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
-from stepward.vm.machine.plan import CallPlan, Plan, StepPlan
+from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, fields_of
 from stepward.vm.machine.sizes import oversize, recorded_size, refusal
 from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Reader, State, visits_of
@@ -38,10 +38,7 @@ class Visit(NamedTuple):
 
 def successor_fields(plan: Plan, transition: Transition) -> dict[str, Any]:
     """Return the fields of a record for a transition: the next step, or how the run or the body ends."""
-    if transition.ending is None:
-        return {"next": plan.steps[transition.to].id}
-    word = "closes" if transition.to >= 0 else "ends"
-    return {word: transition.ending.status, "reason": transition.ending.reason}
+    return fields_of(plan.steps, transition)
 
 
 def place_of(state: State, step: str, visit: int) -> dict[str, Any]:
@@ -101,10 +98,10 @@ def guardrail_rejection(plan: Plan, state: State, visit: int, objection: tuple[s
 
 def enter_calls(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
     """Return the first attempts of an llm, tool or parallel step, or why one of them does not start."""
-    if not step.is_parallel and not step.calls[0].is_model and step.part not in plan.watch.asked:
-        if visit == 1 and step.calls[0].first is not None and not state.frames:
-            return step.calls[0].first
-        ready = prepare(Visit(plan, state, step, visit), step.calls[0], FRESH)
+    if not step.is_parallel and not (call := step.calls[0]).is_model and step.part not in plan.watch.asked:
+        if visit == 1 and call.first is not None and not state.frames:
+            return call.first
+        ready = prepare(Visit(plan, state, step, visit), call, FRESH)
         return ready if isinstance(ready, Event) else Calls((ready,))
     return _wave(plan, state, step, (FRESH,) * len(step.calls), visit)
 
@@ -410,7 +407,8 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     tried = attempt.attempt - base
     kind = outcome_of(call, tried, result)
-    body = {"kind": kind, **place_of(state, call.id, attempt.visit)}
+    body = place_of(state, call.id, attempt.visit)
+    body["kind"] = kind
     if kind == "success":
         body["output"] = result.value
     elif kind == "suspended":
@@ -431,8 +429,12 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     if result.rule:
         body["rule"] = result.rule
     if kind in SETTLED and not step.is_parallel:
-        body |= after(plan, step, kind, result.name)
-    return unsealed("attempt", body, note) if plan.has_sensitive else event("attempt", body, note)
+        body |= step.after_success if kind == "success" else after(plan, step, kind, result.name)
+    if plan.has_sensitive:
+        return unsealed("attempt", body, note)
+    if kind == "success":
+        return made("attempt", body, note, call.texts.success.filled(result.value, attempt.visit, state.frame))
+    return event("attempt", body, note)
 
 
 def due_after(entry: Retry, tried: int, failed: int) -> int:

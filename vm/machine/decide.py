@@ -65,7 +65,7 @@ def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY) -> Action:
     """
     if state.status != RUNNING:
         return _cancelled(plan, state) if state.is_cancelled and not state.is_over else IDLE
-    if state.is_leaving:
+    if state.moved and state.is_leaving:
         return ended(plan, state, "CANCELLED", MOVED)
     step = plan.steps[state.at]
     if state.each is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import nullcontext
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import Sealed, Secret
@@ -17,7 +18,7 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import judge, place_of
 from stepward.vm.machine.due import due_of
-from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
+from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, made, unsealed
 from stepward.vm.machine.forks import within
 from stepward.vm.machine.history import checked_records, require_head
 from stepward.vm.machine.holding import count, is_held, look, was_closed
@@ -75,7 +76,6 @@ class Driver:
         self.pending: list[Pending] = []
         self.urgency = ANY_TIME
         self.secrets: dict[str, bytes] = {}
-        self.known = Known(plan)
         self.under_way: dict[tuple[FrameName, int], tuple[list[Part], float | None]] = {}
         self._last = last
         self._is_parked = False
@@ -83,6 +83,11 @@ class Driver:
         self.successor: Driver | None = None
         self._flushing: asyncio.Lock | None = None
         self._renewing: asyncio.Task[None] | None = None
+
+    @cached_property
+    def known(self) -> Known:
+        """The sensitive values of the run."""
+        return Known(self.plan)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -149,13 +154,14 @@ class Driver:
 
     def record(self, happened: Event, at: int = 0) -> None:
         """Apply an event, and add its record to the next commit; `at` is its time, now unless given."""
-        if self.plan.has_sensitive:
+        plan, before = self.plan, self.state
+        if plan.has_sensitive:
             happened = self._sealed(happened)
-        state = apply(self.plan, self.state, happened)
-        if self.plan.has_sensitive:
+        state = apply(plan, before, happened)
+        if plan.has_sensitive:
             self.known.learn(happened)
         self._write(happened, at or self.setup.clock.now())
-        if state.status is not self.state.status:
+        if state.status is not before.status:
             self.urgency = DURABLE
         elif happened.kind in _URGENCY:
             self.urgency = max(self.urgency, _URGENCY[happened.kind])
@@ -163,7 +169,7 @@ class Driver:
 
     def _write(self, happened: Event, at: int) -> None:
         entry = entry_of(happened, self._last, at)
-        self.pending.append(Pending(happened, at, entry))
+        self.pending.append(tuple.__new__(Pending, (happened, at, entry)))
         self._last = entry
 
     async def flush(self) -> None:
@@ -297,10 +303,9 @@ class Driver:
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
             started = await self._require_lease()
-        UNDER_WAY.set(None)
-        if plan.has_intent:
-            parts: list[Part] = []
-            UNDER_WAY.set(parts)
+        parts: list[Part] | None = [] if plan.has_intent else None
+        UNDER_WAY.set(parts)
+        if parts is not None:
             self.under_way[call.frame, call.sub] = (
                 parts,
                 None if plan.timeout is None else time.monotonic() + plan.timeout,
@@ -314,7 +319,7 @@ class Driver:
         else:
             ids = (self.plan.digest, self.run, call.step)
             counts = (call.visit, call.attempt, call.performance)
-            context = ToolContext(*ids, *counts, token, plan.timeout, plan.returns, call.frame)
+            context = tuple.__new__(ToolContext, (*ids, *counts, token, plan.timeout, plan.returns, call.frame))
             result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
         self.under_way.pop((call.frame, call.sub), None)
         ended = setup.clock.now()
@@ -324,7 +329,8 @@ class Driver:
         if key is not None and not result.is_cached:
             assert setup.replies is not None, "without a cache there is no key"
             await setup.replies.keep(key, happened, result)
-        await count(self, plan, result, ended / 1e6)
+        if setup.breakers.counts:
+            await count(self, plan, result, ended / 1e6)
 
     async def _wait_until_due(self, call: Call, asleep: Asleep) -> None:
         """Wait for the time at which an attempt is due; a request to cancel ends the waiting.
@@ -421,14 +427,16 @@ class Driver:
             token = Token.new(self.run, self.setup.random)
             said["token"] = token.digest(self.plan.digest, call.step, call.visit, frame)
             self.secrets[reference] = token.secret.encode()
-        args = FrozenMap(call.args or {})
-        body = {
-            "args": args,
-            "policies": self.plan.digests_under(self.state.governed),
-            "tool": plan.tool,
-            **place_of(here, call.step, call.visit),
-        }
-        self.record(unsealed("intent", body, said) if self.plan.has_sensitive else event("intent", body, said))
+        args, governed = FrozenMap(call.args or {}), self.state.governed
+        policies = self.plan.digests_under(governed)
+        body = {**place_of(here, call.step, call.visit), "args": args, "policies": policies, "tool": plan.tool}
+        if self.plan.has_sensitive:
+            happened = unsealed("intent", body, said)
+        elif governed:
+            happened = event("intent", body, said)
+        else:
+            happened = made("intent", body, said, plan.texts.intent.filled(args, call.visit, frame))
+        self.record(happened)
         return token.text() if token is not None else ""
 
     def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> Event:
@@ -437,13 +445,13 @@ class Driver:
         happened = judge(self.plan, here, call, result, note)
         if "output" in happened.body or "request" in happened.body:
             step = self.plan.steps[here.at]
-            if self.plan.has_sensitive:
+            has_sensitive, too_large = self.plan.has_sensitive, None
+            if has_sensitive:
                 happened = self._sealed(happened)
             output = happened.body["output" if "output" in happened.body else "request"]
-            too_large = None
             # The record is longer than the output in it, unless it has only a reference to the output.
             limits, most = self.state.limits, len(happened.text) * MAX_CHARACTER
-            if most > min(limits.output_bytes, limits.state_bytes - here.size) or self.plan.has_sensitive:
+            if most > limits.output_bytes or most > limits.state_bytes - here.size or has_sensitive:
                 too_large = oversize(self.plan, here, step, output)
             if too_large is not None:
                 unfit = Result("doubt" if plan.writes else "failed", error=too_large, name=BAD_OUTPUT)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
-from stepward.vm.journal.canonical import canonical, portable
+from stepward.vm.journal.canonical import TAG, canonical, portable
 from stepward.vm.journal.records import version_of, write_record
 from stepward.vm.journal.store import Entry
 from stepward.vm.language.steps.catching import UNEXPECTED
@@ -68,8 +68,17 @@ _PLAIN: Final = frozenset({"frame", "kind", "visit"})
 
 def event(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:
     """Return an event with the canonical text of its body."""
-    data = {name: value if name in _PLAIN else portable(value) for name, value in body.items()}
-    return Event(kind, body, note, canonical(data))
+    data = {
+        # Most fields are ids and words, which a journal has as they are.
+        name: value if (type(value) is str and value[:1] != TAG) or name in _PLAIN else portable(value)
+        for name, value in body.items()
+    }
+    return made(kind, body, note, canonical(data))
+
+
+def made(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any], text: str) -> Event:
+    """Return an event whose text is known."""
+    return tuple.__new__(Event, (kind, body, note, text))  # as `Event`, which is a Python function
 
 
 def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:
@@ -77,14 +86,26 @@ def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTH
     return Event(kind, body, note, "")
 
 
+_TIMES: Final = {"attempt", "performance", "started", "took"}
+_KEY: Final = {"attempt", "key", "performance"}
+
+
+def _note_text(note: Mapping[str, Any]) -> str:
+    """Return the canonical text of a note; those that most calls have are numbers, and the digest that is a key."""
+    names = note.keys()
+    if names == _TIMES:
+        counts = f'"attempt":{note["attempt"]},"performance":{note["performance"]}'
+        return f'{{{counts},"started":{note["started"]},"took":{note["took"]}}}'
+    if names == _KEY:
+        return f'{{"attempt":{note["attempt"]},"key":"{note["key"]}","performance":{note["performance"]}}}'
+    return canonical(note)
+
+
 def entry_of(happened: Event, last: Entry, at: int) -> Entry:
     """Return the record of an event, after the last entry of its run; `at` is its time in microseconds."""
-    note = canonical(happened.note)
-    body = happened.body
-    version = version_of(
-        happened.kind, happened.note, is_in_body="frame" in body, continues="continues" in body, turn="turn" in body
-    )
-    return write_record(last.seq + 1, last.digest, happened.kind, happened.text, note, at, version)
+    kind, body, note, text = happened
+    version = version_of(kind, note, is_in_body="frame" in body, continues="continues" in body, turn="turn" in body)
+    return write_record(last.seq + 1, last.digest, kind, text, _note_text(note), at, version)
 
 
 class Idle(NamedTuple):

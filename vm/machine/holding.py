@@ -21,8 +21,9 @@ async def look(driver: Any) -> None:
 
 def is_held(driver: Any, call: CallPlan) -> bool:
     """Return whether a breaker is open that keeps a call from starting; the driver stops then."""
-    if driver.held_by is None:
-        driver.held_by = driver.setup.breakers.open_one("" if call.is_model else call.tool, call.programs)
+    breakers = driver.setup.breakers
+    if driver.held_by is None and breakers.seen[0]:
+        driver.held_by = breakers.open_one("" if call.is_model else call.tool, call.programs)
     return driver.held_by is not None
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from stepward.vm.journal.canonical import canonical
+from stepward.vm.journal.canonical import canonical, quoted
 from stepward.vm.journal.records import KEY_TAG, TOKEN_TAG
 
 FrameName = tuple[tuple[str, int, int, int | str], ...]
@@ -30,7 +30,7 @@ def shown(frame: FrameName, step: str) -> str:
 def idempotency_key(program: str, run: str, step: str, visit: int, performance: int, frame: FrameName = ()) -> str:
     """Return the key of a performance: stable after a crash, different for each run, step, visit, frame and program."""
     # Canonical JSON, written by hand because every intent needs one. `program` is a digest, and needs no quoting.
-    name = f'"program":"{program}","run":{canonical(run)},"step":{canonical(step)},"visit":{visit}'
+    name = f'"program":"{program}","run":{quoted(run)},"step":{quoted(step)},"visit":{visit}'
     within = f'"frame":{canonical(frame)},' if frame else ""
     return sha256(KEY_TAG + f'{{{within}"performance":{performance},{name}}}'.encode()).hexdigest()
 

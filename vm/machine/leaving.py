@@ -34,7 +34,8 @@ def enter(plan: Plan, state: State, step: StepPlan) -> State:
 def count_visit(state: State, step: StepPlan, **changes: Any) -> State:
     """Count one more visit of a step, with other changes of the state."""
     visits, size = get(state.slots, step.visits)
-    return state._replace(slots=put(state.slots, [(step.visits, (visits + 1, size))]), **changes)
+    changes["slots"] = put(state.slots, [(step.visits, (visits + 1, size))])
+    return state.changed(changes)
 
 
 def step_of(plan: Plan, state: State, body: Any) -> StepPlan:
@@ -65,48 +66,35 @@ def leave(
     `entered` is 1 for a step that one event enters and leaves, so that its visit and cost are still to be counted.
     """
     body, (changes, size, succeeded, followers) = event.body, done
-    slots, idle = state.slots, state.idle
+    slots, to, ending = state.slots, transition.to, transition.ending
     visits, before = get(slots, step.visits)
+    idle = state.idle
     if plan.max_stalled is not None:
         idle = idle + 1 if all(_is_same(get(slots, slot), value) for slot, value in changes) else 0
-    monitors = state.monitors
+    changes.append((step.visits, (visits + entered, size)))
+    after: dict[str, Any] = {
+        "slots": put(slots, changes),
+        "steps": state.steps + entered,
+        "size": state.size + size - before,
+    }
     if step.position in plan.watch.notified:
-        monitors = plan.watch.left(monitors, Left(step.position, transition.branch, succeeded, followers))
-    to, status, reason = state.at, state.status, state.reason
-    closes = transition.to >= 0 and transition.ending is not None
-    if closes:
-        pass
-    elif transition.to >= 0:
-        to = transition.to
+        left = Left(step.position, transition.branch, succeeded, followers)
+        after["monitors"] = plan.watch.left(state.monitors, left)
+    if to >= 0 and ending is not None:
+        return close(plan, state.changed(after), step, event, transition)
+    if to >= 0:
+        after["at"] = to
         if body.get("next") != plan.steps[to].id:
             raise MisfitError(f"control goes from `{step.id}` to `{plan.steps[to].id}`, not to `{body.get('next')}`")
     else:
-        assert transition.ending is not None
-        status, reason = transition.ending
+        assert ending is not None
+        after["status"], after["reason"] = status, reason = ending
         if body.get("ends") != status or body.get("reason") != reason:
             raise MisfitError(f"the run ends {status} after `{step.id}`")
-    changes.append((step.visits, (visits + entered, size)))
-    if closes:
-        state = state._replace(
-            slots=put(slots, changes),
-            steps=state.steps + entered,
-            size=state.size + size - before,
-            monitors=monitors,
-        )
-        return close(plan, state, step, event, transition)
-    return state._replace(
-        status=status,
-        reason=reason,
-        at=to,
-        slots=put(slots, changes),
-        calls=None,
-        steps=state.steps + entered,
-        idle=idle,
-        size=state.size + size - before,
-        monitors=monitors,
-        trace=traced(state.trace, event),
-        error=body.get("error", state.error) if "ends" in body else state.error,
-    )
+    if "ends" in body and "error" in body:
+        after["error"] = body["error"]
+    after["calls"], after["idle"], after["trace"] = None, idle, traced(state.trace, event)
+    return state.changed(after)
 
 
 def _is_same(before: Any, after: Any) -> bool:

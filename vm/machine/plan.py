@@ -34,6 +34,7 @@ from stepward.vm.language.steps import (
     ParallelStep,
     Stage,
     ToolCall,
+    WaitStep,
     parts,
 )
 from stepward.vm.language.steps.catching import Retry
@@ -41,6 +42,7 @@ from stepward.vm.language.steps.wait import microseconds
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
+from stepward.vm.machine.holed import Texts
 from stepward.vm.machine.monitors import Watch
 from stepward.vm.machine.runnable import require_runnable
 from stepward.vm.machine.slots import UNDEFINED, empty, put
@@ -79,10 +81,10 @@ class Terms(NamedTuple):
 class CallPlan:
     """A call to a model or a tool, as a step or as a sub-step of a parallel one."""
 
+    texts: Texts
+
     def __init__(self, call: LlmCall | ToolCall, sub: int, plan: Plan) -> None:
-        self.id = call.id
-        self.sub = sub
-        self.call = call
+        self.id, self.sub, self.call = call.id, sub, call
         self.output, self.error = plan.slot((call.id, "output")), plan.slot((call.id, "error"))
         self.error_name = plan.slot((call.id, "error_name")) if plan.names_errors else NOWHERE
         self.variable = NOWHERE if call.output_key is None else plan.slot((call.output_key,))
@@ -140,13 +142,13 @@ class StepPlan:
     """A step of the program's list. `is_parallel`: its calls are sub-steps. `subs` are the positions of calls by id.
 
     `is_computed`: it is a `compute` step; `computes` is the name of its value in records, `returns` its type.
+    `after_success` are the fields of the record of a call by which its success leaves the step.
     """
 
     def __init__(self, position: int, step: AnyStep, plan: Plan) -> None:
         self.position, self.id, self.step = position, step.id, step
         self.is_parallel = isinstance(step, ParallelStep)
-        self.is_fork = isinstance(step, ParallelStep) and bool(step.branches)
-        self.is_stage = isinstance(step, Stage)
+        self.is_fork, self.is_stage = isinstance(step, ParallelStep) and bool(step.branches), isinstance(step, Stage)
         self.visits = NOWHERE if self.is_stage else plan.slot((step.id, "#visits"))
         self.max_visits = step.max_visits
         self.transitions: dict[str, Transition] = {}
@@ -164,6 +166,7 @@ class StepPlan:
         self.concurrency = step.max_concurrency if isinstance(step, ParallelStep) else None
         self.part: tuple[int, None] = (position, None)
         self.succeeds = self.transitions.get("success", Transition("success", NOWHERE))
+        self.after_success = {} if self.is_parallel else fields_of(plan.program.layout.steps, self.succeeds)
         self.clauses: list[Clause] = plan.meaning.clauses_of.get(position, [])
         self.output = self.error = self.error_name = self.variable = NOWHERE
         if isinstance(step, Failing):
@@ -191,6 +194,7 @@ class StepPlan:
                 call.before = frozenset(self.calls[one].id for one in before)
         self.is_in_branch = not layout.sibling_bodies.isdisjoint(owners)
         for call in self.calls:
+            call.texts = Texts.of(call.id, call.tool, self.after_success, plan.policy_digests, is_framed=bool(owners))
             call.programs += tuple(name for owner in around if isinstance(owner, InvokeStep) for name in owner.names)
         for call in self.calls if self.is_in_branch else ():
             call.has_intent = True  # the rules that siblings share count every start when it happens
@@ -260,7 +264,7 @@ class Plan:
     `policies` are those that apply; `waived` are their rules that this run may break: `policy:rule`. `later` are the
     terms that the run came under when a machine continued it: their rules hold in addition. The facts about tools stay
     those of the start of the run, because its records are read with them. `meaning` is that of the program under these
-    policies, where it is known.
+    policies, where it is known. `has_sensitive`: a value can be sensitive; `waits`: a run can wait for a time.
     Raises ProgramError for a program without a clear meaning: SW005, SW101, SW106, SW109 and SW301.
     """
 
@@ -302,6 +306,9 @@ class Plan:
         self.forks = layout.forks
         self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(layout.steps))
         self.most_cost = max(step.cost for step in self.steps)
+        self.has_sensitive = any(map(is_sensitive, self._types()))
+        has_deadline = any(call.deadline is not None for step in self.steps for call in step.calls)
+        self.waits = has_deadline or any(isinstance(step, WaitStep) for step in layout.steps)
         self.bodies = {
             owner: BodyPlan(self, body, step)
             for owner, body in layout.bodies.items()
@@ -421,11 +428,6 @@ class Plan:
         yield from (spec for spec in specs if spec is not None)
 
     @cached_property
-    def has_sensitive(self) -> bool:
-        """Whether any value of the program can be sensitive."""
-        return any(map(is_sensitive, self._types()))
-
-    @cached_property
     def suspends(self) -> bool:
         """Whether some tool of the program may suspend a run."""
         return any(call.may_suspend for step in self.steps for call in step.calls)
@@ -434,6 +436,14 @@ class Plan:
     def names_of_slots(self) -> dict[int, str]:
         """The references of the slots that hold values: `name` or `step.output`, without the dollar sign."""
         return {slot: ".".join(names) for names, slot in self._slots.items() if names[-1] != "#visits"}
+
+
+def fields_of(steps: Sequence[AnyStep | StepPlan], transition: Transition) -> dict[str, Any]:
+    """Return the fields of a record for a transition: the next step, or how the run or the body ends."""
+    if transition.ending is None:
+        return {} if transition.to < 0 else {"next": steps[transition.to].id}
+    word = "closes" if transition.to >= 0 else "ends"
+    return {word: transition.ending.status, "reason": transition.ending.reason}
 
 
 def meaning_under(program: Program, policies: Sequence[Policy]) -> Meaning:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -12,7 +13,7 @@ from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.machine.events import RUNNING
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Names, Plan, StepPlan
-from stepward.vm.machine.slots import UNDEFINED, Slots, get
+from stepward.vm.machine.slots import UNDEFINED, WIDTH, Slots, get
 
 READY: Final = "ready"
 OPEN: Final = "open"
@@ -219,10 +220,14 @@ class State(_Parts):
     if not TYPE_CHECKING:  # of the many parts, most changes concern few; that of a NamedTuple asks about each by name
 
         def _replace(self, **changes: Any) -> State:
-            parts = list(self)
-            for name, value in changes.items():
-                parts[_PLACES[name]] = value
-            return tuple.__new__(State, parts)
+            return self.changed(changes)
+
+    def changed(self, changes: Mapping[str, Any]) -> State:
+        """Return the state with other parts, by name: `_replace` for who has a dict of them."""
+        parts = list(self)
+        for name in changes:
+            parts[_PLACES[name]] = changes[name]
+        return tuple.__new__(State, parts)
 
     @property
     def frame(self) -> FrameName:
@@ -310,7 +315,8 @@ OF_RUN: Final = (
 
 def visits_of(state: State, step: StepPlan) -> int:
     """Return the number of visits of a step."""
-    return int(get(state.slots, step.visits)[0])
+    visits: int = state.slots[step.visits // WIDTH][step.visits % WIDTH][0]  # as `get`, which would be a second call
+    return visits
 
 
 def owner_of(plan: Plan, fork: Fork, number: int) -> int:

@@ -32,8 +32,10 @@ class Timed(Protocol):
 
 def next_action(run: Timed, under_way: UnderWay = NOBODY) -> Action:
     """Return the next action; `under_way` is that of `decide`."""
-    if is_out_of_time(run):
+    if run.state.ends_by and is_out_of_time(run):
         return run_out(run.plan, run.state, run.setup.clock.now())
+    if not run.plan.waits:
+        return decide(run.plan, run.state, under_way)
     due, clock = first_wait(run.state), run.setup.clock
     if due:
         found = overdue(run.plan, run.state, due if run.plan.one_by_one else clock.now())
@@ -45,7 +47,7 @@ def next_action(run: Timed, under_way: UnderWay = NOBODY) -> Action:
 
 def is_out_of_time(run: Timed) -> bool:
     """Return whether the time of a run is over, so that no call starts any more; never in the replay of a witness."""
-    return bool(run.state.ends_by) and not run.plan.one_by_one and is_late(run.state, run.setup.clock.now())
+    return run.state.ends_by > 0 and not run.plan.one_by_one and is_late(run.state, run.setup.clock.now())
 
 
 def time_left(run: Timed) -> float:

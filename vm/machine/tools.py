@@ -138,7 +138,7 @@ class FunctionTools:
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
         """Return an awaitable of a tool's output; it raises what the tool raises."""
-        found = self._find(name)
+        found = self._known.get(name) or self._find(name)
         assert found is not None, "a run without its tools is refused"
         function, waits, special = found
         given = dict(args)
