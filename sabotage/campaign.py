@@ -34,8 +34,8 @@ LEAST_CASES: Final = 2
 LIGHT: Final = 10
 """The largest weight of an attack that always gets the least number of cases."""
 
-BETWEEN_TABLES: Final = 2
-"""The number of other shards before each table of a turn."""
+PAID: Final = 0.4
+"""What other shards cost before a table is played, for each plain case that the table costs."""
 
 LEFT_OUT: Final = "only this program is attacked, and not what an attack makes itself"
 """Why an attack that draws does not run in a campaign without drawn programs."""
@@ -301,14 +301,20 @@ def _in_turns(by_attack: Iterable[list[Shard]]) -> list[Shard]:
 
 
 def _woven(shards: Sequence[Shard]) -> Iterator[Shard]:
-    """Yield the shards of a turn, the cheap ones first, and a table after each few others."""
+    """Yield the shards of a turn, the cheap ones first, and each table after others that cost a part of what it costs.
+
+    So a table of many seconds keeps few attacks waiting, and a cheap one comes early.
+    """
     by_weight = sorted(shards, key=lambda shard: ATTACK_BY_NAME[shard.attack].weight)
     tables = deque(shard for shard in by_weight if _is_table(ATTACK_BY_NAME[shard.attack]))
     others = [shard for shard in by_weight if not _is_table(ATTACK_BY_NAME[shard.attack])]
-    for number, shard in enumerate(others, start=1):
+    paid = 0
+    for shard in others:
         yield shard
-        if tables and number % BETWEEN_TABLES == 0:
+        paid += shard.cases * ATTACK_BY_NAME[shard.attack].weight
+        if tables and paid >= PAID * ATTACK_BY_NAME[tables[0].attack].weight:
             yield tables.popleft()
+            paid = 0
     yield from tables
 
 

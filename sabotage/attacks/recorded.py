@@ -22,7 +22,7 @@ class _Recorded(Attack):
     invariant = Invariant.RECORDED
     defence = "equal requests come to equal records, values and refusals"
     severity: ClassVar[Severity] = "high"
-    weight = 100
+    weight = 1000
     draws = True
     enumerates = "the recorded scenes of the release"
     kind: ClassVar[str]

@@ -365,13 +365,16 @@ def test_tables_come_among_the_first_shards_and_a_short_campaign_has_others_too(
 ) -> None:
     """They find much, and came after everything else: 40 s of CPU passed before them."""
     _, begun = order_of_play(monkeypatch, Orders(specimens=True))
-    tables = {attack.name for attack in ATTACKS if attack.draws and attack.weight > 10}
-    assert len(tables) >= 20
-    early = [one.attack for one in begun[: 3 * len(tables)]]
-    assert [number for number, name in enumerate(early) if name in tables] == list(range(2, len(early), 3))
-    assert len(set(early)) == len(early), "no attack comes twice"
-    first = [one.attack for one in begun[: len(ATTACKS)]]
-    assert set(first) == {attack.name for attack in ATTACKS}, "all come before any comes again"
+    tables = {attack for attack in ATTACKS if attack.draws and attack.weight > 10}
+    first = [ATTACK_BY_NAME[one.attack] for one in begun[: len(ATTACKS)]]
+    assert set(first) == set(ATTACKS), "all come before any comes again"
+    early = {attack for attack in tables if attack.weight <= 100}
+    assert len(early) >= 20
+    assert early <= set(first[: 3 * len(early) + 3])
+    cost: Counter[bool] = Counter()
+    for one, attack in zip(begun, first, strict=False):
+        cost[attack in tables] += one.cases * attack.weight
+        assert cost[True] <= 2.5 * cost[False], f"`{attack.name}` keeps the others waiting"
 
 
 @pytest.mark.parametrize("has_specimens", [True, False])
