@@ -22,6 +22,7 @@ from comparing import compare, dead_steps
 from small_runs import all_runs
 from stepward.validator import ProgramValidator, Report, Verdict, validator
 from stepward.validator.called_findings import in_called_programs
+from stepward.validator.engine.witnesses.replay import Replayer
 from stepward.vm import Program
 from stepward.vm.expressions.inner_names import JOINT
 from stepward.vm.language import programs
@@ -129,6 +130,55 @@ def test_findings_show_no_words_of_the_layout() -> None:
     told = [text for one in findings for text in (one.message, one.help, *(label.text for label in one.related))]
     assert not [text for text in told if JOINT in text]
     assert any("`$each.output[0]`" in text for text in told)
+
+
+# -- witnesses ---------------------------------------------------------------------------------------------------------
+
+TWICE: dict[str, Any] = {
+    "name": "twice",
+    "language": 2,
+    "inputs": {},
+    "tools": {"look": {"effect": "read"}, "pay": {"effect": "write", "idempotent": True}},
+    "steps": [
+        {"id": "c0", "type": "call", "program": "p"},
+        {"id": "c1", "type": "call", "program": "p"},
+        {"id": "z", "type": "tool", "tool": "pay"},
+    ],
+}
+
+
+def twice(rule: dict[str, Any] | None, own: dict[str, Any] | None) -> Report:
+    steps = [{"id": name, "type": "tool", "tool": tool} for name, tool in (("a", "look"), ("b", "pay"), ("d", "look"))]
+    called = {"inputs": {}, "guardrails": [{"name": "own", **own}] if own else [], "steps": steps}
+    rules = [{"name": "r", **rule}] if rule else []
+    return ProgramValidator(Program.from_dict({**TWICE, "guardrails": rules, "programs": {"p": called}})).validate()
+
+
+@pytest.mark.parametrize("step", ["c0/d", "c1", "c1/a", "z"])
+def test_a_run_that_a_budget_stops_before_a_step_goes_past_calls(step: str) -> None:
+    """A run of a call has no move of its own for its one item: that is counted where the budget of a run is."""
+    then = {"step": "z"} if step != "z" else {"step": "c0/b"}
+    report = twice({"followed_by": {"first": {"step": "c0/b"}, "then": then}, "ends": "any"}, None)
+    assert "SW901" not in {one.code for one in report.findings}
+    shown = [one for one in report.findings if one.code == "SW405" and f"`{step}`" in one.message.split(" after ")[0]]
+    assert all(one.evidence is not None and one.evidence.witness is not None for one in shown)
+    assert shown or step == "z"
+
+
+def test_a_run_has_the_moves_of_its_path_in_calls() -> None:
+    report = twice({"never": {"step": "z"}}, None)
+    (found,) = [one.evidence for one in report.findings if one.code == "SW403" and one.evidence is not None]
+    assert found.witness is not None
+    replayer = Replayer(found.witness.program, found.witness.policies)
+    assert replayer.replay(found.witness).moves == found.path
+
+
+@pytest.mark.parametrize(
+    "own", [{"never": {"step": "b"}}, {"exclusive": [{"step": "a"}, {"step": "b"}]}, {"at_most_once": {"tool": "look"}}]
+)
+def test_a_rule_that_stops_each_call_is_no_mistake_of_ours(own: dict[str, Any]) -> None:
+    """The machine stops in the first call, so that no run shows the second one: that is no SW901."""
+    assert "SW901" not in {one.code for one in twice(None, own).findings}
 
 
 # -- planted mistakes --------------------------------------------------------------------------------------------------

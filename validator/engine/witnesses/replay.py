@@ -19,6 +19,7 @@ from stepward.validator.engine.witnesses.seen import (
     Asked,
     Seen,
     Unstarted,
+    calls_of,
     history_of,
     moves_of,
     records_of,
@@ -234,7 +235,7 @@ class Replayer:
         self._machines: dict[tuple[int, int], tuple[_RuleSet, _Machine]] = {}
         self._runs = 0
         self._each = frozenset(program.layout.steps[number].id for number in program.layout.bodies)
-        self._ahead = started_ahead(program.layout)
+        self._ahead, self._calls = started_ahead(program.layout), calls_of(program.layout)
         self._owners = {part.id: step.id for step in program.layout.steps for part in step.sub_steps}
 
     def replay(self, witness: Witness) -> Replayed:
@@ -318,7 +319,7 @@ class Replayer:
         run = outside_loops(lambda: machine.run_sync(rule_set.program, witness.inputs, run_id=name))
         assert isinstance(machine.journal, MemoryJournal)
         records = tuple(records_of(machine.journal, name))
-        moves = tuple(moves_of(records, self._owners, self._each, self._ahead))
+        moves = tuple(moves_of(records, self._owners, self._each, self._ahead, self._calls))
         return Played(run, records, moves, self._script.missing, self._script.met)
 
     def _around(self, name: str) -> frozenset[str]:

@@ -16,6 +16,7 @@ from stepward.vm.expressions.fields import names_in
 from stepward.vm.expressions.syntax import Expression
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.layout import Layout
+from stepward.vm.language.steps import InvokeStep
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.decide import decide
@@ -66,9 +67,19 @@ Frame = tuple[tuple[Any, ...], ...]
 _HOW: Final = {"success": "succeeds", "fallback": "times out, fallback", "skipped": "fails, skipped", "failed": "fails"}
 
 
-def is_between(kind: str, body: Mapping[str, Any], each: Collection[str]) -> bool:
-    """Return whether a record starts a for_each step, or leaves one of its stages; `each` are the for_each steps."""
+def is_between(kind: str, body: Mapping[str, Any], each: Collection[str], calls: Collection[str] = ()) -> bool:
+    """Return whether a record starts a for_each step, or leaves one of its stages; `each` are the for_each steps.
+
+    A call, of `calls`, has one item, and no stage before it.
+    """
+    if kind == "item" and body["step"] in calls:
+        return False
     return kind in ("opened", "item") or (kind == "joined" and body["step"] in each)
+
+
+def calls_of(layout: Layout) -> frozenset[str]:
+    """Return the ids of the calls of programs."""
+    return frozenset(step.id for step in layout.steps if isinstance(step, InvokeStep))
 
 
 def leaves(body: Mapping[str, Any]) -> bool:
@@ -121,10 +132,14 @@ def _round_of(frame: Frame) -> Frame:
 
 
 def moves_of(
-    records: tuple[Record, ...], owners: Mapping[str, str], each: Collection[str] = (), ahead: Collection[str] = ()
+    records: tuple[Record, ...],
+    owners: Mapping[str, str],
+    each: Collection[str] = (),
+    ahead: Collection[str] = (),
+    calls: Collection[str] = (),
 ) -> Iterator[Move]:
-    """Yield the steps of a run with their outcomes, in the words of a finding's path; `each` are for_each steps, and
-    `ahead` those of `StartedAhead`."""
+    """Yield the steps of a run with their outcomes, in the words of a finding's path; `each` are for_each steps, of
+    which `calls` are calls, and `ahead` those of `StartedAhead`."""
     started = StartedAhead(ahead)
     forks = {record.body["step"] for record in records if record.kind == "opened" and "items" not in record.body}
     for record in records:
@@ -132,7 +147,7 @@ def moves_of(
         yield from started.starting(record.kind, body)
         if started.holds(record.kind, body):
             continue
-        if is_between(record.kind, body, each):
+        if is_between(record.kind, body, each, calls):
             yield _between(record)
         elif leaves(body):
             error = str(body.get("error_name", "")) if record.kind != "passed" else ""

@@ -30,14 +30,15 @@ from stepward.validator.engine.witnesses.choices import (
 from stepward.validator.engine.witnesses.late import LateItems
 from stepward.validator.engine.witnesses.lists import listed, lists_of
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
-from stepward.validator.engine.witnesses.taken import budget, common, instead, named, spent_after
+from stepward.validator.engine.witnesses.taken import budget, common, instead, is_recorded, named, spent_after
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
 from stepward.validator.findings import Evidence, Move
 from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Resolution, Source
-from stepward.vm.language.steps import AnyStep, BranchStep, Call, ComputeStep, ParallelStep, Stage, ToolCall
+from stepward.vm.language.prefixes import own_name
+from stepward.vm.language.steps import AnyStep, Call, ComputeStep, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec, fits
 
 if TYPE_CHECKING:
@@ -193,7 +194,10 @@ class Witnesses:
 
     @staticmethod
     def _is_stopped_by(shown: Replayed, claim: Claim) -> bool:
-        return shown.run.reason == "guardrail" and shown.unstarted[-1].rule == claim.rule
+        is_stopped = shown.run.reason == "guardrail"
+        return is_stopped and own_name(shown.unstarted[-1].rule) == own_name(
+            claim.rule or ""
+        )  # perhaps in another call
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -419,19 +423,11 @@ class Witnesses:
             self._most, self._until = self._most + used, self._until + used
         if goal.kind == "missing" and goal.path[-1].how == "starts" and not seen.confirmed:
             # Only a run that is stopped ends here, for example by its budget.
-            spent = spent_after(seen, sum(self._is_recorded(move) for move in goal.path[:-1]))
+            spent = spent_after(seen, sum(is_recorded(self.facts, move) for move in goal.path[:-1]))
             if spent:
                 witness = replace(witness, max_steps=spent)
                 seen = self._replayed(witness)
         return self._computed(witness, seen) if seen.confirmed else seen
-
-    def _is_recorded(self, move: Move) -> bool:
-        """Return whether a run records a move: it says nothing of the end of a branch beside its last step, and of one
-        that is not started."""
-        step = self._step(move)
-        if isinstance(step, Stage):
-            return not isinstance(self.facts.flow.steps[self.facts.flow.position[step.owner]], BranchStep)
-        return not isinstance(step, BranchStep) or move.how == "succeeds"
 
     def _computed(self, witness: Witness, seen: Replayed) -> Witness:
         """Return a witness that supposes nothing of `compute` steps, if the machine confirms the same run without."""

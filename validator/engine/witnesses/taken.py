@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stepward.validator.engine.witnesses.replay import Replayed
-from stepward.validator.engine.witnesses.seen import StartedAhead, is_between, leaves, started_ahead
+from stepward.validator.engine.witnesses.seen import StartedAhead, calls_of, is_between, leaves, started_ahead
 from stepward.validator.findings import Move
-from stepward.vm.language.steps import AnyCall, AnyStep, Failing
+from stepward.vm.language.steps import AnyCall, AnyStep, BranchStep, Failing, Stage
 from stepward.vm.language.transitions import END
 
 if TYPE_CHECKING:
@@ -64,6 +64,16 @@ def _most_attempts(call: AnyCall) -> int:
     return max(call.max_retries, *(entry.max_attempts for entry in call.retry or ()), 0)
 
 
+def is_recorded(facts: ProgramFacts, move: Move) -> bool:
+    """Return whether a run records a move: it says nothing of the end of a branch beside its last step, and of one
+    that is not started."""
+    steps, position = facts.flow.steps, facts.flow.position
+    step = steps[position[move.step]]
+    if isinstance(step, Stage):
+        return not isinstance(steps[position[step.owner]], BranchStep)
+    return not isinstance(step, BranchStep) or move.how == "succeeds"
+
+
 def spent_after(seen: Replayed, moves: int) -> int:
     """Return the steps that a run had used after so many moves of its path."""
     from stepward.vm.machine.apply import apply
@@ -71,6 +81,7 @@ def spent_after(seen: Replayed, moves: int) -> int:
 
     found = seen.history()
     each = {found.plan.steps[number].id for number in found.plan.bodies}
+    calls = calls_of(found.plan.program.layout)
     ahead = StartedAhead(started_ahead(found.plan.program.layout))
     state = before(found.plan)
     for happened in found.events:
@@ -80,6 +91,6 @@ def spent_after(seen: Replayed, moves: int) -> int:
         moves -= len(ahead.starting(happened.kind, happened.body))
         if ahead.holds(happened.kind, happened.body):
             continue
-        if is_between(happened.kind, happened.body, each) or leaves(happened.body):
+        if is_between(happened.kind, happened.body, each, calls) or leaves(happened.body):
             moves -= 1
     return 0
