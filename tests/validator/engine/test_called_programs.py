@@ -176,9 +176,40 @@ def test_a_run_has_the_moves_of_its_path_in_calls() -> None:
 @pytest.mark.parametrize(
     "own", [{"never": {"step": "b"}}, {"exclusive": [{"step": "a"}, {"step": "b"}]}, {"at_most_once": {"tool": "look"}}]
 )
-def test_a_rule_that_stops_each_call_is_no_mistake_of_ours(own: dict[str, Any]) -> None:
-    """The machine stops in the first call, so that no run shows the second one: that is no SW901."""
-    assert "SW901" not in {one.code for one in twice(None, own).findings}
+def test_a_rule_that_stops_each_call_is_shown_in_each(own: dict[str, Any]) -> None:
+    """The machine stops in the first call: for the second one, the rule stands there alone."""
+    report = twice(None, own)
+    assert "SW901" not in {one.code for one in report.findings}
+    known = {one.rule: one.verdict for one in report.properties if one.rule is not None and one.rule.endswith("own")}
+    assert known == dict.fromkeys(("c0/own", "c1/own"), Verdict.VIOLATED)
+    shown = [one.evidence for one in report.findings if one.evidence is not None and one.code.startswith("SW40")]
+    assert len(shown) == 2
+    assert all(one.witness is not None for one in shown)
+
+
+def in_a_call(calls: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    return [{"id": "w", "type": "call", "program": "q"}], {"q": {"inputs": {}, "steps": calls}}
+
+
+def in_an_item(calls: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    return [{"id": "e", "type": "for_each", "items": [1], "as": "x", "max_items": 1, "steps": calls}], {}
+
+
+def in_branches(calls: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    return [{"id": "par", "type": "parallel", "branches": {"m": {"steps": calls}}}], {}
+
+
+@pytest.mark.parametrize("around", [in_a_call, in_an_item, in_branches])
+def test_a_rule_is_shown_in_the_second_call_wherever_that_is(around: Any) -> None:
+    """The other call has the rule no more, so the machine gets to this one."""
+    steps, others = around(TWICE["steps"][:2])
+    own = {"name": "own", "exclusive": [{"step": "a"}, {"step": "b"}]}
+    inner = [{"id": "a", "type": "tool", "tool": "look"}, {"id": "b", "type": "tool", "tool": "pay"}]
+    programs = {"p": {"inputs": {}, "guardrails": [own], "steps": inner}, **others}
+    made = Program.from_dict({**TWICE, "guardrails": [], "programs": programs, "steps": steps})
+    found = [one for one in ProgramValidator(made).validate().properties if (one.rule or "").endswith("own")]
+    assert [one.verdict for one in found] == [Verdict.VIOLATED] * 2
+    assert len({one.rule for one in found}) == 2
 
 
 # -- planted mistakes --------------------------------------------------------------------------------------------------

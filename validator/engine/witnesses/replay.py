@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from stepward.validator.engine.witnesses.claimed_calls import called_with, in_one_call, with_claimed
 from stepward.validator.engine.witnesses.played import Played, PlayedRuns, outside_loops
 from stepward.validator.engine.witnesses.seen import (
     Asked,
@@ -34,9 +35,8 @@ from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, Neve
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.programs import CalledProgram
 from stepward.vm.language.selectors import Match, matches
-from stepward.vm.language.steps import AnyStep, Branch, ForEachStep, InvokeStep, ParallelStep, ToolCall
+from stepward.vm.language.steps import InvokeStep, ToolCall
 from stepward.vm.language.steps.catching import UNEXPECTED
 from stepward.vm.language.within import applying
 from stepward.vm.machine.clock import ManualClock
@@ -47,7 +47,6 @@ from stepward.vm.machine.plan import Computed, Plan
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, ToolError
-from stepward.vm.values import FrozenMap
 
 T = TypeVar("T")
 
@@ -377,9 +376,9 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
 
     bare = program.model_copy(update={"guardrails": only_claimed(program.guardrails, None)})
     if program.layout.bodies:
-        bare = bare.model_copy(update={"steps": tuple(_with_claimed(step, claim, others) for step in program.steps)})
+        bare = bare.model_copy(update={"steps": tuple(with_claimed(step, claim, others) for step in program.steps)})
     if program.programs:
-        called = {name: _called_with(one, claim, others) for name, one in program.programs.items()}
+        called = {name: called_with(one, claim, others) for name, one in program.programs.items()}
         bare = bare.model_copy(update={"programs": called})
     held: list[Policy] = []
     for policy in policies:
@@ -398,47 +397,11 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
     return _RuleSet(bare, tuple(held), tuple(others)), own
 
 
-def _with_claimed(step: AnyStep, claim: Claim, others: list[str]) -> AnyStep:
-    """Return a step in whose bodies no rule stands but the claimed one; `others` gets the names of those set aside."""
-    if isinstance(step, ParallelStep) and step.branches:
-        return step.replace(
-            branches=FrozenMap((name, _branch_with(one, claim, others)) for name, one in step.branches.items())
-        )
-    if not isinstance(step, ForEachStep) or isinstance(step, InvokeStep):
-        return step
-    kept = tuple(rule for rule in step.guardrails if claim.policy is None and rule.name == claim.rule)
-    others.extend(rule.name for rule in step.guardrails if rule not in kept)
-    changed = step.replace(guardrails=kept) if step.guardrails else step
-    if changed.steps is None:
-        return changed
-    return changed.replace(steps=tuple(_with_claimed(one, claim, others) for one in changed.steps))
-
-
-def _is_claimed(rule: AnyRule, claim: Claim) -> bool:
-    """Return whether a rule may be the claimed one: within a call, the claim names the call before it."""
-    return claim.policy is None and (claim.rule or "").rpartition("/")[2] == rule.name
-
-
-def _called_with(program: CalledProgram, claim: Claim, others: list[str]) -> CalledProgram:
-    """Return a called program in which no rule stands but one that may be claimed."""
-    kept = tuple(rule for rule in program.guardrails if _is_claimed(rule, claim))
-    others.extend(rule.name for rule in program.guardrails if rule not in kept)
-    update: dict[str, Any] = {"steps": tuple(_with_claimed(one, claim, others) for one in program.steps)}
-    update |= {"guardrails": kept} if program.guardrails else {}
-    if program.programs:
-        update["programs"] = {name: _called_with(one, claim, others) for name, one in program.programs.items()}
-    return program.model_copy(update=update)
-
-
-def _branch_with(branch: Branch, claim: Claim, others: list[str]) -> Branch:
-    kept = tuple(rule for rule in branch.guardrails if claim.policy is None and rule.name == claim.rule)
-    others.extend(rule.name for rule in branch.guardrails if rule not in kept)
-    changed = branch.replace(guardrails=kept) if branch.guardrails else branch
-    return changed.replace(steps=tuple(_with_claimed(one, claim, others) for one in changed.steps))
-
-
 def _narrow(alone: _RuleSet, own: list[AnyRule], claim: Claim, meaning: Meaning) -> Iterator[_RuleSet]:
-    """Yield sets of rules in which the claimed rule is restricted to the claimed step."""
+    """Yield sets of rules in which the claimed rule is restricted to the claimed call, and to the claimed step."""
+    only = in_one_call(alone.program, claim.rule or "")
+    if only is not None:
+        yield _RuleSet(only, alone.policies, (*alone.set_aside, f"{claim.rule} in other calls"))
     set_aside = (*alone.set_aside, f"{claim.rule} at other steps")
     for rule in own:
         for narrow in _narrowed(rule, claim, meaning):
