@@ -131,6 +131,8 @@ def read(text: str, env: Mapping[str, Any]) -> Any:
     if not wanted:
         return env[name] if isinstance(env[name], bool) else FAILS
     value = wanted.strip("'") if "'" in wanted else int(wanted)
+    if isinstance(env[name], str) is not isinstance(value, str):
+        return FAILS  # a text and a number can't be compared
     return env[name] == value and isinstance(env[name], bool) is False
 
 

@@ -113,3 +113,31 @@ def test_drawn_programs_ask_of_every_kind() -> None:
             ((rule.removeprefix("body") == rule and "around") or "body", bool(broken[rule])) for rule in broken
         )
     assert all(counts[place, is_broken] for place in ("around", "body") for is_broken in (True, False))
+
+
+ITEM = {"items": ["$n"], "as": "x", "max_items": 1}
+WITHIN: dict[str, dict[str, Any]] = {
+    "an item": {"type": "for_each", **ITEM},
+    "an item that is skipped": {"type": "for_each", **ITEM, "on_item_error": "skip"},
+    "items at once": {"type": "for_each", **ITEM, "max_concurrency": 2, "on_item_error": "skip"},
+    "a branch": {"type": "parallel"},
+    "a call": {"type": "call", "program": "p", "args": {"n": "$n"}},
+    "a call that is skipped": {"type": "call", "program": "p", "args": {"n": "$n"}, "on_error": "skip"},
+}
+
+
+@pytest.mark.parametrize("kind", WITHIN)
+@pytest.mark.parametrize(("asked", "due"), [("$n > 1", Verdict.VIOLATED), ("$n >= 0", Verdict.PROVED)])
+def test_a_condition_of_a_body_that_takes_no_branch_is_shown(kind: str, asked: str, due: Verdict) -> None:
+    """It ends its body, and perhaps not the run."""
+    number = {"type": "integer", "minimum": 0, "maximum": 3}
+    body = [{"id": "c", "type": "condition", "condition": asked, "then": "e"}, {"id": "e", "type": "end"}]
+    step: dict[str, Any] = {"id": "both", **WITHIN[kind]}
+    data: dict[str, Any] = {"name": "t", "language": 2, "inputs": {"n": number}, "steps": [step, {**END, "id": "z"}]}
+    if step["type"] == "call":
+        data["programs"] = {"p": {"inputs": {"n": number}, "steps": body}}
+    else:
+        step |= {"branches": {"m": {"steps": body}}} if step["type"] == "parallel" else {"steps": body}
+    (found,) = [one for one in checked(data).properties if one.name == "coverage"]
+    assert (found.verdict, found.rechecked) == (due, due is Verdict.PROVED)
+    assert (found.evidence.witness is not None) is (due is Verdict.VIOLATED)

@@ -248,9 +248,13 @@ class Seen:
         return None
 
     def _uncovered(self) -> str | None:
-        if self.run.reason != "uncovered" or self.run.step != self.claim.step:
-            return None
-        return f"the run ends {self.run.status} (uncovered) at `{self.claim.step}`"
+        """Return in words that the condition takes no branch: it ends the run so, or an item, a branch or a call."""
+        if self.run.reason == "uncovered" and self.run.step == self.claim.step:
+            return f"the run ends {self.run.status} (uncovered) at `{self.claim.step}`"
+        for record in self.records:
+            if record.kind == "branched" and record.body["step"] == self.claim.step and record.body["branch"] is None:
+                return f"`{self.claim.step}` takes no branch, which ends its body {record.body.get('closes', '')}"
+        return None
 
     def _overlapping(self) -> str | None:
         """Return in words that two cases held when the condition was evaluated: the one that it took, and a later
