@@ -23,16 +23,22 @@ help:
 	@echo "make seconds   record what each test takes, for make quick (FILES=tests/vm/language/test_record.py records one)"
 	@echo "make bench     measure; see benchmarks/README.md"
 
+# The newest pip resolves in half the time of the one that comes with Python 3.11. Where this Python has no pip of its
+# own, or one that knows no other environment, the one that comes with it does.
+VENV := $(PYTHON) -m venv --without-pip .venv && \
+	{ $(PYTHON) -m pip --python $(BIN)/python install --quiet --no-compile pip >/dev/null 2>&1 || $(PYTHON) -m venv .venv; }
+
 # What is imported is compiled then. To compile all that is installed took two fifths of an install.
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
+# What setuptools warns of, folders of data and an editable install, is meant.
+PIP_INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 
 .venv/installed: pyproject.toml
-	$(PYTHON) -m venv .venv
+	$(VENV)
 	$(PIP_INSTALL) .
 	@touch $@
 
 .venv/installed-test: pyproject.toml
-	$(PYTHON) -m venv .venv
+	$(VENV)
 	$(PIP_INSTALL) '.[test]'
 	@touch .venv/installed $@
 
