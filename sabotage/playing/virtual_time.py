@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
 
 from stepward.vm.machine.clock import SystemClock
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 START: Final = 1_767_225_600_000_000
 """The time at which a case begins, in microseconds since the epoch."""
@@ -45,6 +48,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the seconds since the loop began."""
         return self.leaping.seconds
+
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Call the function here and now: the time would leap on while a thread waits for a server."""
+        del executor
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # whoever awaits it gets it
+            future.set_exception(error)
+        return future
 
 
 class VirtualClock(SystemClock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from stepward.sabotage.playing.interleaving import MAX_TURNS, interleave
 from stepward.sabotage.playing.pausing import Paused
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
+from stepward.sabotage.playing.virtual_time import VirtualLoop
 from stepward.sabotage.target import Target
 from stepward.vm import Program
 from stepward.vm.journal.memory import MemoryJournal
@@ -139,3 +141,20 @@ def test_what_goes_on_side_by_side_stands_still_too_and_dies_at_the_end() -> Non
             assert seen == ["a0"]
         assert [type(error) for error in ended] == [Killed, Killed]
         assert seen == ["a0"]
+
+
+def test_no_time_passes_while_a_store_blocks() -> None:
+    """Renewals and time-outs that are due later come later, however long a server takes."""
+
+    async def asked() -> tuple[float, str]:
+        timer = asyncio.ensure_future(asyncio.sleep(30))
+        answer = await asyncio.to_thread(lambda: time.sleep(0.01) or "answer")
+        taken = asyncio.get_running_loop().time()
+        with pytest.raises(KeyError):
+            await asyncio.to_thread({}.__getitem__, "no")
+        await timer
+        assert asyncio.get_running_loop().time() == pytest.approx(30)
+        return taken, answer
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assert runner.run(asked()) == (0.0, "answer")
