@@ -40,8 +40,9 @@ WHOLE = list(
 each fourth attack: the replay of its breach, and `test_every_attack_reaches_its_place_in_some_good_program` with more
 programs, ask of every attack whether it alarms without a cause."""
 
-REPLAYED = {canary.name for canary in (PLAYED if MANY else {canary.attack: canary for canary in PLAYED}.values())}
-"""Canaries whose breaches another process replays: by day one for each attack, whose decisions the script holds."""
+OF_ATTACKS = list({canary.attack: canary for canary in PLAYED}.values())
+REPLAYED = {canary.name for canary in (PLAYED if MANY else OF_ATTACKS[::3])}
+"""Canaries whose breaches another process replays: by day one for each third attack."""
 
 MOST_SILENT = 158
 """The single checks of attacks that no canary makes go off, at most: 153 of 241; by night other seeds find others."""

@@ -23,6 +23,9 @@ from stepward.vm.journal.store import JournalError
 PROGRAM = ROOT / "specs/programs/good/customer_refund.yaml"
 OWN_STORES = [attack for module in (disks, drawn, files, kills) for attack in attacks_in(module)]
 PLAYED = tuple(attack.name for attack in ATTACKS if attack.store == "memory" and attack not in OWN_STORES)
+PARTS = size(12, 4)
+"""Four parts of the attacks are played: all by night, every third by day. Each is played on the store in memory by day,
+by `test_sabotage.py`, and the kit of `test_journal_stores.py` holds the stores to one contract."""
 
 SECRET = {
     "name": "secret",
@@ -59,10 +62,10 @@ WEAK = [
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_no_attack_breaches_the_machine_on_the_server(postgres: Place, part: int) -> None:
-    orders = Orders(examples=size(1, 6), attacks=PLAYED[part::4], postgres=postgres.conninfo)
+    orders = Orders(examples=size(1, 6), attacks=PLAYED[part::PARTS], postgres=postgres.conninfo)
     matrix = attack_program(Program.load(PROGRAM), orders=orders)
-    assert matrix.ok, matrix.breaches[0].what
-    assert matrix.ran > 15
+    assert matrix.ok, (*matrix.breaches, *matrix.unconfirmed)
+    assert matrix.ran > 48 // PARTS
     with psycopg.connect(postgres.conninfo) as connection:
         assert connection.execute("SELECT nspname FROM pg_namespace WHERE nspname ~ 'sabotage'").fetchall() == []
 

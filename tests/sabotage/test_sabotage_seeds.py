@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from paths import ROOT
+from sizes import size
 from stepward.sabotage.attack import Attack
 from stepward.sabotage.campaign import Orders, attack_program
 from stepward.sabotage.registry import ATTACKS
@@ -22,7 +23,7 @@ SEEDS: Final = int(os.environ.get("STEPWARD_SEEDS", "1"))
 PARTS: Final = 16
 """Each seed plays one of so many parts of the attacks: a few cases would all be the simplest ones."""
 
-EXAMPLES: Final = 8
+EXAMPLES: Final = size(3, 8)
 
 SPECS: Final = ROOT / "specs"
 

@@ -16,6 +16,8 @@ from click.testing import CliRunner, Result
 
 from paths import ROOT
 from sizes import MANY
+from stepward.sabotage import campaign
+from stepward.sabotage.registry import ATTACKS
 from stepward.validator.cli import main
 from stepward.validator.cli.init import TEMPLATES, project_of
 
@@ -72,7 +74,10 @@ def test_every_guardrail_and_rule_of_a_new_project_is_proved(
 @pytest.mark.usefixtures("few_drawn")
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_machine_of_a_new_project_holds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By day each project meets another quarter of the attacks, together all; `test_sabotage.py` plays all of them."""
     _, _, sabotage, _ = made(name, tmp_path / "shop", monkeypatch)
+    if not MANY:
+        monkeypatch.setattr(campaign, "ATTACKS", ATTACKS[list(TEMPLATES).index(name) :: len(TEMPLATES)])
     few = () if MANY or name == DEFAULT else ("--examples", "1")  # by day one of them as it is printed
     attacked = invoke(*shlex.split(sabotage)[1:], *few)
     assert attacked.exit_code == 0, attacked.output
