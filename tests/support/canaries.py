@@ -20,7 +20,7 @@ from stepward.sabotage.campaigns.script import Script
 from stepward.vm import Policy, Program
 
 SOONER: Final = {
-    "lets-one-deadline-pass": 2,
+    "lets-one-deadline-pass": 8,
     "spares-later-runs": 2,
     "copies-no-later-policies": 1,
     "asks-before-it-puts": 4,
@@ -43,7 +43,7 @@ SOONER: Final = {
     "asks-for-room-twice": 4,
     "strips-no-reply": 4,
     "receipts-of-others-are-good": 7,
-    "loses-what-items-carry": 7,
+    "loses-what-items-carry": 2,
     "knows-no-order": 8,
     "counts-policies": 1,
     "skips-the-last-branch": 3,
@@ -90,7 +90,8 @@ SOONER: Final = {
     "lists-the-oldest-in-files": 2,
     "lists-what-starts-after": 4,
     "compares-lengths": 4,
-    "learns-nothing-of-what-it-claims": 1,
+    "learns-nothing-of-what-it-claims": 7,
+    "forgets-writes-of-moved-runs": 3,
     "forgets-the-first-writes": 1,
 }
 """Canaries that seed 0 finds late, after many cases or much of one, or never, with a seed that finds them sooner."""
