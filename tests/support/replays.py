@@ -10,6 +10,7 @@ import json
 import random
 import runpy
 import sys
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from re import _parser  # type: ignore[attr-defined]
@@ -144,7 +145,7 @@ def made(program: Program, seed: str, bench: Bench, run_id: str) -> tuple[Run, F
     plan = Plan(program)
     fate = Fate(plan, seed)
     bench.vm.tools, bench.vm.model = fate, fate
-    bench.vm._setup = bench.vm._setup._replace(tools=fate, model=fate)
+    bench.vm._setup = replace(bench.vm._setup, tools=fate, model=fate)
     inputs = {
         name: sample(spec, fate.chance("input", name))
         for name, spec in plan.input_types.items()

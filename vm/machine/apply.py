@@ -323,7 +323,7 @@ def _with_call(state: State, step: StepPlan, sub: int, call_state: CallState) ->
     status = RUNNING
     if not phases & {READY, OPEN} and not state.is_cancelled:
         status = IN_DOUBT if "doubt" in phases else SUSPENDED if AWAITED in phases else RUNNING
-    return state._replace(calls=calls, status=status)
+    return state.changed({"calls": calls, "status": status})
 
 
 def _doubt(plan: Plan, state: State, event: Event) -> State:

@@ -99,8 +99,9 @@ def guardrail_rejection(plan: Plan, state: State, visit: int, objection: tuple[s
 def enter_calls(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
     """Return the first attempts of an llm, tool or parallel step, or why one of them does not start."""
     if not step.is_parallel and not (call := step.calls[0]).is_model and step.part not in plan.watch.asked:
-        if visit == 1 and call.first is not None and not state.frames:
-            return call.first
+        if call.first is not None:
+            is_first = visit == 1 and not state.frames
+            return call.first if is_first else Calls((call.first.calls[0]._replace(visit=visit, frame=state.frame),))
         ready = prepare(Visit(plan, state, step, visit), call, FRESH)
         return ready if isinstance(ready, Event) else Calls((ready,))
     return _wave(plan, state, step, (FRESH,) * len(step.calls), visit)

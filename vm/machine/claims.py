@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from stepward.vm.errors import StepwardError
@@ -30,7 +31,7 @@ class Claims(Deliveries):
 
         From now on a run with nothing but a long delay ahead is let go, too.
         """
-        self._setup = self._setup._replace(stop=stop, parks=True)
+        self._setup = replace(self._setup, stop=stop, parks=True)
 
     @property
     def is_stopping(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from stepward.vm.journal.signing import SigningKey, VerifyKey
 from stepward.vm.journal.store import Journal
@@ -17,7 +18,8 @@ from stepward.vm.machine.tools import Tools
 Io = Callable[..., Any]
 
 
-class Setup(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Setup:
     """The parts of a machine that a driver needs. `io` calls a method of the journal, directly or in a thread.
 
     `replies` are those of a cache, if the machine has one. `depart` is called with a driver before its run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -314,11 +315,11 @@ def test_a_crash_while_a_run_leaves_doubles_and_loses_nothing(is_created: bool) 
             await depart(driver)
         raise KeyboardInterrupt
 
-    desk.vm._setup = desk.vm._setup._replace(depart=dies)
+    desk.vm._setup = replace(desk.vm._setup, depart=dies)
     with pytest.raises(KeyboardInterrupt):
         desk.vm.resume_sync(desk.token, "agree")
     assert desk.vm.get_sync("r").status == "RUNNING"
-    desk.vm._setup = desk.vm._setup._replace(depart=depart)
+    desk.vm._setup = replace(desk.vm._setup, depart=depart)
     asyncio.run(desk.clock.sleep(100))
     desk.vm.recover_sync("r")
     assert desk.vm.get_sync("r").has_moved

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -87,7 +88,7 @@ def recovered(bench: Bench, run: Run, fate: Any, records: int) -> Run:
     """Pick a run up after a prefix, with the same answers, and take it to its end."""
     other = Bench(journal=cut(bench.journal, run.id, records))
     other.vm.tools, other.vm.model = fate, fate
-    other.vm._setup = other.vm._setup._replace(tools=fate, model=fate)
+    other.vm._setup = replace(other.vm._setup, tools=fate, model=fate)
     again = other.vm.recover_sync(run.id)[0]
     while again.status in ("SUSPENDED", "IN_DOUBT"):
         again = replays.goes_on(other, again, fate)
