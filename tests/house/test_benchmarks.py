@@ -12,12 +12,14 @@ import sqlite3
 import sys
 from contextlib import closing
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paths import ROOT
+from sizes import size
 
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -408,7 +410,7 @@ def test_each_mistake_by_syntax_is_another_function() -> None:
     kinds: set[str] = set()
     for file in ("vm/machine/due.py", "vm/machine/ask.py", "vm/journal/chain.py"):
         whole = ast.unparse(ast.parse((ROOT / file).read_text(encoding="utf-8")))
-        for edit in edits_of(ROOT, file):
+        for edit in islice(edits_of(ROOT, file), 0, None, size(3, 1)):
             kinds.add(edit.kind)
             text = ast.unparse(edited(ROOT, edit))
             assert text != whole, edit
