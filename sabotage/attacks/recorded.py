@@ -6,12 +6,21 @@ places that no other attack looks at, and not whether it was right before.
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import ClassVar
 
 from stepward.sabotage.attack import Attack, Family, Severity
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.recorded.recordings import difference, played, recordings
+from stepward.sabotage.target import Target
+
+
+def _is_there(name: str, release: str) -> bool:
+    try:
+        return f"{version(name)}.".startswith(f"{release}.")
+    except PackageNotFoundError:
+        return False
 
 
 class _Recorded(Attack):
@@ -26,6 +35,15 @@ class _Recorded(Attack):
     draws = True
     enumerates = "the recorded scenes of the release"
     kind: ClassVar[str]
+    library: ClassVar[tuple[str, str] | None] = None
+    """A library and its release, whose words and steps are part of the scenes."""
+
+    def misses(self, target: Target) -> str | None:
+        """Return why the scenes can't be played."""
+        if self.library is None or _is_there(*self.library):
+            return super().misses(target)
+        name, release = self.library
+        return f"its scenes were recorded with `{name}` {release}, which is not installed"
 
     def play(self, case: Case) -> Outcome:
         """Play each scene. Raises Breach for the first that comes to something else."""
@@ -44,3 +62,68 @@ class RecordedOperations(_Recorded):
 
     action = "random requests at random times, as in the release"
     kind = "operations"
+
+
+class RecordedStores(_Recorded):
+    """Random requests to stores in memory and in files, at the edges of leases; files of older versions, and damaged
+    ones; runs that are verified, copied, pruned and signed anew."""
+
+    action = "random requests to stores, and changes of what they hold, as in the release"
+    kind = "stores"
+    weight = 150
+
+
+class RecordedKeys(_Recorded):
+    """Keys, receipts, sealed values and records are written, read, changed and lost, and numbers, texts and objects of
+    every kind are made values and canonical JSON."""
+
+    action = "random keys, texts and values, as in the release"
+    kind = "keys"
+    weight = 75
+
+
+class RecordedModels(_Recorded):
+    """Providers answer over a web without network, replies are recorded, cached and priced, and machines are made with
+    models and tools that fit and that do not."""
+
+    surface = "models, tools, caches, recordings and prices"
+    action = "random answers to random calls, as in the release"
+    kind = "models"
+    weight = 350
+
+
+class RecordedRemote(_Recorded):
+    """MCP servers without processes and without network list tools, change them, answer in every way, and break off."""
+
+    surface = "servers of tools, and what is pinned of them"
+    action = "random lists and answers to random calls, as in the release"
+    kind = "remote"
+    weight = 350
+    library = ("mcp", "2.3")
+
+
+class RecordedWatching(_Recorded):
+    """Runs are watched as they go on, by observers whose exporters may fail, and their spans are made again later."""
+
+    surface = "runs, and all that is told of them"
+    action = "random runs that are watched, as in the release"
+    kind = "watching"
+    weight = 400
+    library = ("opentelemetry-sdk", "1.45")
+
+
+class RecordedTexts(_Recorded):
+    """Programs, policies, expressions, types and patterns, valid ones and with one thing changed: what the loader says,
+    and what they mean."""
+
+    action = "random texts, and what is said of them, as in the release"
+    kind = "texts"
+    weight = 500
+
+
+class RecordedLisp(_Recorded):
+    """Calls of every function of the Lisp, random forms, programs with calls of tools, and turns of sessions."""
+
+    action = "random forms, and what they come to, as in the release"
+    kind = "lisp"
+    weight = 350

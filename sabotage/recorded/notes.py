@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Final
 
@@ -12,8 +13,8 @@ from stepward.sabotage.invariants import Breach
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.run import Run
 
-MOST: Final = 400
-"""Letters of a note that are shown."""
+_PLAIN: Final = frozenset((int, bool, float, Decimal, type(None)))
+"""The classes of most values; to ask first for these is quick."""
 
 
 class Notes:
@@ -45,22 +46,33 @@ class Notes:
 
 def told(value: Any) -> str:
     """Return the text of a value: that of a mapping or a set does not depend on an order."""
-    if isinstance(value, Run):
-        return _run(value)
+    kind = type(value)
+    if kind is str:
+        return str(value)
+    if kind in _PLAIN:
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(told, value)) + "]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{told(key)}: {told(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Set):
         return "{" + ", ".join(sorted(map(told, value))) + "}"
+    return _told_rest(value)
+
+
+def _told_rest(value: Any) -> str:
+    if isinstance(value, Run):
+        return _run(value)
     if is_dataclass(value) and not isinstance(value, type):
         return told({field.name: getattr(value, field.name) for field in fields(value)})
     if isinstance(value, enum.Enum):
         return told(value.value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(told, value)) + "]"
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
+    if type(value) is object:
+        return "an object"  # others have their address in their text
     return value if isinstance(value, str) else repr(value)
 
 

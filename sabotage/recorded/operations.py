@@ -52,7 +52,7 @@ def scene(seed: str, options: Mapping[str, Any]) -> Notes:
         return stage.notes
 
 
-IN_FILES: Final = 0.1
+IN_FILES: Final = 0.04
 """The share of scenes whose stores are files."""
 
 

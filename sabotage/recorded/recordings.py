@@ -10,13 +10,22 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.recorded import operations
+from stepward.sabotage.recorded import keys, lisp, models, operations, remote, stores, texts, watching
 from stepward.sabotage.recorded.notes import Notes
 
 Scene = Callable[[str, Mapping[str, Any]], Notes]
 """Plays the scene of a seed on machines with some options."""
 
-SCENES: Final[Mapping[str, Scene]] = {"operations": operations.scene}
+SCENES: Final[Mapping[str, Scene]] = {
+    "operations": operations.scene,
+    "stores": stores.scene,
+    "keys": keys.scene,
+    "models": models.scene,
+    "remote": remote.scene,
+    "watching": watching.scene,
+    "texts": texts.scene,
+    "lisp": lisp.scene,
+}
 """The kinds of scenes."""
 
 LONGEST: Final = 300

@@ -20,6 +20,9 @@ from stepward.vm.machine.views import View
 from stepward.vm.telemetry.outline import outline_of
 from stepward.vm.telemetry.spans import Span, Spans
 
+SHARE_REPLAYED: Final = 0.2
+"""The share of runs whose documents are read anew for a replay."""
+
 VIEWS: Final[tuple[View, ...]] = ("model", "tool", "trace")
 
 
@@ -34,11 +37,11 @@ def show_store(stage: Stage, machine: Process, key: SigningKey | None) -> None:
         _show_verdict(
             notes, verify(store, row.run, keys=_keys(key), replay=replayer(store, row.run, plans=stage.plans()))
         )
-        stage.do("get", machine.get(row.run))
         try:
             _show_run(notes, stage.quiet(machine.get(row.run)))
-            replayed = replay(store, row.run)
-            notes.add(replayed and (replayed.steps, replayed.run.snapshot()))
+            if stage.chance.random() < SHARE_REPLAYED:
+                replayed = replay(store, row.run)
+                notes.add(replayed and (replayed.steps, replayed.run.snapshot()))
             for span in _spans(store, row.run):
                 notes.add(span)
         except Exception as error:
@@ -57,6 +60,7 @@ def _show_verdict(notes: Notes, verdict: Verdict) -> None:
 
 
 def _show_run(notes: Notes, run: Run) -> None:
+    notes.add(run)
     for kind in VIEWS:
         try:
             notes.add(kind, run.view(kind))

@@ -8,8 +8,12 @@ import sys
 
 import pytest
 
+from stepward.sabotage.attacks.recorded import RecordedRemote
+from stepward.sabotage.campaign import Orders, attack_program
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.recordings import SCENES, Recording, difference, played, recordings
+from stepward.sabotage.target import Target
+from stepward.vm import Program
 from stepward.vm.machine import runs
 
 PARTS = 4
@@ -58,3 +62,15 @@ def test_notes_that_are_missing_or_too_many_are_a_difference() -> None:
     assert difference(notes, whole) == "2 notes were recorded, and there are 1"
     notes.add("three")
     assert difference(notes, whole) == "note 1 is another one: three"
+
+
+def test_scenes_of_another_release_of_a_library_are_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target(Program.from_dict({"name": "one", "steps": [{"id": "end", "type": "end"}]}))
+    assert RecordedRemote().misses(target) is None
+    monkeypatch.setattr(RecordedRemote, "library", ("mcp", "2"))
+    assert RecordedRemote().misses(target) is None
+    for library in (("mcp", "2.33"), ("no-such-library", "1")):
+        monkeypatch.setattr(RecordedRemote, "library", library)
+        matrix = attack_program(target.program, orders=Orders(attacks=("recorded-remote",)))
+        (row,) = matrix.rows
+        assert row.why_not == f"its scenes were recorded with `{library[0]}` {library[1]}, which is not installed"

@@ -9,9 +9,11 @@ import pytest
 from canaries import Canary
 from canaries_load import READ
 from rewriting import rewrite
-from stepward.vm.journal import sqlite
+from stepward.vm.journal import receipts, sqlite
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.language import types
+from stepward.vm.lisp.functions import arithmetic
 from stepward.vm.machine import chains, continuing, runs, sizes
 from stepward.vm.machine.breakers import Breakers
 from stepward.vm.machine.driver import Driver
@@ -22,6 +24,9 @@ from stepward.vm.machine.runs import Runs
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.worker import Worker
 from stepward.vm.models import cache_sqlite, recorded
+from stepward.vm.models.prices import Price
+from stepward.vm.remote.pins import Pin
+from stepward.vm.telemetry.spans import Spans
 
 
 def takes_no_second_look(patch: pytest.MonkeyPatch) -> None:
@@ -98,7 +103,47 @@ def keeps_no_refusals(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(runs, "MAX_REFUSALS", 0)
 
 
+def prices_no_cached_tokens(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Price, "cost", ("min(usage.cached, usage.input)", "0"))
+
+
+def pins_no_results(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Pin, "changes", ("in self._fields if", "in self._fields[:2] if"))
+
+
+def links_no_later_spans(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, Spans, "_pause_visit", ("visit.earlier[visit.id] = visit.span.span_id", "pass"))
+
+
+def counts_as_due_what_is_leased(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, MemoryJournal, "due", ("stored.expires <= now", "True"))
+
+
+def says_another_version(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(receipts, "VERSION", 2)
+
+
+def allows_more_properties(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, types, "_object_refusals", ("elif isinstance(spec.additional_properties, TypeSpec):", "elif False:"))
+
+
+def divides_the_other_way(patch: pytest.MonkeyPatch) -> None:
+    honest = arithmetic._parts
+    patch.setattr(arithmetic, "_parts", lambda left, right, function: honest(right, left, function))
+
+
 CANARIES = (
+    Canary("counts-as-due-what-is-leased", "a run that somebody drives is due to nobody", "recorded-stores", READ,
+           counts_as_due_what_is_leased),
+    Canary("says-another-version", "a receipt is of the present version", "recorded-keys", READ, says_another_version),
+    Canary("allows-more-properties", "other properties have their type", "recorded-texts", READ,
+           allows_more_properties),
+    Canary("divides-the-other-way", "`quot` divides its first number", "recorded-lisp", READ, divides_the_other_way),
+    Canary("prices-no-cached-tokens", "cached tokens have a price of their own", "recorded-models", READ,
+           prices_no_cached_tokens),
+    Canary("pins-no-results", "what a tool returns is pinned", "recorded-remote", READ, pins_no_results),
+    Canary("links-no-later-spans", "a span names the one that it continues", "recorded-watching", READ,
+           links_no_later_spans),
     Canary("keeps-no-refusals", "a journal has the deliveries that were refused", "recorded-operations", READ,
            keeps_no_refusals),
     Canary("knows-no-carried-number", "a number that is computed from a sensitive one is known", "computed-echoed",
