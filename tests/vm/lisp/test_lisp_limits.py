@@ -122,6 +122,21 @@ def test_steps_and_bytes_are_the_same_in_every_run() -> None:
     assert first.steps < 10_000
 
 
+@pytest.mark.parametrize(
+    ("text", "steps", "message"),
+    [
+        ("(sort [3 nil 1])", 15, None),
+        ("(sort (reverse (range 20)))", 144, None),
+        ("(sort (map (fn [i] (mod (* i 7) 11)) (range 50)))", 592, None),
+        ("(sort-by - [3 1 2 1])", 21, None),
+        ('(sort [1 :a "b"])', 2, "a keyword and a number have no order"),
+    ],
+)
+def test_a_sort_compares_the_same_values_in_every_version_of_python(text: str, steps: int, message: str | None) -> None:
+    found = evaluate(text)
+    assert (found.steps, found.error and found.error.message) == (steps, message)
+
+
 def test_a_shared_value_is_written_and_compared_within_limits() -> None:
     doubled = "(reduce (fn [v _] [v v]) [1] (range 60))"
     for text in (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cmp_to_key
+from collections.abc import Callable, Generator
 from itertools import pairwise
 from typing import Any, Final
 
@@ -88,16 +87,6 @@ def compare(ctx: Context, left: Any, right: Any) -> int:
     return natural(left, right)
 
 
-def by_nature(ctx: Context) -> Any:
-    """Return a key for Python's sort that compares by nature and counts steps."""
-
-    def counted(left: Any, right: Any) -> int:
-        ctx.meter.step()
-        return natural(left, right)
-
-    return cmp_to_key(counted)
-
-
 def _comparator(ctx: Context, given: Any) -> Any:
     """Return the function that compares: `:asc` and `:desc` stand for the natural order and its reverse."""
     if given == Keyword("desc"):
@@ -118,16 +107,23 @@ def _order(ctx: Context, comparator: Any, left: Any, right: Any) -> Steps:
     return 1 if result is not None and result is not False else 0
 
 
-def merged(ctx: Context, comparator: Any, pairs: list[tuple[Any, Any]]) -> Steps:
-    """Return pairs of a key and an item in the order of their keys; equal ones keep their order."""
+Pair = tuple[Any, Any]
+"""A key and the item that it orders."""
+
+
+def _merging(pairs: list[Pair]) -> Generator[tuple[Any, Any], int, list[Pair]]:
+    """Yield two keys at a time, the later one first, and get their order. Return the pairs in order; equal ones keep
+    the order that they had.
+
+    Python's own sort compares other keys, and more or fewer of them, in each version: steps and errors would differ.
+    """
     runs = [[pair] for pair in pairs]
     while len(runs) > 1:
         longer = []
         for left, right in zip(runs[::2], [*runs[1::2], []], strict=False):
             run, at, other = [], 0, 0
             while at < len(left) and other < len(right):
-                ctx.meter.step()
-                if (yield from _order(ctx, comparator, right[other][0], left[at][0])) < 0:
+                if (yield right[other][0], left[at][0]) < 0:
                     run.append(right[other])
                     other += 1
                 else:
@@ -138,14 +134,37 @@ def merged(ctx: Context, comparator: Any, pairs: list[tuple[Any, Any]]) -> Steps
     return runs[0] if runs else []
 
 
+def merged(ctx: Context, comparator: Any, pairs: list[Pair]) -> Steps:
+    """Return pairs in the order of their keys by a function; equal ones keep their order."""
+    merging = _merging(pairs)
+    try:
+        asked = next(merging)
+        while True:
+            ctx.meter.step()
+            asked = merging.send((yield from _order(ctx, comparator, *asked)))
+    except StopIteration as stop:
+        return stop.value
+
+
+def merged_by_nature(ctx: Context, pairs: list[Pair]) -> list[Pair]:
+    """Return pairs in the natural order of their keys; equal ones keep their order."""
+    merging = _merging(pairs)
+    try:
+        asked = next(merging)
+        while True:
+            ctx.meter.step()
+            asked = merging.send(natural(*asked))
+    except StopIteration as stop:
+        return list(stop.value)
+
+
 @SHELF.function("sort", "comparator coll", 1, 2)
 def sort(ctx: Context, *args: Any) -> Any:
     """Sort by nature, or by a comparator: a function, `:asc` or `:desc`."""
     items = list(ctx.items(args[-1], "sort"))
     if len(args) == 2:
         return _sorted(ctx, _comparator(ctx, args[0]), [(item, item) for item in items])
-    items.sort(key=by_nature(ctx))
-    return ctx.list(items)
+    return ctx.list(item for _, item in merged_by_nature(ctx, [(item, item) for item in items]))
 
 
 def _sorted(ctx: Context, comparator: Any, pairs: list[tuple[Any, Any]]) -> Steps:
@@ -163,9 +182,7 @@ def sort_by(ctx: Context, function: Any, *args: Any) -> Steps:
     pairs = list(zip(keyed.cells, items, strict=True))
     if len(args) == 2:
         return (yield from _sorted(ctx, _comparator(ctx, args[0]), pairs))
-    nature = by_nature(ctx)
-    pairs.sort(key=lambda pair: nature(pair[0]))
-    return ctx.list(item for _, item in pairs)
+    return ctx.list(item for _, item in merged_by_nature(ctx, pairs))
 
 
 def key_of(function: Any) -> Any:
