@@ -11,6 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -61,11 +62,23 @@ settings.load_profile("patient")
 gc.disable()
 
 
+FEW_SCENES = 30
+
+
+def _play_few_scenes() -> None:
+    """Let campaigns in tests play few recorded scenes of each kind: `test_recorded_scenes.py` plays all of them."""
+    recorded: Any = sys.modules.get("stepward.sabotage.attacks.recorded")
+    if recorded is not None and not MANY:
+        every = recorded.recordings
+        recorded.recordings = lambda kind: every(kind)[:FEW_SCENES]
+
+
 def pytest_collection_finish() -> None:
     """Let the collector look seldom, and not at what all tests share: it took a sixth of the time.
 
     Each pass costs as much as is alive then. A worker needs 100 MB more for it.
     """
+    _play_few_scenes()
     gc.freeze()
     gc.set_threshold(200_000, 10, 10)
     gc.enable()
@@ -135,12 +148,12 @@ def few_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What chance draws hangs on no program: a campaign that is about something else plays two programs of a seed,
     and few scenes."""
     from stepward.sabotage.attacks import drawn, recorded
-    from stepward.sabotage.recorded.recordings import recordings
     from stepward.sabotage.registry import attacks_in
 
     for attack in attacks_in(drawn):
         monkeypatch.setattr(attack, "programs", 2)
-    monkeypatch.setattr(recorded, "recordings", lambda kind: recordings(kind)[:3])
+    few = recorded.recordings
+    monkeypatch.setattr(recorded, "recordings", lambda kind: few(kind)[:3])
 
 
 @pytest.fixture
