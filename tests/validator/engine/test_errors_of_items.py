@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from machines import Bench
+from richer_programs import richer_bodied
 from stepward.validator import ProgramValidator, Verdict
 from stepward.validator.findings import Property
 from stepward.vm import Program, ToolError
@@ -165,6 +166,13 @@ def test_a_witness_makes_items_fail_in_each_way(body: str, way: dict[str, Any]) 
         found = verdict_of(Program.from_dict(data))
         assert found.verdict is BROKEN, (condition, found.evidence)
         assert found.evidence.witness is not None
+
+
+@pytest.mark.parametrize("seed", [501_000, 501_079])
+def test_runs_with_other_items_take_no_run_from_other_rules(seed: int) -> None:
+    """They have an allowance of their own: a rule that asks for errors that no item has needs many of them."""
+    found = ProgramValidator(Program.from_dict(richer_bodied(seed))).validate().properties
+    assert not [one for one in found if "no more are made" in one.evidence.reason]
 
 
 @pytest.mark.parametrize("read", ["$errors", "$inner.errors"])

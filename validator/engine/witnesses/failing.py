@@ -64,14 +64,16 @@ def with_other_items(
 
     `known` is what the engine knows on the path, as for `Witnesses.confirm`.
     """
-    until = witnesses.replayer.steps + MAX_RECORDS
+    begun, shown = witnesses.replayer.steps, None
     for moves, others in islice(_with_other_items(witnesses.facts, path, known), MAX_PATHS):
+        if witnesses.replayer.steps - begun > min(MAX_RECORDS, witnesses.left_for_items):
+            break
         found = witnesses.confirm(claim, kind, moves, others, MAX_OF_ONE)
         if not isinstance(found, str):
-            return moves, found
-        if witnesses.replayer.steps > until:
+            shown = moves, found
             break
-    return None
+    witnesses.spent_on_items(witnesses.replayer.steps - begun)
+    return shown
 
 
 def _with_other_items(

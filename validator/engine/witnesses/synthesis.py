@@ -107,7 +107,7 @@ class Witnesses:
         self._is_late = False  # whether late items were tried for the present path
         self._late = LateItems(self.facts, self.replayer, self._replayed)
         self._most = MAX_RECORDS + RECORDS_PER_STEP * len(analyses.facts.flow.steps)
-        self._until = self._most
+        self._until, self.left_for_items = self._most, MAX_RECORDS  # records of runs with other items: see `failing`
 
     def evidence(self, claim: Claim, kind: str, path: tuple[Move, ...], layer: str) -> Evidence:
         """Return the evidence for a violation: its path, and the witness if the machine confirms one.
@@ -138,6 +138,10 @@ class Witnesses:
                 return instead(shown, path)
             case _Unmade(why=why):
                 return why
+
+    def spent_on_items(self, records: int) -> None:
+        """Note the records of runs with other items, which have an allowance of their own."""
+        self._most, self.left_for_items = self._most + records, self.left_for_items - records
 
     def _tried(self, goal: _Goal, most: int = MAX_SEARCH) -> Witness | Replayed | _Unmade:
         """Return a witness, or the first run that showed nothing, or why no run was made."""
