@@ -70,7 +70,7 @@ class RecordedStores(_Recorded):
 
     action = "random requests to stores, and changes of what they hold, as in the release"
     kind = "stores"
-    weight = 150
+    weight = 440
 
 
 class RecordedKeys(_Recorded):
@@ -89,7 +89,7 @@ class RecordedModels(_Recorded):
     surface = "models, tools, caches, recordings and prices"
     action = "random answers to random calls, as in the release"
     kind = "models"
-    weight = 350
+    weight = 430
 
 
 class RecordedRemote(_Recorded):
@@ -114,16 +114,26 @@ class RecordedWatching(_Recorded):
 
 class RecordedTexts(_Recorded):
     """Programs, policies, expressions, types and patterns, valid ones and with one thing changed: what the loader says,
-    and what they mean."""
+    and what they mean. Tables of operators, types and patterns with values at their edges."""
 
     action = "random texts, and what is said of them, as in the release"
     kind = "texts"
-    weight = 500
+    weight = 600
 
 
 class RecordedLisp(_Recorded):
-    """Calls of every function of the Lisp, random forms, programs with calls of tools, and turns of sessions."""
+    """Calls of every function of the Lisp with every value at an edge, forms within one another, programs with calls of
+    tools, and turns of sessions."""
 
     action = "random forms, and what they come to, as in the release"
     kind = "lisp"
-    weight = 350
+    weight = 575
+
+
+class RecordedHistories(_Recorded):
+    """Chains of runs, sessions, and runs of several stops, by tables: what their rules have seen, what is left of their
+    budgets, and what becomes of them when one of the runs is erased, pruned, copied or cancelled."""
+
+    action = "histories of several runs and stops, as in the release"
+    kind = "histories"
+    weight = 450

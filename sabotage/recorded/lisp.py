@@ -10,7 +10,9 @@ from typing import Any, Final
 from stepward.sabotage.drawn.fate import Manner, World
 from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.sabotage.recorded.examples import Example, dealt, examples
+from stepward.sabotage.recorded.form_tables import show_forms
 from stepward.sabotage.recorded.forms import DATA, dealt_rows, drawn_calls, drawn_effects, drawn_form
+from stepward.sabotage.recorded.lisp_tables import show_functions
 from stepward.sabotage.recorded.meanings import guarded, show_program
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.plain import PlainNotes
@@ -68,6 +70,8 @@ class _Scene:
         self.notes.add(
             [(row.name, row.usage, row.least, row.most, row.doc, row.space, row.subject) for row in functions]
         )
+        show_functions(self.notes, self.stage.seed)
+        show_forms(self.notes, self.stage.seed)
         if self.stage.seed.endswith(" 0"):
             self.notes.add(page.functions(), page.limits(), page.refused())
         for text in drawn_calls(self.stage.seed, chance):

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
-from stepward.sabotage.recorded import calls, equipment, providers, replies
+from stepward.sabotage.recorded import calls, equipment, model_tables, providers, replies, taint_tables
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.props import Act, Props, play, show_module
+from stepward.sabotage.recorded.tabling import show_tables
 
 MODULES: Final = (
     *(f"machine.{name}" for name in ("models", "ask", "caching", "breakers", "timeouts", "equipment", "declared")),
@@ -30,6 +31,8 @@ def show_constants(props: Props) -> None:
 ACTS: Final[tuple[Act, ...]] = (*calls.ACTS, *equipment.ACTS, *providers.ACTS, *replies.ACTS, show_constants)
 OF_A_SCENE: Final = 5
 """The acts of one scene."""
+SCENES: Final = 300
+"""The scenes among which the cases of the tables are dealt out."""
 
 
 def scene(seed: str, options: Mapping[str, Any]) -> Notes:
@@ -37,4 +40,5 @@ def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     with ExitStack() as stack:
         props = Props(seed, stack, options)
         play(props, ACTS, OF_A_SCENE)
+        show_tables(props.notes, (*model_tables.TABLES, *taint_tables.TABLES), seed, SCENES)
         return props.notes

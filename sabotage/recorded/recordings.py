@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.recorded import keys, lisp, models, operations, remote, stores, texts, watching
+from stepward.sabotage.recorded import histories, keys, lisp, models, operations, remote, stores, texts, watching
 from stepward.sabotage.recorded.notes import Notes
 
 Scene = Callable[[str, Mapping[str, Any]], Notes]
@@ -25,6 +25,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     "watching": watching.scene,
     "texts": texts.scene,
     "lisp": lisp.scene,
+    "histories": histories.scene,
 }
 """The kinds of scenes."""
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
-from stepward.sabotage.recorded import connections, listings
+from stepward.sabotage.recorded import connections, listings, remote_tables
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.props import Act, Props, play, show_module
+from stepward.sabotage.recorded.tabling import show_tables
 
 MODULES: Final = tuple(
     f"remote.{name}" for name in ("link", "pins", "proposal", "results", "servers", "streams", "tools", "web")
@@ -28,6 +29,8 @@ ACTS: Final[tuple[Act, ...]] = (
 )
 OF_A_SCENE: Final = 3
 """The acts of one scene."""
+SCENES: Final = 300
+"""The scenes among which the cases of the tables are dealt out."""
 
 
 def scene(seed: str, options: Mapping[str, Any]) -> Notes:
@@ -35,4 +38,5 @@ def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     with ExitStack() as stack:
         props = Props(seed, stack, options)
         play(props, ACTS, OF_A_SCENE)
+        show_tables(props.notes, remote_tables.TABLES, seed, SCENES)
         return props.notes

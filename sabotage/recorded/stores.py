@@ -7,9 +7,18 @@ from contextlib import ExitStack
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.recorded import store_chains, store_copies, store_files, store_kits, store_requests
+from stepward.sabotage.recorded import (
+    store_chains,
+    store_copies,
+    store_files,
+    store_kits,
+    store_requests,
+    store_tables,
+    verdict_tables,
+)
 from stepward.sabotage.recorded.desk import Desk
 from stepward.sabotage.recorded.notes import Notes
+from stepward.sabotage.recorded.tabling import show_tables
 
 PARTS: Final[tuple[tuple[int, Callable[[Desk], None]], ...]] = (
     (44, store_requests.requests),
@@ -27,6 +36,8 @@ PARTS: Final[tuple[tuple[int, Callable[[Desk], None]], ...]] = (
     (9, store_kits.servers),
 )
 """The parts of the scenes, and how often each comes."""
+SCENES: Final = 400
+"""The scenes among which the cases of the tables are dealt out."""
 
 
 def scene(seed: str, options: Mapping[str, Any]) -> Notes:
@@ -36,4 +47,5 @@ def scene(seed: str, options: Mapping[str, Any]) -> Notes:
         desk = Desk(seed, stack)
         (part,) = Random(f"part {seed}").choices([part for _, part in PARTS], [weight for weight, _ in PARTS])
         desk.play(part)
+        show_tables(desk.notes, (*store_tables.TABLES, *verdict_tables.TABLES), seed, SCENES)
         return desk.notes

@@ -23,6 +23,7 @@ from stepward.sabotage.recorded.readings import load_policy, load_program, read
 from stepward.sabotage.recorded.signing import show_signatures
 from stepward.sabotage.recorded.spoiling import spoilt, spoilt_text, with_past
 from stepward.sabotage.recorded.stage import Cast, Stage
+from stepward.sabotage.recorded.text_tables import show_tables
 from stepward.sabotage.recorded.wording import (
     drawn_conditions,
     drawn_expression,
@@ -68,6 +69,7 @@ class _Scene:
         """Show the examples of the scene, and what chance draws beside them."""
         for example in dealt("texts", self.stage.seed):
             self.show(example)
+        show_tables(self.notes, self.stage.seed)
         for _ in range(SPOILT):
             for _ in range(2):
                 self.show_program(spoilt(self.some("program"), self.chance))

@@ -14,11 +14,13 @@ from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.fate import World
 from stepward.sabotage.drawn.machine import DrawnCase, Parted
 from stepward.sabotage.operations.tasks import SECRET, drawn_plain
+from stepward.sabotage.recorded import span_tables
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.observing import Meter, observe, read_environments
 from stepward.sabotage.recorded.operations import KINDS
 from stepward.sabotage.recorded.props import Act, Props, play, show_module, thing
 from stepward.sabotage.recorded.stage import Cast, Process, Stage
+from stepward.sabotage.recorded.tabling import show_tables
 from stepward.vm import Run
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import Record, read_record
@@ -379,6 +381,8 @@ ACTS: Final[tuple[Act, ...]] = (
 )
 OF_A_SCENE: Final = 2
 """The acts of one scene."""
+SCENES: Final = 260
+"""The scenes among which the cases of the tables are dealt out."""
 
 
 def scene(seed: str, options: Mapping[str, Any]) -> Notes:
@@ -389,4 +393,5 @@ def scene(seed: str, options: Mapping[str, Any]) -> Notes:
         stack.callback(log.setLevel, log.level)
         log.setLevel(logging.CRITICAL + 1)
         play(props, ACTS, OF_A_SCENE)
+        show_tables(props.notes, span_tables.TABLES, seed, SCENES)
         return props.notes

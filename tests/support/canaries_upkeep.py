@@ -12,7 +12,8 @@ from rewriting import rewrite
 from stepward.vm.journal import receipts, sqlite
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
-from stepward.vm.language import types
+from stepward.vm.language import past, types
+from stepward.vm.language.guardrails import plain_rule
 from stepward.vm.lisp.functions import arithmetic
 from stepward.vm.machine import chains, continuing, runs, sizes
 from stepward.vm.machine.breakers import Breakers
@@ -132,6 +133,12 @@ def divides_the_other_way(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(arithmetic, "_parts", lambda left, right, function: honest(right, left, function))
 
 
+def forgets_the_rules_of_runs_before(patch: pytest.MonkeyPatch) -> None:
+    honest = past.continued
+    forgets = lambda rule, memory, meaning, assigned: plain_rule(honest(rule, memory, meaning, assigned))  # noqa: E731
+    patch.setattr(continuing, "continued", forgets)
+
+
 CANARIES = (
     Canary("counts-as-due-what-is-leased", "a run that somebody drives is due to nobody", "recorded-stores", READ,
            counts_as_due_what_is_leased),
@@ -146,6 +153,8 @@ CANARIES = (
            links_no_later_spans),
     Canary("keeps-no-refusals", "a journal has the deliveries that were refused", "recorded-operations", READ,
            keeps_no_refusals),
+    Canary("forgets-what-runs-before-did", "the rules of a chain begin where the run before has left them",
+           "recorded-histories", READ, forgets_the_rules_of_runs_before),
     Canary("knows-no-carried-number", "a number that is computed from a sensitive one is known", "computed-echoed",
            READ, knows_no_carried_number),
     Canary("measures-few-values", "a character has up to four bytes", "values-at-the-edge", READ, measures_few_values),
