@@ -26,6 +26,8 @@ from mistakes.sixth import SIXTH
 from mistakes.tenth import TENTH
 from mistakes.third import THIRD
 from mistakes.thirteenth import THIRTEENTH
+from mistakes.twentieth import TWENTIETH
+from mistakes.twenty_first import TWENTY_FIRST
 
 __all__ = ["SETS", "Planted"]
 
@@ -47,5 +49,7 @@ SETS: Final = {
     "seventeenth": SEVENTEENTH,
     "eighteenth": EIGHTEENTH,
     "nineteenth": NINETEENTH,
+    "twentieth": TWENTIETH,
+    "twenty-first": TWENTY_FIRST,
 }
 """The sets by name."""
