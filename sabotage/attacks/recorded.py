@@ -13,6 +13,7 @@ from stepward.sabotage.attack import Attack, Family, Severity
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.recorded.recordings import difference, played, recordings
+from stepward.sabotage.recorded.zones import in_another_zone
 from stepward.sabotage.target import Target
 
 
@@ -49,7 +50,8 @@ class _Recorded(Attack):
         """Play each scene. Raises Breach for the first that comes to something else."""
         found = recordings(self.kind)
         for one in case.each("scene", found):
-            notes = played(self.kind, one.seed, case.weakness.options)
+            with in_another_zone():
+                notes = played(self.kind, one.seed, case.weakness.options)
             case.act(f"play scene {one.seed} of the {self.kind}", len(notes.texts))
             what = difference(notes, one)
             case.hold(what is None, self.invariant, f"scene {one.seed} of the {self.kind}: {what}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -12,6 +13,7 @@ from stepward.sabotage.attacks.recorded import RecordedRemote
 from stepward.sabotage.campaign import Orders, attack_program
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.recordings import SCENES, Recording, difference, played, recordings
+from stepward.sabotage.recorded.zones import in_another_zone
 from stepward.sabotage.target import Target
 from stepward.vm import Program
 from stepward.vm.machine import runs
@@ -62,6 +64,13 @@ def test_notes_that_are_missing_or_too_many_are_a_difference() -> None:
     assert difference(notes, whole) == "2 notes were recorded, and there are 1"
     notes.add("three")
     assert difference(notes, whole) == "note 1 is another one: three"
+
+
+def test_scenes_are_played_in_another_time_zone() -> None:
+    before = os.environ.get("TZ"), time.localtime(0).tm_hour
+    with in_another_zone():
+        assert time.localtime(0).tm_hour == 14
+    assert (os.environ.get("TZ"), time.localtime(0).tm_hour) == before
 
 
 def test_scenes_of_another_release_of_a_library_are_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
