@@ -276,7 +276,7 @@ def _asked(who: str | None) -> dict[str, Any]:
 WAIVERS: Final = tuple(
     (expiry, edge, later)
     for expiry in ("2025-12-31", "2026-01-01", "2026-01-02")
-    for edge in (-1, 0, 24 * 3_600_000_000)
+    for edge in (-1_000_000, 0, 24 * 3_600_000_000)
     for later in (False, True)
 )
 
