@@ -16,11 +16,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from stepward.sabotage.recorded.recordings import SCENES, played, record
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play scenes, choose some, and record them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", help="the kind of scene")
+    parser.add_argument("kind", choices=SCENES, help="the kind of scene")
     parser.add_argument("--among", type=int, default=3000, help="the number of scenes that are played")
     parser.add_argument("--keep", type=int, default=350, help="the number of scenes that are recorded")
     parser.add_argument("--times", type=int, default=5, help="how many of them pass a branch of the code")
@@ -31,8 +33,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = _chosen(passed, options.times)[: options.keep]
     rest = [number for number in range(options.among) if number not in set(chosen)]
     chosen = sorted([*chosen, *rest[: options.keep - len(chosen)]])
-
-    from stepward.sabotage.recorded.recordings import record
 
     record(options.kind, map(str, chosen))
     print(f"{len(chosen)} scenes of {options.among} are recorded; {_missed(passed, chosen)} branches are not passed")
@@ -45,8 +45,6 @@ Branch = tuple[int, int, int]
 def _passed(kind: str, among: int, file: Path) -> dict[int, set[Branch]]:
     """Play scenes, and return the branches that each passes."""
     from coverage import Coverage
-
-    from stepward.sabotage.recorded.recordings import played
 
     coverage = Coverage(branch=True, source_pkgs=["stepward.vm"], data_file=str(file))
     coverage.start()

@@ -10,8 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.recorded import histories, keys, lisp, models, operations, remote, stores, texts, watching
+from stepward.sabotage.recorded.histories import scene as histories
+from stepward.sabotage.recorded.keys import scene as keys
+from stepward.sabotage.recorded.lisp import scene as lisp
+from stepward.sabotage.recorded.models import scene as models
 from stepward.sabotage.recorded.notes import Notes
+from stepward.sabotage.recorded.operations import scene as operations
+from stepward.sabotage.recorded.remote import scene as remote
+from stepward.sabotage.recorded.stores import scene as stores
+from stepward.sabotage.recorded.texts import scene as texts
+from stepward.sabotage.recorded.watching import scene as watching
 
 Scene = Callable[[str, Mapping[str, Any]], Notes]
 """Plays the scene of a seed on machines with some options."""
@@ -43,7 +51,7 @@ class Recording(NamedTuple):
 
 def file_of(kind: str) -> Path:
     """Return the file with the recordings of a kind."""
-    return Path(__file__).with_name(f"{kind}.txt")
+    return Path(__file__).with_name(kind) / "recordings.txt"
 
 
 def recordings(kind: str) -> list[Recording]:

@@ -239,7 +239,7 @@ def test_only_the_door_knows_the_library_of_the_protocol() -> None:
     known = {path.relative_to(ROOT).as_posix() for path in paths if _names_protocol(imported(path))}
     remote = {f"vm/remote/{name}.py" for name in ("link", "streams", "tools", "web")}
     gateway = {"validator/cli/mcp.py", "validator/gateway/server.py", "validator/gateway/serving.py"}
-    scenes = {"sabotage/recorded/children.py"}
+    scenes = {"sabotage/recorded/remote/children.py"}
     assert known == {*gateway, "validator/cli/studio.py", "validator/studio/server.py", *remote, *scenes}
 
 

@@ -1,0 +1,1 @@
+"""Scenes of several runs and of several stops."""

@@ -1,0 +1,1 @@
+"""Scenes of keys and of what they sign and encrypt."""

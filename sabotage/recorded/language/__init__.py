@@ -1,0 +1,1 @@
+"""What the scenes of texts and of the Lisp share."""

@@ -1,0 +1,1 @@
+"""Scenes of random requests to machines."""

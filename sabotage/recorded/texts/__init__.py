@@ -1,0 +1,1 @@
+"""Scenes of programs, policies and other texts."""

@@ -1,0 +1,1 @@
+"""Scenes of runs that are watched."""
