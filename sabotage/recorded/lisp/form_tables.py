@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from stepward.sabotage.invariants import Breach
 from stepward.sabotage.recorded.language.examples import SCENES
+from stepward.sabotage.recorded.lisp import print_tables, run_tables
 from stepward.sabotage.recorded.notes import Notes, told
 from stepward.vm.errors import DocumentError
 from stepward.vm.lisp.compiling.document import read_lisp
@@ -299,6 +300,7 @@ def _rows() -> list[Row]:
     rows += [("limits", _limited, (text,)) for text in LIMITED]
     rows += [("text", _evaluated, (text,)) for text in READ]
     rows += [("effects", _compiled, (number,)) for number in range(len(EFFECTS))]
+    rows += [*run_tables.rows(), *print_tables.rows()]
     return rows
 
 

@@ -52,6 +52,25 @@ def test_a_compiled_program_does_what_evaluation_does() -> None:
     assert min(ended[is_fine, has_calls] for is_fine in (True, False) for has_calls in (True, False)) > 0.02 * COUNT
 
 
+@pytest.mark.parametrize(
+    ("text", "calls", "value"),
+    [
+        ("(def f (fn g [x] (tool/rate {:of x}) x)) (f 4)", "rate", 4),
+        ("(defn f [x] (tool/rate {:of x}) x) [(f 4) (f 5)]", "rate rate", (4, 5)),
+        ("(def g 7) (defn f [x] (let [g x] (tool/rate {:of g})) g) (f 4)", "rate", 7),
+        ('(->> (tool/find {:id 1}) (vector (tool/ask {:what "x"})) count)', "find ask", 2),
+        ("(->> 1 (vector (tool/is_open)) (vector (tool/find {:id 1})) count)", "is_open find", 2),
+        ('(if (== (tool/ask {:what "x"}) "yes") 1 2)', "ask", None),
+    ],
+)
+def test_a_name_that_ends_a_function_and_the_order_of_a_thread_are_kept(text: str, calls: str, value: object) -> None:
+    ours, theirs = compiled(text, {}, Recorded("keeps 1")), evaluated(text, {}, Recorded("keeps 1"))
+    assert ours is not None
+    assert agree(ours, theirs), (ours, theirs)
+    assert [name for name, _ in ours.calls] == calls.split()
+    assert ours.value == value
+
+
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands before a call is left for later: it may fail, or be asked, too late."""
     real = compiler.Compiler.hoisted

@@ -105,7 +105,7 @@ def _compared(compiler: Compiling, form: Parens, env: Env) -> str | None:
     if name in ORDER:
         return _ordered(compiler, name, args, env)
     if name in EQUAL:
-        return _equal(compiler, EQUAL[name], args, env)
+        return _equal(compiler, name, args, env)
     return None
 
 
@@ -125,13 +125,13 @@ def _ordered(compiler: Compiling, sign: str, args: tuple[Form, ...], env: Env) -
     return f" {sign} ".join(texts)
 
 
-def _equal(compiler: Compiling, sign: str, args: tuple[Form, ...], env: Env) -> str | None:
-    scope = compiler.scope.look(env)
+def _equal(compiler: Compiling, name: str, args: tuple[Form, ...], env: Env) -> str | None:
+    sign, scope = EQUAL[name], compiler.scope.look(env)
     numbers = [number(one, scope) for one in args]
     if None not in numbers:
         return f"{numbers[0]} {sign} {numbers[1]}"
     for one, other in (args, args[::-1]):
-        if isinstance(other, Literal):
+        if isinstance(other, Literal) and (name != "==" or number(other, scope) is not None):  # `==` takes no others
             text, value = constant(other.value), _outside(compiler, one, env, of=other)
             if text is not None and value is not None:
                 return f"{value} {sign} {text}" if one is args[0] else f"{text} {sign} {value}"

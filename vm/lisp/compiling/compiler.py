@@ -12,7 +12,7 @@ from typing import Any, Final
 from stepward.vm.lisp.compiling.bench import Bench
 from stepward.vm.lisp.compiling.code import Scope
 from stepward.vm.lisp.compiling.compiling import DISCARD, RETURN, TAIL
-from stepward.vm.lisp.compiling.control import control_of, nested
+from stepward.vm.lisp.compiling.control import control_of, nested, threaded
 from stepward.vm.lisp.compiling.effects import Effects
 from stepward.vm.lisp.compiling.expressions import number
 from stepward.vm.lisp.compiling.forms import (
@@ -24,7 +24,6 @@ from stepward.vm.lisp.compiling.forms import (
     key_of,
     nil,
     symbol,
-    threaded,
 )
 from stepward.vm.lisp.compiling.ground import ALONE, Ground, Sites
 from stepward.vm.lisp.compiling.kinds import type_of
@@ -170,7 +169,7 @@ class Compiler:
                 if head.namespace == "tool":
                     return self._call(form, head.short, tuple(rest), env)
                 if head.name in ("->", "->>"):
-                    return self.value(threaded(form), env, hint)
+                    return self.value(threaded(self, form, env), env, hint)
                 if control_of(self, form, env) is not None:
                     return self._branched(form, env, hint)
                 loop = looped(self, form, env, hint)

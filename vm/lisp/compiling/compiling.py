@@ -49,6 +49,9 @@ class Compiling(Protocol):
     def hoisted(self, items: tuple[Form, ...], env: Env) -> tuple[Form, ...]:
         """Return the arguments of a call after their effects."""
 
+    def held(self, form: Form, env: Env) -> Form:
+        """Return a form that reads the value of a form, which is computed here."""
+
     def template(self, value: Value, form: Form) -> Any:
         """Return a value as an output: references are filled in."""
 

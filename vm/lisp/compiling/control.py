@@ -7,11 +7,12 @@ from typing import Final
 
 from stepward.vm.lisp.compiling.branching import fork, test
 from stepward.vm.lisp.compiling.compiling import DISCARD, RETURN, Compiling
-from stepward.vm.lisp.compiling.forms import call, head_of, nil, symbol, threaded
+from stepward.vm.lisp.compiling.forms import call, head_of, nil, symbol
 from stepward.vm.lisp.compiling.texts import names_in
 from stepward.vm.lisp.compiling.values import ANY, Env, Pure, Reference, Value
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.forms import Braces, Brackets, Form, Literal, Parens, Symbol
+from stepward.vm.lisp.threading import into
 
 Control = Callable[[Compiling, Parens, Env, str], None]
 """Makes the steps of a form; the last argument is the target of its value."""
@@ -29,6 +30,17 @@ def nested(compiler: Compiling, form: Parens, env: Env) -> tuple[Form, Env] | No
     for one in forms[:-1]:
         compiler.run(one, env, DISCARD)
     return (forms[-1] if forms else nil(form.span)), env
+
+
+def threaded(compiler: Compiling, form: Parens, env: Env) -> Form:
+    """Return the nested calls that `->` or `->>` stands for, after a value that comes before effects of its step."""
+    found = form.items[1]
+    is_last = head_of(form) == "->>"
+    for step in form.items[2:]:
+        if is_last and isinstance(step, Parens) and any(map(compiler.effects.are_in, step.items[1:])):
+            found = compiler.held(found, env)
+        found = into(step, found, last=is_last)
+    return found
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -93,12 +105,12 @@ def _entered(compiler: Compiling, form: Parens, env: Env) -> tuple[Env, tuple[Fo
         hint = "write the steps out, or let a tool repeat them"
         raise Fault("refused", f"`{name}` calls a tool and itself, so that nothing bounds the calls", hint, form.span)
     definition = compiler.scope.functions[name]
-    rest = [one for one in definition.items[1:] if not isinstance(one, Symbol)]
+    rest = definition.items[2:]
     rest = rest[1:] if rest and isinstance(rest[0], Literal) and len(rest) > 1 else rest
     if head_of(definition) not in ("defn", "defn-"):
         function = definition.items[-1]
         assert isinstance(function, Parens)
-        rest = [one for one in function.items[1:] if not isinstance(one, Symbol)]
+        rest = function.items[2:] if isinstance(function.items[1], Symbol) else function.items[1:]
     if not rest or not isinstance(rest[0], Brackets):
         raise Fault("refused", f"`{name}` calls a tool and has several arms", "write a function for each", form.span)
     params = rest[0].items
@@ -126,7 +138,7 @@ def _let(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
 
 
 def _thread(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
-    compiler.run(threaded(form), env, target)
+    compiler.run(threaded(compiler, form, env), env, target)
 
 
 def _return(compiler: Compiling, form: Parens, env: Env, target: str) -> None:

@@ -7,7 +7,6 @@ from typing import TypeGuard
 from stepward.vm.lisp.compiling.texts import parts
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.forms import Braces, Brackets, Form, Literal, Parens, Symbol
-from stepward.vm.lisp.threading import into
 from stepward.vm.lisp.values import Keyword
 from stepward.vm.reading.source import Span
 
@@ -56,14 +55,6 @@ def symbol(name: str, form: Form) -> Symbol:
 def call(name: str, *args: Form, of: Form) -> Parens:
     """Return a call in place of a form."""
     return Parens((symbol(name, of), *args), of.span)
-
-
-def threaded(form: Parens) -> Form:
-    """Return the nested calls that `->` or `->>` stands for."""
-    found: Form = form.items[1]
-    for step in form.items[2:]:
-        found = into(step, found, last=head_of(form) == "->>")
-    return found
 
 
 def args_of(form: Parens, rest: tuple[Form, ...]) -> list[tuple[Form, Form]]:
