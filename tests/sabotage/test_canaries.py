@@ -37,8 +37,8 @@ WHOLE = list(
     }.values()
 )[:: size(4, 1)]
 """Canaries that differ in what they attack: on the whole machine the others would be the same campaign. By day one for
-each fourth attack: the replay of its breach, and `test_every_attack_reaches_its_place_in_some_good_program` with more
-programs, ask of every attack whether it alarms without a cause."""
+each fourth attack: the replay of its breach, and `test_the_machine_of_a_new_project_holds` with more programs, ask of
+every attack whether it alarms without a cause."""
 
 OF_ATTACKS = list({canary.attack: canary for canary in PLAYED}.values())
 REPLAYED = {canary.name for canary in (PLAYED if MANY else OF_ATTACKS[::3])}

@@ -74,7 +74,7 @@ def test_every_guardrail_and_rule_of_a_new_project_is_proved(
 @pytest.mark.usefixtures("few_drawn")
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_machine_of_a_new_project_holds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By day each project meets another quarter of the attacks, together all; `test_sabotage.py` plays all of them."""
+    """By day each project meets another quarter of the attacks, together all."""
     _, _, sabotage, _ = made(name, tmp_path / "shop", monkeypatch)
     if not MANY:
         monkeypatch.setattr(campaign, "ATTACKS", ATTACKS[list(TEMPLATES).index(name) :: len(TEMPLATES)])

@@ -1,17 +1,19 @@
 """What a failure takes of `max_steps`: a violation behind one is called so exactly where the budget allows it.
 
-Each kind of call fails, or falls back, after its attempts; every budget about the cost is held against every run.
+Each kind of call fails, or falls back, after its attempts; every budget about the cost is held against every run. By
+day a third of the calls is tried outside of items, and another third in one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import pytest
 
 from brute_force import truth
+from sizes import size
 from stepward.validator import ProgramValidator, Verdict
 from stepward.vm import Program
 
@@ -69,7 +71,7 @@ def program(call: dict[str, Any], most: int, *, in_call: bool) -> dict[str, Any]
 @pytest.mark.parametrize("in_call", [False, True], ids=["outside", "in an item"])
 def test_a_violation_behind_a_failure_is_one_within_the_budget(in_call: bool) -> None:
     wrong = []
-    for name, call in calls():
+    for name, call in islice(calls(), size(in_call, 0), None, size(3, 1)):
         for most in range(1, 8):
             data = program(call, most, in_call=in_call)
             report = ProgramValidator(Program.from_dict(data)).validate()
