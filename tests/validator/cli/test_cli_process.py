@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -42,12 +41,14 @@ def in_a_shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @pytest.mark.parametrize("command", ["check bad.yaml", "explain SW401", "graph bad.yaml"])
 def test_a_disk_without_room_is_no_bug_of_ours(command: str) -> None:
     put("bad.yaml", BAD)
-    done = in_a_shell(f"{STEPWARD} {command} > /dev/full")
-    assert (done.returncode, done.stdout) == (2, "")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([STEPWARD, *command.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
     assert done.stderr.startswith("error: the output can't be written: no space left on device\n")
     assert "bug" not in done.stderr
 
@@ -108,23 +109,20 @@ def test_progress_is_told_on_a_terminal_only_and_cleared_again() -> None:
     os.close(theirs)
 
 
+@pytest.mark.usefixtures("warm")
 def test_colors_are_for_terminals_that_want_them() -> None:
     put("bad.yaml", BAD)
-    script = (
-        "import os, pty, sys\n"
-        "def read(fd):\n    data = os.read(fd, 4096)\n    return data\n"
-        f"sys.exit(os.waitstatus_to_exitcode(pty.spawn([{str(STEPWARD)!r}, 'check', 'bad.yaml'], read)))\n"
-    )
 
     def seen(**variables: str) -> str:
         environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
-        environment |= {"TERM": "xterm", **variables}
-        done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL,
-            check=False,
-        )  # fmt: skip
-        assert "SW101" in done.stdout
-        return done.stdout
+        ours, theirs = os.openpty()
+        command, environment = [STEPWARD, "check", "bad.yaml"], environment | {"TERM": "xterm", **variables}
+        subprocess.run(command, stdout=theirs, stdin=subprocess.DEVNULL, env=environment, check=False)
+        shown = os.read(ours, 10_000).decode()
+        os.close(ours)
+        os.close(theirs)
+        assert "SW101" in shown
+        return shown
 
     assert "\x1b[1m" in seen()
     assert "\x1b[" not in seen(NO_COLOR="1")

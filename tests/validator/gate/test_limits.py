@@ -19,6 +19,7 @@ import pytest
 from sizes import size
 from stepward.validator.analysis.graph import StepGraph
 from stepward.vm.errors import ProgramError
+from stepward.vm.language import loading
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.program import Program
 
@@ -317,8 +318,9 @@ def test_a_large_program_of_json_loads_in_little_memory(
     assert load_in_child(path, mebibytes=1024, seconds=20).said is None
 
 
-@pytest.mark.slow
-def test_more_steps_than_the_limit_are_refused() -> None:
+def test_more_steps_than_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loading.MAX_STEPS == 250_000
+    monkeypatch.setattr(loading, "MAX_STEPS", 1_000)
     step = {"id": "s", "type": "tool", "tool": "t"}
-    with pytest.raises(ProgramError, match="250,000 are the limit"):
-        Program.from_dict({"steps": [step] * 250_001})
+    with pytest.raises(ProgramError, match="1,001 steps; 1,000 are the limit"):
+        Program.from_dict({"steps": [step] * 1_001})

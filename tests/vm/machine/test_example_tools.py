@@ -15,7 +15,6 @@ from commands import program_in
 from machines import unchecked
 from paths import PROGRAMS
 from sizes import size
-from stepward.validator import check_program
 from stepward.validator.cli.objects import load_file
 from stepward.vm import ExecutionVM, ModelReply, ModelRequest, Program, Run, ScriptedModel, ToolContext
 from stepward.vm.journal.canonical import Sealed, Secret, opened
@@ -217,7 +216,7 @@ def test_a_good_program_succeeds_with_the_tools_and_replies_beside_it(path: Path
     assert asks_a_model == replies.exists()
     script: Mapping[str, Any] = read_file(replies)[0].data if asks_a_model else {}
     clock = ManualClock()
-    machine = ExecutionVM(TOOLS, ScriptedModel(script), checker=check_program, clock=clock)
+    machine = unchecked(TOOLS, ScriptedModel(script), clock=clock)  # `test_fixtures.py` checks them all
     run = to_its_end(machine, clock, program, agreed)
     assert (run.status, run.error, run.broken) == ("SUCCESS", "", ())
     replayed = replay(machine.journal, run.id)
