@@ -203,14 +203,14 @@ class HeaviestRun:
                 back[step] = _NEVER if returns == _NEVER else returns + weight
                 away[step] = leaves + weight
         starts = [(self.visits[step], weights.get(step, 0), *ahead(self.onward[step])) for step in cut.bounded]
-        if len(starts) == 1 and cut.bounded[0] in self.stages:  # its last visit always leaves the loop
-            visits, weight, returns, leaves = starts[0]
-            rounds = visits * weight + (visits - 1) * max(returns, 0) + leaves
-            return {step: max(away[step], back[step] + rounds if back[step] != _NEVER else 0) for step in away} | {
-                cut.bounded[0]: rounds
-            }
-        passes = [ahead([self.passed[step]]) for step in cut.bounded if step in self.passed]
-        rounds = _rounds_of_one(*starts[0], passes) if len(starts) == 1 else _rounds_of_all(starts, passes)
+        if len(starts) == 1 and cut.bounded[0] in self.stages:
+            targets = self.onward[cut.bounded[0]]
+            ends = max((most.get(target, 0) for target in targets if target not in away), default=0)
+            breaks = max((away[target] for target in targets if target in away), default=0)
+            rounds = _rounds_of_items(*starts[0][:3], ends, breaks)
+        else:
+            passes = [ahead([self.passed[step]]) for step in cut.bounded if step in self.passed]
+            rounds = _rounds_of_one(*starts[0], passes) if len(starts) == 1 else _rounds_of_all(starts, passes)
         found = {step: max(away[step], back[step] + rounds if back[step] != _NEVER else 0) for step in away}
         return found | dict.fromkeys(cut.bounded, rounds)
 
@@ -267,6 +267,16 @@ class HeaviestRun:
     def _reached(self, sources: Iterable[int], within: set[int]) -> set[int]:
         """Return the steps reachable from some steps, themselves included, within a set."""
         return set(reached(within.intersection(sources), lambda step: within.intersection(self.successors[step])))
+
+
+def _rounds_of_items(visits: int, weight: int, returns: int, ends: int, breaks: int) -> int:
+    """Return the largest weight from the first visit of the stage between items on.
+
+    The last visit ends the step, or an item leaves the loop; that is one of the items, and no further one.
+    """
+    items, back = visits - 1, max(returns, 0)
+    left_by_an_item = (items - 1) * back + breaks if items else 0
+    return visits * weight + max(items * back + ends, left_by_an_item)
 
 
 def _rounds_of_one(visits: int, weight: int, returns: int, leaves: int, passes: list[tuple[int, int]]) -> int:

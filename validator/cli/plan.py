@@ -30,6 +30,7 @@ from stepward.validator.cli.machine import (
 )
 from stepward.validator.cli.models import FORMS
 from stepward.validator.cli.output import print_error, write_output
+from stepward.validator.cli.starting import require_starter
 from stepward.validator.cli.tool_facts import facts_of_tools, note_tools
 from stepward.validator.result import AdvisedError
 
@@ -221,6 +222,7 @@ def _run(
     if given is None and found.before is None:
         given = inputs_of(options["pairs"], options["inputs"], prepared.input_types, found.program.name)
     given = {name: value for name, value in (given or {}).items() if name in prepared.input_types}
+    require_starter(prepared, options["by"])
     means.require(prepared)
     machine = means.machine(journal, found.policies)
     try:

@@ -39,6 +39,7 @@ from stepward.validator.cli.machine import (
     print_run,
 )
 from stepward.validator.cli.output import print_error, refuse_two_configurations, uses_color
+from stepward.validator.cli.starting import require_starter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,6 +134,7 @@ def run(file: Path, **options: Any) -> None:
     with explained():
         plan = _plan(program, policies)
         given = _inputs(program, plan, options)
+        require_starter(plan, options["by"])
         means = load_means(options)
         if not options["is_queued"]:
             means.require(plan)
@@ -163,6 +165,7 @@ def _continue(file: Path, asked: Continuing, options: dict[str, Any], accepted: 
             plan, reads = planned_after(before, program, pairs_read(options["reads"]))
             gate.check_program(plan.program, plan.policies)
         _require_passed(gate, program, options, accepted, left_over(before, program, plan))
+        require_starter(plan, options["by"])
         means = load_means(options)
         means.require(plan)
         machine = means.machine(journal, policies)

@@ -6,7 +6,7 @@ import gc
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal, Row
     from stepward.vm.machine.execution import ExecutionVM
     from stepward.vm.machine.history import History
-    from stepward.vm.machine.keys import Token
+    from stepward.vm.machine.keys import FrameName, Token
     from stepward.vm.machine.plan import CallPlan
     from stepward.vm.machine.run import Run
 
@@ -355,7 +355,7 @@ def _print_why_left(row: Row, means: Means, journal: Journal, refused: StepwardE
         return
     try:
         means.require(history_of(journal, row.run).plan)
-        why = "somebody else drives it"
+        why = f"somebody else drives it, or was killed; its lease ends in {max(0, round(row.expires - time.time()))} s"
         if row.expires > time.time() + LONGEST_LEASE:
             command = f"stepward runs recover {shlex.quote(row.run)}"
             why = f"its lease is of a clock that was wrong, or this one is; `{safe(command)}` passes it over"
@@ -379,22 +379,28 @@ def _refusal_explained(token: Token, journal: Journal) -> Iterator[None]:
 
 def _why_idle(token: Token, found: History) -> tuple[str, str]:
     """Return why a run does not wait for a token, by its records, and what to do."""
+    from stepward.vm.machine.keys import shown
+
     run, look = token.run, f"`stepward runs {shlex.quote(token.run)}` shows what the run waits for"
     for record, happened in zip(found.records, found.events, strict=True):
         if record.kind != "intent" or "token" not in record.note:
             continue
-        step, visit = happened.body["step"], happened.body["visit"]
-        if record.note["token"] != token.digest(found.plan.digest, step, visit):
+        call = step, visit, frame = _call(happened.body)
+        if record.note["token"] != token.digest(found.plan.digest, step, visit, frame):
             continue
-        answered = any(
-            one.kind == "resumed" and (one.body["step"], one.body["visit"]) == (step, visit) for one in found.events
-        )
+        answered = any(one.kind == "resumed" and _call(one.body) == call for one in found.events)
+        name = shown(frame, step)
         if answered:
-            return f"the token was used: `{step}` of run `{run}` has its answer", look
+            return f"the token was used: `{name}` of run `{run}` has its answer", look
         if found.state.is_over:
             return f"the token is too late: run `{run}` ended as {found.state.status}", "start a new run"
-        return f"the token is not valid any more: `{step}` of run `{run}` does not wait for an answer", look
+        return f"the token is not valid any more: `{name}` of run `{run}` does not wait for an answer", look
     return f"the token is of another program, or misspelt: run `{run}` gave out no such token", look
+
+
+def _call(body: Mapping[str, Any]) -> tuple[str, int, FrameName]:
+    """Return the step, the visit and the frame of a call in an event."""
+    return body["step"], body["visit"], tuple(map(tuple, body.get("frame", ())))
 
 
 # -- ending ------------------------------------------------------------------------------------------------------------

@@ -144,7 +144,9 @@ def migrate(run: str, file: Path, **options: Any) -> None:
             else:
                 found = machine.migration_sync(run, program, grant=grant)
         except RunRefused as error:
-            help = "correct the new version, or let the run end with the one that it has"
+            help = (
+                "correct the new version, move the run when it waits elsewhere, or let it end with the one that it has"
+            )
             raise MachineError(str(error), help) from None
     _print(found, options)
 

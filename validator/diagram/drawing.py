@@ -13,8 +13,16 @@ from stepward.validator.diagram.notes import notes_of
 from stepward.validator.diagram.picture import MAX_BADGES, Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
 from stepward.validator.diagram.words import lines_of, sub_step_lines, visits_words, whole_of, wrapped
 from stepward.vm.language.flow import target_at
-from stepward.vm.language.guardrails import BranchSelector, FollowedBy, Requires, guards, protected
-from stepward.vm.language.selectors import matches
+from stepward.vm.language.guardrails import (
+    AnyGuard,
+    AnySelector,
+    BranchSelector,
+    FollowedBy,
+    Requires,
+    guards,
+    protected,
+)
+from stepward.vm.language.selectors import Match, matches
 from stepward.vm.language.steps import (
     AnyPart,
     AnyStep,
@@ -77,22 +85,29 @@ class _Drawing:
         """Return the guardrails that protect each step, by its id, and those that require each step or branch."""
         guarded: dict[str, list[str]] = {}
         required: dict[tuple[str, Any], list[str]] = {}
-        for rule, _ in self.meaning.rules:
+        everywhere = range(len(self.flow.steps))
+        of_all = ((rule, everywhere) for rule, _ in self.meaning.rules)
+        of_bodies = ((rule, self.flow.layout.inside(owner)) for rule, owner in self.meaning.body_rules)
+        for rule, steps in (*of_all, *of_bodies):
             selectors = protected(rule)[:1] if isinstance(rule, FollowedBy) else protected(rule)
-            found_parts = [match for selector in selectors for match in matches(selector, self.meaning)]
+            found_parts = [match for selector in selectors for match in self._matches(selector, steps)]
             for match in found_parts:
                 _add_name(guarded, match.part.id, rule.name)
             for guard in guards(rule.requires) if found_parts and isinstance(rule, Requires) else ():
-                for match in matches(guard, self.meaning):
+                for match in self._matches(guard, steps):
                     branch = None
                     if isinstance(guard, BranchSelector):
                         assert isinstance(match.part, ConditionStep)
                         branch = match.part.branch_names[guard.branch]
                     _add_name(required, (match.part.id, branch), rule.name)
             if found_parts and isinstance(rule, FollowedBy):
-                for match in matches(rule.followed_by.then, self.meaning):
+                for match in self._matches(rule.followed_by.then, steps):
                     _add_name(required, (match.part.id, None), rule.name)
         return guarded, required
+
+    def _matches(self, selector: AnySelector | AnyGuard, steps: range) -> list[Match]:
+        """Return what a selector matches among the steps to which its guardrail applies."""
+        return [match for match in matches(selector, self.meaning) if match.step in steps]
 
     def _badges(self) -> dict[str, tuple[Badge, ...]]:
         """Return the badges of each step or sub-step by its id: its numbers on the path, then codes, errors first."""

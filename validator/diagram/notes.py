@@ -10,10 +10,12 @@ from stepward.validator.diagram.words import rule_words, wrapped
 from stepward.validator.report.text import counted
 from stepward.vm.language.guardrails import protected
 from stepward.vm.language.selectors import matches
+from stepward.vm.language.steps import BranchStep, InvokeStep
 
 if TYPE_CHECKING:
     from stepward.validator.diagram.marks import Marks
     from stepward.vm.language.meaning import Meaning
+    from stepward.vm.language.steps import AnyStep
 
 COLUMNS: Final = 96
 BRIEF_COLUMNS: Final = 190
@@ -44,11 +46,21 @@ def notes_of(meaning: Meaning, marks: Marks, *, is_brief: bool = False) -> Itera
 
 
 def _rules(meaning: Meaning) -> Iterator[tuple[str, str]]:
-    """Yield the names and demands of the guardrails of the program, and of policies that protect one of its steps."""
+    """Yield the names and demands of the guardrails of the program and its bodies, and of policies that protect one of
+    its steps."""
     for rule, policy in meaning.rules:
         if policy is None or any(matches(selector, meaning) for selector in protected(rule)):
             name = rule.name if policy is None else f"{rule.name} (policy {policy.policy})"
             yield name, rule_words(rule)
+    for rule, owner in meaning.body_rules:
+        yield rule.name + _where(meaning.flow.steps[owner]), rule_words(rule)
+
+
+def _where(step: AnyStep) -> str:
+    """Return in which body a guardrail counts; the name of a rule of a called program begins with the call."""
+    if isinstance(step, InvokeStep):
+        return ""
+    return f" (branch {step.id})" if isinstance(step, BranchStep) else f" (each item of {step.id})"
 
 
 def _entry(name: str, words: str) -> Iterator[str]:

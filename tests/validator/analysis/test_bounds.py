@@ -200,6 +200,14 @@ def test_items_are_bounded_by_max_items() -> None:
     assert counts(bounded(each("a", tool("t")))) == (7, 0, {"read": (5, 5)})
 
 
+@pytest.mark.parametrize("most", [1, 2, 5])
+@pytest.mark.parametrize("how", [{}, {"on_item_error": "skip"}, {"error_step": "z"}], ids=["fail", "skip", "lead on"])
+@pytest.mark.parametrize("body", [[ask("t")], [tool("u"), ask("t")], [ask("t"), tool("u")]], ids=len)
+def test_an_item_that_ends_its_step_is_one_of_the_items(most: int, how: Data, body: list[Data]) -> None:
+    found = bounded(each("a", *body, most=most, **how))
+    assert (found.model_calls.count, found.steps.count) == (most, 2 + len(body) * most)
+
+
 @pytest.mark.parametrize(
     "body",
     [each("b", tool("t"), most=2), tool("t", max_visits=2, next_step="t", error_step="t")],

@@ -14,6 +14,7 @@ from shops import (
     GIVEN,
     MAIL,
     ORDER,
+    SHOP,
     STEPWARD,
     advice,
     as_json,
@@ -269,17 +270,59 @@ def test_the_command_that_a_shown_run_prints_works_when_its_names_are_filled_in(
     by: tuple[str, ...], eyes: tuple[str, ...]
 ) -> None:
     Path("eyes.yaml").write_text("policy: eyes\nfour_eyes: [ask]\n")
-    shop("--run-id", "r", *eyes, *by, amount=60)
+    started = shop("--run-id", "r", *eyes, *by, amount=60)
+    if eyes and not by:  # nobody could answer
+        says(started, 2, "another settles a call of `ask`", "and nobody is named", "add `--by NAME`")
+        return
     shown = stepward("runs", "r")
     assert f"  the answer must have this type: {OK_TYPE}\n" in shown.stdout
     command = advice(shown, "resume:")
     assert command[5:] == [*(["--by", "NAME"] if by or eyes else []), "--tools", "MODULE", "--model", "NAME"]
     command[-1] = GIVEN[3]
-    answered = stepward(*(FILLED.get(word, word) for word in command))
-    if eyes and not by:  # nobody knows who started it
-        says(answered, 2, "another settles a call of `ask`", "and that is not known")
-    else:
-        assert answered.exit_code == 0
+    assert stepward(*(FILLED.get(word, word) for word in command)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        [*ORDER, "--input", "amount=1", *GIVEN],
+        [*ORDER, "--input", "amount=1", "--queue"],
+        ["--continues", "old", "--after-failure", *GIVEN],
+    ],
+    ids=["run", "queue", "continuation"],
+)
+def test_who_starts_a_run_is_named_where_two_people_settle_a_call(named: list[str]) -> None:
+    Path("eyes.yaml").write_text("policy: eyes\nfour_eyes: [ask]\n")
+    shop("--run-id", "old", amount=8)
+    command = ["run", "shop.yaml", "--journal", "runs.db", *named, "--policy"]
+    says(stepward(*command, "eyes.yaml"), 2, "another settles a call of `ask`", "add `--by NAME`")
+    assert stepward("runs", "--output-format", "json").stdout.count('"id"') == 1, "nothing was started"
+    Path("eyes.yaml").write_text("policy: eyes\nfour_eyes: [wipe]\ntools: {wipe: {}}\n")
+    assert "nobody is named" not in stepward(*command, "eyes.yaml").stderr
+
+
+ASK = "{id: ask, type: tool, tool: ask, args: {order: x}}"
+ITEMS = "type: for_each, items: [1, 2], as: one"
+IN_PARTS = {
+    "an item": f"{{id: each, {ITEMS}, do: {ASK}}}",
+    "items at once": f"{{id: each, {ITEMS}, max_concurrency: 2, do: {ASK}}}",
+    "a branch": f"{{id: both, type: parallel, branches: {{left: {{steps: [{ASK}]}}}}}}",
+}
+
+
+@pytest.mark.parametrize("part", IN_PARTS.values(), ids=IN_PARTS)
+def test_a_token_is_used_once_wherever_its_call_stands(part: str) -> None:
+    asks = SHOP[SHOP.index("  ask:") : SHOP.index("  pay:")]
+    Path("parts.yaml").write_text(
+        f"name: parts\nlanguage: 2\ninputs: {{}}\ntools:\n{asks}steps:\n  - {part}\n  - {{id: end, type: end}}\n"
+    )
+    started = stepward(
+        "run", "parts.yaml", "--journal", "runs.db", *GIVEN[:2], "--run-id", "r", "--output-format", "json"
+    )
+    token = as_json(started)["run"]["suspensions"][0]["token"]
+    resume = ["runs", "resume", token, "--payload", '{"ok": true}', *GIVEN[:2]]
+    assert stepward(*resume).exit_code in (0, 4)
+    says(stepward(*resume), 2, "error: the token was used: `", "ask` of run `r` has its answer")
 
 
 def test_a_write_in_doubt_asks_for_a_name_where_the_run_has_one() -> None:

@@ -45,6 +45,44 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["graph", "--isolated", *map(str, arguments)], catch_exceptions=False)
 
 
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+IN_BODIES = """
+name: bodies
+language: 2
+inputs: {amounts: {type: array, maxItems: 9, items: {type: number}}}
+tools: {pay: {effect: write, idempotent: true, args: {amount: {type: number}}}, look: {effect: read}}
+steps:
+  - {id: before, type: tool, tool: pay, args: {amount: 1}}
+  - id: each
+    type: for_each
+    items: $amounts
+    as: amount
+    guardrails: [{name: once, at_most_once: {tool: pay}}]
+    steps: [{id: seen, type: tool, tool: look}, {id: paid, type: tool, tool: pay, args: {amount: $amount}}]
+  - id: both
+    type: parallel
+    branches:
+      left:
+        guardrails: [{name: look-first, protects: {tool: pay}, requires: {tool: look}}]
+        steps: [{id: looked, type: tool, tool: look}, {id: sent, type: tool, tool: pay, args: {amount: 2}}]
+      right: {steps: [{id: other, type: tool, tool: look}]}
+  - {id: done, type: end}
+"""
+
+
+def test_the_rules_of_bodies_are_drawn_where_they_count() -> None:
+    found = whole(IN_BODIES)
+    told = "\n".join(line for note in found.notes for line in note.lines)
+    assert "once (each item of each): tool `pay` at most once" in told
+    assert "look-first (branch left): tool `pay` only after tool `look`" in told
+    texts = shown(found)
+    steps = {node.step: texts[node.name] for node in found.nodes}
+    assert [step for step, text in steps.items() if "rules: once" in text] == ["paid"]
+    assert [step for step, text in steps.items() if "rules: look-first" in text] == ["sent"]
+    assert [step for step, text in steps.items() if "required by: look-first" in text] == ["looked"]
+
+
 # -- collapsed ---------------------------------------------------------------------------------------------------------
 
 CHAIN = """\
