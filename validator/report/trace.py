@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.report.table import Column, render
 from stepward.validator.report.text import counted, safe
+from stepward.vm.language.steps.catching import UNEXPECTED
 from stepward.vm.values import as_text, to_json
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _WORDS: Final = {
     "doubt": "in doubt",
     "waiting": "waits",
     "expired": "deadline passed",
+    "item": "begins",
 }
 
 
@@ -51,7 +53,7 @@ def _row(seq: int, at: int, happened: Event) -> list[str]:
     return [
         str(seq),
         moment(at)[11:23],
-        str(happened.body.get("step", "")),
+        _step(happened),
         _what(happened),
         _duration(note.get("took")),
         str(tokens) if tokens else "",
@@ -64,13 +66,20 @@ def trace_lines(found: History, first: int) -> Iterator[str]:
     """Yield a line for each record of a run from number `first` on, for a run that is shown while it goes on."""
     events = list(zip(found.records, found.events, strict=True))
     for record, happened in events[first:]:
-        step = happened.body.get("step", "")
-        yield f"{record.seq:>4}  {moment(record.at)[11:23]}  {step:<20}  {words_of(happened)}"
+        yield f"{record.seq:>4}  {moment(record.at)[11:23]}  {_step(happened):<20}  {words_of(happened)}"
 
 
 def words_of(happened: Event) -> str:
     """Return what a record says, in words: what happened, and its details."""
     return ": ".join(filter(None, (_what(happened), "; ".join(_details(happened)))))
+
+
+def _step(happened: Event) -> str:
+    """Return the step of a record, and in which item, branch or call it is: `each[3]/pay`. An item is `each[3]`."""
+    from stepward.vm.machine.keys import shown
+
+    step, frame = str(happened.body.get("step", "")), tuple(map(tuple, happened.body.get("frame", ())))
+    return shown(frame, "").removesuffix("/") if happened.kind == "item" else shown(frame, step)
 
 
 def _what(happened: Event) -> str:
@@ -96,7 +105,8 @@ def _details(happened: Event) -> Iterator[str]:
     if body.get("rule") and happened.kind == "attempt":
         yield f"rejected by `{body['rule']}`"
     if body.get("error"):
-        yield str(body["error"])
+        name = body.get("error_name", UNEXPECTED)
+        yield str(body["error"]) if name == UNEXPECTED else f"{name}: {body['error']}"
     if body.get("request") is not None:
         yield f"asks {to_json(body['request'])}"
     if "output" in body and (body["output"] is not None or happened.kind != "ended"):

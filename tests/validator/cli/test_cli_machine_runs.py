@@ -310,6 +310,48 @@ IN_PARTS = {
 }
 
 
+NESTED = """
+name: nested
+language: 2
+inputs: {}
+tools: {look: {effect: read, errors: [NotFound], args: {n: {type: integer}}, returns: {type: integer}}}
+programs:
+  inner:
+    language: 2
+    inputs: {n: {type: integer}}
+    tools: {look: {effect: read, errors: [NotFound], args: {n: {type: integer}}, returns: {type: integer}}}
+    steps: [{id: found, type: tool, tool: look, args: {n: $n}}]
+steps:
+  - id: both
+    type: parallel
+    branches:
+      left:
+        steps:
+          - id: each
+            type: for_each
+            items: [1, 2]
+            as: one
+            on_item_error: skip
+            steps: [{id: asked, type: call, program: inner, args: {n: $one}}]
+      right: {steps: [{id: other, type: set, set: {x: 1}}]}
+  - {id: done, type: end}
+"""
+
+
+def test_a_trace_says_in_which_item_branch_and_call_a_step_is_and_which_error_it_had() -> None:
+    Path("nested.yaml").write_text(NESTED)
+    Path("looks.py").write_text(
+        "class NotFound(Exception): ...\n\ndef look(n):\n    if n == 2:\n        raise NotFound('no 2')\n    return n\n"
+    )
+    lines = [line.split()[2:] for line in stepward("run", "nested.yaml", "--tools", "looks.py").stdout.splitlines()]
+    inside = [words for words in lines if words[:1] and "[" in words[0]]
+    assert ["both[left]", "begins"] in inside
+    assert ["both[left]/each[1]", "begins"] in inside
+    assert ["both[right]/other", "set", "x:", "1"] in inside
+    (failed,) = [words for words in inside if words[:2] == ["both[left]/each[1]/asked/found", "failed"]]
+    assert failed[-3:] == ["NotFound:", "no", "2"]
+
+
 @pytest.mark.parametrize("part", IN_PARTS.values(), ids=IN_PARTS)
 def test_a_token_is_used_once_wherever_its_call_stands(part: str) -> None:
     asks = SHOP[SHOP.index("  ask:") : SHOP.index("  pay:")]
