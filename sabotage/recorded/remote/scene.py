@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from stepward.sabotage.recorded.notes import Notes
-from stepward.sabotage.recorded.remote import connections, listings, tables
+from stepward.sabotage.recorded.remote import connections, link_tables, listings, tables
 from stepward.sabotage.recorded.stages.props import Act, Props, play, show_module
 from stepward.sabotage.recorded.tabling import show_tables
 
@@ -38,5 +38,5 @@ def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     with ExitStack() as stack:
         props = Props(seed, stack, options)
         play(props, ACTS, OF_A_SCENE)
-        show_tables(props.notes, tables.TABLES, seed, SCENES)
+        show_tables(props.notes, (*tables.TABLES, *link_tables.TABLES), seed, SCENES)
         return props.notes

@@ -17,7 +17,7 @@ from stepward.sabotage.invariants import Breach
 from stepward.sabotage.recorded.language import reading_tables
 from stepward.sabotage.recorded.language.examples import SCENES
 from stepward.sabotage.recorded.notes import Notes, told
-from stepward.sabotage.recorded.texts import type_tables
+from stepward.sabotage.recorded.texts import place_tables, type_tables
 from stepward.vm.errors import StepwardError, UndefinedReferenceError
 from stepward.vm.expressions import building, fields, inside, letters, template
 from stepward.vm.expressions.evaluator import evaluate
@@ -357,6 +357,7 @@ def _made() -> Iterator[Row]:
     yield from (("digits", _digits, (number,)) for number in range(len(DIGITS)))
     yield from (("texts", _texts, (number,)) for number in range(len(VALUES)))
     yield from type_tables.rows(VALUES)
+    yield from place_tables.rows()
     yield from reading_tables.rows()
 
 

@@ -10,6 +10,7 @@ from machines import Bench, assign, check, end, program, tool
 from stepward.validator import ProgramValidator
 from stepward.vm import InDoubt, Program, RunRefused, Suspend
 from stepward.vm.errors import ProgramError
+from stepward.vm.values import freeze
 
 NO = ValueError("no")
 NUMBER = {"type": "number"}
@@ -79,6 +80,15 @@ def test_defaults_and_constants_are_arguments_too() -> None:
     p = {"inputs": {"x": {"default": "$5"}, "y": {}}, "steps": [end("e", ["$x", "$y"])]}
     run = Bench().run(made(call("c", args={"y": {"k": ["$a", 'it\'s \\ "q"']}}), end("z", "$c.output"), p=p), a=7)
     assert run.output == ("$5", {"k": (7, 'it\'s \\ "q"')})
+
+
+@pytest.mark.parametrize("default", [["$a"], {"k": ["$x $y", {"l": "$$"}]}, ["$nowhere", "$"], {"k": "B$$", "$": 1}])
+def test_a_default_with_dollar_signs_stands_for_itself(default: Any) -> None:
+    """As it does where the program runs alone: nothing in it is a reference, not even to what is around the call."""
+    p = {"inputs": {"x": {"default": default}, "y": {"default": 1}}, "steps": [end("e", "$x")]}
+    called_one = Bench().run(made(call("c"), end("z", "$c.output"), p=p), a=7)
+    alone = Bench().run(program(*p["steps"], language=2, inputs=p["inputs"]))
+    assert called_one.output == alone.output == freeze(default)
 
 
 @pytest.mark.parametrize(

@@ -116,10 +116,20 @@ def _assigned(value: Any) -> Any:
 
 
 def _constant(value: Any) -> Any:
+    """Return the value of a `set` that assigns a value as it is."""
     if not isinstance(value, str):
-        return value
+        return _literal(value)
     plain = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{plain}'"
+
+
+def _literal(value: Any) -> Any:
+    """Return a value in whose lists and objects each text is a template that stands for that text."""
+    if isinstance(value, str):
+        return value.replace("$", "$$")
+    if isinstance(value, Mapping):
+        return FrozenMap((name, _literal(item)) for name, item in value.items())
+    return tuple(map(_literal, value)) if isinstance(value, tuple) else value
 
 
 def _no_reference(names: tuple[str, ...]) -> Any:
