@@ -138,4 +138,4 @@ class RecordedHistories(_Recorded):
 
     action = "histories of several runs and stops, as in the release"
     kind = "histories"
-    weight = 450
+    weight = 1150

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 from stepward.sabotage.drawn.machine import raised
 from stepward.sabotage.playing.case import KEY_SEED
@@ -15,6 +17,7 @@ from stepward.sabotage.recorded.stages.given import Table, finds_nothing
 from stepward.sabotage.recorded.stages.stage import Process, Stage
 from stepward.vm import InDoubt, ModelReply, Policy, Program, Run, SigningKey, Suspend, ToolContext
 from stepward.vm.journal.copying import copy_runs
+from stepward.vm.journal.records import read_record
 from stepward.vm.journal.store import Switch
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.models import ModelRequest
@@ -22,6 +25,10 @@ from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.stored_due import stored_due
 from stepward.vm.machine.worker import Worker
+from stepward.vm.telemetry.outline import outline_of
+from stepward.vm.telemetry.spans import Spans
+
+T = TypeVar("T")
 
 KEY: Final = SigningKey.from_seed(KEY_SEED)
 
@@ -36,11 +43,17 @@ TOOLS: Final[Mapping[str, Mapping[str, Any]]] = {
 """The tools of all programs. Each takes a number, and returns one."""
 
 
+@lru_cache(64)
+def _built(text: str) -> Program:
+    return Program.from_dict(json.loads(text))
+
+
 class Story(Stage):
     """A stage on which each call does what the script of its step says, one word after the other, and then is well.
 
     `fail`, `busy` and `lack` are errors, `doubt` is a write that may have happened, `late` is one behind its timeout,
-    `wait` suspends the run, and `die` kills the process. Anything else is the output.
+    `wait` suspends the run, as `payload` does and an object with the field `of`, and `die` kills the process. `error`
+    and `verdict` are an error and a doubt that say `words`. Anything else is the output.
     """
 
     def __init__(self, seed: str, stack: ExitStack, options: Mapping[str, Any]) -> None:
@@ -49,6 +62,22 @@ class Story(Stage):
         self.policies: list[Policy] = []
         self.more: dict[str, Any] = {"checker": finds_nothing}
         self.tokens: list[str] = []
+        self.found: dict[str, Run] = {}
+        """The runs as the last requests have left them."""
+        self.words = "no words"
+        """What errors say, and doubts, that have none of their own."""
+        self.is_bare = False
+        """Whether the machines have no tools."""
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a tool."""
+        return super().has(name) and not self.is_bare
+
+    def do(self, what: str, work: Coroutine[Any, Any, T]) -> T | None:
+        """Note what comes of a request; keep the run that it returns, and forget the others, which may have changed."""
+        found = super().do(what, work)
+        self.found = {found.id: found} if isinstance(found, Run) else {}
+        return found
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Answer as the script says."""
@@ -56,6 +85,8 @@ class Story(Stage):
         said = self._next(context.step)
         if said == "wait":
             return Suspend({"of": context.step})
+        if said == "payload" or (isinstance(said, Mapping) and "of" in said):
+            return Suspend(said)
         self._maybe_raise(said, context.step)
         return args.get("x", 0) if said is None else said
 
@@ -80,6 +111,10 @@ class Story(Stage):
                 raise raised(("Busy",), "try later")
             case "doubt":
                 raise InDoubt("nobody knows")
+            case "error":
+                raise raised(("Lacking",), f"not for {self.words}")
+            case "verdict":
+                raise InDoubt(f"did {self.words} go?")
             case "late":
                 raise TooLate
             case "die":
@@ -96,7 +131,7 @@ class Story(Stage):
         """Return a program with the tools of all, or None, with a note of why there is none."""
         whole = {"name": "p", "language": 2, "inputs": {}, "tools": TOOLS, **data}
         try:
-            return Program.from_dict(whole)
+            return _built(json.dumps(whole))
         except Exception as error:
             self.notes.add_error(error)
             return None
@@ -135,22 +170,22 @@ class Story(Stage):
     def read(self, run: str) -> Run | None:
         """Return a run as it is, without a note; None if there is none."""
         try:
-            return self.quiet(self.process().get(run))
+            return self.found.get(run) or self.quiet(self.process().get(run))
         except Exception as error:
             self.notes.add_error(error)
             return None
 
-    def answer(self, run: str, payload: Any = 1, by: str | None = None) -> None:
-        """Answer the first call of a run that waits."""
+    def answer(self, run: str, payload: Any = 1, by: str | None = None, at: int = 0) -> None:
+        """Answer a call of a run that waits: the first one, or that of a number."""
         found = self.read(run)
-        for held in found.suspensions[:1] if found is not None else ():
+        for held in found.suspensions[at : at + 1] if found is not None else ():
             self.tokens.append(held.token)
             self.do(f"resume {run} {payload!r} {by}", self.process().resume(held.token, payload, by=by))
 
-    def settle(self, run: str, verdict: Any, output: Any = None, by: str | None = None) -> None:
-        """Settle the first write of a run that is in doubt."""
+    def settle(self, run: str, verdict: Any, output: Any = None, by: str | None = None, at: int = 0) -> None:
+        """Settle a write of a run that is in doubt: the first one, or that of a number."""
         found = self.read(run)
-        for doubt in found.doubts[:1] if found is not None else ():
+        for doubt in found.doubts[at : at + 1] if found is not None else ():
             work = self.process().reconcile(run, doubt.place, verdict, output, by=by)
             self.do(f"reconcile {run} {doubt.place} {verdict} {output!r} {by}", work)
 
@@ -188,8 +223,22 @@ class Story(Stage):
             if found is not None:
                 self.notes.add(found, found.spent, found.continues)
         for row in rows[-1:]:
-            check = replayer(self.store, row.run, plans=self.plans())
-            self.notes.add(verify(self.store, row.run, keys=(KEY.public,), replay=check))
+            self.verify(row.run)
+
+    def brief(self) -> None:
+        """Note the records of each run, and the spans that come of them."""
+        for row in self.store.rows():
+            entries = list(self.store.read(row.run))
+            self.notes.add("run", row.run, row.program, row.status, row.seq, row.started, row.updated)
+            self.notes.add(*(entry.record for entry in entries))
+            self.notes.add(sorted(self.store.vault.get(row.run).items()))
+            spans = Spans(row.run, lambda digest: outline_of(self.store.document(digest) or b""))
+            self.notes.add([spans.add(read_record(entry)) for entry in entries])
+
+    def verify(self, run: str) -> None:
+        """Note what a verifier says of a run and those before it."""
+        check = replayer(self.store, run, plans=self.plans())
+        self.notes.add(verify(self.store, run, keys=(KEY.public,), replay=check))
 
     def after(self) -> None:
         """Note what the runs have become, and what is kept of those that are gone."""

@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
-from stepward.sabotage.recorded.histories import chains, stops
+from stepward.sabotage.recorded.histories import (
+    budgets,
+    chains,
+    holding,
+    leaving,
+    memories,
+    secrecy,
+    sizing,
+    stops,
+    together,
+)
 from stepward.sabotage.recorded.histories.kit import Story
 from stepward.sabotage.recorded.notes import Notes
 
@@ -22,6 +32,14 @@ PARTS: Final[Sequence[tuple[int, Callable[[Story, int], None]]]] = (
     (len(stops.WAIVERS), stops.waivers),
     (2, stops.caches),
     (stops.SIZE_STORIES, stops.sizes),
+    (budgets.STORIES, budgets.budgets),
+    (memories.STORIES, memories.memories),
+    (together.STORIES, together.together),
+    (holding.STORIES, holding.holding),
+    (secrecy.STORIES, secrecy.secrecy),
+    (leaving.STORIES, leaving.receipts),
+    (leaving.FORGERY_STORIES, leaving.forgeries),
+    (sizing.STORIES, sizing.sizes),
 )
 """The parts of the scenes: how many stories each has, and what plays one, by its number."""
 
