@@ -189,13 +189,9 @@ def subclasses(base: type[Rule]) -> Iterator[type[Rule]]:
 
 
 @every_rule
-def test_a_name_is_kebab_case(rule: type[Rule]) -> None:
+def test_a_name_is_kebab_case_and_a_page_is_short_with_its_parts_in_order(rule: type[Rule]) -> None:
     assert re.fullmatch(r"SW\d{3}", rule.code)
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
-
-
-@every_rule
-def test_a_page_has_its_parts_in_order(rule: type[Rule]) -> None:
     first, blank, heading = rule.documentation().split("\n")[:3]
     assert first.endswith(".")
     assert not blank
@@ -204,11 +200,6 @@ def test_a_page_has_its_parts_in_order(rule: type[Rule]) -> None:
     assert tuple(parts) == HEADINGS
     assert all(part.text for part in parts.values())
     assert not any(parts[heading].programs for heading in HEADINGS[:2])
-
-
-@every_rule
-def test_a_page_is_short(rule: type[Rule]) -> None:
-    parts = parts_of(rule)
     for heading in HEADINGS[:2]:
         sentences = re.split(r"[.!?](?:\s|$)", re.sub(r"`[^`]*`", "``", parts[heading].text).strip())[:-1]
         words = [len(sentence.split()) for sentence in sentences]

@@ -15,13 +15,12 @@ MAIL, IBAN, SUM, SHORT = "ada@example.com", "DE89370400440532013000", "1234567.5
 
 
 @pytest.mark.parametrize("secret", [MAIL, IBAN, "Grüße an Ömer", "a+b/c?d=e&f", "123456"])
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_secret_is_found_in_every_spelling(spelling: str, secret: str) -> None:
-    if len(secret) == MIN_LENGTH and spelling in BY_HALF:
-        pytest.skip("less than six characters of it are nothing that could be told from chance")
-    said = redacted(SPELLINGS[spelling](secret), ["other secret", secret])
-    assert "[sensitive]" in said
-    assert not quotes(said, [secret])
+def test_a_secret_is_found_in_every_spelling(secret: str) -> None:
+    # Less than six characters of it are nothing that could be told from chance.
+    for spelling in SPELLINGS.keys() - (BY_HALF if len(secret) == MIN_LENGTH else ()):
+        said = redacted(SPELLINGS[spelling](secret), ["other secret", secret])
+        assert "[sensitive]" in said, spelling
+        assert not quotes(said, [secret]), spelling
 
 
 @pytest.mark.parametrize(
