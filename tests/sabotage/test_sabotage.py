@@ -335,7 +335,7 @@ def test_a_breach_is_repeated_by_a_process_whose_machine_has_the_defect(
 @pytest.mark.parametrize("attack", ["run-id-reused", "run-id-raced"])
 def test_no_seed_makes_a_false_alarm_of_one_value_written_in_two_ways(attack: str) -> None:
     program = Program.load(REFUND)
-    for seed in range(4, size(6, 10)):
+    for seed in range(4, size(5, 10)):
         matrix = attack_program(program, orders=Orders(seed=seed, examples=60, attacks=(attack,)))
         assert matrix.ok
 
