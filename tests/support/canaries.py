@@ -61,7 +61,7 @@ SOONER: Final = {
     "goes-to-the-first-catch": 4,
     "answers-any-item": 7,
     "looks-at-the-last-item": 9,
-    "asks-as-anybody": 7,
+    "asks-as-anybody": 5,
     "counts-characters": 4,
     "pauses-of-another-attempt": 2,
     "no-limit-of-digits": 1,
@@ -82,7 +82,7 @@ SOONER: Final = {
     "keeps-free-replies-in-memory": 1,
     "refuses-nobody": 14,
     "every-refusal": 9,
-    "prunes-by-the-number": 2,
+    "prunes-by-the-number": 8,
     "fails-by-the-order-of-starts": 10,
     "passes-no-deadline-of-a-write": 4,
     "lets-a-fallback-come-before": 14,
@@ -93,6 +93,8 @@ SOONER: Final = {
     "learns-nothing-of-what-it-claims": 7,
     "forgets-writes-of-moved-runs": 3,
     "forgets-the-first-writes": 1,
+    "renewed-to-one-end": 2,
+    "exits-across-threads": 8,
 }
 """Canaries that seed 0 finds late, after many cases or much of one, or never, with a seed that finds them sooner."""
 
