@@ -89,7 +89,7 @@ def _decided(journal: Journal, run: str, entries: Sequence[Entry], number: int, 
 
 
 def _written(present: Record, prev: bytes, action: Event) -> bytes:
-    version = version_of(action.kind, {})
+    version = version_of(action.kind, (), ())
     return write_record(
         present.seq, prev, action.kind, action.text, canonical(present.note), present.at, version
     ).record

@@ -373,8 +373,7 @@ def _chained(records: Sequence[Record]) -> list[Entry]:
     entries: list[Entry] = []
     for seq, one in enumerate(records):
         prev = entries[-1].digest if entries else NO_DIGEST
-        parts = {"is_in_body": "frame" in one.body, "continues": "continues" in one.body, "turn": "turn" in one.body}
-        version = version_of(one.kind, one.note, **parts)
+        version = version_of(one.kind, one.body, one.note)
         texts = canonical(one.body), canonical(one.note)
         entries.append(write_record(seq, prev, one.kind, *texts, one.at, version))
     return entries

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +25,8 @@ TIME_NOTES: Final = {"started": "due", "ended": "time"}
 """The kinds of records of runs that end when their time is over, each with the field of its note that says so."""
 
 LATER_NOTES: Final = frozenset({"by", "cached", "due", "envelope"})
+BODY_FIELDS: Final = {"frame": 3, "continues": 4, "turn": 6}
+"""The fields of bodies that came later, each with its version."""
 
 _OF_KIND: Final = (
     dict.fromkeys(LATER_KINDS, 2)
@@ -34,6 +36,8 @@ _OF_KIND: Final = (
     | dict.fromkeys(DEADLINE_KINDS, 9)
 )
 """The lowest version of a kind, where that is not the first."""
+
+_LATER_FIELDS: Final = LATER_NOTES.union(TIME_NOTES.values(), BODY_FIELDS)
 
 # Digests of different things never coincide: the digested bytes start with the tag of their kind.
 RECORD_TAG: Final = b"stepward.record.1\n"
@@ -64,23 +68,14 @@ class Record(NamedTuple):
     prev: str
 
 
-def version_of(
-    kind: str, note: Mapping[str, Any], *, is_in_body: bool = False, continues: bool = False, turn: bool = False
-) -> int:
-    """Return the lowest version of a record that has its kind and the fields of its note.
-
-    `is_in_body`: and a frame; `continues`: and the run that its run continues; `turn`: and the turn that its run is.
-    """
+def version_of(kind: str, body: Collection[str], note: Collection[str]) -> int:
+    """Return the lowest version of a record that has its kind, and the fields of its body and its note."""
     version = _OF_KIND.get(kind, 1)
-    if version < 8 and TIME_NOTES.get(kind) in note:
-        return 8
-    if version < 6 and turn:
-        return 6
-    if version < 4 and continues:
-        return 4
-    if version < 3 and is_in_body:
-        return 3
-    return 2 if version < 2 and not LATER_NOTES.isdisjoint(note) else version
+    if _LATER_FIELDS.isdisjoint(body) and _LATER_FIELDS.isdisjoint(note):
+        return version
+    is_timed = TIME_NOTES.get(kind) in note
+    later = [number for name, number in BODY_FIELDS.items() if name in body]
+    return max(version, 8 * is_timed, 1 if LATER_NOTES.isdisjoint(note) else 2, *later)
 
 
 def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int, version: int = 1) -> Entry:  # noqa: PLR0917 - the fields of a record

@@ -79,24 +79,40 @@ class DatabaseFile:
         with self._lock, self._explained("read"):
             yield self._connection
 
-    @contextmanager
-    def writing(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
-        """Yield the connection for one transaction, which is committed at the end and rolled back on any error."""
+    def writing(self, *, durable: bool) -> _Writing:
+        """Return a context with the connection for one transaction, which is committed at the end.
+
+        On any error it is rolled back.
+        """
         self._check_open()
-        connection = self._connection
-        with self._lock:
-            try:
-                self._synchronize(self._layout.synchronous if durable else "NORMAL")
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise self._explanation(error, "written") from error
-            finally:
-                if connection.in_transaction:
-                    # The caller needs the first error.
-                    with contextlib.suppress(sqlite3.Error):
-                        connection.execute("ROLLBACK")
+        return _Writing(self, self._layout.synchronous if durable else "NORMAL")
+
+    def begin(self, level: str) -> sqlite3.Connection:
+        """Begin a transaction whose commit survives what the level of `synchronous` says; `finish` is called then."""
+        self._lock.acquire()
+        try:
+            self._synchronize(level)
+            self._connection.execute("BEGIN IMMEDIATE")
+        except BaseException as error:
+            self.finish(error)
+            raise
+        return self._connection
+
+    def finish(self, failure: BaseException | None) -> None:
+        """Commit the transaction, or roll it back after a failure."""
+        try:
+            if failure is None:
+                self._connection.execute("COMMIT")
+            elif isinstance(failure, sqlite3.Error):
+                raise failure
+        except sqlite3.Error as error:
+            raise self._explanation(error, "written") from error
+        finally:
+            if self._connection.in_transaction:
+                # The caller needs the first error.
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+            self._lock.release()
 
     def hold(self) -> None:
         """Let everything that is read from now on be as it is now; nothing is written any more."""
@@ -263,6 +279,21 @@ class DatabaseFile:
             if name not in found or _words(found[name][1]) != _words(sql):
                 why = f"its table `{name}` is not as it was made; {self._layout.cure}"
                 raise JournalError(f"{self._name} can't be trusted: {why}")
+
+
+class _Writing:
+    """A transaction of a file: this is `contextmanager` with less around it, which takes as long as a statement."""
+
+    __slots__ = ("_file", "_level")
+
+    def __init__(self, file: DatabaseFile, level: str) -> None:
+        self._file, self._level = file, level
+
+    def __enter__(self) -> sqlite3.Connection:
+        return self._file.begin(self._level)
+
+    def __exit__(self, _: object, failure: BaseException | None, trace: object) -> None:
+        self._file.finish(failure)
 
 
 def _is_of_sqlite(kind: str, name: str, sql: str | None) -> bool:

@@ -37,16 +37,18 @@ from stepward.vm.values import FrozenMap, arithmetic
 
 def apply(plan: Plan, state: State, event: Event) -> State:
     """Return the state after an event; raises MisfitError if it can't happen in `state`."""
-    handler = _HANDLERS.get(event.kind)
+    kind, body, status = event.kind, event.body, state.status
+    handler = _HANDLERS.get(kind)
     if handler is None:
-        raise MisfitError(f"there is no event `{event.kind}`")
-    if state.status != RUNNING and state.status not in UNFINISHED and event.kind not in ("refused", "erased"):
-        raise MisfitError(f"`{event.kind}` after the run ended")
-    if state.fork is not None and "step" in event.body:
-        return _in_branches(plan, state, event)
-    is_framed = bool(state.frames) or "frame" in event.body
-    if is_framed and "step" in event.body and event.kind != "item" and event.body.get("frame", ()) != state.frame:
-        raise MisfitError(f"`{event.kind}` of `{event.body['step']}` in another frame than the one that goes on")
+        raise MisfitError(f"there is no event `{kind}`")
+    if status != RUNNING and status not in UNFINISHED and kind not in ("refused", "erased"):
+        raise MisfitError(f"`{kind}` after the run ended")
+    if "step" in body:
+        if state.fork is not None:
+            return _in_branches(plan, state, event)
+        is_framed = bool(state.frames) or "frame" in body
+        if is_framed and kind != "item" and event.body.get("frame", ()) != state.frame:
+            raise MisfitError(f"`{kind}` of `{body['step']}` in another frame than the one that goes on")
     return handler(plan, state, event)
 
 
@@ -198,18 +200,16 @@ def _passed(plan: Plan, state: State, event: Event) -> State:
 
 def _begin(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int, CallState]:
     """Return the state in which the step has begun, the step, and the call of the event: its index and its state."""
-    step = plan.steps[state.at]
-    name = event.body["step"]
-    sub = step.subs.get(name)
+    step, body, calls = plan.steps[state.at], event.body, state.calls
+    sub = step.subs.get(body["step"])
     if sub is None:
-        raise MisfitError(f"`{event.kind}` of `{name}` while `{step.id}` is performed")
-    calls = state.calls
+        raise MisfitError(f"`{event.kind}` of `{body['step']}` while `{step.id}` is performed")
     if calls is None:
         monitors = plan.watch.performed(state.monitors, step.part) if step.is_parallel else state.monitors
         calls = (FRESH,) * len(step.calls)
         state = count_visit(state, step, steps=state.steps + step.cost, calls=calls, round=1, monitors=monitors)
-    if event.body["visit"] != visits_of(state, step):
-        raise MisfitError(f"`{event.kind}` of visit {event.body['visit']} of `{name}`")
+    if body["visit"] != visits_of(state, step):
+        raise MisfitError(f"`{event.kind}` of visit {body['visit']} of `{body['step']}`")
     return state, step, sub, calls[sub]
 
 
@@ -243,9 +243,9 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
         if state.calls is None:
             return _succeed_at_once(plan, state, step, event)
         if _is_outcome(state, step, event):
-            bound = output_changes(step.calls[0], event.body.get("output"))
-            done = Done(bound, left_size(state, event, "output"), (step.part,))
-            return leave(plan, state, step, event, step.succeeds, done)
+            return leave(
+                plan, state, step, event, step.succeeds, _succeeded(state, step, event, event.body.get("output"))
+            )
     state, step, sub, call_state = _begin(plan, state, event)
     state, counted = _count_attempt(plan, state, step, sub, call_state, event)
     call = step.calls[sub]
@@ -265,6 +265,12 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
         due=note.get("due", 0),
     )
     return _settle(plan, state, step, sub, call_state, event)
+
+
+def _succeeded(state: State, step: StepPlan, event: Event, output: Any) -> Done:
+    """Return the result of a step whose only call has succeeded."""
+    changes, size = output_changes(step.calls[0], output), left_size(state, event, "output")
+    return tuple.__new__(Done, (changes, size, (step.part,), ()))  # as `Done`, which is a Python function
 
 
 def _is_outcome(state: State, step: StepPlan, event: Event) -> bool:
@@ -290,9 +296,7 @@ def _succeed_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> 
     state = _performed(plan, state, step)
     if call.is_model and "tokens" in event.note:
         state = _charged(state, event.note)
-    bound = output_changes(call, body["output"])
-    done = Done(bound, left_size(state, event, "output"), (step.part,))
-    return leave(plan, state, step, event, step.succeeds, done, entered=1)
+    return leave(plan, state, step, event, step.succeeds, _succeeded(state, step, event, body["output"]), entered=1)
 
 
 def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: CallState, event: Event) -> State:
@@ -318,8 +322,11 @@ def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: Call
 
 def _with_call(state: State, step: StepPlan, sub: int, call_state: CallState) -> State:
     assert state.calls is not None
-    calls = (*state.calls[:sub], call_state, *state.calls[sub + 1 :])
-    phases = {call.phase for number, call in enumerate(calls) if step.order is None or not waits(step, number, calls)}
+    calls: tuple[CallState, ...] = (call_state,)
+    phases = {call_state.phase}
+    if step.is_parallel:
+        calls = (*state.calls[:sub], call_state, *state.calls[sub + 1 :])
+        phases = {one.phase for number, one in enumerate(calls) if step.order is None or not waits(step, number, calls)}
     status = RUNNING
     if not phases & {READY, OPEN} and not state.is_cancelled:
         status = IN_DOUBT if "doubt" in phases else SUSPENDED if AWAITED in phases else RUNNING

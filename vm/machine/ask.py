@@ -14,7 +14,7 @@ from stepward.vm.language.steps import LlmCall
 from stepward.vm.language.steps.catching import BAD_OUTPUT, TIMEOUT, UNEXPECTED
 from stepward.vm.machine.clock import Clock
 from stepward.vm.machine.data import marked, refused
-from stepward.vm.machine.events import Answer, Call, Result, Spent
+from stepward.vm.machine.events import Answer, Call, Result, Spent, output_of
 from stepward.vm.machine.keeping import begin
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, is_async, names_of
@@ -122,9 +122,9 @@ def typed(plan: CallPlan, output: Any, otherwise: Answer, most: int) -> Result:
     except (Exception, SystemExit) as error:  # a lazy list or object may do anything when it is read
         return _unfit(otherwise, f"the output of `{plan.id}` can't be read: {error_text(error)}")
     if plan.returns is None:
-        return Result("output", value)
+        return output_of(value)
     why = refused(value, plan.returns, f"the output of `{plan.id}`")
-    return Result("output", marked(value, plan.returns)) if why is None else _unfit(otherwise, why)
+    return output_of(marked(value, plan.returns)) if why is None else _unfit(otherwise, why)
 
 
 def _unfit(answer: Answer, error: str) -> Result:
@@ -217,7 +217,7 @@ def accepted_value(plan: CallPlan, value: Any, most: int) -> Result:
     """Return the result of a reply whose text has been read: one of the allowed texts, or a value of its type."""
     if plan.allowed is not None:
         if type(value) is str and value in plan.allowed:
-            return Result("output", value)
+            return output_of(value)
         why = f"the reply to `{plan.id}` is none of its `allowed_outputs`"
         return _unfit("failed", why)._replace(rule="allowed_outputs")
     result = typed(plan, value, "failed", most)

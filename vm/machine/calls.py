@@ -16,6 +16,7 @@ from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.effects import repeated
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, made, unsealed
 from stepward.vm.machine.forks import leaves, owed
+from stepward.vm.machine.holed import text_of
 from stepward.vm.machine.keys import shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, fields_of
@@ -405,14 +406,19 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     """Return the event of an attempt that was made: its outcome, and the successor if that settles the step."""
     step = plan.steps[state.at]
     call = step.calls[attempt.sub]
+    body = place_of(state, call.id, attempt.visit)
+    if result.answer == "output":
+        body |= {"kind": "success", "output": result.value}
+        if not step.is_parallel:
+            body |= step.after_success
+        if plan.has_sensitive:
+            return unsealed("attempt", body, note)
+        return made("attempt", body, note, call.texts.success.filled(text_of(result.value), attempt.visit, state.frame))
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     tried = attempt.attempt - base
     kind = outcome_of(call, tried, result)
-    body = place_of(state, call.id, attempt.visit)
     body["kind"] = kind
-    if kind == "success":
-        body["output"] = result.value
-    elif kind == "suspended":
+    if kind == "suspended":
         body["request"] = result.value
         if call.deadline is not None:
             note = note | {"due": min(int(note["started"] + note["took"]) + call.deadline, LARGEST)}
@@ -430,12 +436,8 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     if result.rule:
         body["rule"] = result.rule
     if kind in SETTLED and not step.is_parallel:
-        body |= step.after_success if kind == "success" else after(plan, step, kind, result.name)
-    if plan.has_sensitive:
-        return unsealed("attempt", body, note)
-    if kind == "success":
-        return made("attempt", body, note, call.texts.success.filled(result.value, attempt.visit, state.frame))
-    return event("attempt", body, note)
+        body |= after(plan, step, kind, result.name)
+    return unsealed("attempt", body, note) if plan.has_sensitive else event("attempt", body, note)
 
 
 def due_after(entry: Retry, tried: int, failed: int) -> int:

@@ -83,8 +83,8 @@ def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY) -> Action:
         return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
     if plan.max_stalled is not None and state.idle >= plan.max_stalled:
         return ended(plan, state, "STALLED", "no-progress")
-    if (step.position, None) in plan.watch.asked and step.is_asked_first:
-        blocked = plan.watch.objection(state.monitors, (step.position, None), Reader(plan, state.slots, UNDEFINED))
+    if step.is_asked_first and step.part in plan.watch.asked:
+        blocked = plan.watch.objection(state.monitors, step.part, Reader(plan, state.slots, UNDEFINED))
         if blocked is not None:
             return guardrail_rejection(plan, state, visit, (step.id, *blocked))
     return _enter(plan, state, step, visit)

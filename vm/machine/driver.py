@@ -22,6 +22,7 @@ from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_o
 from stepward.vm.machine.forks import within
 from stepward.vm.machine.history import checked_records, require_head
 from stepward.vm.machine.holding import count, is_held, look, was_closed
+from stepward.vm.machine.holed import text_of
 from stepward.vm.machine.keeping import UNDER_WAY, Abandoned, Part
 from stepward.vm.machine.keys import FrameName, Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
@@ -114,8 +115,8 @@ class Driver:
     @property
     def is_stopping(self) -> bool:
         """Whether no call of the run starts any more on this machine."""
-        is_stopped = self.setup.stop is not None and self.setup.stop.is_set()
-        return self._is_parked or self.held_by is not None or is_stopped
+        stop = self.setup.stop
+        return self._is_parked or self.held_by is not None or (stop is not None and stop.is_set())
 
     def _may_park(self) -> bool:
         """Return whether the run is to be let go, because nothing but a long delay is ahead."""
@@ -124,6 +125,7 @@ class Driver:
 
     async def _advance(self) -> bool:
         """Perform actions until MAX_PENDING records are pending or none is due; return whether to call it again."""
+        steps, breakers = self.plan.steps, self.setup.breakers
         while len(self.pending) < MAX_PENDING and not self.is_stopping:
             action = next_action(self)
             if type(action) is Event:
@@ -134,10 +136,10 @@ class Driver:
                 await self.flush()
                 # The flush may have read a request to cancel.
                 return next_action(self) is not IDLE
-            elif self.state.fork is not None or self.plan.steps[self.state.at].order is not None:
+            elif self.state.fork is not None or steps[self.state.at].order is not None:
                 await keep_going(self)
             elif len(action.calls) == 1:
-                if self.setup.breakers.is_stale:
+                if breakers.is_stale:
                     await look(self)
                 await self.attempt(action.calls[0])
             else:
@@ -183,27 +185,27 @@ class Driver:
                 await self._append()
 
     async def _append(self) -> None:
-        setup, batch, state, urgency = self.setup, list(self.pending), self.state, self.urgency
+        setup, state, is_durable = self.setup, self.state, self.urgency == DURABLE
+        entries = [entry for _, _, entry in self.pending]
         if self.secrets:
             secrets = dict(self.secrets)
             await setup.io(setup.journal.vault.put, self.run, secrets)
             for name in secrets:
                 del self.secrets[name]
-        last = batch[-1].entry
+        last = entries[-1]
         signature = None
         if setup.key is not None:
             signature = setup.key.sign_head(self.run, last.seq, last.digest)
-        entries = [pending.entry for pending in batch]
-        now = setup.clock.now() / 1e6
-        expected = self.committed[1].seq
-        append = Append(self.run, expected, entries, state.status, now, urgency == DURABLE, signature, due_of(state))
+        now, expected = setup.clock.now() / 1e6, self.committed[1].seq
+        parts = (self.run, expected, entries, state.status, now, is_durable, signature, due_of(state))
+        append = tuple.__new__(Append, parts)  # as `Append`, which is a Python function
         try:
             await setup.io(setup.journal.append, append, self.lease.fence)
         except AppendConflict:
             await self._give_way()
             return
         self.committed = (state, last)
-        del self.pending[: len(batch)]
+        del self.pending[: len(entries)]
         self.urgency = ANY_TIME if not self.pending else self.urgency
 
     async def _give_way(self) -> None:
@@ -281,13 +283,14 @@ class Driver:
     async def attempt(self, call: Call) -> None:
         """Make an attempt of a call of the present step, and record its outcome."""
         setup = self.setup
-        plan = self.plan.steps[self.here(call).at].calls[call.sub]
+        sub, step, visit, attempt, performance, _, _, _, _, is_started, _, frame = call
+        plan = self.plan.steps[self.here(call).at].calls[sub]
         if call.is_retry and not call.is_started:
             await self.pause(call, nullcontext)
-        note: dict[str, Any] = {"attempt": call.attempt, "performance": call.performance}
-        token = ""
-        if not call.is_started and (self.state.is_cancelled or self.is_stopping or is_out_of_time(self)):
+        if not is_started and (self.state.is_cancelled or self.is_stopping or is_out_of_time(self)):
             return
+        note: dict[str, Any] = {"attempt": attempt, "performance": performance}
+        token = ""
         if is_held(self, plan):
             return
         if plan.has_intent:
@@ -296,7 +299,8 @@ class Driver:
             await self.flush()
             if self.state.is_cancelled and not self._is_open(call):
                 return
-        most = min(self.state.limits.output_bytes, self.state.limits.state_bytes)
+        limits = self.state.limits
+        most = min(limits.output_bytes, limits.state_bytes)
         key = None if setup.replies is None else setup.replies.key(plan, call, self.known)
         # Before the look at the lease, because it may take time.
         kept = None if key is None else await self._kept(plan, call, key, most)
@@ -306,22 +310,21 @@ class Driver:
         parts: list[Part] | None = [] if plan.has_intent else None
         UNDER_WAY.set(parts)
         if parts is not None:
-            self.under_way[call.frame, call.sub] = (
+            self.under_way[frame, sub] = (
                 parts,
                 None if plan.timeout is None else time.monotonic() + plan.timeout,
             )
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
-            result = kept or await ask_model(setup.model, setup.clock, plan, call, most, call.frame)
+            result = kept or await ask_model(setup.model, setup.clock, plan, call, most, frame)
             spent = result.spent
             note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
             note |= {"cached": True} if result.is_cached else {}
         else:
-            ids = (self.plan.digest, self.run, call.step)
-            counts = (call.visit, call.attempt, call.performance)
-            context = tuple.__new__(ToolContext, (*ids, *counts, token, plan.timeout, plan.returns, call.frame))
+            place = (self.plan.digest, self.run, step, visit, attempt, performance)
+            context = tuple.__new__(ToolContext, (*place, token, plan.timeout, plan.returns, frame))
             result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
-        self.under_way.pop((call.frame, call.sub), None)
+        self.under_way.pop((frame, sub), None)
         ended = setup.clock.now()
         note["started"] = started
         note["took"] = max(ended - started, 0)  # the clock may have been set back
@@ -427,7 +430,7 @@ class Driver:
             token = Token.new(self.run, self.setup.random)
             said["token"] = token.digest(self.plan.digest, call.step, call.visit, frame)
             self.secrets[reference] = token.secret.encode()
-        args, governed = FrozenMap(call.args or {}), self.state.governed
+        args, governed = call.args or FrozenMap(), self.state.governed
         policies = self.plan.digests_under(governed)
         body = {**place_of(here, call.step, call.visit), "args": args, "policies": policies, "tool": plan.tool}
         if self.plan.has_sensitive:
@@ -435,28 +438,28 @@ class Driver:
         elif governed:
             happened = event("intent", body, said)
         else:
-            happened = made("intent", body, said, plan.texts.intent.filled(args, call.visit, frame))
+            happened = made(
+                "intent", body, said, plan.texts.intent.filled(plan.args_text or text_of(args), call.visit, frame)
+            )
         self.record(happened)
         return token.text() if token is not None else ""
 
     def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> Event:
         """Record the outcome of an attempt, and return its event."""
-        here = self.here(call)
+        here, too_large = self.here(call), None
         happened = judge(self.plan, here, call, result, note)
-        if "output" in happened.body or "request" in happened.body:
-            step = self.plan.steps[here.at]
-            has_sensitive, too_large = self.plan.has_sensitive, None
-            if has_sensitive:
+        name = "output" if "output" in happened.body else "request"
+        if name in happened.body:
+            is_secret = self.plan.has_sensitive
+            if is_secret:
                 happened = self._sealed(happened)
-            output = happened.body["output" if "output" in happened.body else "request"]
             # The record is longer than the output in it, unless it has only a reference to the output.
             limits, most = self.state.limits, len(happened.text) * MAX_CHARACTER
-            if most > limits.output_bytes or most > limits.state_bytes - here.size or has_sensitive:
-                too_large = oversize(self.plan, here, step, output)
+            if is_secret or most > limits.output_bytes or most > limits.state_bytes - here.size:
+                too_large = oversize(self.plan, here, self.plan.steps[here.at], happened.body[name])
             if too_large is not None:
                 unfit = Result("doubt" if plan.writes else "failed", error=too_large, name=BAD_OUTPUT)
-                answer = unfit._replace(spent=result.spent)
-                happened = judge(self.plan, here, call, answer, note)
+                happened = judge(self.plan, here, call, unfit._replace(spent=result.spent), note)
         self.record(happened, at)
         if plan.has_intent:
             self.urgency = DURABLE

@@ -53,5 +53,7 @@ def _due_of_calls(state: State) -> float:
         return min(map(_due_of_calls, running), default=NOW)
     if state.calls is None:
         return NOW
-    starts = [call.due if call.phase == READY else 0 for call in state.calls if call.phase in (READY, OPEN)]
-    return min(starts) / 1e6 if starts else NOW
+    for call in state.calls:
+        if call.phase == OPEN or (call.phase == READY and not call.due):
+            return NOW
+    return min([call.due for call in state.calls if call.phase == READY], default=0) / 1e6

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
-from stepward.vm.journal.canonical import TAG, canonical, portable
+from stepward.vm.journal.canonical import TAG, canonical, portable, quoted
 from stepward.vm.journal.records import version_of, write_record
 from stepward.vm.journal.store import Entry
 from stepward.vm.language.steps.catching import UNEXPECTED
@@ -86,26 +86,30 @@ def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTH
     return Event(kind, body, note, "")
 
 
-_TIMES: Final = {"attempt", "performance", "started", "took"}
-_KEY: Final = {"attempt", "key", "performance"}
+_TIMES: Final = ("attempt", "performance", "started", "took")
+_KEY: Final = ("attempt", "performance", "key")
+_FIRST: Final = ("limits", "run")
 
 
 def _note_text(note: Mapping[str, Any]) -> str:
-    """Return the canonical text of a note; those that most calls have are numbers, and the digest that is a key."""
-    names = note.keys()
+    """Return the canonical text of a note; those of most records are numbers, a digest that is a key, and an id."""
+    names = tuple(note)
     if names == _TIMES:
-        counts = f'"attempt":{note["attempt"]},"performance":{note["performance"]}'
-        return f'{{{counts},"started":{note["started"]},"took":{note["took"]}}}'
+        attempt, performance, started, took = note.values()
+        return f'{{"attempt":{attempt},"performance":{performance},"started":{started},"took":{took}}}'
     if names == _KEY:
-        return f'{{"attempt":{note["attempt"]},"key":"{note["key"]}","performance":{note["performance"]}}}'
+        attempt, performance, key = note.values()
+        return f'{{"attempt":{attempt},"key":"{key}","performance":{performance}}}'
+    if names == _FIRST:
+        limits, run = note.values()
+        return f'{{"limits":[{",".join(map(str, limits))}],"run":{quoted(run)}}}'
     return canonical(note)
 
 
 def entry_of(happened: Event, last: Entry, at: int) -> Entry:
     """Return the record of an event, after the last entry of its run; `at` is its time in microseconds."""
     kind, body, note, text = happened
-    version = version_of(kind, note, is_in_body="frame" in body, continues="continues" in body, turn="turn" in body)
-    return write_record(last.seq + 1, last.digest, kind, text, _note_text(note), at, version)
+    return write_record(last.seq + 1, last.digest, kind, text, _note_text(note), at, version_of(kind, body, note))
 
 
 class Idle(NamedTuple):
@@ -173,6 +177,11 @@ class Result(NamedTuple):
     spent: Spent = FREE
     is_cached: bool = False
     name: str = UNEXPECTED
+
+
+def output_of(value: Any) -> Result:
+    """Return the result of an attempt that came to a frozen value."""
+    return tuple.__new__(Result, ("output", value, "", "", FREE, False, UNEXPECTED))  # as `Result`
 
 
 Action = Event | Calls | Idle

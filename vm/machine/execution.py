@@ -40,7 +40,7 @@ from stepward.vm.machine.data import completed
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.due import due_of
 from stepward.vm.machine.equipment import require_facts, require_model, tool_fault, tools_of
-from stepward.vm.machine.events import NOTHING, event, unsealed
+from stepward.vm.machine.events import NOTHING
 from stepward.vm.machine.history import History
 from stepward.vm.machine.migration import Migrations
 from stepward.vm.machine.models import Model
@@ -324,20 +324,11 @@ class ExecutionVM(Migrations):
             for digest, text in {plan.digest: plan.document, **plan.policy_documents}.items():
                 await self._io(self.journal.put_document, digest, text)
             self._documented.add(plan.digests)
-        body = {
-            "inputs": FrozenMap(inputs),
-            "policies": plan.policy_digests,
-            "program": plan.digest,
-            "waived": tuple(sorted(plan.waived)),
-        }
-        if plan.patterns is not None:
-            body["patterns"] = plan.patterns
-        body |= more
         start = self.clock.now()
         note = {"limits": self._limits, "run": run, **who, **limit_note(plan, start)}
         nobody = Lease(run, 0, 0.0)
         driver = Driver(setup, plan, run, before(plan), Entry(-1, b"", NO_DIGEST), nobody)
-        driver.record(unsealed("started", body, note) if plan.has_sensitive else event("started", body, note), start)
+        driver.record(plan.start.event(FrozenMap(inputs), more, note, is_sealed=plan.has_sensitive), start)
         first = driver.pending[0].entry
         size = len(first.record)
         if plan.has_sensitive:  # the record has references in place of values

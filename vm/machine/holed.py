@@ -1,4 +1,4 @@
-"""The texts of the records that most calls have, kept with holes for what differs from visit to visit.
+"""The texts of the records that most runs and calls have, kept with holes for what differs from one to the next.
 
 They are made by `event`, which writes all other records, so that nothing is said of the format here. What fills a hole
 is canonical as well, and the fields of these records stay in one order: so the whole is canonical.
@@ -10,11 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import canonical, portable
-from stepward.vm.machine.events import Kind, event
+from stepward.vm.machine.events import Event, Kind, event, made, unsealed
 from stepward.vm.machine.keys import FrameName
 
 _HOLE: Final = " "
 """No id and no word of a record has white space."""
+
+
+def text_of(value: Any) -> str:
+    """Return the canonical text of a frozen value that has no sensitive part."""
+    return "null" if value is None else canonical(portable(value))
 
 
 class Holed:
@@ -28,13 +33,32 @@ class Holed:
         self._text = text.replace("%", "%%").replace(f'"{_HOLE}"', "%s")
         self._is_behind = name > "frame"
 
-    def filled(self, value: Any, visit: int, frame: FrameName) -> str:
-        """Return the text with a frozen value that has no sensitive part."""
-        written = "null" if value is None else canonical(portable(value))
+    def filled(self, written: str, visit: int, frame: FrameName) -> str:
+        """Return the text with a value that `text_of` has written."""
         if not frame:
             return self._text % (written, visit)
         within = canonical(frame)
         return self._text % ((within, written, visit) if self._is_behind else (written, within, visit))
+
+
+class Start:
+    """The first record of a run of a plan, but for what is of one run: its inputs, and what it says beside these."""
+
+    __slots__ = ("_around", "_fields")
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
+        before, _, behind = event("started", {"inputs": _HOLE, **fields}).text.partition(f'"{_HOLE}"')
+        self._around = before, behind
+
+    def event(self, inputs: Any, more: Mapping[str, Any], note: Mapping[str, Any], *, is_sealed: bool) -> Event:
+        """Return the record; with `is_sealed` it has no text, because its sensitive values are still to be sealed."""
+        body = {"inputs": inputs, **self._fields, **more}
+        if is_sealed:
+            return unsealed("started", body, note)
+        if more:
+            return event("started", body, note)
+        return made("started", body, note, (text_of(inputs) if inputs else "{}").join(self._around))
 
 
 class Texts(NamedTuple):

@@ -14,7 +14,7 @@ from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.monitors import Left, Part
 from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, get, put
-from stepward.vm.machine.state import Failure, State
+from stepward.vm.machine.state import STAYING, Failure, State
 from stepward.vm.machine.traces import traced
 
 
@@ -72,29 +72,27 @@ def leave(
     if plan.max_stalled is not None:
         idle = idle + 1 if all(_is_same(get(slots, slot), value) for slot, value in changes) else 0
     changes.append((step.visits, (visits + entered, size)))
-    after: dict[str, Any] = {
-        "slots": put(slots, changes),
-        "steps": state.steps + entered,
-        "size": state.size + size - before,
-    }
+    slots, steps, size = put(slots, changes), state.steps + entered, state.size + size - before
+    status, reason, at, monitors = state.status, state.reason, state.at, state.monitors
     if step.position in plan.watch.notified:
-        left = Left(step.position, transition.branch, succeeded, followers)
-        after["monitors"] = plan.watch.left(state.monitors, left)
+        monitors = plan.watch.left(monitors, Left(step.position, transition.branch, succeeded, followers))
     if to >= 0 and ending is not None:
+        after = {"slots": slots, "steps": steps, "size": size, "monitors": monitors}
         return close(plan, state.changed(after), step, event, transition)
     if to >= 0:
-        after["at"] = to
+        at = to
         if body.get("next") != plan.steps[to].id:
             raise MisfitError(f"control goes from `{step.id}` to `{plan.steps[to].id}`, not to `{body.get('next')}`")
     else:
         assert ending is not None
-        after["status"], after["reason"] = status, reason = ending
+        status, reason = ending
         if body.get("ends") != status or body.get("reason") != reason:
             raise MisfitError(f"the run ends {status} after `{step.id}`")
-    if "ends" in body and "error" in body:
-        after["error"] = body["error"]
-    after["calls"], after["idle"], after["trace"] = None, idle, traced(state.trace, event)
-    return state.changed(after)
+    trace = traced(state.trace, event)
+    # As `changed`, of which most steps would change ten parts.
+    parts = (status, reason, at, slots, None, steps, idle, size, monitors, trace, *state[STAYING:])
+    left: State = tuple.__new__(State, parts)
+    return left._replace(error=body["error"]) if "ends" in body and "error" in body else left
 
 
 def _is_same(before: Any, after: Any) -> bool:

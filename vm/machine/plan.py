@@ -42,7 +42,7 @@ from stepward.vm.language.steps.wait import microseconds
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
-from stepward.vm.machine.holed import Texts
+from stepward.vm.machine.holed import Start, Texts, text_of
 from stepward.vm.machine.monitors import Watch
 from stepward.vm.machine.runnable import require_runnable
 from stepward.vm.machine.slots import UNDEFINED, empty, put
@@ -117,9 +117,11 @@ class CallPlan:
         self.errors = spec.errors or ()
         self.tool_facts = plan.meaning.tool
         self.first: Calls | None = None
+        self.args_text = ""
         is_free = not any(terms.policies for terms in plan.terms)
         if isinstance(call, ToolCall) and self.arg_types is None and is_free and not any(embedded(call.args)):
-            self.first = Calls((Call(sub, call.id, 1, 1, 1, fill(call.args, _no_reference)),))
+            args = fill(call.args, _no_reference)
+            self.first, self.args_text = Calls((Call(sub, call.id, 1, 1, 1, args),)), text_of(args)
 
     def retry_of(self, name: str) -> Retry | None:
         """Return the entry of `retry` that holds for an error of this name, or None."""
@@ -295,6 +297,8 @@ class Plan:
         self.digests = (self.digest, *self.policy_digests)
         self.meaning = meaning or meaning_under(program, self.policies)
         self.patterns = self._dialect()
+        fields = {"policies": self.policy_digests, "program": self.digest, "waived": tuple(sorted(self.waived))}
+        self.start = Start(fields | ({} if self.patterns is None else {"patterns": self.patterns}))
         require_runnable(self.meaning)
         self._slots: dict[Names, int] = {}
         self._located: dict[Names, tuple[int, Names] | None] = {}
@@ -418,13 +422,9 @@ class Plan:
         for tool in self.meaning.manifest.values():
             specs += [tool.returns, *(tool.args or {}).values()]
         specs += [site.call.returns for site in self.meaning.calls if isinstance(site.call, LlmCall)]
-        specs += [step.returns for step in self.program.layout.steps if isinstance(step, ComputeStep)]
-        specs += [
-            spec
-            for step in self.program.layout.steps
-            if isinstance(step, InvokeStep)
-            for spec in step.declared.values()
-        ]
+        steps = self.program.layout.steps
+        specs += [step.returns for step in steps if isinstance(step, ComputeStep)]
+        specs += [spec for step in steps if isinstance(step, InvokeStep) for spec in step.declared.values()]
         yield from (spec for spec in specs if spec is not None)
 
     @cached_property

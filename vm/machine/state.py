@@ -62,6 +62,16 @@ class CallState(NamedTuple):
     due: int = 0
 
 
+def _changed_call(call: CallState, /, **changes: Any) -> CallState:
+    parts = list(call)
+    for name, value in changes.items():
+        parts[_PLACES_OF_CALL[name]] = value
+    return tuple.__new__(CallState, parts)
+
+
+_PLACES_OF_CALL: Final = {name: place for place, name in enumerate(CallState._fields)}
+CallState._replace = _changed_call  # type: ignore[method-assign, assignment]  # that of a NamedTuple asks for each part
+
 FRESH: Final = CallState()
 
 Values = tuple[tuple[int, Any], ...]
@@ -170,14 +180,15 @@ class _Parts(NamedTuple):
     at: int = 0
     slots: Slots = ()
     calls: tuple[CallState, ...] | None = None
-    round: int = 1
     steps: int = 0
-    tokens: int = 0
-    cost: int | Decimal = 0
     idle: int = 0
     size: int = 0
     monitors: tuple[Any, ...] = ()
     trace: bytes = NO_DIGEST
+    # These stay when a step is left, which `leave` relies on.
+    round: int = 1
+    tokens: int = 0
+    cost: int | Decimal = 0
     output: Any = None
     error: str = ""
     refusals: int = 0
@@ -225,8 +236,8 @@ class State(_Parts):
     def changed(self, changes: Mapping[str, Any]) -> State:
         """Return the state with other parts, by name: `_replace` for who has a dict of them."""
         parts = list(self)
-        for name in changes:
-            parts[_PLACES[name]] = changes[name]
+        for name, value in changes.items():
+            parts[_PLACES[name]] = value
         return tuple.__new__(State, parts)
 
     @property
@@ -246,11 +257,17 @@ class State(_Parts):
 
 
 _PLACES: Final = {name: place for place, name in enumerate(State._fields)}
+_BLANK: Final = State()
+
+STAYING: Final = 10
+"""The place of the first of the parts that stay when a step is left."""
+
+assert State._fields[STAYING] == "round", "`leave` writes the parts before it"
 
 
 def before(plan: Plan) -> State:
     """Return the state of a run that has not started."""
-    return State(slots=plan.slots)
+    return _BLANK._replace(slots=plan.slots)
 
 
 class Reader:

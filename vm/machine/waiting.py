@@ -13,6 +13,10 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+# The functions beneath those of `signal`, which look for a name of each handler: that takes as long as a step.
+_signal: Final[Any] = signal._signal  # type: ignore[attr-defined]
+_CTRL_C: Final = int(signal.SIGINT)
+
 MAX_TURNS: Final = 10
 """Turns of a loop in which cancelled tasks may end."""
 
@@ -23,10 +27,6 @@ class _Interrupt:
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self.task = task
         self.count = 0
-
-    # `signal` writes the `repr` of a handler at each query; without this one it would include that of the task.
-    def __repr__(self) -> str:
-        return "stepward"
 
     def __call__(self, *_: object) -> None:
         self.count += 1
@@ -54,12 +54,14 @@ def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], con
     # Only if Ctrl-C has its default handler: one of the caller must not be replaced.
     is_ours = (
         threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        and _signal.getsignal(_CTRL_C) is signal.default_int_handler
     )
     if is_ours:
-        signal.signal(signal.SIGINT, interrupt)
+        _signal.signal(_CTRL_C, interrupt)
     try:
-        return loop.run_until_complete(task)
+        loop.stop()  # so that it makes one turn, after which most runs are over
+        loop.run_forever()
+        return task.result() if task.done() else loop.run_until_complete(task)
     except asyncio.CancelledError:
         _finish_cancelled_tasks(loop)
         if interrupt.count and not task.uncancel():
@@ -71,9 +73,9 @@ def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], con
         raise
     finally:
         if is_ours:
-            found = signal.signal(signal.SIGINT, signal.default_int_handler)
+            found = _signal.signal(_CTRL_C, signal.default_int_handler)
             if found is not interrupt:  # the coroutine has set a handler of its own
-                signal.signal(signal.SIGINT, found)
+                _signal.signal(_CTRL_C, found)
 
 
 def _finish_cancelled_tasks(loop: asyncio.AbstractEventLoop) -> None:

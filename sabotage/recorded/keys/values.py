@@ -25,6 +25,7 @@ from stepward.vm.journal.canonical import (
 )
 from stepward.vm.journal.encryption import TAG
 from stepward.vm.journal.records import (
+    BODY_FIELDS,
     digest_of,
     document_digest,
     extend_trace,
@@ -408,7 +409,8 @@ def records(desk: Desk) -> None:
     for kind in desk.chance.sample(RECORD_KINDS, 5):
         note = {name: 1 for name in NOTES if desk.some(0.25)}
         flags = {name: desk.some(0.3) for name in ("is_in_body", "continues", "turn")}
-        version = version_of(kind, note, **flags)
+        body = [field for field, is_there in zip(BODY_FIELDS, flags.values(), strict=True) if is_there]
+        version = version_of(kind, body, note)
         desk.note(kind, note, flags, version)
         seq, prev = desk.draw(0, 1, 7), desk.chance.randbytes(32)
         entry = write_record(seq, prev, kind, '{"step":"a"}', canonical(note), desk.draw(0, -1, 10**15), version)

@@ -103,7 +103,7 @@ class Made:
     def add(self, kind: str, body: Any, note: Any, at: int) -> None:
         """Add a record."""
         prev = self.entries[-1].digest if self.entries else NO_DIGEST
-        version = version_of(kind, note, is_in_body="frame" in body, continues="continues" in body, turn="turn" in body)
+        version = version_of(kind, body, note)
         made = write_record(
             len(self.entries), prev, kind, canonical(portable(body)), canonical(portable(note)), at, version
         )
