@@ -143,6 +143,37 @@ def pairs(story: Story, first: str, second: str, tokens: int, cost: int, run: st
             story.go_on(_last(story, run), data, (), grant=grant)
 
 
+# -- writes ------------------------------------------------------------------------------------------------------------
+
+WRITES: Final = (("m", 0), ("m", 1), ("mg", 0), ("gg", 1), ("mm", 0), ("gg", 0))
+"""How a chain goes on, by moves and by continuations, and which of its runs makes the write that others repeat."""
+
+
+def writes(story: Story, ways: str, at: int, run: str) -> None:
+    """Let the last run of a chain repeat a write of an earlier one, that may have moved."""
+    pay, over = {"id": "pay", "type": "tool", "tool": "pay", "args": {"x": 1}}, {"id": "over", "type": "end"}
+    fails = {"id": "fails", "type": "tool", "tool": "look", "args": {"x": 1}}
+    for number, way in enumerate((*ways, "g")):
+        story.script = {"slow": ["wait"], "slow2": ["wait"], "fails": ["fail"]}
+        own = [{**pay, "id": f"pay{number}"}] if number == at else []
+        present = _last(story, run)
+        if way == "m":
+            steps = (
+                [*own, _ask("slow"), _ask("slow2"), fails, over] if not number else [_ask("slow2"), *own, fails, over]
+            )
+            data: dict[str, Any] = {"inputs": {"n": {"type": "number"}}, "steps": steps}
+            if number == 0:
+                story.start(data, {"n": 1}, run)
+            story.move(_last(story, run), {**data, "description": f"version {number}"})
+            story.answer(_last(story, run), 0)
+            if number + 1 == len(ways) or ways[number + 1] != "m":
+                story.answer(_last(story, run), 0)
+        elif number == 0:
+            story.start({"steps": [*own, fails, over]}, {}, run)
+        else:
+            story.go_on(present, {"steps": [*own, {**pay, "on_error": "skip"}, fails, over]}, ())
+
+
 # -- scenes ------------------------------------------------------------------------------------------------------------
 
 STORIES: Final = 12
@@ -152,6 +183,7 @@ def _cases() -> Iterator[tuple[Any, Any]]:
     yield from ((spending, one) for one in CHAINS)
     yield from ((visiting, one) for one in VISITS)
     yield from ((pairs, one) for one in PAIRS)
+    yield from ((writes, one) for one in WRITES)
 
 
 CASES: Final = tuple(_cases())

@@ -19,7 +19,7 @@ def _tool(id: str, tool: str, x: Any = 1, **more: Any) -> dict[str, Any]:
 
 _TIMES: Final = tuple(permutations((2, 3, 5)))
 _KINDS: Final = ("rest", "ask", "retry", "sign", "call")
-_FORMS: Final = ("branches", "after", "subs", "ordered", "items", "each")
+_FORMS: Final = ("branches", "after", "subs", "ordered", "items", "each", "called")
 
 WAITS: Final = tuple(
     (form, _TIMES[(at + turn) % 6], kinds, (at + turn) % 4)
@@ -83,7 +83,7 @@ def _waiting(form: str, times: Sequence[int], kinds: Sequence[str]) -> dict[str,
                 for (name, step), seconds in zip(parts.items(), times, strict=True)
             }
             return {**programs, "steps": [{"id": "all", "type": "parallel", "branches": branches}, over]}
-        case "subs" | "ordered":
+        case "subs" | "ordered" | "called":
             subs = [
                 _tool(
                     f"{kind if kind in ('ask', 'sign', 'retry') else 'ask'}_{name}",
@@ -93,8 +93,14 @@ def _waiting(form: str, times: Sequence[int], kinds: Sequence[str]) -> dict[str,
                 )
                 for name, kind, seconds in zip("abc", kinds, times, strict=True)
             ]
-            if form == "ordered":
+            if form != "subs":
                 subs[2]["depends_on"] = [subs[0]["id"]]
+            if form == "called":
+                called = {
+                    "steps": [{"id": "in", "type": "parallel", "parallel_steps": subs}, {"id": "out", "type": "end"}]
+                }
+                all_ = {"id": "all", "type": "call", "program": "called", "on_error": "skip"}
+                return {"programs": {"called": called}, "steps": [all_, over]}
             return {"steps": [{"id": "all", "type": "parallel", "parallel_steps": subs}, over]}
         case "items":
             each = {
