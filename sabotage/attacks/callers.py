@@ -187,7 +187,7 @@ class CallerCancelledInTool(Attack):
     def _play(self, trial: Trial, tools: _GoesOn, points: Points, form: str) -> Outcome:
         case = trial.case
         machine = trial.machine(points, around=lambda _: tools)
-        task = case.do(_begun(machine.run(case.target.program, trial.inputs, run_id=trial.run), tools))
+        task = case.do(_begun(machine.run(case.target.program, trial.inputs, run_id=trial.run, by=trial.by), tools))
         call = case.needs(tools.call_plan)
         case.act(f"the caller is cancelled while `{call.id}` runs, and {form} goes on")
         case.do(_cancelled(task))

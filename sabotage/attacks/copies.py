@@ -121,9 +121,11 @@ class JournalUnderAnotherId(Attack):
         asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
             "read": lambda: machine.get(copy),
             "recovered": lambda: machine.recover(copy),
-            "resumed": lambda: machine.resume(run.suspensions[0].token.replace(trial.run, copy, 1), None),
+            "resumed": lambda: machine.resume(
+                run.suspensions[0].token.replace(trial.run, copy, 1), None, by=trial.settler
+            ),
             "cancelled": lambda: machine.cancel(copy),
-            "asked for": lambda: machine.run(case.target.program, trial.inputs, run_id=copy),
+            "asked for": lambda: machine.run(case.target.program, trial.inputs, run_id=copy, by=trial.by),
         }
         refused(ghost, f"the copy is {how}", asked[how](), invariant=Invariant.IDENTITY, errors=(JournalError,))
         found = ghost.faults(trusts_key=has_key)

@@ -92,7 +92,7 @@ def paused(
         machine = trial.machine(switched)
         machines.append((machine, switched))
         program = trial.case.target.program
-        return work(machine) if work is not None else machine.run(program, trial.inputs, run_id=trial.run)
+        return work(machine) if work is not None else machine.run(program, trial.inputs, run_id=trial.run, by=trial.by)
 
     process = Paused(trial.case, number, started, let_the_lease_end, later)
     process.machine, process.points = machines[0]
@@ -275,7 +275,7 @@ class DriversInterleaved(Attack):
 
         def first(points: Crossing) -> Any:
             crossings.append(points)
-            return trial.machine(points).run(case.target.program, trial.inputs, run_id=trial.run)
+            return trial.machine(points).run(case.target.program, trial.inputs, run_id=trial.run, by=trial.by)
 
         async def second(points: Crossing) -> Any:
             while True:
@@ -389,7 +389,7 @@ class ResumeRacedWithCancel(Attack):
         payload = trial.payload(token.step)
         case.count(2)
         works = {
-            "resume": lambda points: trial.machine(points).resume(token.token, payload),
+            "resume": lambda points: trial.machine(points).resume(token.token, payload, by=trial.settler),
             "cancel": lambda points: trial.machine(points).cancel(trial.run),
         }
         results = case.do(interleave(case, works))

@@ -66,7 +66,7 @@ class InputsIllTyped(Attack):
         case = trial.case
         case.act(f"run the program with inputs that it does not take: {sorted(given)}")
         try:
-            case.do(trial.machine().run(case.target.program, given, run_id=trial.run))
+            case.do(trial.machine().run(case.target.program, given, run_id=trial.run, by=trial.by))
         except RunRefused:
             is_new = trial.store.inner.head(trial.run) is not None or trial.store.inner.vault.get(trial.run)
             case.hold(not trial.world.asked and not is_new, Invariant.REFUSAL, "a run that was refused left something")
@@ -130,7 +130,7 @@ class StrangeRunId(Attack):
             case.hold(is_kept, Invariant.IDENTITY, f"the id with {how} is not the one that is kept")
             return Outcome.ABSORBED
         try:
-            case.do(trial.machine().run(case.target.program, trial.inputs, run_id=given))
+            case.do(trial.machine().run(case.target.program, trial.inputs, run_id=given, by=trial.by))
         except RunRefused:
             case.hold(not trial.world.asked, Invariant.REFUSAL, "a run that was refused called a tool")
             return Outcome.BLOCKED
@@ -199,7 +199,7 @@ class PayloadIllTyped(_Delivered):
         while run.suspensions and not run.is_over and tried < MAX_DELIVERIES:
             token = run.suspensions[0]
             payload = self._output(trial, run, token.step)
-            self._refused(trial, run, "resume", token.step, machine.resume(token.token, payload))
+            self._refused(trial, run, "resume", token.step, machine.resume(token.token, payload, by=trial.settler))
             tried += 1
             run = trial.deliver(trial.reload(), machine)
         trial.oracle.judge(trial.carry_on(run, machine))
@@ -227,7 +227,9 @@ class ReconciliationIllTyped(_Delivered):
             if run.doubts:
                 step = run.doubts[0].step
                 output = self._output(trial, run, step)
-                self._refused(trial, run, "reconcile", step, machine.reconcile(run.id, step, "done", output))
+                self._refused(
+                    trial, run, "reconcile", step, machine.reconcile(run.id, step, "done", output, by=trial.settler)
+                )
                 tried += 1
             run = trial.deliver(run, machine)
         trial.oracle.judge(run)
@@ -308,7 +310,7 @@ class HandOutsChanged(Attack):
         inputs = thawed(trial.inputs)
         mine.held.append(inputs)
         case.act("run the program, and change all that was handed over whenever a tool is called, and after the run")
-        run = case.do(machine.run(trial.target.program, inputs, run_id=trial.run))
+        run = case.do(machine.run(trial.target.program, inputs, run_id=trial.run, by=trial.by))
         for _ in range(MAX_DELIVERIES):
             mine.spoil()
             if run.is_over:
@@ -317,7 +319,7 @@ class HandOutsChanged(Attack):
                 case.count()
                 payload = thawed(trial.payload(run.suspensions[0].step))
                 mine.held.append(payload)
-                run = case.do(machine.resume(run.suspensions[0].token, payload))
+                run = case.do(machine.resume(run.suspensions[0].token, payload, by=trial.settler))
             else:
                 run = trial.deliver(run, machine)
         trial.oracle.judge(run)

@@ -137,7 +137,7 @@ class VaultOfAnotherRun(ErasureAttack):
             "read": lambda: machine.get(trial.run),
             "recovered": lambda: machine.recover(trial.run),
             "cancelled": lambda: machine.cancel(trial.run),
-            "resumed": lambda: machine.resume(run.suspensions[0].token, None),
+            "resumed": lambda: machine.resume(run.suspensions[0].token, None, by=trial.settler),
         }
         refused(trial, f"the run is {how}", asked[how](), invariant=Invariant.TAMPERING, errors=(JournalError,))
         case.hold(bool(trial.faults()), Invariant.TAMPERING, "a verification takes the values of another run")
@@ -188,7 +188,7 @@ class ErasedRunAskedFor(ErasureAttack):
 
     def _start(self, trial: Trial) -> None:
         target = trial.case.target
-        asked = trial.machine().run(target.program, trial.inputs, run_id=trial.run)
+        asked = trial.machine().run(target.program, trial.inputs, run_id=trial.run, by=trial.by)
         refused(trial, "start it again", asked, invariant=Invariant.ERASURE, errors=(RunRefused,))
 
 

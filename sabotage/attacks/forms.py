@@ -182,7 +182,7 @@ class Interrupted(Attack):
         machine = _machine(trial, tools)
         raised: BaseException | None = None
         try:
-            machine.run_sync(case.target.program, trial.inputs, run_id=trial.run)
+            machine.run_sync(case.target.program, trial.inputs, run_id=trial.run, by=trial.by)
         except (KeyboardInterrupt, Killed) as error:
             raised = error
         case.needs(tools.pressed)
@@ -410,7 +410,9 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
     def _played(self, trial: Trial, tools: callers._GoesOn) -> Outcome:
         case = trial.case
         machine = trial.machine(around=lambda _: tools)
-        task = case.do(callers._begun(machine.run(trial.target.program, trial.inputs, run_id=trial.run), tools))
+        task = case.do(
+            callers._begun(machine.run(trial.target.program, trial.inputs, run_id=trial.run, by=trial.by), tools)
+        )
         call = case.needs(tools.call_plan)
         case.act(f"the caller is cancelled while `{call.id}` runs, which never ends")
         case.do(callers._cancelled(task))

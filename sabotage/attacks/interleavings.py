@@ -124,4 +124,4 @@ class _Late:
 
 
 async def _whole(trial: Trial, points: Crossing) -> Run:
-    return await trial.machine(points).run(trial.target.program, trial.inputs, run_id=trial.run)
+    return await trial.machine(points).run(trial.target.program, trial.inputs, run_id=trial.run, by=trial.by)

@@ -239,7 +239,7 @@ class HugeValues(Attack):
         case.count()
         machine = trial.machine()
         try:
-            run = case.do(machine.run(target.program, inputs, run_id=trial.run))
+            run = case.do(machine.run(target.program, inputs, run_id=trial.run, by=trial.by))
         except RunRefused:
             case.hold(not is_wanted, Invariant.REFUSAL, "inputs that are as declared are refused")
             return Outcome.BLOCKED
@@ -253,14 +253,17 @@ class HugeValues(Attack):
 Deed = Callable[[Machine, Trial, ToolContext], Awaitable[Any]]
 
 _DEEDS: Final[dict[str, tuple[Deed, type[Exception] | None]]] = {
-    "run": (lambda machine, trial, _: machine.run(trial.target.program, trial.inputs, run_id=trial.run), None),
+    "run": (
+        lambda machine, trial, _: machine.run(trial.target.program, trial.inputs, run_id=trial.run, by=trial.by),
+        None,
+    ),
     "recover": (lambda machine, trial, _: machine.recover(trial.run), RunBusy),
     "resume": (
-        lambda machine, trial, context: machine.resume(context.resume_token or f"{trial.run}.x", 1),
+        lambda machine, trial, context: machine.resume(context.resume_token or f"{trial.run}.x", 1, by=trial.settler),
         DeliveryRefused,
     ),
     "reconcile": (
-        lambda machine, trial, context: machine.reconcile(trial.run, context.step, "done", 1),
+        lambda machine, trial, context: machine.reconcile(trial.run, context.step, "done", 1, by=trial.settler),
         DeliveryRefused,
     ),
     "erase": (lambda machine, trial, _: machine.erase(trial.run), RunBusy),
@@ -376,7 +379,7 @@ class RefusedDeliveries(Attack):
         for number in range(times):
             case.count()
             try:
-                case.do(machine.resume(f"{trial.run}.{number}", "approve"))
+                case.do(machine.resume(f"{trial.run}.{number}", "approve", by=trial.settler))
             except DeliveryRefused:
                 continue
             raise Breach(Invariant.DELIVERY, "a token that nobody gave out was taken")

@@ -112,7 +112,7 @@ class ForgedToolName(Attack):
         case.act(f"run a program that calls `{forged}`, where {kind} has the tools")
         trial.oracle.rest()
         try:
-            case.do(machine.run(target.program, trial.inputs, run_id=trial.run))
+            case.do(machine.run(target.program, trial.inputs, run_id=trial.run, by=trial.by))
         except RunRefused as error:
             is_said = f"`{forged}`" in str(error)
             case.hold(is_said, Invariant.REFUSAL, f"the run is refused for something else: {error}")

@@ -138,7 +138,7 @@ class PrunedAudited(Attack):
         case.count(2)
         for refusal, work in (
             (NoSuchRun, machine.get(trial.run)),
-            (RunRefused, machine.run(trial.target.program, trial.inputs, run_id=trial.run)),
+            (RunRefused, machine.run(trial.target.program, trial.inputs, run_id=trial.run, by=trial.by)),
         ):
             try:
                 case.do(work)

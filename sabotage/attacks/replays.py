@@ -47,7 +47,9 @@ class LateDelivery(TokenAttack):
         call = case.target.calls[token.step]
         payload = case.pick("late payload", case.target.output(call))
         what = f"deliver the token of `{token.step}` after the end"
-        refused(trial, what, trial.machine().resume(token.token, payload), invariant=Invariant.ENDINGS)
+        refused(
+            trial, what, trial.machine().resume(token.token, payload, by=trial.settler), invariant=Invariant.ENDINGS
+        )
         again = trial.reload()
         said = (again.status, again.reason, again.trace_hash)
         is_same = said == (ended.status, ended.reason, ended.trace_hash) or how == "erased"
@@ -82,7 +84,7 @@ class ReconciledAgain(Attack):
             self._again(trial, other, verdict)
         elif first == "abandon":
             case.act(f"reconcile `{step}`: abandon")
-            run = case.do(trial.machine().reconcile(run.id, step, "abandon"))
+            run = case.do(trial.machine().reconcile(run.id, step, "abandon", by=trial.settler))
             case.hold(run.is_over, Invariant.ENDINGS, f"an abandoned run is {run.status}")
         if not run.is_over:
             run = trial.deliver(run, trial.machine())
@@ -96,7 +98,7 @@ class ReconciledAgain(Attack):
         if verdict == "done":
             output = trial.case.pick(f"forged output of {step}", target.output(target.calls[step]))
         what = f"reconcile `{step}`, which is not in doubt: {verdict}"
-        refused(trial, what, trial.machine().reconcile(trial.run, step, verdict, output))
+        refused(trial, what, trial.machine().reconcile(trial.run, step, verdict, output, by=trial.settler))
 
 
 class ReconciledAtOnce(Attack):
@@ -126,7 +128,7 @@ class ReconciledAtOnce(Attack):
         case.act(f"{count} processes reconcile `{doubt.step}` at once: {verdict}", count)
 
         def say(points: Points) -> Any:
-            return trial.machine(points).reconcile(trial.run, doubt.step, verdict, output)
+            return trial.machine(points).reconcile(trial.run, doubt.step, verdict, output, by=trial.settler)
 
         works: dict[str, Work] = {str(number): say for number in range(1, count + 1)}
         results = case.do(interleave(case, works))
@@ -177,7 +179,7 @@ class RunIdReused(Attack):
         elif other == "inputs":
             inputs = case.pick("other inputs", target.inputs)
             case.needs(differs(target, inputs, trial.inputs))
-        asked = trial.machine(policy=policies).run(program, inputs, run_id=trial.run)
+        asked = trial.machine(policy=policies).run(program, inputs, run_id=trial.run, by=trial.by)
         what = f"ask for the run again with {'the same' if other == 'nothing' else 'other ' + other}"
         if other != "nothing":
             refused(trial, what, asked, invariant=Invariant.IDENTITY, errors=(RunRefused,))
@@ -227,7 +229,7 @@ class RunIdRaced(Attack):
         case.act(f"{count} callers run the program under one id with {to_json(trial.inputs)}", count)
 
         def ask(points: Points) -> Any:
-            return trial.machine(points).run(case.target.program, trial.inputs, run_id=trial.run)
+            return trial.machine(points).run(case.target.program, trial.inputs, run_id=trial.run, by=trial.by)
 
         works: dict[str, Work] = {str(number): ask for number in range(1, count + 1)}
         results = case.do(interleave(case, works))

@@ -195,7 +195,7 @@ def must_not_go_on(case: Case, trial: Trial, machine: Machine, run: Run) -> None
     try:
         if run.suspensions:
             waits = run.suspensions[0]
-            found = case.do(machine.resume(waits.token, trial.payload(waits.step)))
+            found = case.do(machine.resume(waits.token, trial.payload(waits.step), by=trial.settler))
         else:
             found = case.do(machine.recover(run.id))[0]
         is_left = found.is_over

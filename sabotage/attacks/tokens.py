@@ -70,7 +70,9 @@ class TokenTwice(TokenAttack):
         for _ in range(case.pick("how often", st.integers(1, 3))):
             payload = _another_payload(trial, token.step)
             refused(
-                trial, f"deliver the used token of `{token.step}` again", trial.machine().resume(token.token, payload)
+                trial,
+                f"deliver the used token of `{token.step}` again",
+                trial.machine().resume(token.token, payload, by=trial.settler),
             )
         trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.BLOCKED
@@ -82,7 +84,9 @@ class TokenTwice(TokenAttack):
         token = run.suspensions[0]
         payload = _another_payload(trial, token.step)
         case.act(f"resume `{token.step}`")
-        with Paused(case, 0, lambda points: trial.machine(points).resume(token.token, payload)) as late:
+        with Paused(
+            case, 0, lambda points: trial.machine(points).resume(token.token, payload, by=trial.settler)
+        ) as late:
             trial.deliver(run, trial.machine())
             result = late.go_on()
         is_refused = isinstance(result, DeliveryRefused)
@@ -122,7 +126,7 @@ class TokenRaced(TokenAttack):
         case.act(f"{count} processes resume `{token.step}` at once", count)
 
         def deliver(points: Points) -> Any:
-            return trial.machine(points).resume(token.token, payload)
+            return trial.machine(points).resume(token.token, payload, by=trial.settler)
 
         works: dict[str, Work] = {str(number): deliver for number in range(1, count + 1)}
         results = case.do(interleave(case, works))
@@ -157,7 +161,7 @@ class TokenOfAnotherStep(TokenAttack):
                 waiting = run.suspensions[0].step
                 payload = _another_payload(trial, waiting)
                 what = f"deliver the old token of `{step}` while `{waiting}` waits"
-                refused(trial, what, trial.machine().resume(token, payload))
+                refused(trial, what, trial.machine().resume(token, payload, by=trial.settler))
             if run.suspensions:
                 old.append((run.suspensions[0].step, run.suspensions[0].token))
             run = trial.deliver(run, machine)
@@ -194,13 +198,17 @@ class TokensInAnyOrder(TokenAttack):
             one = waiting[case.pick(f"which is answered at stop {stop}", st.integers(0, len(waiting) - 1))]
             payload, place = trial.payload(one.step), shown(one.frame, one.step)
             case.act(f"resume `{place}` with {to_json(payload)}")
-            run = case.do(trial.machine().resume(one.token, payload))
+            run = case.do(trial.machine().resume(one.token, payload, by=trial.settler))
             left = {other.token for other in waiting if other != one} - {other.token for other in run.suspensions}
             case.hold(run.is_over or not left, self.invariant, f"after an answer to `{place}` others wait no more")
             if len(waiting) > 1 and not run.is_over:
                 outcome = Outcome.BLOCKED
                 again = _another_payload(trial, one.step)
-                refused(trial, f"deliver the used token of `{place}`", trial.machine().resume(one.token, again))
+                refused(
+                    trial,
+                    f"deliver the used token of `{place}`",
+                    trial.machine().resume(one.token, again, by=trial.settler),
+                )
         trial.oracle.judge(trial.carry_on(run))
         return outcome
 
@@ -246,7 +254,7 @@ class TokensAtOnce(TokenAttack):
 
 
 async def _resumed(trial: Trial, token: str, payload: Any, points: Points) -> Run:
-    return await trial.machine(points).resume(token, payload)
+    return await trial.machine(points).resume(token, payload, by=trial.settler)
 
 
 class TokenOfAnotherRun(TokenAttack):
@@ -265,7 +273,11 @@ class TokenOfAnotherRun(TokenAttack):
         payload = _another_payload(mine, step)
         for trial, run, source in ((other, foreign, own), (mine, own, foreign)):
             forged = f"{run.id}.{secret_of(source.suspensions[0].token)}"
-            refused(trial, f"deliver the token of the other run at `{step}`", trial.machine().resume(forged, payload))
+            refused(
+                trial,
+                f"deliver the token of the other run at `{step}`",
+                trial.machine().resume(forged, payload, by=trial.settler),
+            )
         for trial, run in ((mine, own), (other, foreign)):
             trial.oracle.judge(trial.carry_on(run))
         return Outcome.BLOCKED
@@ -286,13 +298,13 @@ class TokenOfAnotherProgram(TokenAttack):
         there.run = here.run
         run = suspended(here, here.start())
         case.act("run a program under the same id in another store that differs by one character")
-        started = case.do(there.machine().run(redescribed(case.target), there.inputs, run_id=there.run))
+        started = case.do(there.machine().run(redescribed(case.target), there.inputs, run_id=there.run, by=there.by))
         twin = stopped(there, started, lambda one: one.suspensions)
         assert twin.suspensions, "a program that differs in its description goes the same way"
         payload = _another_payload(here, run.suspensions[0].step)
         what = "deliver the token of the other program"
-        refused(here, what, here.machine().resume(twin.suspensions[0].token, payload))
-        refused(there, what, there.machine().resume(run.suspensions[0].token, payload))
+        refused(here, what, here.machine().resume(twin.suspensions[0].token, payload, by=here.settler))
+        refused(there, what, there.machine().resume(run.suspensions[0].token, payload, by=there.settler))
         here.oracle.judge(here.carry_on(run))
         there.oracle.judge(there.carry_on(twin))
         return Outcome.BLOCKED
@@ -316,7 +328,7 @@ class GuessedToken(TokenAttack):
         forged = FORGERIES[how](trial, waiting.token)
         case.needs(forged != waiting.token)
         payload = _another_payload(trial, waiting.step)
-        refused(trial, f"deliver a token that is {how}", trial.machine().resume(forged, payload))
+        refused(trial, f"deliver a token that is {how}", trial.machine().resume(forged, payload, by=trial.settler))
         trial.oracle.judge(trial.carry_on(run))
         return Outcome.BLOCKED
 

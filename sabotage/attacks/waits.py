@@ -104,7 +104,7 @@ class AnswerAfterTheDeadline(Attack):
         trial.clock.time = due + 1
         case.act(f"answer `{held.step}` after the deadline")
         try:
-            case.do(trial.machine().resume(held.token, payload))
+            case.do(trial.machine().resume(held.token, payload, by=trial.settler))
         except DeliveryRefused:
             pass
         else:
@@ -112,7 +112,7 @@ class AnswerAfterTheDeadline(Attack):
         if case.pick("by a clock that is set back", st.booleans()):
             trial.clock.time = due - 1_000_000
         try:
-            case.do(trial.machine().resume(held.token, payload))
+            case.do(trial.machine().resume(held.token, payload, by=trial.settler))
         except DeliveryRefused:
             pass
         else:

@@ -87,7 +87,7 @@ class Actors:
         if token is None or run is None or any(one.token == token for one in run.suspensions):
             return
         self.case.count()
-        self.case.do(trial.machine(points).resume(token, {"forged": True}))
+        self.case.do(trial.machine(points).resume(token, {"forged": True}, by=trial.settler))
         raise Breach(Invariant.DELIVERY, "a token was taken for the second time")
 
     def finish(self, trial: Trial, points: Points) -> None:
@@ -124,7 +124,7 @@ class Actors:
         if to_json(inputs) == to_json(trial.inputs):
             return
         self.case.count()
-        run: Run = self.case.do(trial.machine(points).run(target.program, inputs, run_id=trial.run))
+        run: Run = self.case.do(trial.machine(points).run(target.program, inputs, run_id=trial.run, by=trial.by))
         self.case.log(f"other inputs are taken: {to_json(inputs)}")
         if _differs(target.plan.input_types, inputs, trial.inputs):
             raise Breach(Invariant.IDENTITY, f"run `{run.id}` was returned for other inputs")

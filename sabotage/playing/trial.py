@@ -24,6 +24,9 @@ from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
 from stepward.vm.values import to_json
 
+STARTER: Final = "the starter"
+"""Who starts runs under policies that ask for two people."""
+
 LEASE_SECONDS: Final = 60.0
 MAX_DELIVERIES: Final = 200
 """The largest number of deliveries to one run. No example of ours needs as many."""
@@ -34,7 +37,7 @@ class Trial:
 
     Trials of one name make the same decisions: the same inputs, the same answers. `store` and `target` are those of the
     case unless the attack passes others. `limits` are those of the machines. `route` is the known run that this one
-    follows, if any. `by` is the person who starts the run.
+    follows, if any. `by` is the person who starts the run, None where no policy asks for one.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class Trial:
         self.target = target or case.target
         self.limits = limits
         self.name = name
-        self.by: str | None = None
+        self.by: str | None = STARTER if self.target.plan.four_eyes else None
         self.clock: WorldClock | VirtualClock = WorldClock()
         self.route = self._route()
         self.world = World(case, self.target, name, self.route, faults=faults)
@@ -157,7 +160,7 @@ class Trial:
         token = run.suspensions[0]
         payload = self.payload(token.step)
         case.log(f"resume `{token.step}` with {to_json(payload)}")
-        return case.do(machine.resume(token.token, payload, by=self._settler))
+        return case.do(machine.resume(token.token, payload, by=self.settler))
 
     def answers(self, run: Run) -> bool:
         """Return whether `deliver` settles a write or answers a suspended step, and does not just let time pass."""
@@ -187,13 +190,13 @@ class Trial:
         if not happened:
             case.log(f"reconcile `{doubt.step}`: not done")
             self.world.settled[doubt.place] += 1
-            return case.do(machine.reconcile(run.id, doubt.place, "not_done", by=self._settler))
+            return case.do(machine.reconcile(run.id, doubt.place, "not_done", by=self.settler))
         output = self.payload(doubt.step)
         case.log(f"reconcile `{doubt.step}`: done, with {to_json(output)}")
-        return case.do(machine.reconcile(run.id, doubt.place, "done", output, by=self._settler))
+        return case.do(machine.reconcile(run.id, doubt.place, "done", output, by=self.settler))
 
     @property
-    def _settler(self) -> str | None:
+    def settler(self) -> str | None:
         """The person who delivers: another one than the starter, if the starter is known."""
         return None if self.by is None else f"not {self.by}"
 

@@ -431,3 +431,33 @@ def test_what_a_deadline_settles_is_no_delivery(seed: int) -> None:
     program = Program.load(GOOD / "spending_request.yaml")
     matrix = attack_program(program, orders=Orders(seed=seed, attacks=("killed-while-delivering",), examples=40))
     assert matrix.ok, matrix.breaches[0].what
+
+
+TWO_PEOPLE = {
+    "name": "two_people",
+    "inputs": {"x": {"type": "string", "maxLength": 5}},
+    "tools": {
+        "ask": {"effect": "none", "suspends": True, "returns": {"type": "boolean"}},
+        "pay": {
+            "effect": "write",
+            "idempotent": False,
+            "args": {"x": {"type": "string"}},
+            "returns": {"type": "string"},
+        },
+    },
+    "steps": [
+        {"id": "asked", "type": "tool", "tool": "ask", "output_key": "said"},
+        {"id": "agreed", "type": "condition", "condition": "$said", "then": "pay", "otherwise": "no"},
+        {"id": "pay", "type": "tool", "tool": "pay", "args": {"x": "$x"}, "next_step": "done"},
+        {"id": "done", "type": "end"},
+        {"id": "no", "type": "end", "outcome": "failure"},
+    ],
+}
+
+
+def test_no_attack_takes_it_for_a_breach_that_a_policy_asks_for_two_people() -> None:
+    """Attacks start and settle as two people then. Each attack that applies to the program plays."""
+    eyes = Policy.from_dict({"policy": "eyes", "four_eyes": ["ask", "pay"]})
+    matrix = attack_program(Program.from_dict(TWO_PEOPLE), [eyes], Orders(seed=1, examples=1, drawn=False))
+    assert not {row.attack.name: row.breach for row in matrix.rows if row.breach}
+    assert sum(not row.misses for row in matrix.rows) > 100

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from typing import Any, Final
 
 import uvicorn
@@ -44,7 +46,11 @@ async def serve_streams(gateway: Gateway, caller: Caller) -> None:
     """
     server = server_of(gateway, lambda _: caller)
     async with stdio_server() as (reader, writer):
-        await server.run(reader, writer, server.create_initialization_options())
+        # The library has turned the descriptor to standard error, and gives it back at the end. What Python's own
+        # buffer holds by then would come out behind the last message.
+        sys.stdout.flush()
+        with redirect_stdout(sys.stderr):
+            await server.run(reader, writer, server.create_initialization_options())
 
 
 async def serve_http(gateway: Gateway, callers: Callers, port: int, ready: Callable[[str], None]) -> None:
