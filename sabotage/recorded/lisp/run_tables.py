@@ -110,6 +110,45 @@ _USES: Final = (
     *("(if (= (tool/t) T) 1 T)", "(case (tool/t) T (tool/a {:x T}) T)"),
 )
 TEXTS: Final = tuple(use.replace("T", text) for text in _SIGNS for use in _USES)
+_COMPUTED: Final = ("(str data/n)", "(count data/l)", "(+ data/n (count data/l))", "(> data/n 2)")
+KNOWN: Final = (
+    *(
+        "(do (if (tool/no) (tool/a {:x E}) 1) (tool/b {:x E}))",
+        "(do (if (tool/yes) (tool/a {:x E}) 1) (tool/b {:x E}))",
+    ),
+    *("(do (doseq [x [1 2]] (tool/a {:x E})) (tool/b {:x E}))", "(if (tool/no) (tool/a {:x E}) (tool/b {:x E}))"),
+    *(
+        "(do (tool/b {:x E}) (doseq [x [1 2]] (tool/a {:x E :y x})) E)",
+        "(do (and (tool/no) (tool/a {:x E})) (tool/a {:x E}))",
+    ),
+    *(
+        "(do (when (tool/no) (tool/a {:x E})) (when (tool/yes) (tool/a {:x E})) E)",
+        "(do (doseq [x [E]] (tool/a {:x x})) [E])",
+    ),
+    *("(do (or (tool/yes) (tool/a {:x E})) (tool/a {:x E}))", "(do (doseq [x []] (tool/a {:x E})) (tool/a {:x E}))"),
+    *(
+        '(do (case (tool/t) "x" (tool/a {:x E}) 2) (tool/b {:x E}))',
+        "(let [x E] (if (tool/no) (tool/a {:x E}) x) [x E])",
+    ),
+    *(
+        "(do (mapv (fn [x] (tool/a {:x E :y x})) [1 2]) (tool/a {:x E}))",
+        "(do (if-let [v (tool/no)] (tool/a {:x E}) 2) E)",
+    ),
+    *(
+        "(do (cond (tool/no) (tool/a {:x E}) (= E 1) 2 :else (tool/b {:x 1})) E)",
+        "(do (tool/b {:x E}) (if (tool/no) E [E]))",
+    ),
+    *(
+        "(doseq [y [1 2]] (doseq [x [1 2]] (tool/a {:x E})) (tool/b {:x E}))",
+        "(do (if (tool/yes) 1 (tool/a {:x E})) [E E])",
+    ),
+    *(
+        "(defn f [y] (tool/a {:x E :y y})) (if (tool/no) (f 1) 2) (f 2)",
+        "(let [v (if (tool/no) (tool/a {:x E}) 1)] [v E])",
+    ),
+)
+"""Forms in which something is computed on one way, and asked for on another one."""
+
 DATA: Final[dict[str, Any]] = {"n": 3, "l": [2, 5], "t": "x"}
 
 
@@ -135,6 +174,7 @@ def rows() -> Iterator[Row]:
     """Yield the rows of the tables."""
     yield from (("functions", _called, (number,)) for number in range(len(FUNCTIONS)))
     yield from (("inner", _filled, (form,)) for form in FORMS)
+    yield from (("known", _ran, tuple(form.replace("E", one) for one in _COMPUTED)) for form in KNOWN)
     yield from (("order", _ran, ORDERED[start : start + 14]) for start in range(0, len(ORDERED), 14))
     yield from (("texts", _ran, TEXTS[start : start + 7]) for start in range(0, len(TEXTS), 7))
 
