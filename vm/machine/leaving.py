@@ -73,12 +73,13 @@ def leave(
         idle = idle + 1 if all(_is_same(get(slots, slot), value) for slot, value in changes) else 0
     changes.append((step.visits, (visits + entered, size)))
     slots, steps, size = put(slots, changes), state.steps + entered, state.size + size - before
-    status, reason, at, monitors = state.status, state.reason, state.at, state.monitors
+    monitors = state.monitors
     if step.position in plan.watch.notified:
         monitors = plan.watch.left(monitors, Left(step.position, transition.branch, succeeded, followers))
     if to >= 0 and ending is not None:
         after = {"slots": slots, "steps": steps, "size": size, "monitors": monitors}
         return close(plan, state.changed(after), step, event, transition)
+    status, reason, at = state.status, state.reason, state.at
     if to >= 0:
         at = to
         if body.get("next") != plan.steps[to].id:
