@@ -148,7 +148,7 @@ NINTH: Final = (
         "a type with nothing but a length is no limit",
         (
             (
-                "vm/machine/data.py",
+                "vm/language/types.py",
                 """\
 _TYPE_ONLY: Final = {"type"}
 """,
@@ -157,12 +157,12 @@ _LIMITS: Final = {"enum", "minimum", "maximum", "maxLength", "pattern"}
 """,
             ),
             (
-                "vm/machine/data.py",
+                "vm/language/types.py",
                 """\
-    if spec is None or (spec.model_fields_set == _TYPE_ONLY and _WORDS.get(type(value)) in (spec.type or ())):
+    if spec.model_fields_set == _TYPE_ONLY and _WORDS.get(type(value)) in (spec.type or ()):
 """,
                 """\
-    if spec is None or (not spec.model_fields_set & _LIMITS and _WORDS.get(type(value)) in (spec.type or ())):
+    if not spec.model_fields_set & _LIMITS and _WORDS.get(type(value)) in (spec.type or ()):
 """,
             ),
         ),

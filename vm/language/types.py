@@ -195,6 +195,8 @@ class TypeSpec(Node):
 
 
 _PYTHON: Final[dict[str, tuple[type, ...]]] = {"string": (str,), "array": (list, tuple), "object": (dict,)}
+_TYPE_ONLY: Final = {"type"}
+_WORDS: Final[dict[type, str]] = {str: "string", int: "integer", bool: "boolean"}
 
 
 def refusal(value: Any, spec: TypeSpec, path: str = "") -> str | None:
@@ -203,6 +205,8 @@ def refusal(value: Any, spec: TypeSpec, path: str = "") -> str | None:
     The meaning is that of JSON Schema (draft 2020-12): a keyword applies only to values of its kind, and `pattern`
     searches.
     """
+    if spec.model_fields_set == _TYPE_ONLY and _WORDS.get(type(value)) in (spec.type or ()):
+        return None  # most types say no more than the kind
     return next(_refusals(value, spec, path), None)
 
 
@@ -252,7 +256,9 @@ def _array_refusals(value: Sequence[Any], spec: TypeSpec, path: str) -> Iterator
         yield f"{here}must have at most {spec.max_items} items, not {len(value)}"
     if spec.items is not None:
         for number, item in enumerate(value):
-            yield from _refusals(item, spec.items, f"{path}[{number}]")
+            why = refusal(item, spec.items, f"{path}[{number}]")
+            if why is not None:
+                yield why
 
 
 def _is_of_kind(value: Any, spec: TypeSpec) -> bool:

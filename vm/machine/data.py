@@ -16,9 +16,6 @@ from stepward.vm.values import FrozenMap, as_text
 
 REDACTED: Final = "[sensitive]"
 
-_TYPE_ONLY: Final = {"type"}
-_WORDS: Final[dict[type, str]] = {str: "string", int: "integer", bool: "boolean"}
-
 
 def filled(value: Any, reader: Reader) -> Any:
     """Return `value` with its references replaced; a text that holds a sensitive value becomes a Secret.
@@ -73,10 +70,8 @@ def _changed(tree: Built, base: Reference, reader: Reader) -> Any:
 
 def refused(value: Any, spec: TypeSpec | None, name: str) -> str | None:
     """Return why an opened value is not of its type, without showing sensitive values; None if it is."""
-    if spec is None or (spec.model_fields_set == _TYPE_ONLY and _WORDS.get(type(value)) in (spec.type or ())):
-        return None
-    why = refusal(value, spec)
-    if why is None:
+    why = None if spec is None else refusal(value, spec)
+    if spec is None or why is None:
         return None
     return f"{name} is not of its type" if is_sensitive(spec) else f"{name}: {why}"
 
