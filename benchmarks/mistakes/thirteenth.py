@@ -214,11 +214,13 @@ FROM_OUTSIDE: Final = ("attempt", "resumed")
         "branches forget what they cost",
         (
             (
-                "vm/machine/state.py",
+                "vm/machine/forks.py",
                 """\
-    "cost",
+    return tuple.__new__(State, state[:OWN_PARTS] + run[OWN_PARTS:])
 """,
-                "",
+                """\
+    return tuple.__new__(State, state[:OWN_PARTS] + run[OWN_PARTS:])._replace(cost=state.cost)
+""",
             ),
         ),
     ),

@@ -167,10 +167,10 @@ from stepward.vm.machine.events import RUNNING
             (
                 "vm/machine/decide.py",
                 """\
-        if isinstance(action, Event) and "ends" in action.body:
+            if "ends" in action.body:
 """,
                 """\
-        if isinstance(action, Event) and action.kind == "ended":
+            if action.kind == "ended":
 """,
             ),
         ),

@@ -82,7 +82,8 @@ def starts_without_what_it_needs(patch: pytest.MonkeyPatch) -> None:
 
 
 def measures_siblings_together(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(forks, "OF_RUN", (*forks.OF_RUN, "size"))
+    real = forks._with_run
+    patch.setattr(forks, "_with_run", lambda state, run: real(state, run)._replace(size=run.size))
 
 
 def counts_no_outputs(patch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,8 @@ def leaves_the_names_of_a_branch(patch: pytest.MonkeyPatch) -> None:
 
 def counts_steps_by_branch(patch: pytest.MonkeyPatch) -> None:
     """What a branch spends is forgotten where it ends."""
-    patch.setattr(forks, "OF_RUN", tuple(name for name in forks.OF_RUN if name != "steps"))
+    real = forks._with_run
+    patch.setattr(forks, "_with_run", lambda state, run: real(state, run)._replace(steps=state.steps))
 
 
 def lets_rules_forget_siblings(patch: pytest.MonkeyPatch) -> None:

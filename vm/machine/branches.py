@@ -162,7 +162,7 @@ def begun(plan: Plan, state: State, event: Event) -> State:
     """Apply the start of a branch, or of an item that runs beside others."""
     frame = tuple(map(tuple, event.body["frame"]))
     number, fork = branch_of(plan, state, frame), _fork(state)
-    if number is None or frame != _name(plan, state, number) or number not in may_start(plan, fork):
+    if number is None or number not in may_start(plan, fork):
         raise MisfitError("a branch starts that can't start now")
     position, _, before = member(plan, fork, number)
     body = plan.bodies[position]
@@ -191,8 +191,10 @@ def begun(plan: Plan, state: State, event: Event) -> State:
     )
     if fork.items is not None:
         own = noticed(plan, own, body.next)
-    shared = plan.watch.shared(state.monitors, own.monitors, position)
-    return state._replace(fork=fork.changed(number, Branch(own)), monitors=shared)
+    state = state._replace(fork=fork.changed(number, Branch(own)))
+    if own.monitors is state.monitors:
+        return state
+    return state._replace(monitors=plan.watch.shared(state.monitors, own.monitors, position))
 
 
 def _size(output: object) -> int:

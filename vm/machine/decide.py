@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.evaluator import evaluate_condition
@@ -38,7 +38,7 @@ from stepward.vm.machine.calls import (
 )
 from stepward.vm.machine.computing import enter_compute
 from stepward.vm.machine.data import computed, filled, refused
-from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Calls, Event, Kind, event, unsealed
+from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Event, Kind, event, unsealed
 from stepward.vm.machine.forks import beside, may_start, owed
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
@@ -57,11 +57,32 @@ UnderWay = frozenset[tuple[FrameName, int]]
 NOBODY: Final[UnderWay] = frozenset()
 
 
-def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY) -> Action:
+class Asked(NamedTuple):
+    """A branch that was asked: its state, what else it read that siblings may change, and what it does next.
+
+    `inner` are the branches within it. `is_settled`: it does not depend on who is under way.
+    """
+
+    own: State
+    read: tuple[Any, ...]
+    action: Action
+    inner: Memory
+    is_settled: bool
+
+
+Memory = dict[int, Asked]
+"""What branches came to, by their numbers: whoever decides often about one run keeps it between the decisions."""
+
+MAX_ASKED: Final = 1_000
+"""Maximal number of branches in a memory, which does not tell those that have ended from others."""
+
+
+def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY, memory: Memory | None = None) -> Action:
     """Return the next action: an event to append, calls to make, or IDLE.
 
     `under_way` are the calls of a step with `depends_on`, or in branches, that go on in this process, or wait to be
-    tried again. They are no calls to make, and none of them is in doubt.
+    tried again. They are no calls to make, and none of them is in doubt. `memory` changes no decision: a branch that it
+    has is not asked again.
     """
     if state.status != RUNNING:
         return _cancelled(plan, state) if state.is_cancelled and not state.is_over else IDLE
@@ -71,7 +92,7 @@ def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY) -> Action:
     if state.each is not None:
         return _cancelled(plan, state) if state.is_cancelled else between_items(plan, state, state.each)
     if state.fork is not None:
-        return _in_branches(plan, state, state.fork, under_way)
+        return _in_branches(plan, state, state.fork, under_way, {} if memory is None else memory)
     if state.calls is not None:
         return _in_calls(plan, state, step, under_way)
     if state.is_cancelled:
@@ -108,37 +129,72 @@ def _awaits_call(plan: Plan, state: State, under_way: UnderWay) -> bool:
     return not is_ordered and any(frame == state.frame for frame, _ in under_way)
 
 
-def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay) -> Action:
+def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay, memory: Memory) -> Action:
     """Return the next action where branches run: what ends the run comes first, then records, then calls.
 
     The calls are those of one branch: their starts are recorded before it is asked again, so that rules count them.
     """
     if state.is_cancelled:
         return _cancelled(plan, state)
-    if is_joined(plan, state):
+    if not fork.running and is_joined(plan, state):
         return join(plan, state)
-    starting = frozenset(may_start(plan, fork))
+    starting = [*may_start(plan, fork)]
     if plan.one_by_one and fork.stops and starting:  # so that one that was under way may follow one that has failed
         return branch_started(plan, state, min(starting))
+    owing, is_near = _owing(plan, state)
+    memory = {} if is_near else memory  # near it, what a branch does depends on what its siblings have spent
+    read = _shared(state)
     found: Action = IDLE
-    # A call that is to be tried again has cost a step before: far from the budget, nobody need look for it.
-    is_near = out_of_steps(plan, state, state.steps + plan.most_cost)
-    owing = owed(state) if is_near and not state.is_once_sized else 0
-    for number in sorted(starting.union(fork.running)):
+    for number in sorted([*starting, *fork.running]) if starting else fork.running:
         own = fork.branches[number].state
         action: Action = IDLE
         if own is None:
-            action = branch_started(plan, state, number)
-        elif not _awaits_call(plan, own, under_way):
-            others = owing - owed(own) if owing else 0
-            action = decide(plan, beside(plan, state, number, others), under_way)
-        if isinstance(action, Event) and "ends" in action.body:
-            return with_doubts(plan, state, action)
-        is_first = found is IDLE or (isinstance(found, Calls) and isinstance(action, Event))
-        found = action if is_first and action is not IDLE else found
+            # A start ends no run: it need not be written where an event comes before it.
+            action = found if isinstance(found, Event) else branch_started(plan, state, number)
+        elif not (under_way and _awaits_call(plan, own, under_way)):
+            known = memory.get(number)
+            if known is None or known.own is not own or known.read != read or not known.is_settled:
+                known = _ask(plan, state, number, owing, under_way, memory)
+            action = known.action
+        if isinstance(action, Event):
+            if "ends" in action.body:
+                return with_doubts(plan, state, action)
+            found = found if isinstance(found, Event) else action
+        elif found is IDLE:
+            found = action
         if plan.one_by_one and (action is not IDLE or _is_under_way(state, number, under_way)):
             break
     return found
+
+
+def _owing(plan: Plan, state: State) -> tuple[int, bool]:
+    """Return how many attempts are to come for which the budget of steps has not paid, 0 far from it; and whether it
+    may be too small for what comes next."""
+    # A call that is to be tried again has cost a step before: far from the budget, nobody need look for it.
+    if not out_of_steps(plan, state, state.steps + plan.most_cost):
+        return 0, False
+    owing = owed(state)
+    return owing, out_of_steps(plan, state, owing + plan.most_cost)
+
+
+def _shared(state: State) -> tuple[Any, ...]:
+    """Return what decisions about one branch read that another one may change, far from the budget of steps."""
+    return state.monitors, state.tokens, state.cost
+
+
+def _ask(plan: Plan, state: State, number: int, owing: int, under_way: UnderWay, memory: Memory) -> Asked:
+    """Ask a branch what it does next, where `owing` attempts are to come for which the budget has not paid."""
+    assert state.fork is not None
+    own, known = state.fork.branches[number].state, memory.get(number)
+    assert own is not None
+    inner = {} if known is None else known.inner
+    others = owing - owed(own) if owing and not state.is_once_sized else 0
+    action = decide(plan, beside(plan, state, number, others), under_way, inner)
+    if len(memory) > MAX_ASKED:
+        memory.clear()
+    is_settled = own.calls is None and own.fork is None
+    memory[number] = asked = Asked(own, _shared(state), action, inner, is_settled)
+    return asked
 
 
 def _is_under_way(state: State, number: int, under_way: UnderWay) -> bool:

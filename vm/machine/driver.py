@@ -16,7 +16,8 @@ from stepward.vm.journal.store import Append, AppendConflict, Entry, JournalErro
 from stepward.vm.language.steps.catching import BAD_OUTPUT
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
-from stepward.vm.machine.calls import judge, place_of
+from stepward.vm.machine.calls import judge
+from stepward.vm.machine.decide import Memory
 from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, made, unsealed
 from stepward.vm.machine.forks import within
@@ -72,6 +73,7 @@ class Driver:
         self.plan = plan
         self.run = run
         self.state = state
+        self.memory: Memory = {}
         self.lease = lease
         self.committed = (state, last)
         self.pending: list[Pending] = []
@@ -414,12 +416,12 @@ class Driver:
 
     async def _intend(self, plan: CallPlan, call: Call, note: dict[str, Any]) -> str:
         """Record the intent of an effect, unless it is recorded already; return the performance's resume token."""
-        here, frame = self.here(call), call.frame
+        frame = call.frame
         reference = token_reference(call.step, call.visit, call.performance, frame) if plan.may_suspend else ""
         if call.is_started:
             if not plan.may_suspend:
                 return ""
-            secrets = await self.setup.io(self.setup.journal.vault.get, self.run)
+            secrets, here = await self.setup.io(self.setup.journal.vault.get, self.run), self.here(call)
             assert here.calls is not None, "a call that has started is one of the present step"
             digest = here.calls[call.sub].token
             secret = secrets.get(reference)
@@ -432,15 +434,15 @@ class Driver:
             self.secrets[reference] = token.secret.encode()
         args, governed = call.args or FrozenMap(), self.state.governed
         policies = self.plan.digests_under(governed)
-        body = {**place_of(here, call.step, call.visit), "args": args, "policies": policies, "tool": plan.tool}
+        place = {"step": call.step, "visit": call.visit, **({"frame": frame} if frame else {})}
+        body = {**place, "args": args, "policies": policies, "tool": plan.tool}
         if self.plan.has_sensitive:
             happened = unsealed("intent", body, said)
         elif governed:
             happened = event("intent", body, said)
         else:
-            happened = made(
-                "intent", body, said, plan.texts.intent.filled(plan.args_text or text_of(args), call.visit, frame)
-            )
+            text = plan.texts.intent.filled(plan.args_text or text_of(args), call.visit, frame)
+            happened = made("intent", body, said, text)
         self.record(happened)
         return token.text() if token is not None else ""
 

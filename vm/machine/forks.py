@@ -9,36 +9,22 @@ state is not: what siblings have left by now depends on timing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, Event
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
-from stepward.vm.machine.state import OF_RUN, READY, Branch, Fork, State, owner_of
+from stepward.vm.machine.state import OWN_PARTS, READY, Branch, Fork, State, owner_of
 
 
 class MisfitError(StepwardError):
     """An event can't happen in this state: its journal was not written by the machine for this program."""
 
 
-@cache
-def _places(names: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(map(State._fields.index, names))
-
-
-def _with_run(state: State, run: State, **changes: Any) -> State:
-    """Return a state with changes, and with what belongs to the run as a whole from another state.
-
-    Each record of a branch comes here twice for each fork around it, and `_replace` looks at every field by its name.
-    """
-    parts: list[Any] = list(state)
-    for place in _places(OF_RUN):
-        parts[place] = run[place]
-    for place, value in zip(_places(tuple(changes)), changes.values(), strict=True):
-        parts[place] = value
-    return State._make(parts)
+def _with_run(state: State, run: State) -> State:
+    """Return a state with what belongs to the run as a whole from another state."""
+    return tuple.__new__(State, state[:OWN_PARTS] + run[OWN_PARTS:])
 
 
 def seen_by(plan: Plan, state: State, number: int) -> State:
@@ -46,8 +32,10 @@ def seen_by(plan: Plan, state: State, number: int) -> State:
     assert state.fork is not None
     own = state.fork.branches[number].state
     assert own is not None, "the branch has started and not ended"
-    owner = owner_of(plan, state.fork, number)
-    return _with_run(own, state, monitors=plan.watch.shared(own.monitors, state.monitors, owner))
+    seen = _with_run(own, state)
+    if own.monitors is state.monitors:
+        return seen
+    return seen._replace(monitors=plan.watch.shared(own.monitors, state.monitors, owner_of(plan, state.fork, number)))
 
 
 def owed(state: State) -> int:
@@ -71,9 +59,11 @@ def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
     fork = state.fork
     assert fork is not None
     branch = Branch(own) if own.result is None else own.result._replace(monitors=own.monitors)
-    shared = plan.watch.shared(state.monitors, own.monitors, owner_of(plan, fork, number))
-    state = _with_run(state, own, fork=fork.changed(number, branch), monitors=shared)
-    status = _status(plan, state)
+    changes: dict[str, Any] = {"fork": fork.changed(number, branch)}
+    if own.monitors is not state.monitors:
+        changes["monitors"] = plan.watch.shared(state.monitors, own.monitors, owner_of(plan, fork, number))
+    state = _with_run(state, own).changed(changes)
+    status = RUNNING if branch.state is not None and own.status == RUNNING else _status(plan, state)
     return state if status == state.status else state._replace(status=status)
 
 
@@ -111,8 +101,7 @@ def number_of(plan: Plan, fork: Fork, name: str | int) -> int | None:
     """Return the number of the branch or item of this name, or None."""
     if fork.items is not None:
         return name if type(name) is int and 0 <= name < len(fork.branches) else None
-    ids = [plan.steps[position].id for position in plan.forks[fork.at].branches]
-    return ids.index(str(name)) if name in ids else None
+    return plan.numbers.get((fork.at, name)) if type(name) is str else None
 
 
 def may_start(plan: Plan, fork: Fork) -> Iterator[int]:
@@ -139,14 +128,16 @@ def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:
 
     The branch need not have started.
     """
-    if state.fork is None or frame == state.frame:
+    fork, around = state.fork, state.frame
+    if fork is None or frame == around:
         return None
-    depth, fork = len(state.frame), state.fork
-    if len(frame) > depth and frame[:depth] == state.frame:
+    depth = len(around)
+    if len(frame) > depth and frame[:depth] == around:
         step, visit, turn, name = frame[depth]
-        found = number_of(plan, fork, name)
-        if (step, visit, turn) == (plan.steps[fork.at].id, fork.visit, fork.round) and found is not None:
-            return found
+        if visit == fork.visit and turn == fork.round and step == plan.steps[fork.at].id:
+            found = number_of(plan, fork, name)
+            if found is not None:
+                return found
     raise MisfitError(f"an event is in the frame {frame}, which is not open")
 
 

@@ -14,7 +14,7 @@ from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.monitors import Left, Part
 from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, get, put
-from stepward.vm.machine.state import STAYING, Failure, State
+from stepward.vm.machine.state import OWN_PARTS, STAYING, Failure, State
 from stepward.vm.machine.traces import traced
 
 
@@ -91,8 +91,8 @@ def leave(
             raise MisfitError(f"the run ends {status} after `{step.id}`")
     trace = traced(state.trace, event)
     # As `changed`, of which most steps would change ten parts.
-    parts = (status, reason, at, slots, None, steps, idle, size, monitors, trace, *state[STAYING:])
-    left: State = tuple.__new__(State, parts)
+    changed = (status, reason, at, slots, None, idle, size, monitors, trace, steps)
+    left: State = tuple.__new__(State, state[:STAYING] + changed + state[OWN_PARTS + 1 :])
     return left._replace(error=body["error"]) if "ends" in body and "error" in body else left
 
 

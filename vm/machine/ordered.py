@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from stepward.vm.journal.store import LeaseLost
 from stepward.vm.machine.calls import used_up
+from stepward.vm.machine.decide import Memory
 from stepward.vm.machine.events import Call, Calls, Event
 from stepward.vm.machine.holding import look
 from stepward.vm.machine.keys import FrameName
@@ -34,6 +35,7 @@ class Driver(Protocol):
     state: State
     setup: Setup
     pending: list[Any]
+    memory: Memory
 
     @property
     def is_stopping(self) -> bool:
@@ -117,7 +119,8 @@ class _Members:
     async def _has_looked(self) -> bool:
         """Know which breakers are open, for the next decision; return whether there is no error so far."""
         try:
-            await look(self.driver)
+            if self.driver.setup.breakers.is_stale:
+                await look(self.driver)
         except Exception as error:  # the calls under way come back first
             self.errors.append(error)
         self.gather()  # some may have come back meanwhile

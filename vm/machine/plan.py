@@ -308,6 +308,8 @@ class Plan:
             self.slot((name,))
         layout = program.layout
         self.forks = layout.forks
+        branches = [(at, fork.branches) for at, fork in self.forks.items()]
+        self.numbers = {(at, layout.steps[one].id): number for at, many in branches for number, one in enumerate(many)}
         self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(layout.steps))
         self.most_cost = max(step.cost for step in self.steps)
         self.has_sensitive = any(map(is_sensitive, self._types()))

@@ -164,33 +164,43 @@ class Fork(NamedTuple):
         before, running = self.branches[number], self.running
         if (before.state is None) is not (branch.state is None):
             running = tuple(sorted({*running} ^ {number}))
-        return self._replace(
-            branches=(*self.branches[:number], branch, *self.branches[number + 1 :]),
-            running=running,
-            begun=self.begun + (before.state is None and not before.is_done),
-            has_failed=self.has_failed or branch.failure is not None,
+        branches = list(self.branches)
+        branches[number] = branch
+        begun = self.begun + (before.state is None and not before.is_done)
+        has_failed = self.has_failed or branch.failure is not None
+        return Fork(
+            self.at, self.visit, tuple(branches), self.items, self.round, self.stops, running, begun, has_failed
         )
 
 
 class _Parts(NamedTuple):
-    """The parts of a state."""
+    """The parts of a state: last those that belong to the run as a whole, not to a branch of it."""
 
+    # These stay when a step is left, which `leave` relies on.
+    round: int = 1
+    output: Any = None
+    error: str = ""
+    each: Each | None = None
+    frames: tuple[Frame, ...] = ()
+    fork: Fork | None = None
+    result: Branch | None = None
+    moved: str = ""
+    due: int = 0
+    is_once_sized: bool = False
+    # These change.
     status: str = RUNNING
     reason: str = ""
     at: int = 0
     slots: Slots = ()
     calls: tuple[CallState, ...] | None = None
-    steps: int = 0
     idle: int = 0
     size: int = 0
     monitors: tuple[Any, ...] = ()
     trace: bytes = NO_DIGEST
-    # These stay when a step is left, which `leave` relies on.
-    round: int = 1
+    # These belong to the run as a whole.
+    steps: int = 0
     tokens: int = 0
     cost: int | Decimal = 0
-    output: Any = None
-    error: str = ""
     refusals: int = 0
     is_cancelled: bool = False
     is_erased: bool = False
@@ -198,15 +208,8 @@ class _Parts(NamedTuple):
     by: str = ""
     governed: int = 0
     caller: str = ""
-    each: Each | None = None
-    frames: tuple[Frame, ...] = ()
     broken: tuple[tuple[str, str], ...] = ()
-    fork: Fork | None = None
-    result: Branch | None = None
-    moved: str = ""
-    due: int = 0
     ends_by: int = 0
-    is_once_sized: bool = False
 
 
 class State(_Parts):
@@ -260,9 +263,9 @@ _PLACES: Final = {name: place for place, name in enumerate(State._fields)}
 _BLANK: Final = State()
 
 STAYING: Final = 10
-"""The place of the first of the parts that stay when a step is left."""
+"""The number of parts in front that stay when a step is left."""
 
-assert State._fields[STAYING] == "round", "`leave` writes the parts before it"
+assert State._fields[STAYING] == "status", "`leave` writes the parts from it to `steps`"
 
 
 def before(plan: Plan) -> State:
@@ -313,21 +316,8 @@ class Reader:
         return value
 
 
-OF_RUN: Final = (
-    "steps",
-    "tokens",
-    "cost",
-    "refusals",
-    "is_cancelled",
-    "is_erased",
-    "limits",
-    "by",
-    "governed",
-    "caller",
-    "broken",
-    "ends_by",
-)
-"""The parts of a state that belong to the run as a whole, not to a branch of it."""
+OWN_PARTS: Final = State._fields.index("steps")
+"""The number of parts of a state that a branch has for itself; those behind them belong to the run as a whole."""
 
 
 def visits_of(state: State, step: StepPlan) -> int:
@@ -393,7 +383,7 @@ def _plain_branch(plan: Plan, state: State, fork: Fork, number: int) -> list[Any
     if branch.state is not None:
         shared = plan.watch.shared(branch.state.monitors, state.monitors, owner)
         found = _plain(plan, branch.state._replace(monitors=shared))
-        own = {name: value for name, value in found.items() if name not in OF_RUN}
+        own = {name: value for name, value in found.items() if name not in State._fields[OWN_PARTS:]}
     monitors = _listed(plan.watch.shared(branch.monitors, state.monitors, owner) if branch.monitors else ())
     return [own, branch.is_done, _shown(branch.output), branch.failure, branch.trace.hex(), monitors]
 

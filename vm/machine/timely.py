@@ -9,7 +9,7 @@ from math import inf
 from typing import Final, Protocol
 
 from stepward.vm.machine.deadlines import overdue
-from stepward.vm.machine.decide import NOBODY, UnderWay, decide
+from stepward.vm.machine.decide import NOBODY, Memory, UnderWay, decide
 from stepward.vm.machine.due import first_wait
 from stepward.vm.machine.events import Action, Event
 from stepward.vm.machine.plan import Plan
@@ -28,6 +28,7 @@ class Timed(Protocol):
     plan: Plan
     state: State
     setup: Setup
+    memory: Memory
 
 
 def next_action(run: Timed, under_way: UnderWay = NOBODY) -> Action:
@@ -35,13 +36,13 @@ def next_action(run: Timed, under_way: UnderWay = NOBODY) -> Action:
     if run.state.ends_by and is_out_of_time(run):
         return run_out(run.plan, run.state, run.setup.clock.now())
     if not run.plan.waits:
-        return decide(run.plan, run.state, under_way)
+        return decide(run.plan, run.state, under_way, run.memory)
     due, clock = first_wait(run.state), run.setup.clock
     if due:
         found = overdue(run.plan, run.state, due if run.plan.one_by_one else clock.now())
         if found is not None:
             return found
-    action = decide(run.plan, run.state, under_way)
+    action = decide(run.plan, run.state, under_way, run.memory)
     return dated(action, clock.now()) if isinstance(action, Event) and action.kind == "waiting" else action
 
 
