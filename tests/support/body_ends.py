@@ -6,6 +6,7 @@ Each body asks a tool first, and goes one of two ways. Each way has its own outp
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any, Final
 
 from stepward.vm import ExecutionVM, MemoryJournal, Program, ToolContext
@@ -165,7 +166,11 @@ def _with_branch(shape: str, steps: list[Data], condition: str) -> list[Data]:
 class Tape:
     """Tools that answer by a list of choices; `widths` are how many each call had."""
 
-    def __init__(self, choices: list[int]) -> None:
+    def __init__(self) -> None:
+        self.begin([])
+
+    def begin(self, choices: list[int]) -> None:
+        """Forget what other runs have done, and answer by a list of choices."""
         self.choices, self.widths = choices, list[int]()
         self.log: list[str] = []
 
@@ -188,9 +193,11 @@ def runs(data: Data) -> Iterator[list[str]]:
     steps = [{**step, "guardrails": []} if "guardrails" in step else step for step in data["steps"]]
     bare = Program.from_dict({**data, "guardrails": [], "steps": steps})
     pending: list[list[int]] = [[]]
+    tape, numbers = Tape(), count()
+    machine = ExecutionVM(tape, None, MemoryJournal(), checker=None)
     while pending:
-        tape = Tape(pending.pop())
-        ExecutionVM(tape, None, MemoryJournal(), checker=None).run_sync(bare, {}, run_id="run")
+        tape.begin(pending.pop())
+        machine.run_sync(bare, {}, run_id=f"run {next(numbers)}")
         taken = [*tape.choices, *[0] * (len(tape.widths) - len(tape.choices))]
         for place in range(len(tape.choices), len(taken)):
             pending += [[*taken[:place], other] for other in range(1, tape.widths[place])]

@@ -143,7 +143,7 @@ class _Search(Search):
             memory = _without(memory, places)
         return (0, values, (0,) * (len(self.bounds) + 1), memory, ())
 
-    def _told(self, memory: tuple[Any, ...], event: Event) -> tuple[tuple[Any, ...], list[tuple[str, str, int]]]:
+    def _seen(self, memory: tuple[Any, ...], event: Event) -> tuple[tuple[Any, ...], list[tuple[str, str, int]]]:
         seen = [
             (None, "", 0) if held is None else rule.sees(held, event)
             for rule, held in zip(self.rules, memory, strict=True)

@@ -46,6 +46,10 @@ class Event(NamedTuple):
     more: Any = None
 
 
+Outcome = tuple[tuple[Event, ...], str, Env, tuple[tuple[str, int], ...], Any]
+"""One outcome of a step: what rules see, where it leads, its values and visits, and the output that it gives."""
+
+
 class Judge:
     """One rule along one run, by time."""
 
@@ -179,6 +183,14 @@ class Enumeration:
             for rule in self.fork["branches"][name].get("guardrails", ())
         ]
         self.broken: set[str] = set()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin with nothing that is known already: what rules see, and what comes of steps."""
+        self.known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.judged: dict[tuple[int, Any, int], Any] = {}
+        self.numbers: dict[tuple[Event, ...], int] = {}
+        self.performed: dict[tuple[Any, ...], tuple[Outcome, ...]] = {}
         self.states = 0
 
     def starts(self) -> list[State]:
@@ -202,14 +214,32 @@ class Enumeration:
         self.states = len(seen)
         return self.broken
 
-    def _told(self, rules: tuple[Any, ...], events: list[Event]) -> tuple[Any, ...]:
-        for event in events:
-            found = [judge.sees(memory, event) for judge, memory in zip(self.judges, rules, strict=True)]
-            for judge, (_, is_broken) in zip(self.judges, found, strict=True):
+    def _told(self, rules: tuple[Any, ...], events: tuple[Event, ...]) -> tuple[Any, ...]:
+        """Let all rules see events. They see the same ones in many interleavings, and are asked once."""
+        asked = (rules, events)
+        if asked not in self.known:
+            self.known[asked] = self._seen(rules, events)
+        return self.known[asked]
+
+    def _seen(self, rules: tuple[Any, ...], events: tuple[Event, ...]) -> tuple[Any, ...]:
+        number = self._number(events)
+        return tuple(self._judged(place, memory, events, number) for place, memory in enumerate(rules))
+
+    def _number(self, events: tuple[Event, ...]) -> int:
+        """Return a number that only these events have."""
+        return self.numbers.setdefault(events, len(self.numbers))
+
+    def _judged(self, place: int, memory: Any, events: tuple[Event, ...], number: int) -> Any:
+        """Return what a rule remembers after events."""
+        asked = (place, memory, number)
+        if asked not in self.judged:
+            judge = self.judges[place]
+            for event in events:
+                memory, is_broken = judge.sees(memory, event)
                 if is_broken:
                     self.broken.add(judge.rule["name"])
-            rules = tuple(memory for memory, _ in found)
-        return rules
+            self.judged[asked] = memory
+        return self.judged[asked]
 
     def _ended(self, rules: tuple[Any, ...], ending: str) -> None:
         """Let all rules see the end of the run."""
@@ -236,10 +266,10 @@ class Enumeration:
             return
         step = self.top[state.at]
         if step is self.fork:
-            rules = self._told(state.rules, [Event("starts", "both", state.env)])
+            rules = self._told(state.rules, (Event("starts", "both", state.env),))
             yield state._replace(members=(Member(),) * len(self.names), rules=rules)
             return
-        for events, at, env, _, _ in self._performed(self.program["steps"], step, state.env, ()):
+        for events, at, env, _, _ in self._outcomes(self.program["steps"], step, state.env, ()):
             rules = self._told(state.rules, events)
             if at in self.top:
                 yield State(at, env, None, rules)
@@ -268,7 +298,7 @@ class Enumeration:
                 yield self._put(state, place, Member(branch["steps"][0]["id"], env), state.rules)
                 continue
             step = self.bodies[name][member.at]
-            for events, at, env, visits, output in self._performed(branch["steps"], step, member.env, member.visits):
+            for events, at, env, visits, output in self._outcomes(branch["steps"], step, member.env, member.visits):
                 rules = self._told(state.rules, events)
                 if at in self.bodies[name]:
                     yield self._put(state, place, Member(at, env, visits), rules)
@@ -279,7 +309,7 @@ class Enumeration:
                         "v",
                         *(f"{one}.{what}" for one in self.bodies[name] for what in ("output", "error")),
                     }
-                    rules = self._left(self._told(rules, [Event("assigns", name, frozenset(inside))]), name, at)
+                    rules = self._left(self._told(rules, (Event("assigns", name, frozenset(inside)),)), name, at)
                     yield self._put(state, place, Member(ended=at, output=output), rules)
         if is_joined:
             yield from self._joined(state, members)
@@ -293,7 +323,7 @@ class Enumeration:
     @staticmethod
     def _put(state: State, place: int, member: Member, rules: tuple[Any, ...]) -> State:
         assert state.members is not None
-        return state._replace(members=(*state.members[:place], member, *state.members[place + 1 :]), rules=rules)
+        return State(state.at, state.env, (*state.members[:place], member, *state.members[place + 1 :]), rules)
 
     def _joined(self, state: State, members: tuple[Member, ...]) -> Iterator[State]:
         has_failed = any(member.ended != "good" for member in members)
@@ -305,7 +335,7 @@ class Enumeration:
                 env[f"{name}.error"] = "error"
             if member.ended == "good" and member.output is not None:
                 env[f"{name}.output"] = member.output
-        events = [] if has_failed else [Event("succeeds", "both")]
+        events = () if has_failed else (Event("succeeds", "both"),)
         if has_failed:
             env["both.error"] = "error"
         for whole in () if has_failed else ("both.output", "all"):
@@ -315,7 +345,7 @@ class Enumeration:
         if target == "":
             target = self._following(self.program["steps"], self.fork)
         rules = self._told(
-            state.rules, [Event("assigns", "both", frozenset({"both.error", "both.output", "all"})), *events]
+            state.rules, (Event("assigns", "both", frozenset({"both.error", "both.output", "all"})), *events)
         )
         if target in self.top:
             yield State(target, tuple(sorted(env.items())), None, rules)
@@ -331,9 +361,18 @@ class Enumeration:
         place = ids.index(step["id"]) + 1
         return "good" if step.get("is_terminal") or step["id"] in arms or place == len(ids) else ids[place]
 
+    def _outcomes(
+        self, steps: list[Any], step: Mapping[str, Any], env: Env, visits: tuple[tuple[str, int], ...]
+    ) -> tuple[Outcome, ...]:
+        """Return the outcomes of a step, which does not know what else goes on."""
+        asked = (step["id"], env, visits)
+        if asked not in self.performed:
+            self.performed[asked] = tuple(self._performed(steps, step, env, visits))
+        return self.performed[asked]
+
     def _performed(
         self, steps: list[Any], step: Mapping[str, Any], env: Env, visits: tuple[tuple[str, int], ...]
-    ) -> Iterator[tuple[list[Event], str, Env, tuple[tuple[str, int], ...], Any]]:
+    ) -> Iterator[Outcome]:
         """Yield each outcome of a step: what rules see, where it leads, and what it leaves."""
         name = step["id"]
         counted = dict(visits)
@@ -345,38 +384,38 @@ class Enumeration:
                     f"{name}.error": "error"
                 }
                 changed = tuple(sorted(values.items())) if step["type"] == "tool" else env
-                passes = [Event("passes", name)]
+                passes = (Event("passes", name),)
                 yield passes, target or "failed", changed, tuple(sorted(counted.items())), None
                 return
         held = tuple(sorted(counted.items()))
         start = Event("starts", name, env)
         if step["type"] == "end":
             output = written(step.get("output"), dict(env))
-            yield [start], "good" if step["outcome"] == "success" else "failed", env, held, output
+            yield (start,), "good" if step["outcome"] == "success" else "failed", env, held, output
         elif step["type"] == "set":
             changed = tuple(sorted({**dict(env), "v": "x"}.items()))
-            done = [start, Event("assigns", name, frozenset({"v"})), Event("succeeds", name)]
+            done = (start, Event("assigns", name, frozenset({"v"})), Event("succeeds", name))
             yield done, self._following(steps, step), changed, held, None
         elif step["type"] == "condition":
             value = read(step["condition"], dict(env))
             if value is FAILS:
-                yield [start], "failed", env, held, None
+                yield (start,), "failed", env, held, None
             else:
                 label = "then" if value else "otherwise"
-                yield [start, Event("takes", name, label), Event("succeeds", name)], step[label], env, held, None
+                yield (start, Event("takes", name, label), Event("succeeds", name)), step[label], env, held, None
         else:
             yield from self._called(steps, step, env, held, start)
 
     def _called(
         self, steps: list[Any], step: Mapping[str, Any], env: Env, held: Any, start: Event
-    ) -> Iterator[tuple[list[Event], str, Env, tuple[tuple[str, int], ...], Any]]:
+    ) -> Iterator[Outcome]:
         name = step["id"]
         values = {key: value for key, value in env if not key.startswith(f"{name}.")}
         assigned = Event("assigns", name, frozenset({f"{name}.output", f"{name}.error"}))
         for output in (True, False) if step["tool"] == "ask" else (0,):
             changed = tuple(sorted({**values, f"{name}.output": output}.items()))
-            done = [start, assigned, Event("succeeds", name)]
+            done = (start, assigned, Event("succeeds", name))
             yield done, self._following(steps, step), changed, held, None
         changed = tuple(sorted({**values, f"{name}.error": "error"}.items()))
         target = self._following(steps, step) if step.get("on_error") == "skip" else step.get("error_step", "failed")
-        yield [start, assigned], target, changed, held, None
+        yield (start, assigned), target, changed, held, None

@@ -193,10 +193,7 @@ class Search:
     def _taken(
         self, move: Move, visits: tuple[int, ...], memory: tuple[Any, ...], spent: int, limit: int | None
     ) -> Iterator[tuple[int, Any]]:
-        key = (memory, move.event)
-        if key not in self.seen_by:
-            self.seen_by[key] = self._told(memory, move.event)
-        after, broken = self.seen_by[key]
+        after, broken = self._told(memory, move.event)
         is_affordable = limit is None or spent + move.cost <= limit
         for rule, code, extra in broken:
             # A missing follow-up is one of the ending, all others are of the start.
@@ -207,6 +204,13 @@ class Search:
             yield move.cost, (move.to, move.values, visits, after)
 
     def _told(self, memory: tuple[Any, ...], event: Event) -> tuple[tuple[Any, ...], list[tuple[str, str, int]]]:
+        """Return what rules remember after an event, and what it breaks. Many runs have the same one: it is kept."""
+        key = (memory, event)
+        if key not in self.seen_by:
+            self.seen_by[key] = self._seen(memory, event)
+        return self.seen_by[key]
+
+    def _seen(self, memory: tuple[Any, ...], event: Event) -> tuple[tuple[Any, ...], list[tuple[str, str, int]]]:
         seen = [rule.sees(held, event) for rule, held in zip(self.rules, memory, strict=True)]
         broken = [(rule.name, code, extra) for rule, (_, code, extra) in zip(self.rules, seen, strict=True) if code]
         return tuple(after for after, _, _ in seen), broken

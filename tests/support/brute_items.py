@@ -37,8 +37,7 @@ class ItemEnumeration(Enumeration):
         )
         self.asks = "$both.errors" in str(program)
         self.broken: set[str] = set()
-        self.known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self.states = 0
+        self._forget()
 
     def starts(self) -> list[State]:
         """Return the states before the first step."""
@@ -53,28 +52,24 @@ class ItemEnumeration(Enumeration):
             for items in lists
         ]
 
-    def _told(self, rules: tuple[Any, ...], events: list[Event], place: int = 0) -> tuple[Any, ...]:
+    def _told(self, rules: tuple[Any, ...], events: tuple[Event, ...], place: int = 0) -> tuple[Any, ...]:
         """Let all rules see events outside of the items (place 0), or in one of them (from 1 on)."""
-        asked = (rules, tuple(events), place)
+        asked = (rules, events, place)
         if asked not in self.known:
             self.known[asked] = self._seen(rules, events, place)
         return self.known[asked]
 
-    def _seen(self, rules: tuple[Any, ...], events: list[Event], place: int) -> tuple[Any, ...]:
-        for event in events:
-            known = []
-            for judge, memories in zip(self.judges, rules, strict=True):
-                here = place if judge in self.apart else 0
-                memory, is_broken = judge.sees(memories[here], event)
-                if is_broken:
-                    self.broken.add(judge.rule["name"])
-                known.append((*memories[:here], memory, *memories[here + 1 :]))
-            rules = tuple(known)
-        return rules
+    def _seen(self, rules: tuple[Any, ...], events: tuple[Event, ...], place: int = 0) -> tuple[Any, ...]:
+        number, known = self._number(events), []
+        for which, memories in enumerate(rules):
+            here = place if self.judges[which] in self.apart else 0
+            memory = self._judged(which, memories[here], events, number)
+            known.append((*memories[:here], memory, *memories[here + 1 :]))
+        return tuple(known)
 
     def _next(self, state: State) -> Iterator[State]:
         if state.members is None and self.top[state.at] is self.fork:
-            yield self._begun(state._replace(rules=self._told(state.rules, [Event("starts", "both", state.env)])))
+            yield self._begun(state._replace(rules=self._told(state.rules, (Event("starts", "both", state.env),))))
             return
         yield from super()._next(state)
 
@@ -95,19 +90,19 @@ class ItemEnumeration(Enumeration):
         new = [place for place, member in enumerate(members) if member == NOT_BEGUN and not has_failed]
         if new and running < self.fork["max_concurrency"]:
             place = new[0]
-            rules = self._told(state.rules, [Event("assigns", "both", self.locals)], place + 1)
+            rules = self._told(state.rules, (Event("assigns", "both", self.locals),), place + 1)
             env = tuple(sorted((*state.env, ("i", items[place]))))
             yield self._put(state, place, Member(self.fork["steps"][0]["id"], env), rules)
         for place, member in enumerate(members):
             if member == NOT_BEGUN or member.ended:
                 continue
             step = self.body[member.at]
-            for events, at, env, visits, _ in self._performed(self.fork["steps"], step, member.env, member.visits):
+            for events, at, env, visits, _ in self._outcomes(self.fork["steps"], step, member.env, member.visits):
                 rules = self._told(state.rules, events, place + 1)
                 if at in self.body:
                     yield self._put(state, place, Member(at, env, visits), rules)
                 else:
-                    rules = self._told(rules, [Event("assigns", "both", self.locals)], place + 1)
+                    rules = self._told(rules, (Event("assigns", "both", self.locals),), place + 1)
                     ended = Member(ended=at, output=_error_name(step, events) if self.asks and at == "failed" else None)
                     yield self._put(state, place, ended, self._left_item(rules, place + 1, at))
         if not running and not new:
@@ -135,7 +130,7 @@ class ItemEnumeration(Enumeration):
         """Yield what comes behind items of which one has failed: another round, or what follows the error."""
         joined = tuple((max(memories),) if judge in self.apart else memories for judge, memories in self._paired(state))
         gone = Event("assigns", "both", self.locals | {"both.output", "both.error", "both.errors"})
-        rules = self._told(joined, [gone])
+        rules = self._told(joined, (gone,))
         failed = int(state.at.removeprefix(AGAIN)) + 1 if state.at.startswith(AGAIN) else 1
         if self.fork.get("on_error") == "retry" and failed < self.fork["max_retries"]:
             env = tuple(one for one in state.env if one[0] != "both.errors")  # they are bound when the step has ended
@@ -152,10 +147,10 @@ class ItemEnumeration(Enumeration):
     def _joined(self, state: State, members: tuple[Member, ...]) -> Iterator[State]:
         del members
         rules = tuple((max(memories),) if judge in self.apart else memories for judge, memories in self._paired(state))
-        done = [
+        done = (
             Event("assigns", "both", self.locals | {"both.output", "both.error", "both.errors"}),
             Event("succeeds", "both"),
-        ]
+        )
         rules = self._told(rules, done)
         target = self._following(self.program["steps"], self.fork)
         if target in self.top:
@@ -170,7 +165,7 @@ class ItemEnumeration(Enumeration):
         return zip(self.judges, state.rules, strict=True)
 
 
-def _error_name(step: Mapping[str, Any], events: list[Event]) -> str:
+def _error_name(step: Mapping[str, Any], events: tuple[Event, ...]) -> str:
     """Return the name of the error of an item that fails at a step; a call fails with any, of which none asks."""
     if events[-1].what == "passes":
         return "Visits"

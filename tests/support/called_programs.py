@@ -27,8 +27,12 @@ def called_program(seed: int) -> dict[str, Any]:
     """Return the program of a seed: `c0` and perhaps `c1` call the program `p`."""
     for number in range(MOST_TRIES):
         chance = Random(f"{seed}/{number}/calls")
-        around, inner = (small_program(chance.randrange(1 << 30)) for _ in range(2))
-        if len(around["steps"]) > MOST_STEPS or len(inner["steps"]) > MOST_STEPS:
+        seeds = [chance.randrange(1 << 30) for _ in range(2)]
+        around = small_program(seeds[0])
+        if len(around["steps"]) > MOST_STEPS:
+            continue
+        inner = small_program(seeds[1])
+        if len(inner["steps"]) > MOST_STEPS:
             continue
         if "max_steps" in inner or "max_steps" in around:
             around = {**around, "max_steps": around.get("max_steps", 8) + chance.randint(2, 12)}

@@ -13,7 +13,7 @@ import pytest
 
 from bodied_programs import bodied_program
 from brute_force import truth
-from comparing import checked, compare, dead_steps
+from comparing import checked, checked_with_dead, compare
 from sizes import size
 from small_runs import contradictions
 from stepward.validator import Verdict
@@ -28,9 +28,9 @@ def test_small_programs_with_bodies_agree_with_every_run(chunk: int) -> None:
     wrong: dict[int, list[str]] = {}
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         data = bodied_program(number)
-        report = checked(data)
-        found = compare(data, lambda _, report=report: report, is_rechecked=True)  # type: ignore[misc]
-        said = found.wrong + contradictions(data, report.properties, dead_steps(data), number, runs=20)
+        report, dead = checked_with_dead(data)
+        found = compare(data, lambda _, report=report: report, is_rechecked=True, dead=dead)  # type: ignore[misc]
+        said = found.wrong + contradictions(data, report.properties, dead, number, runs=20)
         if said:
             wrong[number] = said
     assert not wrong

@@ -121,9 +121,14 @@ def due(name: str, broken: set[str]) -> Verdict:
 class Watched:
     """Tools that answer by chance after some turns of the loop, and note what starts and ends when."""
 
-    def __init__(self, chance: Random) -> None:
-        self.chance = chance
+    def __init__(self) -> None:
+        self.chance = Random(0)
         self.events: list[Event] = []
+
+    def begin(self, seed: str) -> Random:
+        """Forget what other runs have done, and return the chance of the next one."""
+        self.chance, self.events = Random(seed), []
+        return self.chance
 
     def has(self, name: str) -> bool:
         return bool(name)
@@ -153,13 +158,13 @@ def broken_by_runs(data: dict[str, Any], seed: int) -> set[str]:
     rules = [rule for rule in rules if "'both'" not in str(rule)]  # no tool tells of the step
     judges = [Judge(rule, parts) for rule in rules]
     found: set[str] = set()
+    tools = Watched()
+    vm = ExecutionVM(tools, None, MemoryJournal(), checker=None)
     for number in range(RUNS):
-        chance = Random(f"{seed} {number}")
-        tools = Watched(chance)
-        vm = ExecutionVM(tools, None, MemoryJournal(), checker=None)
+        chance = tools.begin(f"{seed} {number}")
         inputs = {"f": chance.random() < 0.5, "g": chance.choice("ab")}
         inputs |= {"h": chance.choice("ab")} if "h" in data["inputs"] else {}
-        run = vm.run_sync(bare, inputs, run_id="run")
+        run = vm.run_sync(bare, inputs, run_id=f"run {number}")
         for judge in judges:
             memory: Any = judge.first
             for event in tools.events:

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-import comparing
 from bodies_judge import BodiesJudge
 from brute_force import truth
 from called_programs import as_items, called_program, flat_text
-from comparing import compare, dead_steps
+from comparing import checked_with_dead, compare
 from small_runs import all_runs
 from stepward.validator import ProgramValidator, Report, Verdict, validator
 from stepward.validator.called_findings import in_called_programs
@@ -37,24 +36,21 @@ def _in_names_of_the_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validator, "in_called_programs", lambda findings, _: list(findings))
 
 
-def report_of(data: dict[str, Any]) -> Report:
-    """Return the report on a program with calls, with the names of its twin with for_each steps."""
-    report = ProgramValidator(Program.from_dict(data)).validate()
+def report_of(data: dict[str, Any]) -> tuple[Report, set[str]]:
+    """Return the report on a program with calls and its dead steps, with the names of its twin with for_each steps."""
+    report, dead = checked_with_dead(data)
     findings = (
         replace(one, message=flat_text(one.message), step=None if one.step is None else flat_text(one.step))
         for one in report.findings
     )
     properties = (one._replace(rule=flat_text(one.rule)) for one in report.properties)
-    return replace(report, findings=tuple(findings), properties=tuple(properties))
+    report = replace(report, findings=tuple(findings), properties=tuple(properties))
+    return report, {flat_text(name) for name in dead}
 
 
-def wrong_of(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, report: Report | None = None) -> list[str]:
+def wrong_of(data: dict[str, Any], report: Report, dead: set[str]) -> list[str]:
     """Return what is said of a program and is not true of every run."""
-    report = report_of(data) if report is None else report
-    dead = {flat_text(name) for name in dead_steps(data)}
-    with monkeypatch.context() as patch:
-        patch.setattr(comparing, "dead_steps", lambda _: dead)
-        found = compare(as_items(data), lambda _: report, is_rechecked=True)
+    found = compare(as_items(data), lambda _: report, is_rechecked=True, dead=dead)
     # A program that only fails may be called, and then no path leads to what comes after the call.
     return [one for one in found.wrong if "no path leads to" not in one]
 
@@ -62,10 +58,10 @@ def wrong_of(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, report: Repo
 def broken_on_runs(data: dict[str, Any], seed: int, runs: int) -> set[str]:
     """Return the rules that runs on the machine break, which has no rules to keep."""
     plain = {**data, "guardrails": [], "programs": {"p": {**data["programs"]["p"], "guardrails": []}}}
-    found = set()
+    found, items = set(), as_items(data)
     for run, records in asyncio.run(all_runs(Program.from_dict(plain), plain, seed, runs)):
         told = json.loads(flat_text(json.dumps(records)))
-        found |= {rule for rule, _ in BodiesJudge(as_items(data)).judge(told, run.status, run.reason or "").breaches}
+        found |= {rule for rule, _ in BodiesJudge(items).judge(told, run.status, run.reason or "").breaches}
     return found
 
 
@@ -74,8 +70,8 @@ def test_small_programs_with_calls_agree_with_every_run(chunk: int, monkeypatch:
     wrong: dict[int, Any] = {}
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         data = called_program(number)
-        report = report_of(data)
-        said: list[Any] = wrong_of(data, monkeypatch, report)
+        report, dead = report_of(data)
+        said: list[Any] = wrong_of(data, report, dead)
         proved = {one.rule for one in report.properties if one.verdict is Verdict.PROVED}
         said += sorted(proved & broken_on_runs(data, number, 15))
         if said:
@@ -246,4 +242,4 @@ def test_a_planted_mistake_is_found(mistake: Any, monkeypatch: pytest.MonkeyPatc
     seeds = [0, 1, 5, 6, 9]
     with monkeypatch.context() as patch:
         mistake(patch)
-        assert any(wrong_of(called_program(seed), patch) for seed in seeds)
+        assert any(wrong_of(data, *report_of(data)) for data in map(called_program, seeds))

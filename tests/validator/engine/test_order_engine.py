@@ -13,7 +13,7 @@ import pytest
 
 from brute_force import truth
 from brute_order import before_of, orders, outcomes
-from comparing import compare, dead_steps
+from comparing import checked_with_dead, compare
 from ordered_programs import ordered_program
 from small_runs import contradictions
 from stepward.validator import ProgramValidator, Report, Verdict
@@ -39,9 +39,9 @@ def test_small_programs_with_an_order_agree_with_every_run(chunk: int) -> None:
     wrong: dict[int, list[str]] = {}
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         data = ordered_program(number)
-        report = checked(data)
-        found = compare(data, lambda _, report=report: report, is_rechecked=True)  # type: ignore[misc]
-        said = found.wrong + contradictions(data, report.properties, dead_steps(data), number, runs=20)
+        report, dead = checked_with_dead(data)
+        found = compare(data, lambda _, report=report: report, is_rechecked=True, dead=dead)  # type: ignore[misc]
+        said = found.wrong + contradictions(data, report.properties, dead, number, runs=20)
         if said:
             wrong[number] = said
     assert not wrong

@@ -61,8 +61,9 @@ def wrong_with(one: Seasoned, seed: object) -> tuple[list[str], Counter[str]]:
         # Chance asks for what a type rules out: nobody would ask about such a program. While a program is shrunk, it
         # may also lose the bound of a loop. Then a run of it never ends, and its truth is too large to be known.
         return [], Counter({"skipped": 1, "all skipped": 1})
-    found = compare(one.whole, lambda _: report, is_rechecked=True)
-    return found.wrong + contradictions(one.whole, report.properties, dead_steps(one.whole), seed), found.counts
+    dead = dead_steps(one.whole)
+    found = compare(one.whole, lambda _: report, is_rechecked=True, dead=dead)
+    return found.wrong + contradictions(one.whole, report.properties, dead, seed), found.counts
 
 
 @cache

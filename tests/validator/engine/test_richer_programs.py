@@ -16,7 +16,7 @@ import test_concurrent_programs as concurrent
 from brute_bodies import flat
 from brute_branches import read
 from brute_force import truth
-from comparing import checked, compare, dead_steps
+from comparing import checked_with_dead, compare
 from richer_programs import richer_bodied, richer_branched, richer_called, richer_concurrent, richer_ordered
 from sizes import asked_for, size
 from small_language import Items
@@ -37,9 +37,9 @@ def test_programs_with_bodies_or_an_order_agree_with_every_run(first: int, make:
     wrong: dict[int, list[str]] = {}
     for seed in range(first, first + CHUNK):
         data = make(seed)
-        report = checked(data)
-        found = compare(data, lambda _, report=report: report, is_rechecked=True)  # type: ignore[misc]
-        said = found.wrong + contradictions(data, report.properties, dead_steps(data), seed, runs=20)
+        report, dead = checked_with_dead(data)
+        found = compare(data, lambda _, report=report: report, is_rechecked=True, dead=dead)  # type: ignore[misc]
+        said = found.wrong + contradictions(data, report.properties, dead, seed, runs=20)
         wrong |= {seed: said} if said else {}
     assert not wrong
 
@@ -67,8 +67,8 @@ def test_programs_with_calls_agree_with_every_run(first: int, monkeypatch: pytes
     wrong: dict[int, Any] = {}
     for seed in range(first, first + CHUNK):
         data = richer_called(seed)
-        report = called.report_of(data)
-        said: list[Any] = called.wrong_of(data, monkeypatch, report)
+        report, dead = called.report_of(data)
+        said: list[Any] = called.wrong_of(data, report, dead)
         proved = {one.rule for one in report.properties if one.verdict is Verdict.PROVED}
         said += sorted(proved & called.broken_on_runs(data, seed, 15))
         wrong |= {seed: said} if said else {}
