@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from itertools import product
 from math import prod
 from typing import Final, NamedTuple
@@ -81,12 +83,46 @@ def changed(base: set[Block], made: set[Block]) -> set[Block]:
 
 
 def filled(parts: Sequence[set[Block]]) -> set[Block]:
-    """Return the texts of a template: known as far as its references are texts."""
+    """Return the texts of a template: known as far as it is known how its references are written."""
     total: set[Block] = {of_value("")}
     for part in parts:
-        texts = {block if block.kind in ("string", FAILS.kind) else TEXT for block in part}
+        texts = {block if block.kind in ("string", FAILS.kind) else _written(block) for block in part}
         joined = {
             FAILS if FAILS in (left, right) else joined_texts(left, right) for left, right in product(total, texts)
         }
         total = joined if len(joined) <= MAX_LISTS else {TEXT, *(joined & {FAILS})}
     return total
+
+
+def _written(block: Block) -> Block:
+    """Return the text as which values of a block are written in a longer text."""
+    text = _text_of(block)
+    return TEXT if text is None else of_value(text)
+
+
+def _text_of(block: Block) -> str | None:
+    """Return the text of the only value of a block; None where it has several, or an object.
+
+    Numbers are in plain digits. A list is JSON, in which texts are in quotes.
+    """
+    if block.contents is not None:
+        items = [_text_of(one) for one in block.contents]
+        known = [
+            json.dumps(text, ensure_ascii=False) if one.kind == "string" else text
+            for one, text in zip(block.contents, items, strict=True)
+            if text is not None
+        ]
+        return f"[{', '.join(known)}]" if len(known) == len(items) else None
+    if not block.single:
+        return None
+    match block.kind:
+        case "string":
+            return str(block.value)
+        case "number":
+            digits = format(Decimal(block.value), "f")
+            return (digits.rstrip("0").rstrip(".") if "." in digits else digits) if block.value else "0"
+        case "null":
+            return "null"
+        case "boolean":
+            return "true" if block.value else "false"
+    return None

@@ -31,17 +31,21 @@ def described(value: Any, domain: Domain, cuts: Cuts, *, by_source: bool = False
         case "string":
             return _text(value, domain, cuts, by_source=by_source)
         case "array":
-            if by_source and (cuts.members or cuts.whole) and _is_flat(value):
-                return {"list": list(value)}
+            if by_source and (cuts.members or cuts.whole) and _has_no_object(value):
+                return {"list": _listed(value)}
             return {"array": _length(len(value), cuts.lengths) if cuts.asks_length else {}}
         case "object":
             return "object"
     return value
 
 
-def _is_flat(value: tuple[Any, ...]) -> bool:
-    """Return whether an array contains only scalars."""
-    return all(kind(item) not in ("array", "object") for item in value)
+def _has_no_object(value: tuple[Any, ...]) -> bool:
+    """Return whether an array has scalars only, and arrays of such."""
+    return all(_has_no_object(one) if kind(one) == "array" else kind(one) != "object" for one in value)
+
+
+def _listed(value: tuple[Any, ...]) -> list[Any]:
+    return [_listed(one) if kind(one) == "array" else one for one in value]
 
 
 def _between(value: Number, points: Iterable[Number]) -> dict[str, Number]:
@@ -54,7 +58,8 @@ def _between(value: Number, points: Iterable[Number]) -> dict[str, Number]:
 def _text(value: str, domain: Domain, cuts: Cuts, *, by_source: bool) -> Any:
     literals = {atom.literal for atom in cuts.atoms if atom.question == "is"}
     is_known = value in literals or value in domain.texts or not domain.any_text
-    if is_known or (domain.max_length == 0 and not domain.forms):
+    # What is joined of a text is known only by the text.
+    if is_known or (by_source and cuts.whole) or (domain.max_length == 0 and not domain.forms):
         return {"text": value}
     lengths: dict[str, int] = {}
     if cuts.asks_length:
