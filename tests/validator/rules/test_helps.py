@@ -39,6 +39,7 @@ NOT_MECHANICAL = {
     r"^name a step that has an output": "which step is meant",
     r"^compare it with another value|, or compare it with another value": "which value",
     r"^write a value that the tool takes": "which value",
+    r"^assign it with `set` in the body": "to which value",
     r"^compare with a value that can be": "which value",
     r"\bor allow null in its type": "a type can be written in several places",
     r"^pass a value that the tool takes": "which value",

@@ -59,6 +59,7 @@ SW210 undeclared-input warning
 SW211 foreign-placeholder
 SW212 never-read warning
 SW213 no-manifest
+SW214 unchanged-carry warning
 SW221 function-mismatch
 SW222 key-not-taken warning
 SW301 condition-syntax
