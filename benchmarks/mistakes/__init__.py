@@ -28,6 +28,8 @@ from mistakes.third import THIRD
 from mistakes.thirteenth import THIRTEENTH
 from mistakes.twentieth import TWENTIETH
 from mistakes.twenty_first import TWENTY_FIRST
+from mistakes.twenty_second import TWENTY_SECOND
+from mistakes.twenty_third import TWENTY_THIRD
 
 __all__ = ["SETS", "Planted"]
 
@@ -51,5 +53,7 @@ SETS: Final = {
     "nineteenth": NINETEENTH,
     "twentieth": TWENTIETH,
     "twenty-first": TWENTY_FIRST,
+    "twenty-second": TWENTY_SECOND,
+    "twenty-third": TWENTY_THIRD,
 }
 """The sets by name."""

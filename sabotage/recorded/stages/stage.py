@@ -14,6 +14,7 @@ from stepward.sabotage.drawn.machine import DrawnCase, Parted, raised
 from stepward.sabotage.drawn.values import respelled
 from stepward.sabotage.operations.files import Files
 from stepward.sabotage.playing.points import Killed
+from stepward.sabotage.playing.virtual_time import VirtualLoop
 from stepward.sabotage.playing.world import TooLate, WorldClock
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.reference import Answer, Lost, Raised, Replied, Returned, TimedOut, Waits
@@ -73,7 +74,7 @@ class Stage:
         self._options = options
         self._calls = 0
         self._run = ""
-        self._runner = stack.enter_context(asyncio.Runner())
+        self._runner = stack.enter_context(asyncio.Runner(loop_factory=VirtualLoop))  # no timer of this computer counts
 
     # -- programs ------------------------------------------------------------------------------------------------------
 
