@@ -47,7 +47,7 @@ def test_tables_come_among_the_first_shards_and_a_short_campaign_has_others_too(
     cost: Counter[bool] = Counter()
     for one, attack in zip(begun, first, strict=False):
         cost[attack in tables] += one.cases * attack.weight
-        assert cost[True] <= 2.5 * cost[False], f"`{attack.name}` keeps the others waiting"
+        assert cost[True] <= 2.7 * cost[False], f"`{attack.name}` keeps the others waiting"
 
 
 @pytest.mark.parametrize("has_specimens", [True, False])

@@ -136,7 +136,7 @@ def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay, memo
     """
     if state.is_cancelled:
         return _cancelled(plan, state)
-    if not fork.running and is_joined(plan, state):
+    if is_joined(plan, state):
         return join(plan, state)
     starting = [*may_start(plan, fork)]
     if plan.one_by_one and fork.stops and starting:  # so that one that was under way may follow one that has failed

@@ -15,7 +15,7 @@ from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.journal.store import Entry
 from stepward.vm.machine.events import Event, entry_of, event
-from stepward.vm.machine.holed import Holed
+from stepward.vm.machine.holed import Holed, text_of
 from stepward.vm.machine.plan import Plan
 from stepward.vm.values import freeze
 from strategies import json_values
@@ -42,7 +42,7 @@ def test_a_text_with_its_holes_filled_is_the_text_of_the_event(
     for kind, body, name in (("attempt", success, "output"), ("intent", start, "args")):
         holed = Holed(kind, body, name, is_framed=bool(frame))  # type: ignore[arg-type]
         whole = event(kind, {**body, **place, name: frozen})  # type: ignore[arg-type]
-        assert holed.filled(frozen, visit, frame) == whole.text
+        assert holed.filled(text_of(frozen), visit, frame) == whole.text
 
 
 numbers = st.integers(0, 2**53 - 1)
