@@ -28,6 +28,7 @@ from mistakes.third import THIRD
 from mistakes.thirteenth import THIRTEENTH
 from mistakes.twentieth import TWENTIETH
 from mistakes.twenty_first import TWENTY_FIRST
+from mistakes.twenty_fourth import TWENTY_FOURTH
 from mistakes.twenty_second import TWENTY_SECOND
 from mistakes.twenty_third import TWENTY_THIRD
 
@@ -55,5 +56,6 @@ SETS: Final = {
     "twenty-first": TWENTY_FIRST,
     "twenty-second": TWENTY_SECOND,
     "twenty-third": TWENTY_THIRD,
+    "twenty-fourth": TWENTY_FOURTH,
 }
 """The sets by name."""
