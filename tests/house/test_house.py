@@ -234,6 +234,12 @@ except SystemExit:
     assert not loaded_after(code) & {"z3", "hypothesis", "graphviz", "rich", "mcp"}
 
 
+def test_attacks_need_no_extra_to_be_imported() -> None:
+    """A plain install attacks, too: scenes of servers and of telemetry import what they need when they play."""
+    extras = {"anyio", "httpx2", "mcp", "mcp_types", "opentelemetry", "orjson", "psycopg", "redis", "starlette"}
+    assert not loaded_after("import stepward.sabotage.registry, stepward.sabotage.attacks.recorded") & extras
+
+
 def test_only_the_door_knows_the_library_of_the_protocol() -> None:
     """It is an extra, and takes half a second to import."""
     paths = [path for floor in ALLOWED for path in modules(floor)]

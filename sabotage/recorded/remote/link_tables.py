@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from itertools import product
 from typing import Any, Final
 
-from stepward.sabotage.recorded.remote.children import World, start_children
 from stepward.sabotage.recorded.remote.connections import _pins, _Session
 from stepward.sabotage.recorded.stages.props import Props
 from stepward.sabotage.recorded.tabling import Table
@@ -26,6 +25,9 @@ def _context() -> ToolContext:
 
 
 def _show_link(letters: str, change: str, is_modern: Any) -> Any:
+    # The library of the protocol is an extra.
+    from stepward.sabotage.recorded.remote.children import World, start_children
+
     with ExitStack() as stack:
         props = Props(f"link {letters}", stack, {})
         world = World(props)
