@@ -301,6 +301,13 @@ def test_who_starts_a_run_is_named_where_two_people_settle_a_call(named: list[st
     assert "nobody is named" not in stepward(*command, "eyes.yaml").stderr
 
 
+@pytest.mark.parametrize(("expiry", "status"), [("2999-01-01", 4), ("2001-01-01", 2)])
+def test_nobody_has_to_be_named_while_a_waiver_counts(expiry: str, status: int) -> None:
+    waiver = f"{{program: shop, rule: four_eyes, reason: a drill, expiry: {expiry}}}"
+    Path("eyes.yaml").write_text(f"policy: eyes\nfour_eyes: [ask]\nwaivers: [{waiver}]\n")
+    assert shop("--run-id", "r", "--policy", "eyes.yaml", amount=60).exit_code == status
+
+
 ASK = "{id: ask, type: tool, tool: ask, args: {order: x}}"
 ITEMS = "type: for_each, items: [1, 2], as: one"
 IN_PARTS = {
