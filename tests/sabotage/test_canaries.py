@@ -105,6 +105,13 @@ def test_every_attack_has_a_machine_that_it_breaches() -> None:
     assert not unknown, f"these canaries name no attack: {sorted(unknown)}"
 
 
+def test_every_canary_finds_the_lines_that_it_changes() -> None:
+    """A campaign would say the same, but only in a test that takes long."""
+    for canary in ALL:
+        with pytest.MonkeyPatch.context() as patch:
+            canary.patch(patch)
+
+
 def test_there_are_enough_canaries() -> None:
     assert len({canary.name for canary in ALL}) == len(ALL)
     assert {canary.name for canary in ALL} >= SOONER.keys()

@@ -241,9 +241,7 @@ def seals_neighbours(patch: pytest.MonkeyPatch) -> None:
 
 def takes_lengths_for_no_limit(patch: pytest.MonkeyPatch) -> None:
     change = ("spec.model_fields_set == _TYPE_ONLY", 'spec.model_fields_set <= _TYPE_ONLY | {"max_length"}')
-    weak = rewritten(data.refused, change)
-    for reader in (data, replay, ask):
-        patch.setattr(reader, "refused", weak)
+    patch.setattr(data, "refusal", rewritten(types.refusal, change))
 
 
 def looks_for_no_member(patch: pytest.MonkeyPatch) -> None:
