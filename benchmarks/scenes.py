@@ -1,8 +1,8 @@
-"""Chooses the scenes that are recorded: those that come to the branches of `vm/` that few scenes come to.
+"""Orders the scenes that are recorded, or chooses them: those first that come to many branches of `vm/` in little time.
 
-`python benchmarks/scenes.py operations --among 3000 --keep 350` plays that many scenes under coverage (`pip install
-coverage`), and records the chosen ones. Each branch of the code is passed by `--times` of them, where so many were
-found; the rest are the first ones.
+`python benchmarks/scenes.py operations` plays the recorded scenes under coverage (`pip install coverage`), and records
+them in that order, which is the order of play. `--among 3000 --keep 350` chooses among so many scenes. A branch that
+`--times` scenes have passed counts for nothing any more; scenes that pass no other come last, the cheap ones first.
 """
 
 from __future__ import annotations
@@ -12,82 +12,94 @@ import heapq
 import logging
 import sqlite3
 import tempfile
+import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from stepward.sabotage.recorded.recordings import SCENES, played, record
+from stepward.sabotage.recorded.recordings import SCENES, played, record, recordings
+
+LEAST: Final = 0.02
+"""Seconds of CPU that are added to what a scene costs, so that the order does not depend on those that cost nothing."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Play scenes, choose some, and record them."""
+    """Play scenes, order them, and record them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=SCENES, help="the kind of scene")
-    parser.add_argument("--among", type=int, default=3000, help="the number of scenes that are played")
-    parser.add_argument("--keep", type=int, default=350, help="the number of scenes that are recorded")
-    parser.add_argument("--times", type=int, default=5, help="how many of them pass a branch of the code")
+    parser.add_argument("--among", type=int, default=0, help="the number of scenes to choose among")
+    parser.add_argument("--keep", type=int, help="the number of scenes that are recorded")
+    parser.add_argument("--times", type=int, default=3, help="how many of them pass a branch of the code")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
+    seeds = [str(number) for number in range(options.among)] or [one.seed for one in recordings(options.kind)]
     with tempfile.TemporaryDirectory() as folder:
-        passed = _passed(options.kind, options.among, Path(folder, "data"))
-    chosen = _chosen(passed, options.times)[: options.keep]
-    rest = [number for number in range(options.among) if number not in set(chosen)]
-    chosen = sorted([*chosen, *rest[: options.keep - len(chosen)]])
+        passed = _passed(options.kind, seeds, Path(folder, "data"))
+    chosen = ordered(passed, _costs(options.kind, seeds), options.times)[: options.keep]
 
-    record(options.kind, map(str, chosen))
-    print(f"{len(chosen)} scenes of {options.among} are recorded; {_missed(passed, chosen)} branches are not passed")
+    record(options.kind, chosen)
+    print(f"{len(chosen)} scenes of {len(seeds)} are recorded; {_missed(passed, chosen)} branches are not passed")
 
 
 Branch = tuple[int, int, int]
 """A file, and the lines from which and to which a branch goes."""
 
 
-def _passed(kind: str, among: int, file: Path) -> dict[int, set[Branch]]:
+def _costs(kind: str, seeds: Sequence[str]) -> dict[str, float]:
+    """Play scenes, and return the seconds of CPU that each takes."""
+    costs = {}
+    for seed in seeds:
+        began = time.process_time()
+        played(kind, seed, {})
+        costs[seed] = time.process_time() - began
+    return costs
+
+
+def _passed(kind: str, seeds: Sequence[str], file: Path) -> dict[str, set[Branch]]:
     """Play scenes, and return the branches that each passes."""
     from coverage import Coverage
 
     coverage = Coverage(branch=True, source_pkgs=["stepward.vm"], data_file=str(file))
     coverage.start()
-    for number in range(among):
-        coverage.switch_context(str(number))
-        played(kind, str(number), {})
+    for seed in seeds:
+        coverage.switch_context(seed)
+        played(kind, seed, {})
     coverage.stop()
     coverage.save()
-    found: dict[int, set[Branch]] = defaultdict(set)
+    found: dict[str, set[Branch]] = defaultdict(set)
     asked = "SELECT context, file_id, fromno, tono FROM arc JOIN context ON context.id = arc.context_id"
     for name, *branch in sqlite3.connect(file).execute(asked):
         if name:
-            found[int(name)].add(tuple(branch))
+            found[name].add(tuple(branch))
     return found
 
 
-def _chosen(passed: dict[int, set[Branch]], times: int) -> list[int]:
-    """Return scenes by which each branch is passed so many times, the most useful first."""
-    count = Counter(branch for branches in passed.values() for branch in branches)
-    owed = {branch: min(times, number) for branch, number in count.items()}
-    share = {branch: 1 / number for branch, number in count.items()}
-    left = [(-sum(map(share.__getitem__, branches)), number) for number, branches in passed.items()]
+def ordered(passed: Mapping[str, set[Branch]], costs: Mapping[str, float], times: int) -> list[str]:
+    """Return scenes in the order of what they add for what they cost. What passes a branch anew adds half as much."""
+    count: Counter[Branch] = Counter()
+
+    def worth(seed: str) -> float:
+        gain = sum(2.0 ** -count[branch] for branch in passed[seed] if count[branch] < times)
+        return -gain / (costs[seed] + LEAST)
+
+    left = [(worth(seed), costs[seed], seed) for seed in passed]
     heapq.heapify(left)
-    chosen: list[int] = []
-    while left and owed:
-        worth, number = heapq.heappop(left)
-        now = -sum(share[branch] for branch in passed[number] if branch in owed)
-        if now > worth and now and left and left[0][0] < now:  # it has lost some of its worth: look again later
-            heapq.heappush(left, (now, number))
+    order: list[str] = []
+    while left:
+        before, cost, seed = heapq.heappop(left)
+        now = worth(seed)
+        if now > before and left and left[0][0] < now:  # it has lost some of its worth: look again later
+            heapq.heappush(left, (now, cost, seed))
             continue
-        if not now:
-            continue
-        chosen.append(number)
-        for branch in passed[number] & owed.keys():
-            owed[branch] -= 1
-            if not owed[branch]:
-                del owed[branch]
-    return chosen
+        order.append(seed)
+        count.update(passed[seed])
+    return order
 
 
-def _missed(passed: dict[int, set[Branch]], chosen: Sequence[int]) -> int:
+def _missed(passed: Mapping[str, set[Branch]], chosen: Sequence[str]) -> int:
     every = set().union(*passed.values())
-    return len(every - set().union(*(passed[number] for number in chosen)))
+    return len(every - set().union(*(passed[seed] for seed in chosen)))
 
 
 if __name__ == "__main__":

@@ -42,13 +42,14 @@ class Need(NamedTuple):
 class Attack(ABC):
     """One attack. The docstring of the class says what the attacker does, in a sentence or two.
 
-    `name` is the name of the class, in lower case with hyphens: `TokenTwice` is `token-twice`. `surface` is what the
-    attacker may touch, `action` what is done to it, `defence` what should stop it, `severity` how bad a breach is. An
-    attack that says no `severity` is critical. `weight` is the cost of one case, in plain cases: an attack that
-    enumerates gets fewer cases. `draws` is True for an attack on programs, stores or files of its own, which it draws
-    or has in a table. It never looks at the target, so it needs nothing of a program and plays no specimen; its
-    breaches are not made smaller, because another seed is no smaller case. `store` is the kind of store that the attack
-    uses, `needs` what it needs of a program.
+    `name` is the name of the class, in lower case with hyphens: `TokenTwice` is `token-twice`. `surface` is what
+    the attacker may touch, `action` what is done to it, `defence` what should stop it, `severity` how bad a breach
+    is. An attack that says no `severity` is critical. `weight` is the cost of one case, in plain cases: an attack
+    that enumerates gets fewer cases. One that enumerates very much does so in `parts`, each of which is a shard.
+    `draws` is True for an attack on programs, stores or files of its own, which it draws or has in a table. It
+    never looks at the target, so it needs nothing of a program and plays no specimen; its breaches are not made
+    smaller, because another seed is no smaller case. `store` is the kind of store that the attack uses, `needs`
+    what it needs of a program.
     """
 
     name: ClassVar[str]
@@ -60,6 +61,7 @@ class Attack(ABC):
     severity: ClassVar[Severity] = "critical"
     enumerates: ClassVar[str] = ""
     weight: ClassVar[int] = 1
+    parts: ClassVar[int] = 1
     draws: ClassVar[bool] = False
     store: ClassVar[Literal["memory", "sqlite"]] = "memory"
     needs: ClassVar[tuple[Need, ...]] = ()

@@ -93,8 +93,11 @@ class Orders:
         """Yield the shards of one attack. `has_hold` says whether the attack applies to the program.
 
         Attacks begin with different specimens, so that a short campaign has played them all. One that draws its own
-        programs has no use for them, and plays the cases of both.
+        programs has no use for them, and plays the cases of both. One that plays in parts has a shard for each.
         """
+        if attack.parts > 1:
+            yield from (Shard(attack.name, part, 1, self.seed) for part in range(attack.parts if has_hold else 0))
+            return
         cases = (self.examples // 2 if has_hold else self.examples) // attack.weight if self.specimens else 0
         if has_hold:
             yield from self._shards(attack, self.examples // attack.weight + (cases if attack.draws else 0), [""])
@@ -287,14 +290,17 @@ def _in_turns(by_attack: Iterable[list[Shard]]) -> list[Shard]:
     """Return shards in the order of play: every attack visits every program before any attack repeats one.
 
     Attacks that draw programs have a shard in each turn. In a turn the cheap attacks come first, with the tables among
-    them: these find much, and a short campaign should still reach many attacks.
+    them: these find much, and a short campaign should still reach many attacks. The first part of a table comes then,
+    and the other parts at the end of the first turn.
     """
-    turns: dict[tuple[int, int], list[Shard]] = {}
+    turns: dict[tuple[int, int, int], list[Shard]] = {}
     for shards in by_attack:
         visits: Counter[int] = Counter()
         for shard in shards:
-            is_own = ATTACK_BY_NAME[shard.attack].draws
-            turn = (0, shard.number) if is_own else (shard.number, visits[shard.number])
+            attack = ATTACK_BY_NAME[shard.attack]
+            turn = (0, shard.number, 0) if attack.draws else (shard.number, visits[shard.number], 0)
+            if attack.parts > 1:
+                turn = (0, 0, shard.number)
             visits[shard.number] += 1
             turns.setdefault(turn, []).append(shard)
     return [shard for turn in sorted(turns) for shard in _woven(turns[turn])]

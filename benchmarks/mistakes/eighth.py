@@ -240,12 +240,12 @@ from stepward.vm.journal.records import TRACE_TAG
                 break
             if taken is not None:
                 await self._io(self.journal.release, taken[0].lease)
-            elif not waits and await self._impossible_expiry(read.run) is not None:
+            elif not pause and await self._impossible_expiry(read.run) is not None:
 """,
                 """\
             if taken is not None:
                 break
-            if not waits and await self._impossible_expiry(read.run) is not None:
+            if not pause and await self._impossible_expiry(read.run) is not None:
 """,
             ),
         ),

@@ -99,10 +99,10 @@ SECOND: Final = (
                 break
             if taken is not None:
                 await self._io(self.journal.release, taken[0].lease)
-            elif not waits""",
+            elif not pause""",
                 """            if taken is not None:
                 break
-            if not waits""",
+            if not pause""",
             ),
         ),
     ),

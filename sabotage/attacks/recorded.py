@@ -25,14 +25,13 @@ def _is_there(name: str, release: str) -> bool:
 
 
 class _Recorded(Attack):
-    """The scenes of one kind."""
+    """The scenes of one kind. Those that come to much in little time are in its first part."""
 
     family = Family.REPLAY
     surface = "machines, stores and all that they are asked for"
     invariant = Invariant.RECORDED
     defence = "equal requests come to equal records, values and refusals"
     severity: ClassVar[Severity] = "high"
-    weight = 1000
     draws = True
     enumerates = "the recorded scenes of the release"
     kind: ClassVar[str]
@@ -49,7 +48,7 @@ class _Recorded(Attack):
     def play(self, case: Case) -> Outcome:
         """Play each scene. Raises Breach for the first that comes to something else."""
         found = recordings(self.kind)
-        for one in case.each("scene", found):
+        for one in case.each("scene", found, self.parts):
             with in_another_zone():
                 notes = played(self.kind, one.seed, case.weakness.options)
             case.act(f"play scene {one.seed} of the {self.kind}", len(notes.texts))
@@ -64,6 +63,8 @@ class RecordedOperations(_Recorded):
 
     action = "random requests at random times, as in the release"
     kind = "operations"
+    weight = 170
+    parts = 4
 
 
 class RecordedStores(_Recorded):
@@ -72,7 +73,8 @@ class RecordedStores(_Recorded):
 
     action = "random requests to stores, and changes of what they hold, as in the release"
     kind = "stores"
-    weight = 440
+    weight = 70
+    parts = 2
 
 
 class RecordedKeys(_Recorded):
@@ -81,7 +83,7 @@ class RecordedKeys(_Recorded):
 
     action = "random keys, texts and values, as in the release"
     kind = "keys"
-    weight = 75
+    weight = 60
 
 
 class RecordedModels(_Recorded):
@@ -91,7 +93,8 @@ class RecordedModels(_Recorded):
     surface = "models, tools, caches, recordings and prices"
     action = "random answers to random calls, as in the release"
     kind = "models"
-    weight = 430
+    weight = 80
+    parts = 2
 
 
 class RecordedRemote(_Recorded):
@@ -100,7 +103,8 @@ class RecordedRemote(_Recorded):
     surface = "servers of tools, and what is pinned of them"
     action = "random lists and answers to random calls, as in the release"
     kind = "remote"
-    weight = 350
+    weight = 65
+    parts = 2
     library = ("mcp", "2.3")
 
 
@@ -110,7 +114,8 @@ class RecordedWatching(_Recorded):
     surface = "runs, and all that is told of them"
     action = "random runs that are watched, as in the release"
     kind = "watching"
-    weight = 400
+    weight = 175
+    parts = 2
     library = ("opentelemetry-sdk", "1.45")
 
 
@@ -120,7 +125,8 @@ class RecordedTexts(_Recorded):
 
     action = "random texts, and what is said of them, as in the release"
     kind = "texts"
-    weight = 600
+    weight = 190
+    parts = 2
 
 
 class RecordedLisp(_Recorded):
@@ -129,7 +135,8 @@ class RecordedLisp(_Recorded):
 
     action = "random forms, and what they come to, as in the release"
     kind = "lisp"
-    weight = 575
+    weight = 135
+    parts = 3
 
 
 class RecordedHistories(_Recorded):
@@ -138,4 +145,5 @@ class RecordedHistories(_Recorded):
 
     action = "histories of several runs and stops, as in the release"
     kind = "histories"
-    weight = 1150
+    weight = 290
+    parts = 4

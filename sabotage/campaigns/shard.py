@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Stateful
 from stepward.sabotage.campaigns.in_memory import in_memory
+from stepward.sabotage.campaigns.seldom import seldom
 from stepward.sabotage.campaigns.steady import steady
 from stepward.sabotage.invariants import Breach, Invariant, NotApplicable, Outcome
 from stepward.sabotage.playing.case import Case, Weakness
@@ -103,6 +104,7 @@ class CaseRunner:
         self._runner = asyncio.Runner()
         self.shift = 0
         """Where the seeds of its cases begin: the first case of each search is the simplest one, which is number 0."""
+        self.part = 0
 
     def case(self, choices: Choices) -> Case:
         """Return a new case with these choices."""
@@ -110,7 +112,7 @@ class CaseRunner:
         if self._store is None or self._cases % STORE_CASES == 0:
             self._store = self._new_store()
         case = Case(self.target, choices, self._store, f"case-{self._cases}", self._runner, self._weakness)
-        case.shift = self.shift
+        case.shift, case.part = self.shift, self.part
         return case
 
     def _new_store(self) -> Journal:
@@ -221,8 +223,8 @@ def run_shard(
     tally = _Tally()
     began = time.process_time()
     search = _search_moves if isinstance(attack, Stateful) else _search
-    with in_memory(), runner(target, attack, weakness, postgres) as made_by, steady():
-        made_by.shift = shard.own_seed
+    with in_memory(), seldom(), runner(target, attack, weakness, postgres) as made_by, steady():
+        made_by.shift, made_by.part = shard.own_seed, shard.number
         try:
             search(attack, made_by, shard.own_seed, how, tally)
         except (Breach, _Enough):

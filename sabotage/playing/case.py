@@ -39,7 +39,8 @@ class Case:
     `store` holds its runs; `prefix` makes their ids unique in the store. `random` gives the machines the same bytes in
     every replay of the case. `events` counts what reached the machine or its store. `story` is a log for the person who
     reads a breach. `error` is an error of the world that the machine must not handle. `weakness` is the defect of the
-    machines in a self-test. `shift` is where seeds begin. `runner` has the event loop of the machines.
+    machines in a self-test. `shift` is where seeds begin, and `part` the number of the shard: what an attack goes
+    through may be played in parts. `runner` has the event loop of the machines.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Case:
         self._trials = 0
         self.runner = runner
         self.shift = 0
+        self.part = 0
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
         """Return the decision of that name, drawn from `among`."""
@@ -77,10 +79,15 @@ class Case:
         shift = self.shift
         return int(self.pick("drawn from", st.integers(0, SEEDS - 1).map(lambda number: (number + shift) % SEEDS)))
 
-    def each(self, name: str, among: Sequence[T]) -> Iterator[T]:
-        """Yield each of several things. A breach is reported with the number of its thing, and the story since then."""
+    def each(self, name: str, among: Sequence[T], parts: int = 1) -> Iterator[T]:
+        """Yield each of several things, or, of so many parts, those of the part of this shard.
+
+        A breach is reported with the number of its thing, and the story since then.
+        """
         logged, generated = len(self.story), self._generator.getstate()
-        for number in self.choices.each(name, len(among)):
+        size = -(-len(among) // parts)
+        first = self.part % parts * size
+        for number in self.choices.each(name, len(among), range(first, min(first + size, len(among)))):
             del self.story[logged:]
             self._generator.setstate(generated)
             yield among[number]

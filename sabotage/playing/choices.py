@@ -30,9 +30,9 @@ class Choices(Protocol):
         """Return the decision of that name: a value of `among`."""
         ...
 
-    def each(self, name: str, count: int) -> Iterator[int]:
-        """Yield every number below `count`. Each sees the decisions from before the loop, and none from other
-        rounds."""
+    def each(self, name: str, count: int, part: range | None = None) -> Iterator[int]:
+        """Yield every number below `count`, or those of a part. Each sees the decisions from before the loop, and none
+        from other rounds."""
         ...
 
 
@@ -57,10 +57,10 @@ class Drawn:
             self.made[name] = plain(freeze(self._data.draw(among)))
         return self.made[name]
 
-    def each(self, name: str, count: int) -> Iterator[int]:
-        """Yield every number below `count`."""
+    def each(self, name: str, count: int, part: range | None = None) -> Iterator[int]:
+        """Yield every number below `count`, or those of a part."""
         before = dict(self.made)
-        for number in range(count):
+        for number in range(count) if part is None else part:
             self.made = {**before, name: number}
             yield number
         self.made = before
@@ -78,7 +78,7 @@ class Recorded:
             raise ScriptMisfit(f"the script does not say `{name}`")
         return self.made[name]
 
-    def each(self, name: str, count: int) -> Iterator[int]:
+    def each(self, name: str, count: int, part: range | None = None) -> Iterator[int]:  # noqa: ARG002 - of any part
         """Yield the one number in the script. Raises ScriptMisfit if it is out of range."""
         number = self.made.get(name)
         if type(number) is not int or not 0 <= number < count:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from stepward.vm.machine.ask import typed
 from stepward.vm.machine.authority import require_name, two_people
@@ -24,6 +24,10 @@ from stepward.vm.machine.sizes import oversize
 from stepward.vm.machine.state import State, visits_of
 
 Verdict = Literal["done", "not_done", "abandon"]
+
+FIRST_PAUSE: Final = 0.02
+LONGEST_PAUSE: Final = 0.5
+"""Seconds between two looks at a run that somebody else drives: the pauses grow, since each look reads the run."""
 
 
 class Deliveries(Runs):
@@ -56,7 +60,7 @@ class Deliveries(Runs):
         read = Token.read(token)
         if read is None:
             raise DeliveryRefused("this is no resume token")
-        waits = False
+        pause = 0.0
         while True:
             found = await self._load(read.run)
             if found is None:
@@ -67,7 +71,7 @@ class Deliveries(Runs):
                 raise DeliveryRefused("the token was used, or is for another step or program")
             here, call = waiting
             self._require_tools(found.plan)
-            if not waits:
+            if not pause:
                 await self._require_current(found.plan)
             result = _delivered(found.plan, here, call, payload)
             if result.answer != "output":
@@ -80,10 +84,10 @@ class Deliveries(Runs):
                 break
             if taken is not None:
                 await self._io(self.journal.release, taken[0].lease)
-            elif not waits and await self._impossible_expiry(read.run) is not None:
+            elif not pause and await self._impossible_expiry(read.run) is not None:
                 raise await self._busy(read.run)
-            waits = True
-            await self.clock.sleep(0.02)  # the holder of the lease uses the token, or releases the run
+            pause = min(1.25 * pause, LONGEST_PAUSE) if pause else FIRST_PAUSE
+            await self.clock.sleep(pause)  # the holder of the lease uses the token, or releases the run
         driver, found = taken
         if overdue(driver.plan, driver.state, self.clock.now()) is not None:
             here, call = await self._in_time(driver, found, read, who)

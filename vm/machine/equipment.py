@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Set
+from functools import lru_cache
 from typing import Any, Final, get_origin, get_type_hints
 
 from stepward.vm.language.policy import Policy
@@ -113,8 +114,16 @@ def _signature(function: Any) -> inspect.Signature | None:
 
 def _hints(function: Any) -> dict[str, Any]:
     """Return the annotations of a function or of the `__call__` of an object; none if they can't be resolved."""
+    return _hints_of(
+        getattr(function, "__func__", function) if inspect.isroutine(function) else type(function).__call__
+    )
+
+
+@lru_cache(256)
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function. They are kept: a machine is made for each request in some services."""
     try:
-        return get_type_hints(function if inspect.isroutine(function) else type(function).__call__)
+        return get_type_hints(function)
     except Exception:  # an annotation may be any expression
         return {}
 

@@ -64,6 +64,8 @@ class Stage:
         self.clock = WorldClock()
         self.new_store: Callable[[], Journal] = Files(stack) if in_files else MemoryJournal
         self._plans: dict[Journal, Plans] = {}
+        self._programs: dict[tuple[int, ...], tuple[tuple[Policy, ...], dict[Any, Any]]] = {}
+        """The plans of programs, under policies that are the same objects."""
         self.store = self.new_store()
         self.casts: list[Cast] = []
         self.is_dead = False
@@ -104,6 +106,7 @@ class Stage:
         options = {"clock": self.clock, "random": random, "key": key, "checker": None, **self._options, **more}
         made = Process(self, self, self.store, policies, **options)
         made._stored = self.plans()  # documents do not change, and to read them anew takes long
+        _, made._plans = self._programs.setdefault(tuple(map(id, made.policies)), (made.policies, {}))
         return made
 
     def plans(self) -> Plans:

@@ -17,6 +17,7 @@ import pytest
 from machines import both, end, program, tool, unchecked
 from stepward.vm import ExecutionVM, MemoryJournal, RunBusy, SQLiteJournal, Suspend
 from stepward.vm.journal.store import Journal
+from stepward.vm.machine.clock import ManualClock
 
 pytestmark = pytest.mark.usefixtures("interrupted_by_default")
 
@@ -319,3 +320,24 @@ def test_what_ends_more_than_a_tool_passes_by(error: type[BaseException]) -> Non
     with pytest.raises(error):
         vm.run_sync(program(tool("a", "read"), end()), run_id="run")
     assert vm.get_sync("run").status == "RUNNING"
+
+
+def test_a_delivery_that_waits_for_the_lease_of_another_looks_ever_more_seldom() -> None:
+    """It read the whole run fifty times a second, for as long as the lease lasted."""
+
+    class Counting(MemoryJournal):
+        reads = 0
+
+        def read(self, run: str, *args: Any, **options: Any) -> Any:
+            self.reads += 1
+            return super().read(run, *args, **options)
+
+    store, clock = Counting(), ManualClock()
+    vm = ExecutionVM({"ask": Suspend}, journal=store, clock=clock, checker=None)
+    waiting = vm.run_sync(program(tool("a", "ask"), end()), run_id="run")
+    began = clock.now()
+    assert store.acquire("run", "another", began / 1e6, 60.0) is not None
+    store.reads = 0
+    assert asyncio.run(vm.resume(waiting.suspensions[0].token, 1)).status == "SUCCESS"
+    assert 60 <= (clock.now() - began) / 1e6 < 61, "half a second later than it could, at most"
+    assert store.reads < 300
