@@ -6,18 +6,16 @@ effects stands in others.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any, Final
 
 from stepward.sabotage.invariants import Breach
+from stepward.sabotage.recorded.stages.inline import finished
 from stepward.vm import ExecutionVM, ToolContext
 from stepward.vm.errors import DocumentError
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.program import Program
 from stepward.vm.lisp.compiling.document import read_lisp
-from stepward.vm.machine.runs import INLINE
 
 Row = tuple[str, Callable[..., Iterable[Any]], tuple[Any, ...]]
 
@@ -204,19 +202,9 @@ def run(text: str) -> Any:
     inputs = {name: DATA[name] for name in program.inputs or {}}
     machine = ExecutionVM(tools, journal=MemoryJournal(), checker=None)
     try:
-        found = _runner().run(_inline(machine.run(program, inputs)))
+        found = finished(machine.run(program, inputs))
     except Breach:
         raise
     except Exception as error:
         return tools.calls, type(error).__name__, str(error)
     return tools.calls, found.status, found.reason, found.output, found.error
-
-
-@cache
-def _runner() -> asyncio.Runner:
-    return asyncio.Runner()
-
-
-async def _inline(work: Any) -> Any:
-    INLINE.set(True)
-    return await work

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -10,35 +9,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.recorded.remote.listings import RETURNS, VALUES, drawn_tool
+from stepward.sabotage.recorded.remote.listings import drawn_tool
+from stepward.sabotage.recorded.remote.session import Session, pins_of
 from stepward.sabotage.recorded.stages.props import Act, Props
-from stepward.vm import ToolContext
-from stepward.vm.language.types import TypeSpec
-from stepward.vm.remote.pins import NO_PINS, Listed, Pins
+from stepward.vm.remote.pins import NO_PINS
 from stepward.vm.remote.servers import HttpServer, StdioServer
 
 # -- calls -------------------------------------------------------------------------------------------------------------
 
-
-def _text(value: str, **more: Any) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": value}], **more}
-
-
-_ANSWERS: Final[tuple[Any, ...]] = (
-    *(
-        _text("yes"),
-        _text("[1, 2.50]"),
-        _text("no money", isError=True),
-        _text("paid", structuredContent={"receipt": "R"}),
-    ),
-    *({"content": []}, {"content": [{"type": "image", "data": "", "mimeType": "image/png"}]}, {"content": 7}, {}),
-    *({"code": code, "message": "in\nvain"} for code in (-32601, -32602, -32603, -32600, -32000, 1)),
-    *({"resultType": "input_required", "inputRequests": {}}, "no message", '{"jsonrpc": "2.0"}', None),
-)
-_ODD_LISTS: Final[tuple[Any, ...]] = (
-    *({"tools": 7}, {}, {"code": -32603, "message": "no list"}, {"tools": [{"name": 7}]}, "no message", None),
-    {"tools": [{"name": "x", "inputSchema": {"type": "object"}}], "nextCursor": "0"},
-)
 _COMMANDS: Final = ("serve", "serve", "serve", "serve", "serve", "./serve", "none", "broken")
 
 
@@ -52,112 +30,6 @@ def _tools(chance: Random) -> dict[str, dict[str, Any]]:
             row["inputSchema"] = {"type": "object"}
         found[tool.name] = {name: value for name, value in row.items() if value is not None}
     return found
-
-
-def _pins(tools: Mapping[str, Mapping[str, Any]]) -> Pins:
-    return Pins.of(
-        Listed(name, one.get("description"), one["inputSchema"], one.get("outputSchema"), {})
-        for name, one in tools.items()
-    )
-
-
-def _context(number: int, chance: Random) -> ToolContext:
-    data = chance.choice(RETURNS)
-    returns = None if data is None else TypeSpec.model_validate(data)
-    return ToolContext("p" * 64, "r", f"s{number}", 1, 1, 1, "", chance.choice((None, 2.5)), returns)
-
-
-_CHANGES: Final[dict[str, Any]] = {
-    **{"description": "other", "inputSchema": {"type": "object", "x": 1}, "outputSchema": {"type": "object", "x": 1}},
-    "annotations": {"readOnlyHint": True},
-}
-
-
-class _Session:
-    """Tools of a server in a scene, and all that is asked of them."""
-
-    def __init__(self, props: Props, server: Any, world: Any, functions: Any = None) -> None:
-        from stepward.vm.remote import link
-        from stepward.vm.remote.tools import McpTools
-
-        props.swap(link, "version", lambda name: f"the version of {name}")
-        self.props = props
-        self.chance = props.chance
-        self.world = world
-        self.tools = McpTools([server], functions=functions, patience=5.0)
-        props.stack.callback(self.tools.close)
-
-    def settle(self) -> None:
-        """Let the connections come to rest."""
-
-        async def rest() -> None:
-            for _ in range(30):
-                await asyncio.sleep(0)
-
-        self.tools._threads.submit(rest()).result()
-
-    def play(self, number: int) -> None:
-        """Ask something of the tools."""
-        props, chance, tools = self.props, self.chance, self.tools
-        name = chance.choice(("world.pay", "world.pay", "world.mail", "world.look", "world.other", "plain", "missing"))
-        match chance.choice(
-            (
-                "call",
-                "call",
-                "call",
-                "call",
-                "require",
-                "list",
-                "change",
-                "tell",
-                "odd",
-                "close",
-                "back",
-                "told",
-                "told",
-            )
-        ):
-            case "call" if tools.has(name):
-                args = {one: chance.choice(VALUES) for one in chance.sample(("a", "sum", "idempotency_key"), 1)}
-                self._call(name, args, number)
-            case "require":
-                names = chance.sample(("world.pay", "world.mail", "plain", "world.other"), 2)
-                props.do(names, lambda: props.wait(tools.require_current(names)))
-            case "list":
-                props.do("list", lambda: props.wait(tools.listed("world")))
-            case "change":
-                part = chance.choice(("description", "inputSchema", "outputSchema", "annotations"))
-                change = {part: _CHANGES[part]}
-                self.world.tools["pay"] = {**self.world.tools["pay"], **change}
-                if chance.random() < 0.2:
-                    self.world.tools.pop(chance.choice(("mail", "look")), None)
-            case "tell":
-                told = ("notifications/tools/list_changed", "notifications/message", "notifications/progress")
-                self.world.tells = [chance.choice(told)]
-            case "told" if tools.has("world.pay"):
-                self.world.tells = ["notifications/tools/list_changed"]
-                if chance.random() < 0.5:
-                    self.world.tools["pay"] = {**self.world.tools["pay"], "description": "told"}
-                self._call("world.pay", {}, number, "yes")
-                self.settle()
-                self._call("world.pay", {}, number, "yes")
-            case "odd":
-                self.world.odd_list = chance.choice((None, None, *_ODD_LISTS))
-            case "close":
-                tools.close()
-            case "back":
-                self.world.odd_list = None
-        self.settle()
-
-    def _call(self, name: str, args: dict[str, Any], number: int, says: str = "") -> None:
-        props, chance = self.props, self.chance
-        self.world.answers = [chance.choice(_ANSWERS)]
-        if says or chance.random() < 0.4:
-            self.world.answers = [_text(says or "yes")]
-        elif chance.random() < 0.03:
-            self.world.answers = ["y" * ((8 << 20) + chance.choice((-1, 1)))]  # it comes in two parts, and a new line
-        context = _context(number, chance)
-        props.do(f"{name} {args}", lambda: props.wait(self.tools.call(name, args, context)))
 
 
 def _heard(props: Props) -> None:
@@ -182,10 +54,10 @@ def call_children(props: Props) -> None:
     said = chance.choice((b"", b"a last word", b"one\ntwo \xff\n", b"x" * 2100 + b"\nlast"))
     start_children(props, world, said, ends_at)
     props.variable("SCENE_TEAM", "red")
-    pins = _pins({name: one for name, one in world.tools.items() if chance.random() < 0.9})
+    pins = pins_of({name: one for name, one in world.tools.items() if chance.random() < 0.9})
     command, folder = chance.choice(_COMMANDS), chance.choice((None, Path("/folder")))
     server = StdioServer("world", command, ("a", "b"), chance.choice(((), ("SCENE_TEAM",))), folder, pins)
-    session = _Session(props, server, world, {"plain": lambda **args: ["plain", sorted(args)]})
+    session = Session(props, server, world, {"plain": lambda **args: ["plain", sorted(args)]})
     for number in range(7):
         session.play(number)
     session.tools.close()
@@ -205,9 +77,9 @@ def call_web(props: Props) -> None:
     props.variable("SCENE_TEAM", "red")
     headers = chance.choice(({}, {"Authorization": "SCENE_TOKEN", "X-Team": "SCENE_TEAM"}))
     server = HttpServer(
-        "world", chance.choice(("https://h/mcp", "http://127.0.0.1:8/mcp")), headers, _pins(world.tools)
+        "world", chance.choice(("https://h/mcp", "http://127.0.0.1:8/mcp")), headers, pins_of(world.tools)
     )
-    session = _Session(props, server, world)
+    session = Session(props, server, world)
     for number in range(5):
         session.play(number)
     session.tools.close()
@@ -244,7 +116,7 @@ def list_many(props: Props) -> None:
     number, world.page = props.chance.choice(((100, 1), (101, 1), (2000, 1000), (2001, 2001), (2001, 1999), (3, 2)))
     world.tools = {f"t{one}": {} for one in range(number)}
     world.tools |= {"t0'": {}} if number == 3 else {}
-    session = _Session(props, StdioServer("world", "serve"), world)
+    session = Session(props, StdioServer("world", "serve"), world)
     found = props.quiet(lambda: props.wait(session.tools.listed("world")))
     props.notes.add(number, found and len(found))
     session.tools.close()
@@ -260,7 +132,7 @@ def wait_in_vain(props: Props) -> None:
     count, world = len(props.notes.texts), World(props)
     world.is_silent = True
     start_children(props, world)
-    with McpTools([StdioServer("world", "serve", pins=_pins({"pay": {"inputSchema": {}}}))], patience=0.02) as tools:
+    with McpTools([StdioServer("world", "serve", pins=pins_of({"pay": {"inputSchema": {}}}))], patience=0.02) as tools:
         why = props.quiet(lambda: props.wait(tools.require_current(["world.pay"])))
         said = props.notes.texts[-1]
     del props.notes.texts[count:]  # what was sent meanwhile depends on the computer
@@ -279,7 +151,7 @@ def equip(props: Props) -> None:
     chance = props.chance
     servers = [
         StdioServer(
-            chance.choice(("a", "b")), "serve", pins=_pins(_tools(chance)) if chance.random() < 0.7 else NO_PINS
+            chance.choice(("a", "b")), "serve", pins=pins_of(_tools(chance)) if chance.random() < 0.7 else NO_PINS
         )
         for _ in range(chance.choice((0, 1, 2)))
     ]

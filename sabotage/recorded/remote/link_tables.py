@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from itertools import product
 from typing import Any, Final
 
-from stepward.sabotage.recorded.remote.connections import _pins, _Session
+from stepward.sabotage.recorded.remote.session import Session, pins_of
 from stepward.sabotage.recorded.stages.props import Props
 from stepward.sabotage.recorded.tabling import Table
 from stepward.vm import ToolContext
@@ -39,8 +39,8 @@ def _show_link(letters: str, change: str, is_modern: Any) -> Any:
         }
         world.tools = {name: dict(tool) for name, tool in before.items()}
         start_children(props, world)
-        server = StdioServer("world", "serve", pins=_pins(world.tools))
-        session = _Session(props, server, world)
+        server = StdioServer("world", "serve", pins=pins_of(world.tools))
+        session = Session(props, server, world)
         for letter in letters:
             _play(letter, session, before, change)
             session.settle()
@@ -48,7 +48,7 @@ def _show_link(letters: str, change: str, is_modern: Any) -> Any:
         return props.notes.texts
 
 
-def _play(letter: str, session: _Session, before: dict[str, dict[str, Any]], change: str) -> None:
+def _play(letter: str, session: Session, before: dict[str, dict[str, Any]], change: str) -> None:
     props, world, tools = session.props, session.world, session.tools
     schema = {"type": "object", "a": 1}
     changed = {**before["pay"], change: "x" if change == "description" else schema}

@@ -17,6 +17,7 @@ from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.virtual_time import VirtualLoop
 from stepward.sabotage.playing.world import TooLate, WorldClock
 from stepward.sabotage.recorded.notes import Notes
+from stepward.sabotage.recorded.stages.inline import inline
 from stepward.sabotage.reference import Answer, Lost, Raised, Replied, Returned, TimedOut, Waits
 from stepward.vm import ExecutionVM, InDoubt, ModelReply, Suspend, ToolContext
 from stepward.vm.journal.memory import MemoryJournal
@@ -27,7 +28,6 @@ from stepward.vm.machine.history import Plans
 from stepward.vm.machine.models import ANY_NAME, ModelRequest
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.replay import cached_plans
-from stepward.vm.machine.runs import INLINE
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class Stage:
 
     def quiet(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a request that is not noted. Raises its errors."""
-        return self._runner.run(_inline(work))
+        return self._runner.run(inline(work))
 
     # -- the world -----------------------------------------------------------------------------------------------------
 
@@ -179,12 +179,6 @@ class Stage:
                 raise TooLate
             case _:
                 return said
-
-
-async def _inline(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a request that calls store and checker without threads."""
-    INLINE.set(True)
-    return await work
 
 
 class Process(ExecutionVM):

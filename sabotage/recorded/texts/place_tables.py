@@ -3,13 +3,12 @@ aliases and other limits of documents at the last one that fits; and what the ty
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from functools import cache
 from typing import Any, Final
 
 from stepward.sabotage.invariants import Breach
+from stepward.sabotage.recorded.stages.inline import finished
 from stepward.vm import ExecutionVM, ModelReply, ToolContext
 from stepward.vm.errors import DocumentError, StepwardError
 from stepward.vm.expressions import building, template
@@ -20,7 +19,6 @@ from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.program import Program
 from stepward.vm.language.typecheck import check_expression
 from stepward.vm.machine.models import ANY_NAME, ModelRequest
-from stepward.vm.machine.runs import INLINE
 from stepward.vm.reading.files import read_text
 from stepward.vm.reading.limits import MAX_ALIASED_NODES, MAX_DEPTH, MAX_NUMBER
 from stepward.vm.values import as_text, freeze, to_json
@@ -241,19 +239,9 @@ def _placed(number: int, given: int) -> Iterator[Any]:
         return
     yield found.to_data()
     machine = ExecutionVM(world, world, journal=MemoryJournal(), checker=None)
-    run = _said(lambda: _runner().run(_inline(machine.run(found, {}))))
+    run = _said(lambda: finished(machine.run(found, {})))
     yield from world.asked
     yield run if isinstance(run, str | list) else (run.status, run.reason, run.output, run.error)
-
-
-@cache
-def _runner() -> asyncio.Runner:
-    return asyncio.Runner()
-
-
-async def _inline(work: Any) -> Any:
-    INLINE.set(True)
-    return await work
 
 
 # -- limits of documents -----------------------------------------------------------------------------------------------
