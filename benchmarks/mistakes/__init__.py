@@ -27,6 +27,7 @@ from mistakes.tenth import TENTH
 from mistakes.third import THIRD
 from mistakes.thirteenth import THIRTEENTH
 from mistakes.twentieth import TWENTIETH
+from mistakes.twenty_fifth import TWENTY_FIFTH
 from mistakes.twenty_first import TWENTY_FIRST
 from mistakes.twenty_fourth import TWENTY_FOURTH
 from mistakes.twenty_second import TWENTY_SECOND
@@ -57,5 +58,6 @@ SETS: Final = {
     "twenty-second": TWENTY_SECOND,
     "twenty-third": TWENTY_THIRD,
     "twenty-fourth": TWENTY_FOURTH,
+    "twenty-fifth": TWENTY_FIFTH,
 }
 """The sets by name."""
