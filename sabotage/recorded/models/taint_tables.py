@@ -133,7 +133,11 @@ _SPECS: Final[tuple[Any, ...]] = (
     {"type": "object", "properties": {"a": {"sensitive": True}}, "additionalProperties": False},
     {"type": "object", "properties": {"b": {}}, "additionalProperties": {"sensitive": True}},
     {"type": "object", "properties": {"b": {}}, "additionalProperties": {"properties": {"b": {"sensitive": True}}}},
-    {"type": "object", "properties": {"a": {"sensitive": True}}, "additionalProperties": {"items": {"sensitive": True}}},
+    {
+        "type": "object",
+        "properties": {"a": {"sensitive": True}},
+        "additionalProperties": {"items": {"sensitive": True}},
+    },
     {"type": ["integer", "null"], "sensitive": True},
     *({"type": "string", "default": ""}, {"type": "integer", "default": 0}, {"type": "boolean", "default": False}),
     *({"type": ["string", "null"], "default": None}, {"type": "string", "default": "d", "sensitive": True}),
