@@ -87,6 +87,9 @@ class _Search(Search):
             if "never" in rule.rule
         ]
         self.local = {number: self._local(number) for number in self.inside}
+        self.gone = {number: self._slots_gone(number) for number in self.inside}
+        self.others = {number: self._rules_beside(number) for number in range(len(steps))}
+        self.unended: dict[Event, Event] = {}
 
     def _place(self, steps: list[dict[str, Any]], owner: str | None) -> None:
         for step in steps:
@@ -153,9 +156,9 @@ class _Search(Search):
 
     def _forbid(self, number: int, started: Any, values: Values) -> None:
         """Judge the `never` rules, without those of bodies in which the step is not."""
-        known, around = self.whens, set(self._around(number))
-        others = {place for owner, places in self.own.items() for place in places if owner not in around}
-        self.whens = [one for one in known if self.rules.index(one[0]) not in others]
+        known, others = self.whens, self.others[number]
+        if others:
+            self.whens = [one for one in known if self.rules.index(one[0]) not in others]
         super()._forbid(number, started, values)
         self.whens = known
 
@@ -214,16 +217,20 @@ class _Search(Search):
     ) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """Take a move. One that ends a body ends no run, so rules of the program are not judged by it."""
         ends = bool(frames) and move.to == END
-        event = move.event._replace(ending="") if ends else move.event
-        after, broken = self._told(memory, event)
+        after, broken = self._told(memory, self._without_ending(move.event) if ends else move.event)
         is_affordable = limit is None or spent + move.cost <= limit
-        name = self.steps[event.step]["id"]
         for rule, code, extra in broken:
-            in_time = limit is None or spent + self.cost[event.step] + extra <= limit
+            in_time = limit is None or spent + self.cost[move.event.step] + extra <= limit
             if is_affordable if code == "SW405" else in_time:
-                self.truth.broken[rule].add((code, name))
+                self.truth.broken[rule].add((code, self.steps[move.event.step]["id"]))
         if is_affordable and (ends or move.to != END):
             yield move.cost, (move.to, move.values, visits, after, (move.event.ending, move.name))
+
+    def _without_ending(self, event: Event) -> Event:
+        found = self.unended.get(event)
+        if found is None:
+            found = self.unended[event] = event._replace(ending="")
+        return found
 
     # -- for_each steps ------------------------------------------------------------------------------------------------
 
@@ -268,17 +275,31 @@ class _Search(Search):
                 after[self.names.slots[name]] = value
         return tuple(after)
 
+    def _slots_gone(self, number: int) -> frozenset[int]:
+        """Return the slots of what an item finds undefined; of what items carry on it has the value."""
+        kept = self.steps[number].get("carry", ())
+        found = (self.names.slots.get(name) for name in self.local[number] if name not in kept)
+        return frozenset(slot for slot in found if slot is not None)
+
+    def _rules_beside(self, number: int) -> set[int]:
+        """Return the places of the rules of bodies in which a step is not."""
+        around = set(self._around(number))
+        return {place for owner, places in self.own.items() for place in places if owner not in around}
+
     def _noticed(self, memory: Any, step: int, names: frozenset[str]) -> Any:
         return self._told(memory, Event(step, assigned=names))[0]
 
     def _forgotten(self, number: int, values: Values, visits: Any) -> tuple[Values, Any]:
-        kept = set(self.steps[number].get("carry", ()))
-        gone = self._put(values, {name: GONE for name in self.local[number] if name not in kept})
+        gone = list(values)
+        for slot in self.gone[number]:
+            gone[slot] = GONE
+        if not self.bounds:
+            return tuple(gone), visits
         counted = list(visits)
         for one in self.inside[number]:
             if one in self.counter:
                 counted[self.counter[one]] = 0
-        return gone, tuple(counted)
+        return tuple(gone), tuple(counted)
 
     def _between(
         self, values: Values, visits: Any, memory: Any, frames: tuple[Frame, ...], spent: int, limit: int | None

@@ -15,6 +15,7 @@ also on those that broke it, or another, before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -31,9 +32,11 @@ from brute_program import (
     Names,
     Rule,
     Truth,
+    WayOut,
     arm_targets,
     cases_of,
     caught_by,
+    moves_from,
     outputs_of,
     size_of,
     status_of,
@@ -90,6 +93,7 @@ class Search:
             if "never" in rule.rule
         ]
         self.known_moves: list[dict[Values, list[Move]]] = [{} for _ in self.steps]
+        self.known_ways: list[dict[Any, list[WayOut]]] = [{} for _ in self.steps]
         self.seen_by: dict[tuple[tuple[Any, ...], Event], tuple[tuple[Any, ...], list[tuple[str, str, int]]]] = {}
 
     def _successor(self, number: int, step: dict[str, Any]) -> tuple[int, str]:
@@ -184,11 +188,16 @@ class Search:
 
     def _stopped(self, step: dict[str, Any], memory: tuple[Any, ...], *, is_cancelled: bool) -> None:
         """Judge a run that is cancelled, or out of budget, before a step."""
-        parts = {part["id"] for part in (step, *step.get("parallel_steps", ()))}
-        for rule, held in zip(self.rules, memory, strict=True):
-            if rule.owes_when_cancelled(held):
+        for place, rule in self.owing:
+            if rule.owes_when_cancelled(memory[place]):
+                parts = {part["id"] for part in (step, *step.get("parallel_steps", ()))}
                 code = "SW405 between" if is_cancelled and parts & rule.second else "SW405"
                 self.truth.broken[rule.name].add((code, step["id"]))
+
+    @cached_property
+    def owing(self) -> list[tuple[int, Rule]]:
+        """The rules that a run can break by being cancelled, with their places."""
+        return [(place, rule) for place, rule in enumerate(self.rules) if rule.counts_cancelled]
 
     def _taken(
         self, move: Move, visits: tuple[int, ...], memory: tuple[Any, ...], spent: int, limit: int | None
@@ -394,30 +403,36 @@ class Search:
     def _performed(
         self, number: int, step: dict[str, Any], values: Values, choices: Sequence[list[Fate]], started: tuple[str, ...]
     ) -> Iterator[Move]:
-        calls, again = self.calls[number], tuple(self._again(number, step, set(started)))
-        assigned = self._assigned(number, step)
         if len(choices) > 1 and size_of(choices) > MAX_MOVES:
             raise NotSmallError(f"`{step['id']}` has {size_of(choices)} ways out")
-        for fates in product(*choices):
-            failed = [fate for fate in fates if fate.kind == "failed"]
-            kind, name = fates[0].kind, failed[0].name if failed else ""
-            if step["type"] == "parallel":
-                kind = "success" if not failed else "skipped" if step.get("on_error") == "skip" else "failed"
-            after = list(values)
-            for call, fate in zip(calls, fates, strict=True):
-                call.bind(after, fate)
-            self._leave_whole(step, after, kind, name)
-            succeeded = [call.id for call, fate in zip(calls, fates, strict=True) if fate.kind == "success"]
-            if step["type"] == "parallel" and kind == "success":
-                succeeded.append(step["id"])
-            to, ending = self._way(number, step, kind, name)
-            event = Event(number, started, again, tuple(succeeded), (), assigned, ending)
-            error = name if kind == "failed" else "Declared"
-            yield Move(to, tuple(after), event, self._spent(number, step, fates), error)
+        ways = self.known_ways[number].setdefault((started, *map(tuple, choices)), [])
+        if not ways:
+            ways += [self._way_out(number, step, fates, started) for fates in product(*choices)]
+        yield from moves_from(ways, values)
+
+    def _way_out(self, number: int, step: dict[str, Any], fates: tuple[Fate, ...], started: tuple[str, ...]) -> WayOut:
+        """Return the way out of a step whose calls have these fates; it is the same from all values."""
+        failed = [fate.name for fate in fates if fate.kind == "failed"]
+        kind = fates[0].kind
+        if step["type"] == "parallel":
+            kind = "success" if not failed else "skipped" if step.get("on_error") == "skip" else "failed"
+        name = next((name for name in failed if name != "Dependency"), failed[0] if failed else "")
+        left: dict[int, Any] = {}
+        for call, fate in zip(self.calls[number], fates, strict=True):
+            call.bind(left, fate)
+        self._leave_whole(step, left, kind, name)
+        good = [call.id for call, fate in zip(self.calls[number], fates, strict=True) if fate.kind == "success"]
+        if step["type"] == "parallel" and kind == "success":
+            good.append(step["id"])
+        again = tuple(self._again(number, step, set(started)))
+        to, ending = self._way(number, step, kind, name)
+        event = Event(number, started, again, tuple(good), (), self._assigned(number, step), ending)
+        error = name if kind == "failed" else "Declared"
+        return WayOut(to, tuple(left.items()), event, self._spent(number, step, fates), error)
 
     def _in_order(self, number: int, step: dict[str, Any], values: Values) -> Iterator[Move]:
         """The ways out of a step with `depends_on`, each with every order of starts and ends that leads there."""
-        calls, assigned = self.calls[number], self._assigned(number, step)
+        calls = self.calls[number]
         if any(call.done for call in calls):
             raise NotSmallError("repeated writes in an order are not looked at here")
         moves = 0
@@ -426,26 +441,16 @@ class Search:
             self.truth.undefined |= set(found.undefined)
             for part, arguments, seen in found.arguments:
                 self._forbid(number, [(part, arguments)], seen)
-            fates = [found.fates[call.id] for call in calls]
-            failed = [fate.name for fate in fates if fate.kind == "failed"]
-            kind = "success" if not failed else "skipped" if step.get("on_error") == "skip" else "failed"
-            name = next((name for name in failed if name != "Dependency"), failed[0] if failed else "")
-            after = list(values)
-            for call, fate in zip(calls, fates, strict=True):
-                call.bind(after, fate)
-            self._leave_whole(step, after, kind, name)
             started = (step["id"], *(part for part, _, _ in found.arguments))
-            again = tuple(self._again(number, step, set(started)))
-            good = [call.id for call, fate in zip(calls, fates, strict=True) if fate.kind == "success"]
-            succeeded = (*good, step["id"]) if kind == "success" else tuple(good)
-            to, ending = self._way(number, step, kind, name)
-            cost = self._spent(number, step, tuple(fates))
-            for happens in orders(calls, step, found.fates):
-                moves += 1
-                if moves > MAX_MOVES:
-                    raise NotSmallError(f"`{step['id']}` has more than {MAX_MOVES} ways out")
-                event = Event(number, started, again, succeeded, (), assigned, ending, happens)
-                yield Move(to, tuple(after), event, cost, name if kind == "failed" else "Declared")
+            fates = tuple(found.fates[call.id] for call in calls)
+            ways = self.known_ways[number].setdefault((started, fates), [])
+            if not ways:
+                way, ends = self._way_out(number, step, fates, started), orders(calls, step, found.fates)
+                ways += [way._replace(event=way.event._replace(happens=happens)) for happens in ends]
+            moves += len(ways)
+            if moves > MAX_MOVES:
+                raise NotSmallError(f"`{step['id']}` has more than {MAX_MOVES} ways out")
+            yield from moves_from(ways, values)
 
     def _way(self, number: int, step: dict[str, Any], kind: str, name: str) -> tuple[int, str]:
         if kind != "failed":
@@ -478,7 +483,7 @@ class Search:
             elif rounds > 1 and not call.skips:
                 yield call.id, 2
 
-    def _leave_whole(self, step: dict[str, Any], after: list[Any], kind: str, error: str) -> None:
+    def _leave_whole(self, step: dict[str, Any], after: list[Any] | dict[int, Any], kind: str, error: str) -> None:
         """Bind the output of a parallel step itself; that of a call is bound by the call."""
         if step["type"] == "parallel":
             for name in outputs_of(step):

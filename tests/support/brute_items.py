@@ -35,6 +35,10 @@ class ItemEnumeration(Enumeration):
         self.locals = frozenset(
             {"i", "v", *(f"{one}.{what}" for one in self.body for what in ("output", "error", "error_name"))}
         )
+        self.owed = [
+            place for place, judge in enumerate(self.judges) if judge in self.own and "followed_by" in judge.rule
+        ]
+        self.fresh = (Event("assigns", "both", self.locals),)
         self.asks = "$both.errors" in str(program)
         self.broken: set[str] = set()
         self._forget()
@@ -54,10 +58,10 @@ class ItemEnumeration(Enumeration):
 
     def _told(self, rules: tuple[Any, ...], events: tuple[Event, ...], place: int = 0) -> tuple[Any, ...]:
         """Let all rules see events outside of the items (place 0), or in one of them (from 1 on)."""
-        asked = (rules, events, place)
+        asked = (rules, id(events), place)  # what is known keeps the events, so that no others get their number
         if asked not in self.known:
-            self.known[asked] = self._seen(rules, events, place)
-        return self.known[asked]
+            self.known[asked] = (events, self._seen(rules, events, place))
+        return self.known[asked][1]
 
     def _seen(self, rules: tuple[Any, ...], events: tuple[Event, ...], place: int = 0) -> tuple[Any, ...]:
         number, known = self._number(events), []
@@ -90,7 +94,7 @@ class ItemEnumeration(Enumeration):
         new = [place for place, member in enumerate(members) if member == NOT_BEGUN and not has_failed]
         if new and running < self.fork["max_concurrency"]:
             place = new[0]
-            rules = self._told(state.rules, (Event("assigns", "both", self.locals),), place + 1)
+            rules = self._told(state.rules, self.fresh, place + 1)
             env = tuple(sorted((*state.env, ("i", items[place]))))
             yield self._put(state, place, Member(self.fork["steps"][0]["id"], env), rules)
         for place, member in enumerate(members):
@@ -102,7 +106,7 @@ class ItemEnumeration(Enumeration):
                 if at in self.body:
                     yield self._put(state, place, Member(at, env, visits), rules)
                 else:
-                    rules = self._told(rules, (Event("assigns", "both", self.locals),), place + 1)
+                    rules = self._told(rules, self.fresh, place + 1)
                     ended = Member(ended=at, output=_error_name(step, events) if self.asks and at == "failed" else None)
                     yield self._put(state, place, ended, self._left_item(rules, place + 1, at))
         if not running and not new:
@@ -111,12 +115,11 @@ class ItemEnumeration(Enumeration):
 
     def _left_item(self, rules: tuple[Any, ...], place: int, ending: str) -> tuple[Any, ...]:
         """Let the rules of the body see the end of an item; what it owes, nobody pays any more."""
-        known = []
-        for judge, memories in zip(self.judges, rules, strict=True):
-            if judge in self.own and "followed_by" in judge.rule:
-                self._noted(judge, memories[place], ending)
-                memories = (*memories[:place], 0, *memories[place + 1 :])  # noqa: PLW2901
-            known.append(memories)
+        known = list(rules)
+        for which in self.owed:
+            memories = rules[which]
+            self._noted(self.judges[which], memories[place], ending)
+            known[which] = (*memories[:place], 0, *memories[place + 1 :])
         return tuple(known)
 
     def _with_errors(self, state: State, members: tuple[Member, ...]) -> State:

@@ -86,6 +86,25 @@ class Move(NamedTuple):
     name: str = "Declared"
 
 
+class WayOut(NamedTuple):
+    """A way out of a step from any values: what it leaves in which slots, and the rest of a Move."""
+
+    to: int
+    left: tuple[tuple[int, Any], ...]
+    event: Event
+    cost: int
+    name: str
+
+
+def moves_from(ways: list[WayOut], values: Values) -> Iterator[Move]:
+    """Yield the moves from these values."""
+    for way in ways:
+        after = list(values)
+        for slot, value in way.left:
+            after[slot] = value
+        yield Move(way.to, tuple(after), way.event, way.cost, way.name)
+
+
 class Names:
     """Where the values of variables are kept: only of those that something reads."""
 
@@ -253,7 +272,7 @@ class Call:
             return None
         return bool(self.done) and thawed(self.arguments(values)) in self.done
 
-    def bind(self, after: list[Any], fate: Fate) -> None:
+    def bind(self, after: list[Any] | dict[int, Any], fate: Fate) -> None:
         """Write down what the call leaves behind."""
         for slot in self.slots:
             after[slot] = fate.value
@@ -287,6 +306,7 @@ class Rule:
 
     def __init__(self, rule: dict[str, Any], program: dict[str, Any], names: Names) -> None:
         self.rule, self.program, self.name = rule, program, rule["name"]
+        self.counts_cancelled = "followed_by" in rule and rule.get("ends") == "any"
         self.start: Any = 0
         already = rule.get("already")
         pair = rule.get("followed_by", {})
@@ -403,7 +423,7 @@ class Rule:
 
     def owes_when_cancelled(self, memory: Any) -> bool:
         """Return whether a run that is cancelled or out of budget now breaks the rule."""
-        return bool(memory) and "followed_by" in self.rule and self.rule.get("ends") == "any"
+        return bool(memory) and self.counts_cancelled
 
 
 def _guards(requirement: dict[str, Any]) -> Iterator[dict[str, Any]]:
