@@ -10,7 +10,7 @@ from stepward.vm.expressions.inner_names import legible
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import InvokeStep
-from stepward.vm.reading.source import Path, Place
+from stepward.vm.reading.source import Correction, Path, Place
 
 _OF_PATHS = ("SW4", "SW5", "SW9")
 """The codes whose messages name steps of several calls."""
@@ -33,11 +33,10 @@ def in_called_programs(findings: Iterable[Finding], program: Program) -> list[Fi
                 one = replace(one, message=_without(one.message, prefix), help=_without(one.help, prefix))
             one = replace(one, place=_written(one.place, prefix))
             labels = (replace(label, place=_written(label.place, prefix)) for label in one.related)
-            # The texts of a called program have other names in a layout, so that no offset in them is right.
-            one = replace(one, related=tuple(labels), correction=None)
+            one = replace(one, related=tuple(labels), correction=_correction(one.correction, prefix))
         file = _file_of(program, one.place.path)
-        if file is not None:
-            one = replace(one, message=f"in `{file}`: {one.message}")
+        if file is not None:  # an edit belongs into that file: its own check makes it
+            one = replace(one, message=f"in `{file}`: {one.message}", correction=None)
         found.setdefault((one.code, one.place, one.message), one)
     return list(found.values())
 
@@ -74,6 +73,20 @@ def _written(place: Place, prefix: str) -> Place:
         return place
     path = (part.removeprefix(prefix) if isinstance(part, str) else part for part in place.path)
     return Place(tuple(path), key=place.key)
+
+
+def _correction(correction: Correction | None, prefix: str) -> Correction | None:
+    """Return a correction with the names that the document has; None for one of a part of a text, or with references.
+
+    The texts of a called program have other names in a layout, so that no offset in them is right.
+    """
+    if correction is None or correction.place.within is not None or "$" in correction.text:
+        return None
+    also = _correction(correction.also, prefix)
+    if correction.also is not None and also is None:
+        return None
+    place, text = _written(correction.place, prefix), correction.text.removeprefix(prefix)
+    return correction._replace(place=place, text=text, also=also)
 
 
 def _file_of(program: Program, path: Path) -> str | None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.changed_steps import with_fields, written_id
 from stepward.validator.rules.control_flow import CycleWithoutExit, UnboundedCycle, UnreachableStep
 from stepward.validator.rules.naming import MAX_TRIED, naming_transitions
-from stepward.vm.language.flow import Flow
 from stepward.vm.reading.source import Correction, Place
 
 
@@ -60,7 +60,7 @@ class AmbiguousArm(Rule):
         steps = context.facts.flow.steps
         for count, number in enumerate(sorted(context.facts.flow.ambiguous_arms)):
             step = steps[number]
-            before = _above(context.facts.flow, number)
+            before = context.facts.flow.before(number)
             of = "body" if number in context.facts.flow.layout.owners else "program"
             above = f"it is the entry of the {of}"
             if before is not None:
@@ -83,11 +83,6 @@ class AmbiguousArm(Rule):
             )
 
 
-def _above(flow: Flow, number: int) -> int | None:
-    """Return the step above a step in its list, None for the first one."""
-    return next((one for one in range(len(flow.steps)) if flow.layout.after(one) == number), None)
-
-
 def _say_where_it_goes(step: str) -> str:
     return f"say where the run goes after `{step}`: `next_step`, or `is_terminal: true` to end"
 
@@ -98,20 +93,17 @@ def _suggestions(context: Context, number: int) -> tuple[str, Correction | None]
     A change that makes a loop without a bound or an exit, or a step unreachable, is not suggested. To go on is safe
     where to end would be such a change: then nothing else leads to the step behind the arm.
     """
-    steps, after = context.facts.flow.steps, context.facts.flow.layout.after(number)
+    flow, layout = context.facts.flow, context.facts.flow.layout
+    after, above = layout.after(number), flow.before(number)
     assert after is not None, "an ambiguous arm is not the last step"
-    step, following, above = steps[number], steps[after].id, _above(context.facts.flow, number)
+    step, following = flow.steps[number], written_id(layout, after)
     goes_on, ends = _is_sound(context, number, next_step=following), _is_sound(context, number, is_terminal=True)
     suggestions = [f"add `next_step: {following}` to `{step.id}` to go on"] if goes_on else []
     if ends:
         suggestions.append(f"add `is_terminal: true` to `{step.id}` to end")
     if above is not None and _is_sound(context, above, next_step=following):
-        suggestions.append(f"add `next_step: {following}` to `{steps[above].id}` to skip it")
-    correction = (
-        Correction(Place(context.facts.flow.layout.path(number)), following, "next_step")
-        if goes_on and not ends
-        else None
-    )
+        suggestions.append(f"add `next_step: {following}` to `{flow.steps[above].id}` to skip it")
+    correction = Correction(Place(layout.path(number)), following, "next_step") if goes_on and not ends else None
     if not suggestions:
         return _say_where_it_goes(step.id), None
     return ", or ".join(suggestions), correction
@@ -119,11 +111,7 @@ def _suggestions(context: Context, number: int) -> tuple[str, Correction | None]
 
 def _is_sound(context: Context, number: int, **fields: object) -> bool:
     """Return whether adding fields to one step removes an ambiguous arm and causes no error of control flow."""
-    program = context.facts.program
-    if program.layout.bodies:
-        return False  # positions are not those of its list
-    steps = [step.replace(**fields) if one == number else step for one, step in enumerate(program.steps)]
-    changed = Context(program.model_copy(update={"steps": tuple(steps)}))
+    changed = Context(with_fields(context.facts.program, context.facts.flow.layout, {number: fields}))
     if len(changed.facts.flow.ambiguous_arms) >= len(context.facts.flow.ambiguous_arms):
         return False
     rules = (UnreachableStep(), CycleWithoutExit(), UnboundedCycle())

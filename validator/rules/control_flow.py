@@ -9,6 +9,7 @@ from stepward.validator.analysis.reached import reached
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.changed_steps import written_id
 from stepward.validator.rules.continuing import continuation, falls_into_failure
 from stepward.validator.rules.naming import MAX_TRIED, arm_words, ends_the_run
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
@@ -124,13 +125,10 @@ class UnreachableStep(Rule):
         dead = [number for number in range(len(flow.steps)) if number not in reachable]
         for count, (number, behind) in enumerate(regions_among(dead, context.facts.graph)):
             step = context.facts.flow.steps[number]
-            related = []
-            if number - 1 in reachable and flow.layout.after(number - 1) == number and ends_the_run(flow, number - 1):
-                related = [
-                    Label(
-                        Place((*context.facts.flow.layout.path(number - 1), "id")), "the step above ends the run here"
-                    )
-                ]
+            related, above = [], flow.before(number)
+            if above in reachable and ends_the_run(flow, above):
+                place = Place((*flow.layout.path(above), "id"))
+                related = [Label(place, f"the step above ends {_whole_words(flow, above)} here")]
             help = _help_to_reach(context, number, behind)
             correction = continuation(context, number, behind) if count < MAX_TRIED else None
             message = f"no path leads to step `{step.id}`{behind_words(behind, flow)}"
@@ -155,13 +153,15 @@ def _whole_words(flow: Flow, number: int) -> str:
 def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
     """Return the help to make a path lead to a step, or to remove the step where nothing else would change."""
     flow = context.facts.flow
-    if number > 0 and flow.layout.after(number - 1) == number and flow.is_arm_without_successor(number - 1):
-        above, here = (flow.steps[one].id for one in (number - 1, number))
+    before = flow.before(number)
+    if before is not None and flow.is_arm_without_successor(before):
+        above, here = flow.steps[before].id, written_id(flow.layout, number)
         why = f"`{above}` is {arm_words(flow, above)}, so {_whole_words(flow, number)} ends after it"
         help = f"{why}; add `next_step: {here}` to `{above}`"
         last = falls_into_failure(flow, (number, *behind))
         if last is not None:
-            last_id, ending = flow.steps[last].id, flow.steps[last + 1].id
+            ending = flow.steps[flow.layout.after(last) or 0].id
+            last_id = flow.steps[last].id
             help += f", and `is_terminal: true` to `{last_id}`, which would otherwise go on to `{ending}` and fail"
         return help
     help = "name it in a branch, a `next_step` or an `error_step`"

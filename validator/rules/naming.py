@@ -13,9 +13,10 @@ MAX_TRIED: Final = 20
 
 
 def ends_the_run(flow: Flow, number: int) -> bool:
-    """Return whether a run that succeeds in a step ends there."""
+    """Return whether a run that succeeds in a step ends there, or the body in which the step is."""
     return any(
-        transition.to == END and transition.kind in ("success", "end") for transition in flow.transitions[number]
+        (transition.to == END or transition.ending is not None) and transition.kind in ("success", "end")
+        for transition in flow.transitions[number]
     )
 
 

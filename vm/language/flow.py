@@ -185,12 +185,15 @@ class Flow:
             if number is not None
             and self.layout.after(number) is not None
             and _has_default_successor(self.steps[number])
-            and (number not in self._before or self.falls_through(self._before[number]))
+            and ((above := self.before(number)) is None or self.falls_through(above))
         )
+
+    def before(self, number: int) -> int | None:
+        """Return the position of the step above a step in its list, None for the first one."""
+        return self._before.get(number)
 
     @cached_property
     def _before(self) -> dict[int, int]:
-        """The step above each step in its list; the first of a list has none."""
         found = ((self.layout.after(number), number) for number in range(len(self.steps)))
         return {following: number for following, number in found if following is not None}
 
