@@ -85,7 +85,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
 )
 @click.option("--dask", metavar="ADDRESS", help="Run attacks on the Dask cluster whose scheduler has this address.")
 @click.option("--save", type=FILE, metavar="DIR", help="The folder for saved breaches.  [default: stepward-breaches]")
-@click.option("--details", is_flag=True, help="Also print a row for each attack.")
+@click.option("--details", is_flag=True, help="Also print a row for each attack, and name those that did not run.")
 @click.option("--output-format", type=click.Choice(FORMATS), default="text", help="The format of the report.")
 @click.option("--output-file", type=FILE, metavar="FILE", help="Write the report there.")
 @click.option("--replay", type=FILE, metavar="FILE", help="Only replay this saved breach.")

@@ -11,6 +11,7 @@ from stepward.sabotage.campaign import Ground
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen
 from stepward.sabotage.families import WORDS
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.validator.report.decision import NotRun, decide, decision_words
 from stepward.validator.report.junit import Mark, Test, suites
 from stepward.validator.report.table import Column, render
 from stepward.validator.report.text import counted, safe
@@ -49,21 +50,51 @@ _ELSEWHERE: Final = {
 
 
 def to_text(matrix: Matrix, saved: Mapping[str, str], *, details: bool = False, color: bool = False) -> str:
-    """Return a paragraph for each family, every breach with its story, and a summary line.
+    """Return what the campaign means for a release, every breach with its story, and a paragraph for each family.
 
-    `saved` has the file of each breach by the name of its attack. `details` adds a row for each attack.
+    `saved` has the file of each breach by the name of its attack. `details` adds a row for each attack, and names those
+    that ran elsewhere, or not at all.
     """
-    text = ""
-    if details:
-        text += render(_COLUMNS, [_cells(row) for row in matrix.rows if row.ran], color=color) + "\n"
-    for family in dict.fromkeys(row.attack.family for row in matrix.rows):
-        text += _paragraph(family, [row for row in matrix.rows if row.attack.family is family]) + "\n"
+    text = _decision(matrix, details=details) + "\n"
     for rows in _causes(matrix):
         text += _breach(rows, saved) + "\n"
     for row in matrix.rows:
         if row.unconfirmed is not None:
             text += _unconfirmed(row, saved.get(row.attack.name)) + "\n"
-    return f"{text}{_summary(matrix)}\n"
+    paragraphs = []
+    for family in dict.fromkeys(row.attack.family for row in matrix.rows):
+        of_family = [row for row in matrix.rows if row.attack.family is family]
+        paragraphs.append(_paragraph(family, of_family, details=details))
+    text += "\n".join(paragraphs)
+    if details:
+        text += "\n" + render(_COLUMNS, [_cells(row) for row in matrix.rows if row.ran], color=color)
+    return text
+
+
+def _decision(matrix: Matrix, *, details: bool) -> str:
+    """Return the verdict with its reasons, what ran on what, what did not run, and what to do."""
+    found, missing = decide(matrix), NotRun.of(matrix.rows)
+    cases = sum(row.cases - row.outcomes[Outcome.NOT_APPLICABLE] for row in matrix.rows)
+    lines = [
+        decision_words(found, matrix.program),
+        f"  ran: {matrix.ran} of {counted(len(matrix.rows), 'attack')}{_where(matrix)},"
+        f" {counted(cases, 'case')}, {counted(matrix.events, 'event')} in {matrix.seconds:.1f} s, seed {matrix.seed}",
+    ]
+    if matrix.left and not missing.no_turn:
+        lines.append("  not all cases: the time limit was reached before the end")
+    if matrix.lost:
+        lines.append(f"  given up: {counted(matrix.lost, 'shard')}, because the workers that played them died")
+    if missing.idle:
+        lines.append(f"  nothing to attack: {counted(missing.idle, 'attack')}, for want of a feature of the program")
+    if missing.left_out:
+        lines.append(f"  left out: {counted(missing.left_out, 'attack')} on what they make themselves")
+    helps = []
+    if missing.no_turn:
+        helps.append(f"`--examples {matrix.examples}` without `--time` lets every attack have its turn")
+    if not details and matrix.ran < len(matrix.rows):
+        helps.append("`--details` names the attacks")
+    lines += [f"  help: {'; '.join(helps)}"] if helps else []
+    return "".join(f"{safe(line)}\n" for line in lines)
 
 
 def _cells(row: Row) -> list[str]:
@@ -81,7 +112,7 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _paragraph(family: Family, rows: Sequence[Row]) -> str:
+def _paragraph(family: Family, rows: Sequence[Row], *, details: bool) -> str:
     """Return a paragraph on a family: what was tried, what held, and what that means for a release."""
     words = WORDS[family]
     ran = [row for row in rows if row.ran]
@@ -89,19 +120,28 @@ def _paragraph(family: Family, rows: Sequence[Row]) -> str:
     cases = sum(row.cases - row.outcomes[Outcome.NOT_APPLICABLE] for row in ran)
     verdict = f"{counted(len(broken), 'breach', 'breaches')}" if broken else "no breach" if ran else "nothing ran"
     lines = [f"{family}: {verdict}; {len(ran)} of {counted(len(rows), 'attack')} ran, in {counted(cases, 'case')}"]
+    missing = NotRun.of(rows)
     if ran:
         lines.append(f"  tried: {words.tried}")
-        held = "held" if len(ran) == len(rows) else "held in the attacks that ran"
+        held = "held in the attacks that ran" if missing.is_open else "held"
         lines.append(f"  do not release: {words.broken}" if broken else f"  {held}: {words.held}")
+    if missing.is_open:
+        lines.append(f"  not known: {', and '.join(missing.open_words())}")
+    lines += _names(rows) if details else []
+    return "".join(f"{safe(line)}\n" for line in lines)
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """Return lines with the names of the attacks that ran elsewhere than on the program, or not at all."""
+    lines = []
     for ground, said in _ELSEWHERE.items():
-        names = [row.attack.name for row in ran if row.ran_on is ground]
+        names = [row.attack.name for row in rows if row.ran_on is ground]
         lines += [f"  {said}: {', '.join(names)}"] if names else []
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.why_not is not None:
             reasons.setdefault(row.why_not, []).append(row.attack.name)
-    lines += [f"  not run, because {reason}: {', '.join(names)}" for reason, names in reasons.items()]
-    return "".join(f"{safe(line)}\n" for line in lines)
+    return lines + [f"  not run, because {reason}: {', '.join(names)}" for reason, names in reasons.items()]
 
 
 def _causes(matrix: Matrix) -> list[list[Row]]:
@@ -168,26 +208,10 @@ def _unconfirmed(row: Row, file: str | None) -> str:
     return "".join(f"{safe(line)}\n" for line in lines if line)
 
 
-def _summary(matrix: Matrix) -> str:
-    broken = len(matrix.breaches)
-    verdict = counted(broken, "breach", "breaches") if broken else "no breach"
-    if matrix.unconfirmed:
-        verdict += f", {len(matrix.unconfirmed)} unconfirmed"
-    cases = sum(row.cases - row.outcomes[Outcome.NOT_APPLICABLE] for row in matrix.rows)
-    rest = "; the time limit was reached before the end" if matrix.left else ""
-    if matrix.lost:
-        rest += f"; {counted(matrix.lost, 'shard')} given up, because the workers that played them died"
-    return (
-        f"{verdict}: {matrix.ran} of {counted(len(matrix.rows), 'attack')} ran{_where(matrix)},"
-        f" {counted(cases, 'case')}, {counted(matrix.events, 'event')} in {matrix.seconds:.1f} s,"
-        f" seed {matrix.seed}{rest}"
-    )
-
-
 def _where(matrix: Matrix) -> str:
     """Return on what the attacks ran: on the program, or how many on what."""
     count = {ground: matrix.ran_on(ground) for ground in Ground}
-    on = f" on `{safe(matrix.program)}`"
+    on = f" on `{matrix.program}`"
     if count[Ground.PROGRAM] == matrix.ran:
         return on
     parts = [f"{count[Ground.PROGRAM] or 'none'}{on}"]
@@ -198,11 +222,14 @@ def _where(matrix: Matrix) -> str:
 
 def to_data(matrix: Matrix, saved: Mapping[str, str]) -> dict[str, Any]:
     """Return the matrix as plain data for JSON."""
+    found = decide(matrix)
     return {
         "version": VERSION,
         "program": matrix.program,
         "seed": matrix.seed,
         "examples": matrix.examples,
+        "verdict": str(found.verdict),
+        "reasons": list(found.reasons),
         "attacks": [_row_data(row, saved.get(row.attack.name)) for row in matrix.rows],
         "summary": {
             "attacks": len(matrix.rows),

@@ -17,6 +17,7 @@ from paths import ROOT
 from stepward.sabotage import campaign
 from stepward.sabotage.attack import Family
 from stepward.sabotage.campaigns import confirming
+from stepward.sabotage.invariants import Invariant
 from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
 from stepward.validator.cli import main
 from stepward.vm import Program
@@ -45,10 +46,12 @@ def test_a_machine_that_holds_exits_with_0() -> None:
     result = run("closed.yaml", *ONE, "--seed", "5")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0] == "injection: no breach; 1 of 1 attack ran, in 10 cases"
-    assert [line.split(":")[0].strip() for line in lines[1:3]] == ["tried", "held"]
-    assert lines[-1].startswith("no breach: 1 of 1 attack ran on `closed_question`, 10 cases, ")
-    assert lines[-1].endswith("seed 5")
+    why = f"nothing broke, but only 1 of {len(ATTACKS)} attacks were asked for"
+    assert lines[0] == f"not known whether to release `closed_question`: {why}"
+    assert lines[1].startswith("  ran: 1 of 1 attack on `closed_question`, 10 cases, ")
+    assert lines[1].endswith("seed 5")
+    assert lines[2:4] == ["", "injection: no breach; 1 of 1 attack ran, in 10 cases"]
+    assert [line.split(":")[0].strip() for line in lines[4:]] == ["tried", "held"]
     assert not Path("stepward-breaches").exists()
 
 
@@ -86,8 +89,8 @@ def test_the_json_has_every_attack_with_its_counts() -> None:
 def test_a_row_for_each_attack_is_a_detail() -> None:
     result = run("closed.yaml", *ONE, "--seed", "5", "--details")
     lines = result.stdout.splitlines()
-    assert lines[0].split()[:4] == ["family", "attack", "outcome", "blocked"]
-    assert lines[1].split()[:4] == ["injection", "reply-outside-the-set", "blocked", "10"]
+    assert lines[-2].split()[:4] == ["family", "attack", "outcome", "blocked"]
+    assert lines[-1].split()[:4] == ["injection", "reply-outside-the-set", "blocked", "10"]
 
 
 # -- attacks that did not run ------------------------------------------------------------------------------------------
@@ -100,9 +103,13 @@ def test_an_attack_that_never_began_is_not_run() -> None:
     arguments = (refund, "--isolated", "--attacks", TOKENS, "--seed", "1", "--examples", "4")
     result = run(*arguments)
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("replay: nothing ran; 0 of 3 attacks ran, in 0 cases\n  not run, because ")
-    assert "no breach: 0 of 3 attacks ran" in result.stdout
-    assert ", 0 cases, 0 events in " in result.stdout
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith(
+        "not known whether to release `customer_refund`: nothing ran, but no run came to what 3 "
+    )
+    assert lines[1].startswith("  ran: 0 of 3 attacks on `customer_refund`, 0 cases, 0 events in ")
+    assert lines[-2] == "replay: nothing ran; 0 of 3 attacks ran, in 0 cases"
+    assert "\n  not run, because " in run(*arguments, "--details").stdout
     assert run(*arguments, "--require-all").exit_code == 4
     root = ElementTree.fromstring(run(*arguments, "--output-format", "junit").stdout)
     assert [suite.get("skipped") for suite in root] == ["3"]
@@ -110,7 +117,7 @@ def test_an_attack_that_never_began_is_not_run() -> None:
 
 def test_what_the_program_gives_no_hold_is_played_on_specimens() -> None:
     arguments = ["sabotage", "closed.yaml", "--attacks", f"{ONE[1]},{TOKENS}", "--seed", "1", "--examples", "12"]
-    result = CliRunner().invoke(main, [*arguments, "--require-all"])
+    result = CliRunner().invoke(main, [*arguments, "--require-all", "--details"])
     assert result.exit_code == 0, result.output
     only = next(line for line in result.stdout.splitlines() if line.startswith("  only on built-in programs"))
     assert only.endswith(TOKENS.replace(",", ", "))
@@ -134,11 +141,11 @@ def test_what_attacks_make_themselves_is_counted_apart() -> None:
     lines = result.stdout.splitlines()
     own = [line for line in lines if line.startswith("  only on programs, stores or files that these attacks make")]
     assert [line.rpartition(": ")[2] for line in own] == OWN.split(","), "one is of another family"
-    assert {line.split()[1]: line.split()[-1] for line in lines[1:7] if line.split()[1] in names.split(",")} == {
+    assert {line.split()[1]: line.split()[-1] for line in lines[-6:] if line.split()[1] in names.split(",")} == {
         ONE[1]: "program", "one-of-many": "own"
     } | dict.fromkeys(TOKENS.split(","), "built-in")  # fmt: skip
     where = "(1 on `closed_question`, 3 only on built-in programs, 2 on what they make themselves)"
-    assert lines[-1].startswith(f"no breach: 6 of 6 attacks ran {where}, ")
+    assert lines[1].startswith(f"  ran: 6 of 6 attacks {where}, ")
     data = json.loads(CliRunner().invoke(main, [*arguments, "--output-format", "json"]).stdout)
     assert data["summary"]["ran_on"] == {"program": 1, "built_in": 3, "own": 2}
     ran_on = {entry["name"]: (entry["ran_on"], entry["ran_on_program"]) for entry in data["attacks"]}
@@ -154,10 +161,10 @@ def test_without_specimens_only_the_program_is_attacked(monkeypatch: pytest.Monk
     monkeypatch.setattr(campaign, "ATTACKS", chosen)
     result = run("closed.yaml", "--examples", "3", "--require-all")
     assert result.exit_code == 0, "what an option leaves out is not missed"
-    assert "not run, because only this program is attacked, and not what an attack makes itself: one-of-many\n" in (
-        result.stdout
-    )
-    assert "no breach: 1 of 3 attacks ran on `closed_question`, 3 cases, " in result.stdout
+    assert "  ran: 1 of 3 attacks on `closed_question`, 3 cases, " in result.stdout
+    assert "\n  left out: 2 attacks on what they make themselves\n" in result.stdout
+    named = run("closed.yaml", "--examples", "3", "--details").stdout
+    assert "not run, because only this program is attacked, and not what an attack makes itself: one-of-many\n" in named
     root = ElementTree.fromstring(run("closed.yaml", "--examples", "3", "--output-format", "junit").stdout)
     assert [suite.get("skipped") for suite in root] == ["1", "1"]
     monkeypatch.setattr(campaign, "ATTACKS", [*chosen, ATTACK_BY_NAME["token-twice"]])
@@ -248,7 +255,9 @@ def test_a_breach_is_told_saved_and_replayed(monkeypatch: pytest.MonkeyPatch) ->
         result = run("closed.yaml", *ONE, "--seed", "5")
         assert result.exit_code == 1
         assert "breach[reply-outside-the-set]" in result.stdout
-        assert result.stdout.splitlines()[-1].startswith("1 breach: 1 of 1 attack ran on ")
+        verdict = "do not release `closed_question`: 1 attack broke what the machine promises: "
+        assert result.stdout.startswith(verdict + Invariant.REFUSAL.value + "\n")
+        assert result.stdout.index("\nbreach[") < result.stdout.index("\ninjection: 1 breach; ")
         file = "stepward-breaches/closed_question-reply-outside-the-set.json"
         assert f"stepward sabotage --replay {file}" in result.stdout
         again = run("--replay", file)
